@@ -1,0 +1,149 @@
+"""Every error the library raises on purpose.
+
+A message names the thing, says what is wrong with it, and says what to do. The command line prints
+the message alone and leaves with `exit_code`; anything that is not a `PuffinAnnError` is a defect.
+"""
+
+from typing import ClassVar
+
+
+class PuffinAnnError(Exception):
+    """Base of all errors of this library."""
+
+    exit_code: ClassVar[int] = 1
+
+
+# Bad input: exit code 2, as a shell user expects of wrong usage.
+
+
+class BadInputError(PuffinAnnError):
+    """What the caller asked for cannot be: the message says what is allowed."""
+
+    exit_code = 2
+
+
+class DeclarationError(BadInputError):
+    """An index declaration is not valid; names file, field, value and what is allowed."""
+
+
+class QueryError(BadInputError):
+    """A search was asked for with a wrong `k`, query width or value."""
+
+
+class UnsupportedColumnError(BadInputError):
+    """The column is not a list of floating-point numbers of one width."""
+
+
+class UnsupportedTableError(BadInputError):
+    """The table holds something we refuse by name: equality deletes, files other than Parquet."""
+
+
+class BadVectorsError(BadInputError):
+    """Vectors are null, NaN, infinite or of another width, and the declaration refuses those."""
+
+
+class TooFewRowsError(BadInputError):
+    """The table has no rows, or fewer than the partitions asked for."""
+
+
+# Not there: exit code 3.
+
+
+class NotFoundError(PuffinAnnError):
+    """Something named does not exist."""
+
+    exit_code = 3
+
+
+class TableNotFoundError(NotFoundError):
+    """No such catalog, namespace or table."""
+
+
+class ColumnNotFoundError(NotFoundError):
+    """The table has no such column."""
+
+
+class SnapshotNotFoundError(NotFoundError):
+    """The table has no such snapshot."""
+
+
+class IndexNotFoundError(NotFoundError):
+    """No readable version of the index is registered in the table."""
+
+
+class RowNotFoundError(NotFoundError):
+    """No row, or more than one, has the key asked for."""
+
+
+# The table moved on: exit code 4.
+
+
+class ConflictError(PuffinAnnError):
+    """The branch head is not the one the run was planned on; nothing was published."""
+
+    exit_code = 4
+
+
+class UnclearCommitError(PuffinAnnError):
+    """The catalog's answer to a commit was lost; files are kept until the outcome is known."""
+
+    exit_code = 4
+
+
+# The result is not good enough: exit code 5.
+
+
+class RecallTooLowError(PuffinAnnError):
+    """The gate measured a recall under the declared target; nothing was published."""
+
+    exit_code = 5
+
+
+# The surroundings: exit code 6.
+
+
+class EnvironmentProblemError(PuffinAnnError):
+    """Something outside this library is missing or does not answer."""
+
+    exit_code = 6
+
+
+class CatalogUnavailableError(EnvironmentProblemError):
+    """The catalog is not configured or does not answer."""
+
+
+class SparkNotFoundError(EnvironmentProblemError):
+    """`spark-submit` or Java is not to be found."""
+
+
+class StagingError(EnvironmentProblemError):
+    """A staged object is missing, or is not what its marker says it is."""
+
+
+# Bytes that are not what they should be: exit code 7.
+
+
+class FormatError(PuffinAnnError):
+    """Bytes break the format they claim to be in; names the file or section and the offset."""
+
+    exit_code = 7
+
+
+class PuffinFormatError(FormatError):
+    """The Puffin container is broken."""
+
+
+class BlobFormatError(FormatError):
+    """A blob of ours is broken."""
+
+
+class ChecksumError(FormatError):
+    """Bytes were read, but not those that were written."""
+
+
+class UnsupportedVersionError(FormatError):
+    """The blob was written by a later major version of the format than this reader knows."""
+
+
+class OutputLimitError(FormatError):
+    """Decompression would give more bytes than the limit set for it."""

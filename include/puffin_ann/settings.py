@@ -1,0 +1,87 @@
+"""All settings that are not part of an index declaration, read once from the environment."""
+
+import os
+import platform
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from puffin_ann import __version__
+
+MIB = 1 << 20
+
+
+def _default_cache_dir() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "puffin-ann"
+
+
+class Settings(BaseSettings):
+    """Settings of a process; each is read from `PUFFIN_ANN_<NAME>`."""
+
+    model_config = SettingsConfigDict(env_prefix="PUFFIN_ANN_", frozen=True)
+
+    declarations_dir: Path = Field(
+        default=Path(__file__).resolve().parents[1] / "indexes",
+        description="Folder of index declarations (*.yaml).",
+    )
+    cache_dir: Path = Field(
+        default_factory=_default_cache_dir,
+        description="Folder for downloaded shards in their memory-mapped form and compiled kernels.",
+    )
+    cache_max_bytes: int = Field(
+        default=64 * 1024 * MIB,
+        gt=0,
+        description="Shards used longest ago leave the cache beyond this size.",
+    )
+    sample_bytes: int = Field(
+        default=512 * MIB,
+        gt=0,
+        description="Upper bound of the vectors read to train centroids.",
+    )
+    assign_task_bytes: int = Field(
+        default=256 * MIB,
+        gt=0,
+        description="Vector bytes that one Spark task of the assign stage holds in memory.",
+    )
+    threads: int = Field(
+        default=0,
+        ge=0,
+        description="Threads of a search or build in this process; 0 means every core.",
+    )
+
+    @property
+    def thread_count(self) -> int:
+        """Threads to use: `threads`, or the cores this process may run on."""
+        return self.threads or len(os.sched_getaffinity(0))
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """Return the settings of this process, read and validated at the first call."""
+    return Settings()
+
+
+def configure_numba() -> None:
+    """Point Numba at a compile cache that can be written, once, before any kernel is imported.
+
+    The folder is separate per library version and CPU, since Numba's cache key knows neither an
+    edit in an imported module nor the instruction set. Where the cache folder is read-only (Spark
+    workers, containers) a temporary one is used.
+    """
+    if "NUMBA_CACHE_DIR" in os.environ:
+        return
+    leaf = f"numba-{__version__}-{platform.machine()}-{platform.node()}"
+    for base in (settings().cache_dir, Path(tempfile.gettempdir()) / f"puffin-ann-{os.getuid()}"):
+        folder = base / leaf
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError:
+            continue
+        os.environ["NUMBA_CACHE_DIR"] = str(folder)
+        return
