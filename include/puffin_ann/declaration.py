@@ -1,0 +1,238 @@
+"""Index declarations: the YAML files under `include/indexes/`, validated once, here.
+
+Imports nothing heavier than pydantic and YAML, since every parse of a DAG file pays for it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from puffin_ann.errors import DeclarationError
+
+MetricName = Literal["l2", "cosine", "ip"]
+AlgorithmName = Literal["vamana", "exact"]
+
+MAX_GROUPS = 100
+"""Most group ids that travel through XCom, whatever the number of shards."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class VamanaParameters(_Model):
+    """Parameters of a Vamana graph with product-quantised codes, named as in the DiskANN paper."""
+
+    R: int = Field(default=64, ge=4, le=512, description="Largest out-degree of a node.")
+    L: int = Field(default=100, ge=8, le=2000, description="Candidates kept while building.")
+    alpha: float = Field(default=1.2, ge=1.0, le=2.0, description="RobustPrune's slack.")
+    pq_m: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Sub-quantisers, bytes per code; none means a quarter of the dimension.",
+    )
+    pq_nbits: int = Field(default=8, ge=4, le=8, description="Bits per sub-quantiser.")
+
+
+class ExactParameters(_Model):
+    """The exact engine has no parameters."""
+
+
+Parameters = VamanaParameters | ExactParameters
+PARAMETERS: Mapping[str, type[VamanaParameters] | type[ExactParameters]] = {
+    "vamana": VamanaParameters,
+    "exact": ExactParameters,
+}
+
+
+class GateOptions(_Model):
+    """How the recall gate measures before anything is published."""
+
+    queries: int = Field(default=200, ge=10, le=10_000, description="Rows held out as queries.")
+    k: int = Field(default=10, ge=1, le=1000, description="Neighbours asked for.")
+
+
+class BuildOptions(_Model):
+    """How the build is spread over Spark applications."""
+
+    max_submits: int = Field(
+        default=16, ge=1, le=MAX_GROUPS, description="Most spark-submits that build shard groups."
+    )
+
+
+class SparkOptions(_Model):
+    """How Airflow submits to Spark."""
+
+    conn_id: str = Field(default="spark_default", description="Airflow connection of the master.")
+    conf: dict[str, str] = Field(default_factory=dict, description="Spark configuration.")
+
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _numbers_as_text(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in value.items()}
+        return value
+
+
+class IndexDeclaration(_Model):
+    """One declared index: what to index, how, and how good it must be."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+    table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+){2,}$")]
+    column: Annotated[str, Field(min_length=1)]
+    key: str | None = None
+    metric: MetricName = "cosine"
+    algorithm: AlgorithmName = "vamana"
+    parameters: Parameters = Field(default_factory=VamanaParameters)
+    shards: int = Field(default=1, ge=1, le=10_000)
+    partitions_per_shard: int = Field(default=8, ge=1, le=4096)
+    recall_target: float = Field(default=0.95, ge=0.5, le=1.0)
+    gate: GateOptions = GateOptions()
+    bad_vectors: Literal["skip", "refuse"] = "skip"
+    schedule: str | None = None
+    spark: SparkOptions = SparkOptions()
+    build: BuildOptions = BuildOptions()
+    seed: int = Field(default=0, ge=0, lt=2**32)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parameters_of_the_algorithm(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        model = PARAMETERS.get(data.get("algorithm", "vamana"))
+        given = data.get("parameters") or {}
+        if model is None or not isinstance(given, Mapping):
+            return data
+        try:
+            return {**data, "parameters": model.model_validate(dict(given))}
+        except ValidationError as error:
+            raise ValueError("; ".join(_complaints(error, prefix="parameters."))) from None
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of the whole index."""
+        return self.shards * self.partitions_per_shard
+
+    def fingerprint(self) -> str:
+        """Digest of everything that shapes the built index; another value means: build again.
+
+        The recall target, the gate, the schedule and Spark's options shape no byte of it.
+        """
+        shape = self.model_dump(
+            mode="json",
+            exclude={"recall_target", "gate", "schedule", "spark", "build"},
+        )
+        return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
+
+    def overridden(self, overrides: Mapping[str, Any]) -> "IndexDeclaration":
+        """Return this declaration with single fields replaced, as a trigger form gives them.
+
+        Args:
+            overrides: names of fields or of algorithm parameters; None keeps what is declared.
+
+        Raises:
+            DeclarationError: a name or value is not allowed.
+        """
+        data = self.model_dump(mode="python")
+        names = PARAMETERS[self.algorithm].model_fields
+        for name, value in overrides.items():
+            if value is None:
+                continue
+            target = data["parameters"] if name in names else data
+            if name not in names and name not in _OVERRIDABLE:
+                allowed = ", ".join([*_OVERRIDABLE, *names])
+                raise DeclarationError(
+                    f"index {self.name!r}: {name!r} cannot be set for a run; allowed: {allowed}"
+                )
+            target[name] = value
+        return parse_declaration(data, source=f"index {self.name!r}, values given for this run")
+
+
+_OVERRIDABLE = ("shards", "partitions_per_shard", "recall_target")
+
+
+def _complaints(error: ValidationError, prefix: str = "") -> Iterable[str]:
+    for item in error.errors():
+        field = prefix + ".".join(str(part) for part in item["loc"])
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "value_error" and not item["loc"]:
+            yield message
+        elif item["type"] == "missing":
+            yield f"field {field!r} is missing"
+        elif item["type"] == "extra_forbidden":
+            yield f"field {field!r} is unknown"
+        else:
+            yield f"field {field!r}: {item['input']!r} is not allowed: {message}"
+
+
+def parse_declaration(data: object, *, source: str) -> IndexDeclaration:
+    """Validate one declaration.
+
+    Args:
+        data: what the YAML file held.
+        source: what an error names as the origin, usually the file's path.
+
+    Raises:
+        DeclarationError: names the source, the field, the value and what is allowed.
+    """
+    if not isinstance(data, Mapping):
+        raise DeclarationError(
+            f"{source}: expected a mapping of fields such as 'table:' and 'column:', "
+            f"found {type(data).__name__}"
+        )
+    try:
+        return IndexDeclaration.model_validate(data)
+    except ValidationError as error:
+        lines = list(_complaints(error))
+        if any("is unknown" in line for line in lines):
+            lines.append(f"known fields are: {', '.join(IndexDeclaration.model_fields)}")
+        raise DeclarationError(f"{source}: " + "; ".join(lines)) from None
+
+
+def load_declaration(path: Path) -> IndexDeclaration:
+    """Read and validate one declaration file; the name defaults to the file's stem.
+
+    Raises:
+        DeclarationError: the file is missing, is not YAML, or is not a valid declaration.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DeclarationError(f"{path}: cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise DeclarationError(f"{path}: is not valid YAML: {error}") from None
+    if isinstance(data, dict):
+        data.setdefault("name", path.stem)
+    return parse_declaration(data, source=str(path))
+
+
+def declaration_files(folder: Path) -> list[Path]:
+    """Return the declaration files of a folder, in order of name."""
+    return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+
+
+def load_declarations(folder: Path) -> list[IndexDeclaration]:
+    """Read every declaration of a folder, in order of name.
+
+    Raises:
+        DeclarationError: one of them is not valid, or two declare the same index.
+    """
+    found: dict[str, tuple[IndexDeclaration, Path]] = {}
+    for path in declaration_files(folder):
+        declaration = load_declaration(path)
+        if declaration.name in found:
+            raise DeclarationError(
+                f"{path}: field 'name': {declaration.name!r} is already declared in "
+                f"{found[declaration.name][1]}; index names must differ"
+            )
+        found[declaration.name] = (declaration, path)
+    return [declaration for declaration, _ in found.values()]
+
+
+METRICS: tuple[str, ...] = get_args(MetricName)
