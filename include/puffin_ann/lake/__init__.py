@@ -1,0 +1,1 @@
+"""What the library knows of tables: catalog, live files, row deletes, vectors, staging, commits."""

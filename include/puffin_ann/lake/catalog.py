@@ -1,0 +1,164 @@
+"""Find tables and snapshots through PyIceberg's own catalog configuration."""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from pydantic import ValidationError
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
+
+from puffin_ann.errors import (
+    CatalogUnavailableError,
+    SnapshotNotFoundError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+
+ATTEMPTS = 3
+TIMEOUT_SECONDS = 30.0
+SHOWN = 10
+
+_T = TypeVar("_T")
+
+
+def load_table(table: str | Table, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Table:
+    """Return the table named `catalog.namespace.table`; a PyIceberg table is handed back as it is.
+
+    Raises TableNotFoundError if the name is not of that form or names nothing, and
+    CatalogUnavailableError if the catalog is not configured or gives no answer within
+    `timeout_seconds`.
+    """
+    if isinstance(table, Table):
+        return table
+    parts = table.split(".")
+    if len(parts) < 3 or not all(parts):
+        raise TableNotFoundError(
+            f"{table!r} does not name a table: write catalog.namespace.table, "
+            "with the catalog's name in the PyIceberg configuration first"
+        )
+    name, identifier = parts[0], ".".join(parts[1:])
+    # PyIceberg's HTTP session has no timeout, and its constructor already asks the server for its
+    # configuration: a catalog that accepts connections and stays silent would hang us for ever.
+    return _within(timeout_seconds, name, lambda: _load(name, identifier))
+
+
+def snapshot(table: Table, snapshot_id: int | None = None) -> Snapshot | None:
+    """Return the snapshot with this id, or the table's current one (None while it has none).
+
+    Raises SnapshotNotFoundError, which lists the snapshots there are.
+    """
+    if snapshot_id is None:
+        return table.current_snapshot()
+    found = table.snapshot_by_id(snapshot_id)
+    if found is None:
+        known = [str(one.snapshot_id) for one in reversed(table.snapshots())]
+        raise SnapshotNotFoundError(
+            f"{name_of(table)} has no snapshot {snapshot_id}; newest first, it has: {_some(known)}"
+        )
+    return found
+
+
+def name_of(table: Table) -> str:
+    """Return `catalog.namespace.table`, the name that `load_table` takes."""
+    return ".".join((table.catalog.name, *table.name()))
+
+
+def _load(name: str, identifier: str) -> Table:
+    try:
+        catalog = _connect(name)
+    except ValueError as error:
+        raise CatalogUnavailableError(
+            f"catalog {name!r} is not configured ({error}): set PYICEBERG_CATALOG__{name.upper()}"
+            "__URI, or describe it in the .pyiceberg.yaml that PYICEBERG_HOME points to"
+        ) from error
+    except Exception as error:
+        raise _unavailable(name, error) from error
+    try:
+        return _patiently(lambda: catalog.load_table(identifier))
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise TableNotFoundError(
+            f"catalog {name!r} has no table {identifier!r}; {_neighbours(catalog, identifier)}"
+        ) from error
+    except ValidationError as error:
+        # A statistics entry with a blob type PyIceberg does not know is the usual reason.
+        raise UnsupportedTableError(
+            f"PyIceberg cannot read the metadata of {name}.{identifier}: {error}"
+        ) from error
+    except Exception as error:
+        raise _unavailable(name, error) from error
+
+
+def _connect(name: str) -> Catalog:
+    return _patiently(lambda: load_catalog(name))
+
+
+def _is_transient(error: BaseException) -> bool:
+    """Tell a missing answer from an answer: only the former may be different next time."""
+    return isinstance(error, OSError) or type(error).__name__ in {
+        "OperationalError",  # SQLAlchemy: locked or unreachable database
+        "ServiceUnavailableError",
+        "ServerError",
+        "TooManyRequestsError",
+    }
+
+
+@retry(
+    retry=retry_if_exception(_is_transient),
+    stop=stop_after_attempt(ATTEMPTS),
+    wait=wait_exponential(multiplier=0.2, max=2),
+    reraise=True,
+)
+def _patiently(ask: Callable[[], _T]) -> _T:
+    return ask()
+
+
+def _within(seconds: float, name: str, ask: Callable[[], _T]) -> _T:
+    """Return what `ask` returns, or give up on the catalog after `seconds`."""
+    answers: list[_T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(ask())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name=f"catalog-{name}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise CatalogUnavailableError(
+            f"catalog {name!r} gave no answer within {seconds:g} s; check that its service runs "
+            "and that its uri points to it"
+        )
+    if errors:
+        raise errors[0]
+    return answers[0]
+
+
+def _unavailable(name: str, error: Exception) -> CatalogUnavailableError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return CatalogUnavailableError(
+        f"catalog {name!r} does not answer: {reason}; check that its service runs and that "
+        f"PYICEBERG_CATALOG__{name.upper()}__URI (or .pyiceberg.yaml) points to it"
+    )
+
+
+def _neighbours(catalog: Catalog, identifier: str) -> str:
+    namespace = identifier.rsplit(".", 1)[0]
+    try:
+        tables = sorted(found[-1] for found in catalog.list_tables(namespace))
+    except Exception:
+        return f"nor a namespace {namespace!r}"
+    return f"namespace {namespace!r} has: {_some(tables)}"
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

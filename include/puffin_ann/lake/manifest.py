@@ -1,0 +1,138 @@
+"""Read the entries of a manifest, and of those only the fields we use.
+
+PyIceberg reads manifests with the v2 schema, which has neither `first_row_id` nor
+`referenced_data_file`, and decodes the column statistics of every file, which are most of a
+manifest's bytes. We hand its Avro reader a schema of our own: what is not named in it is skipped.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+DELETE_FILE_PATH_FIELD_ID = 2147483546
+"""Field id of `file_path` in position-delete files (Iceberg spec, reserved field ids)."""
+
+
+class FileContent(IntEnum):
+    """What the rows of a file are, as manifests number it."""
+
+    DATA = 0
+    POSITION_DELETES = 1
+    EQUALITY_DELETES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A live entry of a manifest, sequence numbers and partition spec inherited.
+
+    `sequence_number` is the data sequence number, `file_sequence_number` the one of the commit
+    that added the file; both are 0 in v1 tables. `path_bounds` are the lowest and highest data
+    file path named by a position-delete file, None where unknown (bounds may be truncated).
+    """
+
+    content: FileContent
+    path: str
+    file_format: str
+    partition: tuple[object, ...]
+    spec_id: int
+    rows: int
+    size: int
+    sequence_number: int
+    file_sequence_number: int
+    encrypted: bool
+    first_row_id: int | None
+    referenced_data_file: str | None
+    content_offset: int | None
+    content_size: int | None
+    path_bounds: tuple[bytes, bytes] | None
+
+
+def _bounds(field_id: int, name: str, key_id: int) -> NestedField:
+    kind = MapType(
+        key_id=key_id, key_type=IntegerType(), value_id=key_id + 1, value_type=BinaryType()
+    )
+    return NestedField(field_id, name, kind, required=False)
+
+
+def _schema(*, deletes: bool) -> Schema:
+    bounds = (_bounds(125, "lower_bounds", 126), _bounds(128, "upper_bounds", 129))
+    file = StructType(
+        # v1 manifests have no `content`: all their files are data.
+        NestedField(134, "content", IntegerType(), required=True, initial_default=0),
+        NestedField(100, "file_path", StringType(), required=True),
+        NestedField(101, "file_format", StringType(), required=True),
+        # An empty struct stands for the file's own: the partition type differs per spec.
+        NestedField(102, "partition", StructType(), required=True),
+        NestedField(103, "record_count", LongType(), required=True),
+        NestedField(104, "file_size_in_bytes", LongType(), required=True),
+        NestedField(131, "key_metadata", BinaryType(), required=False),
+        NestedField(142, "first_row_id", LongType(), required=False),
+        NestedField(143, "referenced_data_file", StringType(), required=False),
+        NestedField(144, "content_offset", LongType(), required=False),
+        NestedField(145, "content_size_in_bytes", LongType(), required=False),
+        *(bounds if deletes else ()),
+    )
+    return Schema(
+        NestedField(0, "status", IntegerType(), required=True),
+        NestedField(3, "sequence_number", LongType(), required=False),
+        NestedField(4, "file_sequence_number", LongType(), required=False),
+        NestedField(2, "data_file", file, required=True),
+    )
+
+
+_DATA_SCHEMA = _schema(deletes=False)
+_DELETE_SCHEMA = _schema(deletes=True)
+
+
+def read_manifest(io: FileIO, manifest: ManifestFile) -> Iterator[Entry]:
+    """Yield the live entries of a manifest in its order."""
+    schema = _DELETE_SCHEMA if manifest.content == ManifestContent.DELETES else _DATA_SCHEMA
+    with AvroFile[Record](io.new_input(manifest.manifest_path), schema) as records:
+        for record in records:
+            if record[0] != ManifestEntryStatus.DELETED:
+                yield _entry(record, manifest)
+
+
+def _entry(record: Record, manifest: ManifestFile) -> Entry:
+    _, sequence_number, file_sequence_number, file = record
+    # Null means "of the commit that wrote this manifest" (spec, sequence number inheritance); v1
+    # manifests have sequence number 0 throughout.
+    inherited = manifest.sequence_number or 0
+    return Entry(
+        content=FileContent(file[0]),
+        path=file[1],
+        file_format=file[2].upper(),
+        partition=tuple(file[3]),
+        spec_id=manifest.partition_spec_id,
+        rows=file[4],
+        size=file[5],
+        sequence_number=inherited if sequence_number is None else sequence_number,
+        file_sequence_number=inherited if file_sequence_number is None else file_sequence_number,
+        encrypted=file[6] is not None,
+        first_row_id=file[7],
+        referenced_data_file=file[8],
+        content_offset=file[9],
+        content_size=file[10],
+        path_bounds=_path_bounds(file) if len(file) > 11 else None,
+    )
+
+
+def _path_bounds(file: Record) -> tuple[bytes, bytes] | None:
+    lower = (file[11] or {}).get(DELETE_FILE_PATH_FIELD_ID)
+    upper = (file[12] or {}).get(DELETE_FILE_PATH_FIELD_ID)
+    return None if lower is None or upper is None else (lower, upper)
