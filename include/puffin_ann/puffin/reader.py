@@ -1,0 +1,128 @@
+"""Read a Puffin file: the footer by one or two range reads, then blobs by range."""
+
+import io
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from puffin_ann.errors import OutputLimitError, PuffinFormatError
+from puffin_ann.puffin import footer
+from puffin_ann.puffin.codecs import codec, pieces
+from puffin_ann.puffin.layout import MAGIC
+from puffin_ann.puffin.metadata import BlobMetadata, FileMetadata
+from puffin_ann.puffin.streams import RangeSource, RangeView, ReadableStream, WritableStream
+
+READ_LIMIT = 1 << 30
+EXTRACT_LIMIT = 1 << 40
+
+_BUFFER = 256 << 10
+
+
+class PuffinReader:
+    """Read blobs of a Puffin file from a seekable stream, which stays the caller's to close.
+
+        with table.io.new_input(path).open() as stream:
+            reader = PuffinReader(stream, name=path)
+            routing = reader.read(reader.find("puffin-ann-routing-v1", index="words")[0])
+
+    The magic at byte 0 is only looked at when the file is so short that the footer's read brings
+    it along: Iceberg's own reader does not spend a request on it either. Methods may be called from
+    several threads.
+
+    Args:
+        stream: Python binary file, pyarrow `NativeFile`, or anything with `read` and `seek`.
+        length: Length of the file in bytes if known; saves asking the stream.
+        footer_size: Size of the footer if known (`file-footer-size-in-bytes` of a statistics
+            entry); only a hint for how much to read first.
+        name: How errors call the file.
+
+    Raises:
+        PuffinFormatError: The footer is broken, or a blob lies outside the space before it.
+
+    """
+
+    metadata: FileMetadata
+    footer_size: int
+    length: int
+
+    def __init__(
+        self,
+        stream: ReadableStream,
+        *,
+        length: int | None = None,
+        footer_size: int | None = None,
+        name: str = "<stream>",
+    ) -> None:
+        self._source = RangeSource(stream, name)
+        self.name = name
+        self.length = self._source.length() if length is None else length
+        self.metadata, self.footer_size = footer.read(self._source, self.length, footer_size)
+        _check_ranges(self.metadata, self.length - self.footer_size, name)
+
+    def find(self, type: str, **properties: str) -> list[BlobMetadata]:
+        """Return the blobs of a type that have all the given properties, in file order."""
+        return [
+            blob
+            for blob in self.metadata.blobs
+            if blob.type == type and properties.items() <= dict(blob.properties).items()
+        ]
+
+    def read(self, blob: BlobMetadata, *, limit: int = READ_LIMIT) -> bytes:
+        """Return a blob's content; `OutputLimitError` if it is more than `limit` bytes."""
+        return b"".join(self._content(blob, limit))
+
+    def open(self, blob: BlobMetadata) -> BinaryIO:
+        """Return an uncompressed blob as a seekable file, without reading it.
+
+        Raises:
+            PuffinFormatError: The blob is compressed; use `extract`.
+
+        """
+        if blob.compression_codec is not None:
+            raise PuffinFormatError(
+                f"{self.name}: blob {blob.type} is compressed ({blob.compression_codec}) "
+                "and cannot be read in place"
+            )
+        return self.open_stored(blob)
+
+    def open_stored(self, blob: BlobMetadata) -> BinaryIO:
+        """Return a blob's bytes as they are stored, compressed or not, as a seekable file."""
+        return io.BufferedReader(RangeView(self._source, blob.offset, blob.length), _BUFFER)
+
+    def extract(
+        self, blob: BlobMetadata, out: WritableStream, *, limit: int = EXTRACT_LIMIT
+    ) -> int:
+        """Write a blob's content to `out` a piece at a time and return how many bytes it has.
+
+        Raises `OutputLimitError` beyond `limit` bytes; `out` then holds a part, to be thrown away.
+        """
+        written = 0
+        for piece in self._content(blob, limit):
+            out.write(piece)
+            written += len(piece)
+        return written
+
+    def _content(self, blob: BlobMetadata, limit: int) -> Iterator[bytes]:
+        stored = self.open_stored(blob)
+        if blob.compression_codec is not None:
+            chosen = codec(blob.compression_codec, f"{self.name}: blob {blob.type}")
+            return chosen.decompress(stored, blob.length, limit)
+        if blob.length > limit:
+            raise OutputLimitError(
+                f"{self.name}: blob {blob.type} has {blob.length} bytes, the limit is {limit}"
+            )
+        return pieces(stored, blob.length)
+
+
+def _check_ranges(metadata: FileMetadata, end: int, name: str) -> None:
+    """Refuse blobs outside `[4, end)` and blobs that share a part of their bytes.
+
+    Two entries may name the very same range: that is one blob under two names, and harmless.
+    """
+    reached = len(MAGIC)
+    for start, stop in sorted({(b.offset, b.offset + b.length) for b in metadata.blobs}):
+        if start < reached:
+            problem = "overlaps another" if start >= len(MAGIC) else "begins before byte 4"
+            raise PuffinFormatError(f"{name}: blob at {start} {problem}")
+        if stop > end:
+            raise PuffinFormatError(f"{name}: blob at {start} ends at {stop}, in the footer")
+        reached = stop

@@ -1,0 +1,193 @@
+"""Write a Puffin file to a stream, blob by blob, never holding one in memory."""
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Literal, Self
+
+from puffin_ann.errors import BadInputError
+from puffin_ann.puffin import codecs, footer
+from puffin_ann.puffin.layout import MAGIC, MAX_JAVA_BLOB
+from puffin_ann.puffin.metadata import BlobMetadata, FileMetadata
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.puffin.streams import WritableStream
+
+_NO_PROPERTIES: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class FinishedFile:
+    """A file that is written: its length, its footer's size (both bytes) and what it holds."""
+
+    length: int
+    footer_size: int
+    metadata: FileMetadata
+
+
+class PuffinWriter:
+    """Append blobs to a stream and finish with the footer; the stream stays the caller's to close.
+
+        with PuffinWriter(stream) as writer:
+            writer.add("puffin-ann-graph-v1", path, fields=[7], snapshot_id=1, sequence_number=1)
+            finished = writer.finish({"created-by": "puffin-ann 0.1.0"})
+
+    The same calls give the same bytes. By default everything written can be read by Iceberg's Java
+    code, which knows no LZ4, no compressed footer and no blob of 2 GiB: those must be asked for by
+    name (`codec="lz4"`, `compress_footer=True`, `allow_large=True`).
+    """
+
+    def __init__(self, stream: WritableStream) -> None:
+        self._stream = stream
+        self._blobs: list[BlobMetadata] = []
+        self._finished = False
+        self._position = 0
+        self._write(MAGIC)
+
+    def __enter__(self) -> Self:  # noqa: D105
+        return self
+
+    def __exit__(  # noqa: D105
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None and not self._finished:
+            raise RuntimeError("a Puffin file without its footer cannot be read: call finish()")
+
+    def add(
+        self,
+        type: str,
+        data: bytes | BinaryIO | Path,
+        *,
+        fields: Sequence[int],
+        snapshot_id: int,
+        sequence_number: int,
+        properties: Mapping[str, str] = _NO_PROPERTIES,
+        codec: Literal["zstd", "lz4"] | None = None,
+        allow_large: bool = False,
+    ) -> BlobMetadata:
+        """Append a blob from bytes, a seekable stream (from where it stands) or a file.
+
+        Args:
+            type: Blob type name.
+            data: The content; streamed, and compressed on the way if `codec` is given.
+            fields: Iceberg field ids the blob was computed from.
+            snapshot_id: Snapshot the blob was computed from, or -1.
+            sequence_number: That snapshot's sequence number, or -1.
+            properties: Free text, for the footer.
+            codec: `"zstd"`, or `"lz4"` if no Java reader will ever need the blob.
+            allow_large: Accept a stored size of 2 GiB and more, which Java cannot read.
+
+        Raises:
+            BadInputError: The stored blob has 2 GiB or more and `allow_large` is not set. The
+                stream then holds a part of it: throw the file away.
+
+        """
+        with _opened(data) as (source, size):
+            chunks: Iterable[bytes] = codecs.pieces(source, size)
+            if codec is not None:
+                chunks = codecs.codec(codec, type).compress(chunks, size)
+            elif not allow_large:
+                _check_java_can_read(type, size)
+            offset, length = self._append(type, chunks, allow_large)
+        return self._record(
+            BlobMetadata(
+                type=type,
+                fields=tuple(fields),
+                snapshot_id=snapshot_id,
+                sequence_number=sequence_number,
+                offset=offset,
+                length=length,
+                compression_codec=codec,
+                properties=dict(properties),
+            )
+        )
+
+    def copy(
+        self,
+        reader: PuffinReader,
+        blob: BlobMetadata,
+        *,
+        properties: Mapping[str, str] | None = None,
+        allow_large: bool = False,
+    ) -> BlobMetadata:
+        """Append a blob of another file byte for byte, compressed as it is there.
+
+        All it says of itself is kept, but for `properties` if given.
+        """
+        if not allow_large:
+            _check_java_can_read(blob.type, blob.length)
+        stored = codecs.pieces(reader.open_stored(blob), blob.length)
+        offset, length = self._append(blob.type, stored, allow_large)
+        return self._record(
+            BlobMetadata(
+                type=blob.type,
+                fields=blob.fields,
+                snapshot_id=blob.snapshot_id,
+                sequence_number=blob.sequence_number,
+                offset=offset,
+                length=length,
+                compression_codec=blob.compression_codec,
+                properties=dict(blob.properties if properties is None else properties),
+            )
+        )
+
+    def finish(
+        self, properties: Mapping[str, str], *, compress_footer: bool = False
+    ) -> FinishedFile:
+        """Write the footer and say what was written; nothing can be added afterwards."""
+        self._check_open()
+        metadata = FileMetadata(tuple(self._blobs), dict(properties))
+        end = footer.encode(metadata, compress=compress_footer)
+        self._write(end)
+        self._finished = True
+        return FinishedFile(self._position, len(end), metadata)
+
+    def _append(self, type: str, chunks: Iterable[bytes], allow_large: bool) -> tuple[int, int]:
+        self._check_open()
+        start = self._position
+        for chunk in chunks:
+            self._write(chunk)
+            if not allow_large:
+                _check_java_can_read(type, self._position - start)
+        return start, self._position - start
+
+    def _record(self, blob: BlobMetadata) -> BlobMetadata:
+        self._blobs.append(blob)
+        return blob
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            self._stream.write(data)
+            self._position += len(data)
+
+    def _check_open(self) -> None:
+        if self._finished:
+            raise RuntimeError("this Puffin file is finished")
+
+
+@contextmanager
+def _opened(data: bytes | BinaryIO | Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Give the content as a stream with its size in bytes, known before the first is read."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        yield io.BytesIO(data), len(data)
+    elif isinstance(data, Path):
+        with data.open("rb") as source:
+            yield source, data.stat().st_size
+    else:
+        start = data.tell()
+        size = data.seek(0, io.SEEK_END) - start
+        data.seek(start)
+        yield data, size
+
+
+def _check_java_can_read(type: str, length: int) -> None:
+    if length > MAX_JAVA_BLOB:
+        raise BadInputError(
+            f"blob {type} has {length} bytes or more; Iceberg's Java reader takes at most "
+            f"{MAX_JAVA_BLOB} (allow_large=True writes it all the same; more shards avoid it)"
+        )
