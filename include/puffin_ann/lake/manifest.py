@@ -109,7 +109,7 @@ def read_manifest(io: FileIO, manifest: ManifestFile) -> Iterator[Entry]:
 
 
 def _entry(record: Record, manifest: ManifestFile) -> Entry:
-    _, sequence_number, file_sequence_number, file = record
+    sequence_number, file_sequence_number, file = record[1], record[2], record[3]
     # Null means "of the commit that wrote this manifest" (spec, sequence number inheritance); v1
     # manifests have sequence number 0 throughout.
     inherited = manifest.sequence_number or 0

@@ -1,0 +1,54 @@
+"""Which Puffin files a table's metadata names: the only ones that orphan removal spares."""
+
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A Puffin file in the table's `statistics`.
+
+    Attributes:
+        snapshot_id: newest snapshot it is registered under.
+        path: location of the file.
+        file_size: bytes of the file, as registered.
+        footer_size: bytes of its footer, as registered.
+        snapshot_ids: every snapshot it is registered under, newest first.
+    """
+
+    snapshot_id: int
+    path: str
+    file_size: int
+    footer_size: int
+    snapshot_ids: tuple[int, ...] = ()
+
+
+def registered(table: Table) -> list[Registered]:
+    """Return the registered Puffin files of the table as it was loaded, newest first, each once.
+
+    New is by the sequence number of the snapshot. Entries of snapshots that are gone come last:
+    nothing keeps an engine from leaving them behind, and their files may still be whole.
+    """
+    order = {
+        one.snapshot_id: (one.sequence_number or 0, one.timestamp_ms) for one in table.snapshots()
+    }
+    entries = sorted(
+        table.metadata.statistics,
+        key=lambda entry: (order.get(entry.snapshot_id, (-1, 0)), entry.statistics_path),
+        reverse=True,
+    )
+    ids: dict[str, list[int]] = {}
+    for entry in entries:
+        ids.setdefault(entry.statistics_path, []).append(entry.snapshot_id)
+    newest = {entry.statistics_path: entry for entry in reversed(entries)}
+    return [
+        Registered(
+            snapshot_id=under[0],
+            path=path,
+            file_size=newest[path].file_size_in_bytes,
+            footer_size=newest[path].file_footer_size_in_bytes,
+            snapshot_ids=tuple(under),
+        )
+        for path, under in ids.items()
+    ]

@@ -1,0 +1,211 @@
+"""Hand objects from one stage of a run to the next through the table's store.
+
+A run's folder holds large objects, written under names that no other attempt uses, and small
+markers, which are created if absent and name those objects: the first marker wins, so that a task
+that was given up and still runs can do no harm.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_ann.errors import StagingError
+
+CHUNK = 4 << 20
+
+
+@dataclass(frozen=True)
+class StagedObject:
+    """An object in the store, and how to know that it is whole.
+
+    Attributes:
+        uri: where it is.
+        length: bytes.
+        sha256: lower-case hexadecimal digest.
+    """
+
+    uri: str
+    length: int
+    sha256: str
+
+
+class Staging:
+    """A folder of the table's store, `root`, reached through the table's FileIO."""
+
+    def __init__(self, io: FileIO, root: str) -> None:
+        self._io = io
+        self.root = root.rstrip("/")
+        if self.root.count("/") < 2:
+            # delete_tree would take a whole bucket or file system with it.
+            raise StagingError(f"{root!r} is too short a path for a staging folder")
+
+    def uri(self, *parts: str) -> str:
+        """Return the location of an object of this folder."""
+        for part in "/".join(parts).split("/"):
+            if part in ("", ".", ".."):
+                raise StagingError(f"{'/'.join(parts)!r} is not a name inside a staging folder")
+        return "/".join((self.root, *parts))
+
+    def exists(self, *parts: str) -> bool:
+        """Tell whether an object is there."""
+        return self._io.new_input(self.uri(*parts)).exists()
+
+    def read(self, *parts: str) -> bytes:
+        """Return the bytes of a small object; StagingError if it is missing."""
+        with self.fetch(self.uri(*parts)) as stream:
+            return stream.read()
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Create an object if it is absent; True if this call created it.
+
+        On a local file system this is atomic: of any number of callers one gets True, and no
+        reader sees half an object. FileIO has no conditional put, so elsewhere the object is looked
+        for, written and read back; of two callers within that span both may get True, and the
+        later one's bytes stay. Callers therefore read what is there and go on with that.
+        """
+        uri = self.uri(name)
+        path = local_path(uri)
+        if path is not None:
+            return _link_new(path, data)
+        if self._io.new_input(uri).exists():
+            return False
+        with self._io.new_output(uri).create(overwrite=True) as out:
+            out.write(data)
+        return self.read(name) == data
+
+    @contextmanager
+    def create(self, *parts: str) -> "Iterator[StagedWriter]":
+        """Open a new object for writing; its `staged` property says what was written, once closed.
+
+        The name must be one that no other attempt uses. If the body raises, the object is removed.
+        """
+        uri = self.uri(*parts)
+        writer = StagedWriter(uri, self._io.new_output(uri).create(overwrite=True))
+        try:
+            yield writer
+        except BaseException:
+            writer.close()
+            self._io.delete(uri)
+            raise
+        writer.close()
+
+    def put_file(self, local: Path, *parts: str) -> StagedObject:
+        """Copy a local file into the folder, under a name that no other attempt uses."""
+        with local.open("rb") as source, self.create(*parts) as out:
+            shutil.copyfileobj(source, out, CHUNK)
+        return out.staged
+
+    def fetch(self, uri: str) -> BinaryIO:
+        """Open an object, of this folder or not, as a seekable stream."""
+        try:
+            return cast(BinaryIO, self._io.new_input(uri).open())
+        except FileNotFoundError as error:
+            raise StagingError(
+                f"staged object {uri} is gone; run the stage that made it"
+            ) from error
+
+    def download(self, staged: StagedObject, local: Path) -> Path:
+        """Copy a staged object to a local file, checked; StagingError if it is not what was staged.
+
+        The local file appears under its name only when it is whole.
+        """
+        local.parent.mkdir(parents=True, exist_ok=True)
+        partial = local.with_name(f"{local.name}.{uuid.uuid4().hex}.part")
+        try:
+            with self.fetch(staged.uri) as source, partial.open("wb") as out:
+                writer = StagedWriter(staged.uri, out)
+                shutil.copyfileobj(source, writer, CHUNK)
+            if writer.staged != staged:
+                raise StagingError(
+                    f"staged object {staged.uri} has {writer.staged.length} bytes, sha256 "
+                    f"{writer.staged.sha256}; its marker says {staged.length}, {staged.sha256}"
+                )
+            os.replace(partial, local)
+        finally:
+            partial.unlink(missing_ok=True)
+        return local
+
+    def delete_tree(self) -> None:
+        """Remove the folder and all in it; no error if it is not there."""
+        path = local_path(self.root)
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            return
+        _delete_remote_tree(self._io, self.root)
+
+
+class StagedWriter:
+    """A binary stream that counts and digests what goes through it."""
+
+    def __init__(self, uri: str, out: Any) -> None:
+        self._uri = uri
+        self._out = out
+        self._length = 0
+        self._digest = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        """Write all of `data`; returns its length in bytes."""
+        self._out.write(data)
+        self._digest.update(data)
+        size = memoryview(data).nbytes
+        self._length += size
+        return size
+
+    def tell(self) -> int:
+        """Return the bytes written so far."""
+        return self._length
+
+    def flush(self) -> None:
+        """Do nothing: objects appear when they are closed."""
+
+    def close(self) -> None:
+        """Close the underlying stream, which makes the object appear."""
+        self._out.close()
+
+    @property
+    def staged(self) -> StagedObject:
+        """What was written through this stream."""
+        return StagedObject(self._uri, self._length, self._digest.hexdigest())
+
+
+def local_path(uri: str) -> Path | None:
+    """Return the path of a location on the local file system, else None."""
+    scheme, _, path = PyArrowFileIO.parse_location(uri)
+    return Path(path) if scheme == "file" else None
+
+
+def _link_new(path: Path, data: bytes) -> bool:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial: IO[bytes]
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as partial:
+        partial.write(data)
+        partial.flush()
+        os.fsync(partial.fileno())
+        try:
+            os.link(partial.name, path)
+        except FileExistsError:
+            return False
+    return True
+
+
+def _delete_remote_tree(io: FileIO, root: str) -> None:
+    scheme, netloc, path = PyArrowFileIO.parse_location(root)
+    if isinstance(io, PyArrowFileIO):
+        io.fs_by_scheme(scheme, netloc).delete_dir_contents(path, missing_dir_ok=True)
+        return
+    get_fs = getattr(io, "get_fs", None)
+    if get_fs is None:
+        raise StagingError(f"{type(io).__name__} cannot list {root}; delete it by hand")
+    filesystem = get_fs(scheme)
+    if filesystem.exists(root):
+        filesystem.rm(root, recursive=True)
