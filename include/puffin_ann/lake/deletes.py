@@ -1,0 +1,145 @@
+"""Which rows of data files are deleted: v2 position-delete files and v3 deletion vectors."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyroaring import BitMap
+
+from puffin_ann.errors import EnvironmentProblemError, FormatError, PuffinFormatError
+from puffin_ann.lake.deletion_vector import decode
+from puffin_ann.lake.live import DeleteFile, LiveFile
+from puffin_ann.puffin.reader import PuffinReader
+
+DELETION_VECTOR = "deletion-vector-v1"
+REFERENCED_DATA_FILE = "referenced-data-file"
+
+PATH_FIELD_ID = b"2147483546"
+POSITION_FIELD_ID = b"2147483545"
+
+
+def deleted_positions(io: FileIO, files: Iterable[LiveFile]) -> dict[str, BitMap]:
+    """Return, by path, the positions deleted from each data file; files without any are absent.
+
+    Each delete file is read once, however many data files it speaks of. Positions past a file's
+    last row name no row and are left out. Raises FormatError for a broken delete file.
+    """
+    by_delete: dict[DeleteFile, list[LiveFile]] = defaultdict(list)
+    for file in files:
+        for delete in file.deletes:
+            by_delete[delete].append(file)
+    found: dict[str, BitMap] = {}
+    vectors: dict[str, list[tuple[DeleteFile, LiveFile]]] = defaultdict(list)
+    for delete, targets in by_delete.items():
+        if delete.kind == "vector":
+            vectors[delete.path].extend((delete, file) for file in targets)
+        else:
+            _merge(found, targets, _read_positions(io, delete, targets))
+    for path, wanted in vectors.items():
+        _merge(found, [file for _, file in wanted], _read_vectors(io, path, wanted))
+    return {path: positions for path, positions in found.items() if positions}
+
+
+def _merge(
+    found: dict[str, BitMap], targets: Iterable[LiveFile], positions: dict[str, BitMap]
+) -> None:
+    for file in targets:
+        here = positions.get(file.path)
+        if here is not None:
+            inside = here & BitMap(range(file.rows)) if here and here.max() >= file.rows else here
+            found[file.path] = found[file.path] | inside if file.path in found else inside
+
+
+def _read_positions(
+    io: FileIO, delete: DeleteFile, targets: Iterable[LiveFile]
+) -> dict[str, BitMap]:
+    """Return the positions a Parquet delete file has for each target."""
+    try:
+        with pq.ParquetFile(io.new_input(delete.path).open(), pre_buffer=True) as parquet:
+            names = [
+                _column(parquet.schema_arrow, field_id, name, delete.path)
+                for field_id, name in ((PATH_FIELD_ID, "file_path"), (POSITION_FIELD_ID, "pos"))
+            ]
+            table = parquet.read(columns=names)
+    except FileNotFoundError as error:
+        raise _gone(delete.path) from error
+    except pa.ArrowInvalid as error:
+        raise FormatError(f"{delete.path} is not a readable Parquet file: {error}") from error
+    paths = table.column(names[0])
+    if not pa.types.is_dictionary(paths.type):
+        paths = paths.dictionary_encode()
+    paths = paths.unify_dictionaries().combine_chunks()
+    positions = table.column(names[1]).combine_chunks()
+    if paths.null_count or positions.null_count:
+        raise FormatError(f"{delete.path} has a null file_path or pos")
+    wanted = {file.path for file in targets}
+    return {
+        path: _bitmap(these, delete.path)
+        for path, these in _by_path(paths, positions.to_numpy())
+        if path in wanted
+    }
+
+
+def _by_path(
+    paths: pa.DictionaryArray, positions: NDArray[np.int64]
+) -> Iterable[tuple[str, NDArray[np.int64]]]:
+    codes = paths.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))
+    for code, path in enumerate(paths.dictionary.to_pylist()):
+        yield path, positions[order[edges[code] : edges[code + 1]]]
+
+
+def _bitmap(positions: NDArray[np.int64], path: str) -> BitMap:
+    if len(positions) and not 0 <= positions.min() <= positions.max() < 1 << 32:
+        raise FormatError(f"{path} has a position outside 0..2^32-1")
+    return BitMap(positions.astype(np.uint32))
+
+
+def _column(schema: pa.Schema, field_id: bytes, name: str, path: str) -> str:
+    for field in schema:
+        if (field.metadata or {}).get(b"PARQUET:field_id") == field_id:
+            return str(field.name)
+    if name in schema.names:
+        return name
+    raise FormatError(f"{path} is not a position-delete file: it has no column {name}")
+
+
+def _read_vectors(
+    io: FileIO, path: str, wanted: list[tuple[DeleteFile, LiveFile]]
+) -> dict[str, BitMap]:
+    """Return the deletion vectors of one Puffin file for the data files asked for.
+
+    Which data file a vector is for is taken from the blob itself; the manifest's range must be
+    that of the blob.
+    """
+    found: dict[str, BitMap] = {}
+    try:
+        stream = io.new_input(path).open()
+    except FileNotFoundError as error:
+        raise _gone(path) from error
+    with stream:
+        reader = PuffinReader(cast(BinaryIO, stream), name=path)
+        for delete, file in wanted:
+            blobs = [
+                blob
+                for blob in reader.find(DELETION_VECTOR, **{REFERENCED_DATA_FILE: file.path})
+                if delete.content_offset in (None, blob.offset)
+                and delete.content_size in (None, blob.length)
+            ]
+            if len(blobs) != 1:
+                raise PuffinFormatError(
+                    f"{path} has {len(blobs)} deletion vectors for {file.path} where the manifest "
+                    f"points to (offset {delete.content_offset}, size {delete.content_size})"
+                )
+            found[file.path] = decode(reader.read(blobs[0]), name=f"{path}: {file.path}")
+    return found
+
+
+def _gone(path: str) -> EnvironmentProblemError:
+    return EnvironmentProblemError(f"delete file {path} is gone from the store")

@@ -1,0 +1,146 @@
+"""Turn Arrow lists of floats into a matrix of float32, without a Python object per row."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from puffin_ann.errors import UnsupportedTableError
+
+NULL = "null"
+NOT_FINITE = "not-finite"
+WRONG_LENGTH = "wrong-length"
+
+
+@dataclass(frozen=True)
+class VectorBatch:
+    """The vectors of one row group.
+
+    Attributes:
+        matrix: (n, d) float32, C-contiguous, a row per row of the row group; rows that are not
+            valid are zero. d is 0 if no dimension was given and no row tells it.
+        valid: (n,) bool.
+        reasons: how many rows are not valid, by reason: `null`, `wrong-length` (an empty list
+            too), `not-finite` (NaN, infinite, beyond float32, or a null inside the list).
+    """
+
+    matrix: NDArray[np.float32]
+    valid: NDArray[np.bool_]
+    reasons: dict[str, int]
+
+
+def vectors_of(column: pa.ChunkedArray, dimension: int | None = None) -> VectorBatch:
+    """Turn a column of lists of floats into a matrix, without a Python object per row."""
+    chunks = [_list_chunk(chunk) for chunk in column.chunks]
+    if dimension is None:
+        dimension = next((found for found in map(_first_length, chunks) if found), 0)
+    rows = sum(len(chunk.valid) for chunk in chunks)
+    matrix = np.zeros((rows, dimension), dtype=np.float32)
+    valid = np.zeros(rows, dtype=np.bool_)
+    reasons = {NULL: 0, WRONG_LENGTH: 0, NOT_FINITE: 0}
+    first = 0
+    for chunk in chunks:
+        last = first + len(chunk.valid)
+        _fill(chunk, matrix[first:last], valid[first:last], reasons)
+        first = last
+    return VectorBatch(matrix, valid, {reason: n for reason, n in reasons.items() if n})
+
+
+@dataclass(frozen=True)
+class _ListChunk:
+    """A list array taken apart.
+
+    Attributes:
+        valid: (n,) bool, False where the list is null.
+        offsets: (n + 1,) int64, row i is `values[offsets[i]:offsets[i + 1]]`. The range of a null
+            row need not be empty.
+        values: float32 or float64, null elements as NaN.
+    """
+
+    valid: NDArray[np.bool_]
+    offsets: NDArray[np.int64]
+    values: NDArray[Any]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.offsets)
+
+
+def _list_chunk(array: pa.Array) -> _ListChunk:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    kind = array.type
+    if pa.types.is_fixed_size_list(kind):
+        # `values` disregards the array's own offset, as it does for the other kinds.
+        rows = np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64)
+        offsets = rows * kind.list_size
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        width = np.int64 if pa.types.is_large_list(kind) else np.int32
+        start = array.offset
+        buffer = array.buffers()[1]
+        whole = np.frombuffer(buffer, dtype=width) if buffer is not None else np.zeros(1, width)
+        offsets = whole[start : start + len(array) + 1].astype(np.int64)
+    else:
+        raise UnsupportedTableError(f"a vector column is stored as {kind}, not as a list")
+    if len(offsets) == 0:
+        offsets = np.zeros(1, dtype=np.int64)
+    values = array.values
+    if not pa.types.is_floating(values.type):
+        raise UnsupportedTableError(f"a vector column is stored as {kind}, not as floats")
+    return _ListChunk(
+        valid=array.is_valid().to_numpy(zero_copy_only=False),
+        offsets=offsets,
+        values=values.to_numpy(zero_copy_only=False),
+    )
+
+
+def _first_length(chunk: _ListChunk) -> int:
+    lengths = chunk.lengths
+    usable = np.flatnonzero(chunk.valid & (lengths > 0))
+    return int(lengths[usable[0]]) if len(usable) else 0
+
+
+def _fill(
+    chunk: _ListChunk,
+    matrix: NDArray[np.float32],
+    valid: NDArray[np.bool_],
+    reasons: dict[str, int],
+) -> None:
+    """Write a chunk's vectors into its slice of `matrix` and `valid`; count the bad ones."""
+    lengths = chunk.lengths
+    dimension = matrix.shape[1]
+    fits = chunk.valid & (lengths == dimension) & (lengths > 0)
+    reasons[NULL] += int(np.count_nonzero(~chunk.valid))
+    reasons[WRONG_LENGTH] += int(np.count_nonzero(chunk.valid & ~fits))
+    if dimension == 0:
+        return
+    elements = chunk.values[chunk.offsets[0] : chunk.offsets[-1]]
+    if not fits.all():
+        # Row ranges are adjacent, so the elements of the rows that fit are picked by repetition.
+        elements = elements[np.repeat(fits, lengths)]
+    with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, counted below
+        vectors = elements.reshape(-1, dimension).astype(np.float32, copy=False)
+    # A sum in float64 cannot overflow, so it is finite exactly if every element is.
+    with np.errstate(invalid="ignore"):
+        finite = np.isfinite(vectors.sum(axis=1, dtype=np.float64))
+    bad = int(np.count_nonzero(~finite))
+    reasons[NOT_FINITE] += bad
+    if bad:
+        fits[np.flatnonzero(fits)[~finite]] = False
+        vectors = vectors[finite]
+    if len(vectors) == len(matrix):
+        matrix[:] = vectors
+    else:
+        matrix[fits] = vectors
+    valid[:] = fits
+
+
+def all_null(rows: int, dimension: int) -> VectorBatch:
+    """Return the batch of a row group whose file was written before the column was added."""
+    return VectorBatch(
+        matrix=np.zeros((rows, dimension), dtype=np.float32),
+        valid=np.zeros(rows, dtype=np.bool_),
+        reasons={NULL: rows} if rows else {},
+    )
