@@ -1,0 +1,117 @@
+"""Small examples of what every blob kind holds, made from a seed; shared by the tests here."""
+
+import io
+
+import numpy as np
+from pyroaring import BitMap
+
+from puffin_ann.blobs import coverage, graph, routing, rows
+
+
+def sample_routing(metric="l2", partitions=6, dimension=5, seed=1):
+    rng = np.random.default_rng(seed)
+    width = dimension + (metric == "ip")
+    return routing.Routing(
+        metric=metric,
+        algorithm="vamana",
+        dimension=dimension,
+        centroids=rng.standard_normal((partitions, width)).astype(np.float32),
+        partition_shards=(np.arange(partitions) % 2).astype(np.uint32),
+        partition_rows=rng.integers(0, 2**40, partitions).astype(np.uint64),
+        partition_radii=rng.random(partitions).astype(np.float32),
+        norm_bound=2.5 if metric == "ip" else 0.0,
+        shards=(
+            routing.ShardEntry(0, "", 100, 4000, 3, "graph"),
+            routing.ShardEntry(1, "s3://bucket/é.puffin", 2**40, 2**41, 0, "graph"),
+            routing.ShardEntry(7, "", 5, 600, 5, "delta"),
+        ),
+        search_width=64,
+        probe_partitions=3,
+        recall=routing.Recall(10, 200, 0.97, 0.95, 0.99, 0.9),
+        properties={"run-id": "r1", "spec": '{"name": "ü"}'},
+    )
+
+
+def sample_coverage():
+    deleted = BitMap(range(10, 5000, 3)) | BitMap(range(100_000, 150_000))
+    return coverage.Coverage(
+        base_snapshot_id=-(2**62),
+        files=(
+            coverage.CoveredFile(
+                0, "data/a.parquet", 10, 1, 200_000, (150_000, 50_000), deleted, BitMap()
+            ),
+            coverage.CoveredFile(
+                3, "s3://other/ö.parquet", 2**40, 2**33, 0, (), BitMap(), BitMap()
+            ),
+            coverage.CoveredFile(9, "data/c.parquet", 7, 2, 5, (2, 3), BitMap(), BitMap([4])),
+        ),
+        manifests=("metadata/m0.avro", "metadata/m1.avro"),
+    )
+
+
+def sample_rows(count=1000, files=3, *, identities=True, shuffled=False, seed=1):
+    rng = np.random.default_rng(seed)
+    file_ids = np.sort(rng.integers(0, files, count)).astype(np.uint32)
+    groups = rng.integers(0, 4, count)
+    groups = groups[np.lexsort((groups, file_ids))].astype(np.uint32)
+    offsets = np.zeros(count, np.uint32)
+    keys = file_ids.astype(np.int64) * 4 + groups
+    for key in np.unique(keys):
+        here = keys == key
+        offsets[here] = np.sort(rng.choice(3 * here.sum(), here.sum(), replace=False))
+    order = rng.permutation(count) if shuffled else np.arange(count)
+    ids = rng.integers(0, 2**63, (count, 2)).astype(np.uint64) if identities else None
+    return rows.Rows(file_ids[order], groups[order], offsets[order], ids)
+
+
+def sample_graph(n=500, d=7, r=8, m=3, bits=8, *, metric="l2", vectors=True, seed=1):
+    rng = np.random.default_rng(seed)
+    degrees = rng.integers(0, min(r, n) + 1, n).astype(np.uint16)
+    neighbours = np.zeros((n, r), np.uint32)
+    for i, degree in enumerate(degrees):
+        neighbours[i, :degree] = np.sort(rng.choice(n, degree, replace=False))
+    codebook = codes = offsets = None
+    if m:
+        widths = np.array([d // m + (j < d % m) for j in range(m)])
+        offsets = np.concatenate([[0], np.cumsum(widths)]).astype(np.uint32)
+        codebook = rng.standard_normal((m, 1 << bits, widths.max())).astype(np.float32)
+        for j, width in enumerate(widths):
+            codebook[j, :, width:] = 0
+        codes = rng.integers(0, 1 << bits, (n, m)).astype(np.uint8)
+    return graph.Graph(
+        metric=metric,
+        max_degree=r,
+        build_width=100,
+        alpha=1.2,
+        entry=n // 2,
+        codebook=codebook,
+        codes=codes,
+        degrees=degrees,
+        neighbours=neighbours,
+        vectors=rng.standard_normal((n, d)).astype(np.float32) if vectors else None,
+        dimension=d,
+        subspace_offsets=offsets,
+        properties={"seed": "1"},
+    )
+
+
+def written(write, value):
+    out = io.BytesIO()
+    length = write(value, out)
+    assert length == len(out.getvalue())
+    return out.getvalue()
+
+
+def same(a, b):
+    """Equal in every field, arrays in dtype, shape and value."""
+    for name in a.__dataclass_fields__:
+        x, y = getattr(a, name), getattr(b, name)
+        if isinstance(x, np.ndarray):
+            assert isinstance(y, np.ndarray), name
+            assert x.dtype == y.dtype, name
+            np.testing.assert_array_equal(x, y, err_msg=name)
+        elif hasattr(x, "__dataclass_fields__"):
+            same(x, y)
+        else:
+            assert x == y, name
+    return True
