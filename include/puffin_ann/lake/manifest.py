@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from pyiceberg.avro.file import AvroFile
+from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
+    IcebergType,
     IntegerType,
+    ListType,
     LongType,
     MapType,
     NestedField,
@@ -99,10 +102,39 @@ _DATA_SCHEMA = _schema(deletes=False)
 _DELETE_SCHEMA = _schema(deletes=True)
 
 
+class _Lenient(SchemaPartnerAccessor):
+    """Lets lists and maps be left out of the read schema, as it already does other fields."""
+
+    def list_element_partner(self, partner_list: IcebergType | None) -> IcebergType | None:
+        return partner_list.element_type if isinstance(partner_list, ListType) else None
+
+    def map_key_partner(self, partner_map: IcebergType | None) -> IcebergType | None:
+        return partner_map.key_type if isinstance(partner_map, MapType) else None
+
+    def map_value_partner(self, partner_map: IcebergType | None) -> IcebergType | None:
+        return partner_map.value_type if isinstance(partner_map, MapType) else None
+
+
+class _Records(AvroFile[Record]):
+    """The records of an Avro file in our schema; other fields are skipped over."""
+
+    def __init__(self, io: FileIO, path: str, schema: Schema) -> None:
+        # Opened without a read schema: PyIceberg would resolve it with its strict accessor.
+        super().__init__(io.new_input(path))
+        self._wanted = schema
+
+    def __enter__(self) -> "_Records":
+        super().__enter__()
+        self.reader = visit_with_partner(  # type: ignore[misc]
+            self.schema, self._wanted, ReadSchemaResolver(), _Lenient()
+        )
+        return self
+
+
 def read_manifest(io: FileIO, manifest: ManifestFile) -> Iterator[Entry]:
     """Yield the live entries of a manifest in its order."""
     schema = _DELETE_SCHEMA if manifest.content == ManifestContent.DELETES else _DATA_SCHEMA
-    with AvroFile[Record](io.new_input(manifest.manifest_path), schema) as records:
+    with _Records(io, manifest.manifest_path, schema) as records:
         for record in records:
             if record[0] != ManifestEntryStatus.DELETED:
                 yield _entry(record, manifest)

@@ -1,0 +1,238 @@
+"""Small tables for the tests, and what PyIceberg cannot do to them: row-level deletes."""
+
+import json
+import struct
+import uuid
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.typedef import EMPTY_DICT, Record
+from pyiceberg.types import FloatType, ListType, LongType, NestedField, StringType
+from pyroaring import BitMap
+
+DIMENSION = 4
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "word", StringType(), required=False),
+    NestedField(3, "embedding", ListType(4, FloatType(), element_required=False), required=False),
+)
+
+
+def create(
+    catalog: Catalog,
+    name: str = "words",
+    *,
+    schema: Schema = SCHEMA,
+    spec: PartitionSpec | None = None,
+    row_group_rows: int = 10,
+    **properties: str,
+) -> Table:
+    settings = {
+        "format-version": "2",
+        "write.parquet.row-group-limit": str(row_group_rows),
+        **properties,
+    }
+    more = {} if spec is None else {"partition_spec": spec}
+    return catalog.create_table(("demo", name), schema=schema, properties=settings, **more)
+
+
+def as_version_3(table: Table) -> Table:
+    """The same table at format version 3, which PyIceberg can read and not write."""
+    metadata = json.loads(table.metadata.model_dump_json())
+    metadata |= {"format-version": 3, "next-row-id": 0}
+    for snapshot in metadata["snapshots"]:
+        snapshot |= {"first-row-id": 0, "added-rows": 0}
+    path = f"{table.location()}/metadata/99999-v3.metadata.json"
+    with table.io.new_output(path).create(overwrite=True) as out:
+        out.write(json.dumps(metadata).encode())
+    table.catalog.drop_table(table.name())
+    return table.catalog.register_table(table.name(), path)
+
+
+def rows(first: int, count: int, *, dimension: int = DIMENSION) -> pa.Table:
+    """Rows `first`..`first + count`; the vector of row i is [i, i + 1/8, i + 2/8, ...]."""
+    ids = np.arange(first, first + count, dtype=np.int64)
+    return pa.table(
+        {
+            "id": pa.array(ids),
+            "word": pa.array([f"w{i}" for i in ids]),
+            "embedding": pa.FixedSizeListArray.from_arrays(
+                pa.array(matrix(ids, dimension).ravel()), dimension
+            ).cast(pa.list_(pa.float32())),
+        }
+    )
+
+
+def matrix(ids: Any, dimension: int = DIMENSION) -> np.ndarray:
+    steps = np.arange(dimension, dtype=np.float32) / 8
+    return (np.asarray(ids, dtype=np.float32)[:, None] + steps).astype(np.float32)
+
+
+class AppendDeleteManifest(_SnapshotProducer["AppendDeleteManifest"]):
+    """A `delete` snapshot that adds a manifest of delete files."""
+
+    def __init__(self, table: Table, files: Sequence[DataFile], *, v3_fields: bool) -> None:
+        self.tx = table.transaction()
+        super().__init__(Operation.DELETE, self.tx, table.io)
+        self._files = files
+        self._v3_fields = v3_fields
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        parent = self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id)
+        return [self._delete_manifest(), *parent.manifests(io=self._io)]
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return []
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        return Summary(operation=Operation.DELETE, **{"added-delete-files": str(len(self._files))})
+
+    def _delete_manifest(self) -> ManifestFile:
+        writer = _DeleteManifestWriter(
+            self._transaction.table_metadata.spec(),
+            self.schema(),
+            self.new_manifest_output(),
+            self._snapshot_id,
+            "deflate",
+        )
+        writer.v3_fields = self._v3_fields
+        with writer:
+            for file in self._files:
+                writer.add_entry(
+                    ManifestEntry.from_args(
+                        _table_format_version=2,
+                        status=ManifestEntryStatus.ADDED,
+                        snapshot_id=self._snapshot_id,
+                        sequence_number=None,
+                        file_sequence_number=None,
+                        data_file=file,
+                    )
+                )
+        return writer.to_manifest_file()
+
+
+class _DeleteManifestWriter(ManifestWriterV2):
+    v3_fields = False
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        version = 3 if self.v3_fields else 2
+        file_type = data_file_with_partition(
+            format_version=version, partition_type=self._spec.partition_type(self._schema)
+        )
+        schema = manifest_entry_schema_with_data_file(format_version=version, data_file=file_type)
+        return AvroOutputFile[ManifestEntry](
+            output_file=self._output_file,
+            file_schema=schema,
+            record_schema=schema,
+            schema_name="manifest_entry",
+            metadata=self._meta,
+        )
+
+
+def commit_delete_files(
+    table: Table, files: Sequence[DataFile], *, v3_fields: bool = False
+) -> None:
+    producer = AppendDeleteManifest(table, files, v3_fields=v3_fields)
+    producer.commit()
+    producer.tx.commit_transaction()
+    table.refresh()
+
+
+def delete_positions(
+    table: Table,
+    deletes: dict[str, Sequence[int]],
+    *,
+    partition: Record | None = None,
+    content: DataFileContent = DataFileContent.POSITION_DELETES,
+    file_format: FileFormat = FileFormat.PARQUET,
+) -> str:
+    """Delete rows of data files by position, with one v2 position-delete file."""
+    pairs = sorted((path, at) for path, places in deletes.items() for at in places)
+    schema = pa.schema(
+        [
+            pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
+            pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
+        ]
+    )
+    data = pa.table(
+        [[path for path, _ in pairs], [position for _, position in pairs]], schema=schema
+    )
+    path = table.location_provider().new_data_location(f"deletes-{uuid.uuid4()}.parquet")
+    with table.io.new_output(path).create() as out:
+        pq.write_table(data, out)
+    bounds = {2147483546: min(deletes).encode()}, {2147483546: max(deletes).encode()}
+    file = DataFile.from_args(
+        _table_format_version=2,
+        content=content,
+        file_path=path,
+        file_format=file_format,
+        partition=partition or Record(),
+        record_count=len(pairs),
+        file_size_in_bytes=len(table.io.new_input(path)),
+        lower_bounds=bounds[0],
+        upper_bounds=bounds[1],
+        equality_ids=[1] if content == DataFileContent.EQUALITY_DELETES else None,
+    )
+    file.spec_id = table.spec().spec_id
+    commit_delete_files(table, [file])
+    return path
+
+
+def deletion_vector_blob(positions: Sequence[int]) -> bytes:
+    """A `deletion-vector-v1` blob, as the spec lays it out."""
+    bitmap = BitMap(positions).serialize()
+    body = bytes.fromhex("d1d33964") + struct.pack("<QI", 1, 0) + bitmap
+    return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def vector_file(
+    path: str, size: int, offset: int, length: int, data_file: str, count: int
+) -> DataFile:
+    """The manifest entry of a deletion vector."""
+    return DataFile.from_args(
+        _table_format_version=3,
+        content=DataFileContent.POSITION_DELETES,
+        file_path=path,
+        file_format=FileFormat.PUFFIN,
+        partition=Record(),
+        record_count=count,
+        file_size_in_bytes=size,
+        referenced_data_file=data_file,
+        content_offset=offset,
+        content_size_in_bytes=length,
+    )
+
+
+def live_ids(table: Table, snapshot_id: int | None = None) -> list[int]:
+    """What PyIceberg itself reads: the judge of ours."""
+    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow().column("id").to_pylist())
