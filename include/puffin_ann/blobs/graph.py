@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.blobs import blocks, mapped, metrics, strings
 from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
+from puffin_ann.blobs.varints import MAX_BYTES, MESSAGES
 from puffin_ann.errors import BlobFormatError, OutputLimitError
 
 KIND = "grph"
@@ -96,14 +97,14 @@ class Graph:
         return len(self.degrees)
 
 
-def write(graph: Graph, out: Sink, kind: str = KIND) -> int:
+def write(graph: Graph, out: Sink) -> int:
     """Write the blob in bounded memory and return its length in bytes.
 
     Raises:
         BlobFormatError: Arrays do not fit each other, or a neighbour is out of range or doubled.
 
     """
-    writer = ContainerWriter(out, kind)
+    writer = ContainerWriter(out, KIND)
     write_sections(graph, writer)
     return writer.finish()
 
@@ -125,7 +126,7 @@ def write_sections(graph: Graph, writer: ContainerWriter) -> None:
         writer.put("vecs", graph.vectors.astype("<f4", copy=False))
 
 
-def unpack(source: BinaryIO, directory: Path, kind: str = KIND) -> None:
+def unpack(source: BinaryIO, directory: Path) -> None:
     """Turn a blob into memory-mappable files in an existing directory.
 
     Streams: memory is bounded by one block. If it raises, or the process dies, the directory lacks
@@ -136,31 +137,34 @@ def unpack(source: BinaryIO, directory: Path, kind: str = KIND) -> None:
         OutputLimitError: It would unpack to over a thousand times its own size.
 
     """
-    reader = ContainerReader(source, kind)
+    reader = ContainerReader(source, KIND)
+    folder = mapped.Folder(directory)
+    folder.finish(unpack_sections(reader, folder))
+
+
+def unpack_sections(reader: ContainerReader, folder: mapped.Folder) -> dict[str, Any]:
+    """Unpack what `write_sections` wrote and return the values for the folder's manifest."""
     head = reader.record("head", HEAD)
-    shape = _Shape.of(head, kind)
+    shape = _Shape.of(head, reader.kind)
     if shape.unpacked_bytes > EXPANSION * reader.length + SMALL:
         raise OutputLimitError(
-            f"{kind} blob: {reader.length} bytes would unpack to {shape.unpacked_bytes}"
+            f"{reader.kind} blob: {reader.length} bytes would unpack to {shape.unpacked_bytes}"
         )
-    folder = mapped.Folder(directory)
-    properties = strings.decode_mapping(reader.read("prop"), f"{kind} blob, section prop")
+    properties = strings.decode_mapping(reader.read("prop"), f"{reader.kind} blob, section prop")
     if shape.subspaces:
         _unpack_codes(reader, shape, folder)
     _unpack_adjacency(reader, shape, folder)
     if shape.has_vectors:
         _unpack_vectors(reader, shape, folder)
-    folder.finish(
-        {
-            "metric": shape.metric,
-            "dimension": shape.dimension,
-            "max_degree": shape.max_degree,
-            "build_width": int(head["build_width"]),
-            "alpha": float(head["alpha"]),
-            "entry": shape.entry,
-            "properties": properties,
-        }
-    )
+    return {
+        "metric": shape.metric,
+        "dimension": shape.dimension,
+        "max_degree": shape.max_degree,
+        "build_width": int(head["build_width"]),
+        "alpha": float(head["alpha"]),
+        "entry": shape.entry,
+        "properties": properties,
+    }
 
 
 def open(directory: Path) -> Graph:
@@ -170,7 +174,11 @@ def open(directory: Path) -> Graph:
         BlobFormatError: The directory does not hold a whole unpacked graph of this version.
 
     """
-    arrays, values = mapped.open_folder(directory)
+    return from_arrays(*mapped.open_folder(directory))
+
+
+def from_arrays(arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> Graph:
+    """Return the graph that an opened folder holds."""
     try:
         return Graph(
             metric=values["metric"],
@@ -188,7 +196,7 @@ def open(directory: Path) -> Graph:
             properties=values["properties"],
         )
     except KeyError as error:
-        raise BlobFormatError(f"{directory}: no {error} among the unpacked shard") from None
+        raise BlobFormatError(f"unpacked shard has no {error}") from None
 
 
 @dataclass(frozen=True)
@@ -309,7 +317,7 @@ def _check_subspaces(
 def _adjacency_blocks(graph: Graph) -> Iterator[memoryview]:
     from puffin_ann.blobs import kernels
 
-    out = np.empty(BLOCK_NODES * (3 + kernels.MAX_BYTES * graph.max_degree), np.uint8)
+    out = np.empty(BLOCK_NODES * (3 + MAX_BYTES * graph.max_degree), np.uint8)
     for start in range(0, graph.rows, BLOCK_NODES):
         degrees = np.asarray(graph.degrees[start : start + BLOCK_NODES], np.uint16)
         lists = np.array(graph.neighbours[start : start + BLOCK_NODES], np.uint32)
@@ -318,7 +326,7 @@ def _adjacency_blocks(graph: Graph) -> Iterator[memoryview]:
         lists.sort(axis=1)
         used = kernels.put_adjacency(degrees, lists, graph.rows, out)
         if used < 0:
-            raise BlobFormatError(f"graph: nodes from {start} on: {kernels.MESSAGES[used]}")
+            raise BlobFormatError(f"graph: nodes from {start} on: {MESSAGES[used]}")
         yield out[:used].data
 
 
@@ -344,7 +352,7 @@ def _adjacency(
     largest = min(shape.block_nodes, shape.rows)
     degrees = np.empty(largest, np.uint16)
     neighbours = np.empty((largest, shape.max_degree), np.uint32)
-    limit = largest * (3 + kernels.MAX_BYTES * shape.max_degree)
+    limit = largest * (3 + MAX_BYTES * shape.max_degree)
     left = shape.rows
     count = blocks.count(shape.rows, shape.block_nodes)
     for i, data in enumerate(blocks.read(reader, "adja", "adjt", count, limit)):
@@ -353,7 +361,7 @@ def _adjacency(
         status = kernels.get_adjacency(data, shape.rows, degrees[:size], neighbours[:size])
         if status:
             raise BlobFormatError(
-                f"{reader.kind} blob, section adja, block {i}: {kernels.MESSAGES[status]}"
+                f"{reader.kind} blob, section adja, block {i}: {MESSAGES[status]}"
             )
         yield degrees[:size], neighbours[:size]
 

@@ -1,7 +1,5 @@
 """Loops over varints, compiled: the only part of the layouts where numpy is too slow.
 
-A varint here is unsigned LEB128: seven bits a byte, lowest first, the high bit set on all but the
-last byte; at most five bytes, and never longer than it need be, so that a value has one encoding.
 Decoders never read or write outside the arrays they are given, whatever the bytes say.
 """
 
@@ -14,22 +12,13 @@ configure_numba()  # Numba reads where to keep compiled code when it is imported
 
 from numba import njit  # noqa: E402
 
-MAX_BYTES = 5
-MAX_VALUE = (1 << 35) - 1
-
-CUT_OFF = -1
-OVER_LONG = -2
-DEGREE = -3
-NEIGHBOUR = -4
-LEFT_OVER = -5
-
-MESSAGES = {
-    CUT_OFF: "bytes end within a varint",
-    OVER_LONG: "a varint is longer than it may be",
-    DEGREE: "a node has more neighbours than the graph's maximum",
-    NEIGHBOUR: "a neighbour is not a row of the shard, or is listed twice",
-    LEFT_OVER: "bytes follow the last varint",
-}
+from puffin_ann.blobs.varints import (  # noqa: E402
+    CUT_OFF,
+    DEGREE,
+    LEFT_OVER,
+    NEIGHBOUR,
+    OVER_LONG,
+)
 
 
 @njit(cache=True, nogil=True)

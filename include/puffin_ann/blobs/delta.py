@@ -1,0 +1,62 @@
+"""The delta blob: a small shard of rows added since its neighbours were built, searched like one.
+
+It holds the sections of a graph blob (often with maximum degree 0, since few rows are soonest
+compared one by one), and beside them the partition of each row, so that a merge knows which shard
+a row belongs to without assigning it again. Its rows and tombstones are blobs of their own, as
+any shard's.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.blobs import graph, mapped
+from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
+from puffin_ann.blobs.graph import Graph
+from puffin_ann.errors import BlobFormatError
+
+KIND = "delt"
+TYPE = "puffin-ann-delta-v1"
+
+
+@dataclass(frozen=True, eq=False)
+class Delta:
+    """Recent rows: a graph over them, and `(n,) uint32` partitions of the routing blob."""
+
+    graph: Graph
+    partitions: NDArray[np.uint32]
+
+
+def write(delta: Delta, out: Sink) -> int:
+    """Write the blob and return its length in bytes; errors as of `graph.write`."""
+    if delta.partitions.shape != (delta.graph.rows,):
+        raise BlobFormatError(
+            f"delta: {delta.partitions.shape} partitions for {delta.graph.rows} rows"
+        )
+    writer = ContainerWriter(out, KIND)
+    graph.write_sections(delta.graph, writer)
+    writer.put("part", delta.partitions.astype("<u4", copy=False))
+    return writer.finish()
+
+
+def unpack(source: BinaryIO, directory: Path) -> None:
+    """Turn a blob into memory-mappable files in an existing directory, as `graph.unpack` does."""
+    reader = ContainerReader(source, KIND)
+    folder = mapped.Folder(directory)
+    values = graph.unpack_sections(reader, folder)
+    rows = reader.record("head", graph.HEAD)["rows"]
+    partitions = reader.array("part", "<u4", (int(rows),))
+    with folder.array("partitions", "<u4", partitions.shape) as file:
+        file.write(partitions.tobytes())
+    folder.finish(values)
+
+
+def open(directory: Path) -> Delta:
+    """Return an unpacked delta, memory-mapped; `BlobFormatError` if it is not whole."""
+    arrays, values = mapped.open_folder(directory)
+    if "partitions" not in arrays:
+        raise BlobFormatError(f"{directory} does not hold a delta")
+    return Delta(graph.from_arrays(arrays, values), arrays["partitions"])

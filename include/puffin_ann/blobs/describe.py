@@ -1,0 +1,76 @@
+"""Say what a blob holds without loading its arrays, for `puffin-ann inspect`."""
+
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from puffin_ann.blobs import centroid, coverage, delta, graph, metrics, routing, rows, tombstones
+from puffin_ann.blobs.container import ContainerReader
+
+OURS: dict[str, tuple[str, np.dtype[Any]]] = {
+    routing.TYPE: (routing.KIND, routing.HEAD),
+    coverage.TYPE: (coverage.KIND, coverage.HEAD),
+    graph.TYPE: (graph.KIND, graph.HEAD),
+    rows.TYPE: (rows.KIND, rows.HEAD),
+    tombstones.TYPE: (tombstones.KIND, tombstones.HEAD),
+    centroid.TYPE: (centroid.KIND, centroid.HEAD),
+    delta.TYPE: (delta.KIND, graph.HEAD),
+}
+"""Blob types we write: their kind in the container and the record of their section `head`."""
+
+FOREIGN = {
+    "apache-datasketches-theta-v1": "distinct-value sketch of Iceberg's statistics",
+    "deletion-vector-v1": "deleted rows of a data file (Iceberg v3)",
+    "ndv-long-little-endian": "distinct-value count of Puffin's first spec",
+}
+"""Blob types of Iceberg's own."""
+
+PAPER = ("flockdb-ann-", "ann-")
+"""How the paper names its blob types, whose bytes it does not fix."""
+
+
+def describe(type: str, source: BinaryIO) -> dict[str, Any]:
+    """Return what is known of a blob of a type, whose content `source` holds.
+
+    Always has `type` and `known`; ours has `version`, `bytes`, `head` (the fields of its section
+    `head` by name) and `sections` (kind, offset, length in bytes), others a `note`.
+
+    Raises:
+        FormatError: The blob claims one of our types and is broken.
+
+    """
+    if type not in OURS:
+        return {"type": type, "known": type in FOREIGN, "note": _note(type)}
+    kind, layout = OURS[type]
+    reader = ContainerReader(source, kind)
+    return {
+        "type": type,
+        "known": True,
+        "version": f"{reader.major}.{reader.minor}",
+        "bytes": reader.length,
+        "head": _head(reader, layout),
+        "sections": [
+            {"kind": section.kind, "offset": section.offset, "length": section.length}
+            for section in reader.sections.values()
+        ],
+    }
+
+
+def _note(type: str) -> str:
+    if type in FOREIGN:
+        return FOREIGN[type]
+    if type.startswith(PAPER):
+        return "named as in the paper, which fixes no bytes: cannot be decoded"
+    return "unknown type: carried along unread"
+
+
+def _head(reader: ContainerReader, layout: np.dtype[Any]) -> dict[str, Any]:
+    record = reader.record("head", layout)
+    values = {
+        name: record[name].item()
+        for name in layout.names or ()
+        if name not in ("reserved", "magic")
+    }
+    if "metric" in values:
+        values["metric"] = metrics.name(values["metric"], f"{reader.kind} blob")
+    return values
