@@ -1,3 +1,25 @@
-"""Vector indexes that live inside Apache Iceberg tables as Puffin files."""
+"""Vector indexes that live inside Apache Iceberg tables as Puffin files.
+
+    import puffin_ann
+
+    index = puffin_ann.open_index("demo.glove.words", "glove_words")
+    index.search(vector, k=10, columns=["word"])
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from puffin_ann.search.index import Index as Index
+    from puffin_ann.search.index import open_index as open_index
 
 __version__ = "0.1.0"
+__all__ = ["Index", "__version__", "open_index"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the search only when it is asked for: DAG files import this package, too."""
+    if name in ("Index", "open_index"):
+        from puffin_ann.search import index
+
+        return getattr(index, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,7 +30,7 @@ class Settings(BaseSettings):
     )
     cache_dir: Path = Field(
         default_factory=_default_cache_dir,
-        description="Folder for downloaded shards in their memory-mapped form and compiled kernels.",
+        description="Folder for shards in memory-mapped form and for compiled kernels.",
     )
     cache_max_bytes: int = Field(
         default=64 * 1024 * MIB,

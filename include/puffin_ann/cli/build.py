@@ -1,0 +1,130 @@
+"""`puffin-ann build`: the build run, without Airflow."""
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.declaration import IndexDeclaration, load_declaration, load_declarations
+from puffin_ann.errors import DeclarationError, SparkNotFoundError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def build(
+    index: Annotated[
+        str, typer.Argument(help="A declared index by name, or the path of a declaration file.")
+    ],
+    master: Annotated[
+        str, typer.Option(help="Spark master, such as local[*] or spark://host:7077.")
+    ] = "local[*]",
+    force: Annotated[
+        bool, typer.Option("--force", help="Build even if the published version is up to date.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build a declared index and publish it into its table, as the build DAG does.
+
+    Example: puffin-ann build glove_words
+    """
+    from puffin_ann.lake.catalog import load_table
+    from puffin_ann.lifecycle import run as runs
+    from puffin_ann.lifecycle import status as statuses
+
+    declaration = _find(index)
+    run_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=console if not as_json else _stderr_console(),
+    ) as progress:
+        step = progress.add_task("plan", total=None)
+        plan = runs.plan_build(declaration, run_id=run_id, overrides={"force": force})
+        progress.update(step, total=1, completed=1, description=f"plan: {plan['reason']}")
+        if plan["action"] == "build":
+            _run_stages(declaration, plan, master, progress)
+        runs.report(plan["table"], plan["plan"])
+    (status,) = statuses.status(load_table(declaration.table), declaration.name)
+    if as_json:
+        print_json({"action": plan["action"], "reason": plan["reason"], **status.model_dump()})
+    else:
+        console.print(statuses.grid(status))
+
+
+def _stderr_console() -> Any:
+    from rich.console import Console
+
+    return Console(file=sys.stderr)
+
+
+def _find(index: str) -> IndexDeclaration:
+    """Return the declaration named, from its file or from the declarations folder."""
+    from puffin_ann.settings import settings
+
+    if index.endswith((".yaml", ".yml")):
+        return load_declaration(Path(index))
+    folder = settings().declarations_dir
+    declared = {one.name: one for one in load_declarations(folder)}
+    if index not in declared:
+        raise DeclarationError(
+            f"no index named {index!r} is declared in {folder}; declared are: "
+            + (", ".join(declared) or "none")
+        )
+    return declared[index]
+
+
+def _run_stages(
+    declaration: IndexDeclaration, plan: dict[str, Any], master: str, progress: Progress
+) -> None:
+    from puffin_ann.lifecycle import run as runs
+    from puffin_ann.lifecycle import stages
+
+    step = progress.add_task("start Spark", total=None)
+    spark = _session(declaration, master)
+    progress.update(step, total=1, completed=1)
+    table, location = plan["table"], plan["plan"]
+    works = [
+        ("train centroids", lambda: stages.train(spark, table, location)),
+        ("assign rows", lambda: stages.assign(spark, table, location)),
+        *(
+            (
+                f"build shard group {group}",
+                lambda group=group: stages.build_group(spark, table, location, group),
+            )
+            for group in plan["groups"]
+        ),
+        ("measure recall", lambda: stages.gate(spark, table, location)),
+        ("publish", lambda: runs.publish(table, location)),
+    ]
+    try:
+        for name, work in works:
+            step = progress.add_task(name, total=None)
+            work()
+            progress.update(step, total=1, completed=1)
+    finally:
+        spark.stop()
+
+
+def _session(declaration: IndexDeclaration, master: str) -> "SparkSession":
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise SparkNotFoundError(f"pyspark cannot be imported: {error}; install it") from None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(f"puffin-ann build {declaration.name}")
+    quiet = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    for name, value in {**quiet, **declaration.spark.conf}.items():
+        builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    return session

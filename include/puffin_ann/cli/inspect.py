@@ -1,0 +1,93 @@
+"""`puffin-ann inspect`: what any Puffin file holds."""
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+from rich.table import Table as Grid
+
+from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from puffin_ann.puffin.metadata import BlobMetadata
+    from puffin_ann.puffin.reader import PuffinReader
+
+
+def inspect(
+    file: Annotated[str, typer.Argument(help="Path or URI of a Puffin file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show a Puffin file: footer, blobs, and the headers of those that are ours.
+
+    Example: puffin-ann inspect words/metadata/ann-glove_words-1234-abcd.puffin
+    """
+    from pyiceberg.io import load_file_io
+
+    from puffin_ann.puffin.reader import PuffinReader
+
+    location = file if "://" in file else str(Path(file).absolute())
+    opened = load_file_io({}, location).new_input(location)
+    try:
+        stream = opened.open()
+    except (OSError, ValueError) as error:
+        raise NotFoundError(f"{file}: cannot be opened: {error}") from None
+    with stream:
+        description = _describe(PuffinReader(stream, name=file))
+    if as_json:
+        print_json(description)
+    else:
+        _show(file, description)
+
+
+def _describe(reader: "PuffinReader") -> dict[str, Any]:
+    from puffin_ann.blobs.describe import describe
+
+    blobs = []
+    for blob in reader.metadata.blobs:
+        blobs.append(
+            {
+                "type": blob.type,
+                "fields": list(blob.fields),
+                "snapshot-id": blob.snapshot_id,
+                "sequence-number": blob.sequence_number,
+                "offset": blob.offset,
+                "length": blob.length,
+                "compression-codec": blob.compression_codec,
+                "properties": dict(blob.properties),
+                "content": describe(blob.type, _content(reader, blob)),
+            }
+        )
+    return {
+        "length": reader.length,
+        "footer-size": reader.footer_size,
+        "properties": dict(reader.metadata.properties),
+        "blobs": blobs,
+    }
+
+
+def _content(reader: "PuffinReader", blob: "BlobMetadata") -> BinaryIO:
+    """Return a blob's content as a stream; large blobs of ours are stored as they are."""
+    return io.BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
+
+
+def _show(name: str, description: dict[str, Any]) -> None:
+    console.print(
+        f"{name}: Puffin file, {description['length']:,} bytes, "
+        f"footer {description['footer-size']:,}, {len(description['blobs'])} blobs",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for key, value in description["properties"].items():
+        console.print(f"  {key}: {value}", highlight=False, markup=False)
+    for blob in description["blobs"]:
+        grid = Grid(title=blob["type"], title_justify="left", show_header=False)
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(overflow="fold")
+        codec = blob["compression-codec"] or "uncompressed"
+        grid.add_row("bytes", f"{blob['length']:,} at {blob['offset']:,}, {codec}")
+        grid.add_row("computed from", f"snapshot {blob['snapshot-id']}, fields {blob['fields']}")
+        for key, value in {**blob["properties"], **(blob["content"] or {})}.items():
+            grid.add_row(str(key), str(value))
+        console.print(grid)

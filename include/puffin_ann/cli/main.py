@@ -1,0 +1,64 @@
+"""The command line: each command is a thin skin over one library call."""
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from puffin_ann import __version__
+from puffin_ann.cli.build import build
+from puffin_ann.cli.inspect import inspect
+from puffin_ann.cli.output import errors_to
+from puffin_ann.cli.search import search
+from puffin_ann.cli.status import status
+from puffin_ann.errors import PuffinAnnError
+
+app = typer.Typer(
+    name="puffin-ann",
+    help="Vector indexes that live inside Apache Iceberg tables.\n\n"
+    "Catalogs are those of PyIceberg's own configuration (.pyiceberg.yaml or PYICEBERG_*).\n\n"
+    "Exit codes: 0 done, 2 bad input, 3 not found, 4 the table moved on, 5 recall under the "
+    "target, 6 something outside is missing, 7 broken bytes, 1 anything else.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (build, search, status, inspect):
+    app.command(name=command.__name__)(command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"puffin-ann {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print and leave.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")] = False,
+) -> None:
+    """Set up what all commands share."""
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.ERROR,
+        format="%(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+
+def run() -> None:
+    """Run the command line; errors raised on purpose become one line and an exit code."""
+    try:
+        app()
+    except PuffinAnnError as error:
+        errors_to(sys.stderr, error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    run()

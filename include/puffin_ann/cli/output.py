@@ -1,0 +1,42 @@
+"""What the command line prints: tables for people, JSON for machines."""
+
+import base64
+import json
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Annotated, Any, TextIO
+from uuid import UUID
+
+import typer
+from rich.console import Console
+
+from puffin_ann.errors import PuffinAnnError
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+TableName = Annotated[
+    str, typer.Argument(metavar="TABLE", help="The table, as catalog.namespace.table.")
+]
+
+console = Console()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal | UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} cannot be printed as JSON")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON; bytes as base64."""
+    typer.echo(json.dumps(value, indent=2, default=_plain))
+
+
+def errors_to(stream: TextIO, error: PuffinAnnError) -> None:
+    """Print an error as one message, without a traceback."""
+    Console(file=stream, soft_wrap=True, highlight=False).print(
+        f"error: {error}", style="red", markup=False
+    )

@@ -1,0 +1,169 @@
+"""`puffin-ann search`: the nearest rows of a vector."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table as Grid
+
+from puffin_ann.cli.output import AsJson, TableName, console, print_json
+from puffin_ann.errors import QueryError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from puffin_ann.search.index import Index
+
+
+def search(
+    table: TableName,
+    index: Annotated[str, typer.Argument(help="The index's name.")],
+    vector: Annotated[
+        Path | None,
+        typer.Option(help="File of one or more query vectors: .npy, or .json (list of numbers)."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=VALUE",
+            help="Take the vector of this row of the table, and leave the row itself out. "
+            "May be given several times.",
+        ),
+    ] = None,
+    k: Annotated[int, typer.Option(help="Neighbours per query.")] = 10,
+    columns: Annotated[
+        str, typer.Option(help="Columns of the table to show, separated by commas.")
+    ] = "",
+    snapshot: Annotated[
+        int | None, typer.Option(help="Search the rows of this snapshot; default: the current.")
+    ] = None,
+    exhaustive: Annotated[
+        bool, typer.Option(help="Compare with every row instead of using the graph.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the nearest rows of a vector from a file, or of a row of the table.
+
+    Example: puffin-ann search demo.glove.words glove_words --key word=coffee --columns word
+    """
+    from puffin_ann.search.index import open_index
+
+    if (vector is None) == (not key):
+        raise QueryError("give either --vector FILE or --key COLUMN=VALUE")
+    wanted = [name.strip() for name in columns.split(",") if name.strip()]
+    opened = open_index(table, index, snapshot)
+    if vector is not None:
+        queries = _vectors_of_file(vector)
+        labels = [str(number) for number in range(len(queries))]
+        answers = opened.search(queries, k, columns=wanted, exhaustive=exhaustive)
+    else:
+        labels, answers = _search_keys(opened, key or [], k, wanted, exhaustive)
+    if as_json:
+        print_json(_as_json(answers, labels))
+    else:
+        _show(answers, labels, wanted)
+
+
+def _vectors_of_file(path: Path) -> "NDArray[np.float32]":
+    import numpy as np
+
+    try:
+        if path.suffix == ".npy":
+            loaded = np.load(path, allow_pickle=False)
+        elif path.suffix == ".json":
+            loaded = np.array(json.loads(path.read_text(encoding="utf-8")), dtype=np.float32)
+        else:
+            raise QueryError(f"{path}: query files end in .npy or .json")
+    except (OSError, ValueError, TypeError) as error:
+        raise QueryError(f"{path}: cannot be read as vectors: {error}") from None
+    if loaded.ndim not in (1, 2) or not np.issubdtype(loaded.dtype, np.number):
+        raise QueryError(f"{path}: holds {loaded.dtype} of shape {loaded.shape}, not vectors")
+    return np.atleast_2d(loaded).astype(np.float32)
+
+
+def _search_keys(
+    opened: "Index", keys: list[str], k: int, columns: list[str], exhaustive: bool
+) -> tuple[list[str], "pa.Table"]:
+    """Search for rows of the table, each row itself left out of its answers."""
+    import numpy as np
+
+    from puffin_ann.search.rows import vector_of_row
+
+    rows = [vector_of_row(opened, *_key(text)) for text in keys]
+    answers = opened.search(
+        np.stack([row.vector for row in rows]),
+        k if k < 1 else k + 1,
+        columns=columns,
+        exhaustive=exhaustive,
+        allow_fewer=True,
+    )
+    locators = answers.column("locator").to_pylist()
+    keep, taken = [], [0] * len(rows)
+    for place, (query, locator) in enumerate(
+        zip(answers.column("query").to_pylist(), locators, strict=True)
+    ):
+        if locator != rows[query].locator and taken[query] < k:
+            taken[query] += 1
+            keep.append((place, taken[query]))
+    if min(taken) < k:
+        raise QueryError(f"k is {k}, but there are only {min(taken)} other live rows")
+    return [row.label for row in rows], _ranked(answers, keep)
+
+
+def _ranked(answers: "pa.Table", keep: list[tuple[int, int]]) -> "pa.Table":
+    import pyarrow as pa
+
+    chosen = answers.take(pa.array([place for place, _ in keep], pa.int64()))
+    rank = pa.array([rank for _, rank in keep], pa.int32())
+    return chosen.set_column(chosen.column_names.index("rank"), "rank", rank)
+
+
+def _key(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise QueryError(f"--key {text!r}: expected COLUMN=VALUE, for example word=coffee")
+    return name, value
+
+
+def _as_json(answers: "pa.Table", labels: list[str]) -> dict[str, Any]:
+    report = json.loads((answers.schema.metadata or {})[b"puffin_ann"])
+    rows = answers.to_pylist()
+    return {**report, "queries": labels, "answers": rows}
+
+
+def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:
+    if len(columns) == 1 and len(labels) > 1:
+        console.print(_side_by_side(answers, labels, columns[0]))
+        return
+    grid = Grid()
+    shown = ["query", "rank", "distance", *columns]
+    for name in shown:
+        grid.add_column(name, justify="right" if name in ("rank", "distance") else "left")
+    if not columns:
+        grid.add_column("locator")
+    for row in answers.to_pylist():
+        cells = [labels[row["query"]], str(row["rank"]), f"{row['distance']:.4f}"]
+        cells += [str(row[name]) for name in columns]
+        if not columns:
+            place = row["locator"]
+            name = place["file"].rsplit("/", 1)[-1]
+            cells.append(f"{name} row group {place['row_group']} row {place['row_offset']}")
+        grid.add_row(*cells)
+    console.print(grid)
+
+
+def _side_by_side(answers: "pa.Table", labels: list[str], column: str) -> Grid:
+    """One column of answers per query, which is how people compare them."""
+    grid = Grid(title=f"nearest {column}, with distance", title_justify="left")
+    grid.add_column("rank", justify="right")
+    cells: dict[tuple[int, int], str] = {}
+    for row in answers.to_pylist():
+        cells[row["query"], row["rank"]] = f"{row[column]}  {row['distance']:.3f}"
+    for label in labels:
+        grid.add_column(label)
+    for rank in range(1, max((rank for _, rank in cells), default=0) + 1):
+        grid.add_row(str(rank), *(cells.get((query, rank), "") for query in range(len(labels))))
+    return grid

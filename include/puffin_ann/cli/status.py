@@ -1,0 +1,27 @@
+"""`puffin-ann status`: what is published, and how well it covers the table."""
+
+from typing import Annotated
+
+import typer
+
+from puffin_ann.cli.output import AsJson, TableName, console, print_json
+
+
+def status(
+    table: TableName,
+    index: Annotated[str | None, typer.Argument(help="One index; default: all.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the indexes of a table: snapshot, shards, bytes, coverage, recall, time per stage.
+
+    Example: puffin-ann status demo.glove.words glove_words
+    """
+    from puffin_ann.lake.catalog import load_table
+    from puffin_ann.lifecycle import status as statuses
+
+    found = statuses.status(load_table(table), index)
+    if as_json:
+        print_json([one.model_dump() for one in found])
+        return
+    for one in found:
+        console.print(statuses.grid(one))

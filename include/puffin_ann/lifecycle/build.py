@@ -1,0 +1,132 @@
+"""Stage 1b: build one shard from its staged rows, each from a local memory-mapped file."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann import __version__
+from puffin_ann.blobs import graph as graph_blob
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.rows import Rows
+from puffin_ann.engines import engine
+from puffin_ann.lifecycle.assign import AssignSummary
+from puffin_ann.lifecycle.documents import Assigned, BuildPlan, BuiltShard, StagedFile
+from puffin_ann.lifecycle.segments import StagedRows, block_offset, read_block
+from puffin_ann.lifecycle.train import TrainResult
+from puffin_ann.lifecycle.workspace import Workspace, attempt_unique
+from puffin_ann.puffin.writer import PuffinWriter
+
+CREATED_BY = f"puffin-ann {__version__}"
+
+Progress = Callable[[str, float], None]
+
+
+def build_shard(
+    workspace: Workspace,
+    shard: int,
+    trained: TrainResult,
+    assigned: Assigned,
+    summary: AssignSummary,
+    *,
+    threads: int,
+    progress: Progress | None = None,
+) -> BuiltShard:
+    """Build a shard and stage it as a Puffin file with its graph and rows blobs.
+
+    Disk in use: the shard's rows once, what the engine needs, and its two blobs; memory does not
+    grow with the stored vectors.
+    """
+    began = time.monotonic()
+    plan = workspace.plan
+    algorithm = engine(plan.declaration.algorithm)
+    with TemporaryDirectory(prefix=f"puffin-ann-shard-{shard}-") as folder:
+        scratch = Path(folder)
+        rows = _fetch(workspace, shard, assigned, summary, scratch)
+        built = algorithm.build(
+            rows.vectors,
+            metric=plan.declaration.metric,
+            parameters=plan.declaration.parameters,
+            norm_bound=float(trained.norm_bound[0]),
+            seed=plan.declaration.seed + shard,
+            threads=threads,
+            scratch=scratch,
+            progress=progress,
+        )
+        graph, located = scratch / "graph.blob", scratch / "rows.blob"
+        with graph.open("wb") as out:
+            algorithm.encode(built, out)
+        with located.open("wb") as out:
+            rows_blob.write(
+                Rows(
+                    rows.locators[:, 0], rows.locators[:, 1], rows.locators[:, 2], rows.identities
+                ),
+                out,
+            )
+        return BuiltShard(
+            shard_id=shard,
+            file=_stage(workspace, plan, shard, graph, located),
+            rows=len(rows.vectors),
+            bytes=graph.stat().st_size + located.stat().st_size,
+            seconds=time.monotonic() - began,
+        )
+
+
+def _fetch(
+    workspace: Workspace, shard: int, assigned: Assigned, summary: AssignSummary, scratch: Path
+) -> StagedRows:
+    """Read a shard's blocks of all segments, in order, into memory-mapped files."""
+    dimension = workspace.plan.dimension
+    counts = summary.counts[:, shard].astype(np.int64)
+    rows = _mapped(int(counts.sum()), dimension, scratch)
+    ends = np.cumsum(counts)
+    for segment, staged in enumerate(assigned.segments):
+        if not counts[segment]:
+            continue
+        part = slice(int(ends[segment] - counts[segment]), int(ends[segment]))
+        with workspace.staging.fetch(staged.uri) as stream:
+            read_block(
+                stream,
+                block_offset(summary.counts[segment], shard, dimension),
+                StagedRows(rows.vectors[part], rows.locators[part], rows.identities[part]),
+                int(summary.checksums[segment, shard]),
+                name=staged.uri,
+            )
+    return rows
+
+
+def _mapped(rows: int, dimension: int, scratch: Path) -> StagedRows:
+    def array(name: str, width: int, dtype: type[np.generic]) -> NDArray[np.generic]:
+        if not rows:  # an empty file cannot be mapped
+            return np.zeros((0, width), dtype=dtype)
+        return np.lib.format.open_memmap(
+            scratch / f"{name}.npy", mode="w+", dtype=dtype, shape=(rows, width)
+        )
+
+    return StagedRows(
+        array("vectors", dimension, np.float32),  # type: ignore[arg-type]
+        array("locators", 3, np.uint32),  # type: ignore[arg-type]
+        array("identities", 2, np.uint64),  # type: ignore[arg-type]
+    )
+
+
+def _stage(
+    workspace: Workspace, plan: BuildPlan, shard: int, graph: Path, rows: Path
+) -> StagedFile:
+    properties = {"index": plan.declaration.name, "shard": str(shard)}
+    name = attempt_unique(f"shard-{shard:05d}.puffin")
+    with workspace.staging.create(name) as out, PuffinWriter(out) as writer:
+        for kind, path in ((graph_blob.TYPE, graph), (rows_blob.TYPE, rows)):
+            writer.add(
+                kind,
+                path,
+                fields=[plan.field_id],
+                snapshot_id=plan.base_snapshot_id,
+                sequence_number=plan.base_sequence_number,
+                properties=properties,
+            )
+        writer.finish({"created-by": CREATED_BY})
+    return StagedFile.of(out.staged)

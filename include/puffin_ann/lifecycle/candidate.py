@@ -1,0 +1,149 @@
+"""The candidate: a small Puffin file of routing and coverage over shards that are only staged.
+
+It makes the unpublished index a real one, opened and searched by the same code as a published one;
+publishing copies its shards in and clears where they lay.
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
+from puffin_ann.lifecycle.assign import AssignSummary
+from puffin_ann.lifecycle.build import CREATED_BY
+from puffin_ann.lifecycle.documents import BuildPlan, BuiltShard
+from puffin_ann.lifecycle.plan import FINGERPRINT
+from puffin_ann.lifecycle.train import TrainResult
+from puffin_ann.puffin.writer import PuffinWriter
+from puffin_ann.search.coverage import relative_path
+
+
+def routing_of(
+    plan: BuildPlan,
+    trained: TrainResult,
+    summary: AssignSummary,
+    shards: list[BuiltShard],
+    properties: Mapping[str, str],
+) -> Routing:
+    """Return the routing of a freshly built index, before anything was measured."""
+    declaration = plan.declaration
+    return Routing(
+        metric=declaration.metric,
+        algorithm=declaration.algorithm,
+        dimension=plan.dimension,
+        centroids=trained.centroids,
+        partition_shards=trained.partition_shards,
+        partition_rows=summary.partition_rows,
+        partition_radii=summary.partition_radii,
+        norm_bound=float(trained.norm_bound[0]),
+        shards=tuple(
+            ShardEntry(
+                shard_id=shard.shard_id,
+                file=shard.file.uri,
+                rows=shard.rows,
+                bytes=shard.bytes,
+                tombstones=0,
+                kind="graph",
+            )
+            for shard in sorted(shards, key=lambda shard: shard.shard_id)
+        ),
+        search_width=64,
+        probe_partitions=declaration.partitions,
+        recall=None,
+        properties={
+            FINGERPRINT: declaration.fingerprint(),
+            "declaration": declaration.model_dump_json(),
+            "run-id": plan.run_id,
+            **properties,
+        },
+    )
+
+
+def coverage_of(plan: BuildPlan, summary: AssignSummary, location: str) -> Coverage:
+    """Return which rows the index covers, by data file."""
+    row_groups = _by_file(summary.row_groups)
+    deleted, skipped = _by_file(summary.deleted), _by_file(summary.skipped)
+    files = []
+    for file in plan.files:
+        groups = row_groups.get(file.file_id, np.zeros((0, 2), dtype=np.int64))
+        groups = groups[np.argsort(groups[:, 0])]
+        files.append(
+            CoveredFile(
+                file_id=file.file_id,
+                path=relative_path(location, file.path),
+                size=file.size,
+                sequence_number=file.sequence_number,
+                rows=file.rows,
+                row_groups=tuple(int(rows) for rows in groups[:, 1]),
+                deleted=_bitmap(deleted.get(file.file_id)),
+                skipped=_bitmap(skipped.get(file.file_id)),
+            )
+        )
+    return Coverage(plan.base_snapshot_id, tuple(files), plan.manifests)
+
+
+def _by_file(table: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    order = np.argsort(table[:, 0], kind="stable")
+    ordered = table[order]
+    ids, starts = np.unique(ordered[:, 0], return_index=True)
+    parts = np.split(ordered[:, 1:], starts[1:])
+    return dict(zip(ids.tolist(), parts, strict=False))
+
+
+def _bitmap(positions: NDArray[np.int64] | None) -> BitMap:
+    return BitMap([] if positions is None else positions[:, 0].tolist())
+
+
+def measured(
+    routing: Routing,
+    *,
+    width: int,
+    probe_partitions: int,
+    recall: Recall,
+    seconds: Mapping[str, float],
+) -> Routing:
+    """Return the routing with what the gate found, and how long each stage took."""
+    return replace(
+        routing,
+        search_width=width,
+        probe_partitions=probe_partitions,
+        recall=recall,
+        properties={**routing.properties, "stage-seconds": json.dumps(dict(seconds))},
+    )
+
+
+def encode(plan: BuildPlan, routing: Routing, coverage: Coverage) -> bytes:
+    """Return the candidate file's bytes."""
+    out = io.BytesIO()
+    with PuffinWriter(out) as writer:
+        add_index_blobs(writer, plan, routing, coverage)
+        writer.finish({"created-by": CREATED_BY})
+    return out.getvalue()
+
+
+def add_index_blobs(
+    writer: PuffinWriter, plan: BuildPlan, routing: Routing, coverage: Coverage
+) -> None:
+    """Add the routing and coverage blobs of an index to a Puffin file."""
+    blobs = (
+        (routing_blob.TYPE, routing_blob.encode(routing)),
+        (coverage_blob.TYPE, coverage_blob.encode(coverage)),
+    )
+    for kind, data in blobs:
+        writer.add(
+            kind,
+            data,
+            fields=[plan.field_id],
+            snapshot_id=plan.base_snapshot_id,
+            sequence_number=plan.base_sequence_number,
+            properties={"index": plan.declaration.name},
+            codec="zstd",
+        )

@@ -1,0 +1,221 @@
+"""What the stages of a run hand each other: small JSON documents in the run's staging folder.
+
+A stage is done when its document exists. Documents are created if absent, the first one wins, so a
+task that was killed, retried or run twice by mistake finds what is done and goes on from there.
+"""
+
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import StagingError
+from puffin_ann.lake.live import DeleteFile, LiveFile
+from puffin_ann.lake.staging import StagedObject, Staging
+
+
+class Document(BaseModel):
+    """Base of the documents; they are data, never changed after they are made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PlannedFile(Document):
+    """A data file that the run covers.
+
+    Attributes:
+        file_id: stable id of the file in the index.
+        path: absolute path in the table's store.
+        rows: rows written to it, deleted ones included.
+        deletes: delete files that apply to it in the base snapshot.
+    """
+
+    file_id: int
+    path: str
+    size: int
+    sequence_number: int
+    rows: int
+    deletes: tuple[DeleteFile, ...] = ()
+
+    def live(self) -> LiveFile:
+        """Return it in the lake's own terms."""
+        return LiveFile(self.path, self.size, self.sequence_number, self.rows, self.deletes)
+
+
+class AssignTask(Document):
+    """Work of one Spark task of the assign stage: parts of files, in locator order.
+
+    Attributes:
+        parts: (index into the plan's files, part number, number of parts of that file); a part is
+            a contiguous run of the file's row groups.
+    """
+
+    parts: tuple[tuple[int, int, int], ...]
+
+
+class BuildPlan(Document):
+    """Everything a build run has decided before it reads a vector.
+
+    Attributes:
+        table: `catalog.namespace.table`.
+        base_snapshot_id: snapshot whose live rows are indexed.
+        base_sequence_number: sequence number of that snapshot.
+        field_id: field id of the vector column.
+        dimension: width of the vectors.
+        expected_rows: live rows by the manifests, null vectors not yet known.
+        groups: by group id, the shards that one spark-submit builds.
+    """
+
+    run_id: str
+    table: str
+    declaration: IndexDeclaration
+    base_snapshot_id: int
+    base_sequence_number: int
+    field_id: int
+    dimension: int
+    expected_rows: int
+    files: tuple[PlannedFile, ...]
+    manifests: tuple[str, ...]
+    assign_tasks: tuple[AssignTask, ...]
+    groups: dict[str, tuple[int, ...]]
+
+
+class StagedFile(Document):
+    """A staged object: where it is, and how to know it is whole."""
+
+    uri: str
+    length: int
+    sha256: str
+
+    @classmethod
+    def of(cls, staged: StagedObject) -> "StagedFile":
+        """Take over what staging said of an object it stored."""
+        return cls(uri=staged.uri, length=staged.length, sha256=staged.sha256)
+
+    def object(self) -> StagedObject:
+        """Return it in staging's own terms."""
+        return StagedObject(self.uri, self.length, self.sha256)
+
+
+class Trained(Document):
+    """Outcome of the train stage; `result` is an .npz file, see `train.TrainResult`."""
+
+    result: StagedFile
+    sampled_rows: int
+    seconds: float
+
+
+class Assigned(Document):
+    """Outcome of the assign stage.
+
+    Attributes:
+        segments: by assign task, its rows grouped by shard.
+        summary: an .npz file, see `assign.AssignSummary`.
+        rows: rows assigned.
+        skipped: by reason, rows that have no usable vector.
+        deleted: rows left out because row-level deletes name them.
+        vector_bytes_read: bytes of the vector column decoded from the table.
+    """
+
+    segments: tuple[StagedFile, ...]
+    summary: StagedFile
+    rows: int
+    skipped: dict[str, int]
+    deleted: int
+    vector_bytes_read: int
+    seconds: float
+
+
+class BuiltShard(Document):
+    """A shard's staged Puffin file, with its graph and rows blobs."""
+
+    shard_id: int
+    file: StagedFile
+    rows: int
+    bytes: int
+    seconds: float
+
+
+class BuiltGroup(Document):
+    """Outcome of one spark-submit of the build stage."""
+
+    shards: tuple[BuiltShard, ...]
+    seconds: float
+
+
+class Gated(Document):
+    """Outcome of the recall gate.
+
+    Attributes:
+        candidate: staged Puffin file with the final routing and coverage blobs; its shard entries
+            name the staged shard files.
+        recall: measured recall at `k`, with its 95 % interval.
+    """
+
+    candidate: StagedFile
+    k: int
+    queries: int
+    recall: float
+    low: float
+    high: float
+    target: float
+    search_width: int
+    probe_partitions: int
+    seconds: float
+
+
+class PublishedVersion(Document):
+    """Outcome of publishing."""
+
+    snapshot_id: int
+    path: str
+    bytes_written: int
+    bytes_copied: int
+    seconds: float
+
+
+class PlanPointer(Document):
+    """What the plan task gives to the tasks after it: small, whatever the size of the table."""
+
+    action: Literal["build", "none"]
+    reason: str
+    table: str
+    plan: str
+    run_id: str
+    groups: list[str]
+
+
+D = TypeVar("D", bound=Document)
+
+PLAN, TRAIN, ASSIGN, GATE, PUBLISH = (
+    f"{stage}.json" for stage in ("plan", "train", "assign", "gate", "publish")
+)
+
+
+def group_name(group: str) -> str:
+    """Return the name of a group's document."""
+    return f"group-{group}.json"
+
+
+def store(staging: Staging, name: str, document: D) -> D:
+    """Create a document; if another attempt was first, return its document instead."""
+    if staging.put_new(name, document.model_dump_json().encode()):
+        return document
+    return load(staging, name, type(document))
+
+
+def load(staging: Staging, name: str, kind: type[D]) -> D:
+    """Read a document.
+
+    Raises:
+        StagingError: it is not there, or is not what it should be.
+    """
+    try:
+        return kind.model_validate_json(staging.read(name))
+    except ValueError as error:
+        raise StagingError(f"staged document {staging.uri(name)} is not valid: {error}") from None
+
+
+def done(staging: Staging, name: str, kind: type[D]) -> D | None:
+    """Return a stage's document if the stage is done."""
+    return load(staging, name, kind) if staging.exists(name) else None

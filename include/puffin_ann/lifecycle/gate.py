@@ -1,0 +1,236 @@
+"""The recall gate: choose how wide to search, then measure, on queries not used to choose."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.blobs.routing import Recall
+from puffin_ann.errors import RecallTooLowError, StagingError
+from puffin_ann.lifecycle import candidate
+from puffin_ann.lifecycle.assign import AssignSummary
+from puffin_ann.lifecycle.documents import BuiltShard, Gated
+from puffin_ann.lifecycle.train import TrainResult
+from puffin_ann.lifecycle.truth import MAX_DUPLICATES, Truth
+from puffin_ann.lifecycle.workspace import Workspace
+from puffin_ann.search.coverage import live_state
+from puffin_ann.search.index import Index, open_version
+from puffin_ann.search.versions import load_version
+
+WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
+NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A recall with its 95 % interval, over a number of queries."""
+
+    recall: float
+    low: float
+    high: float
+    queries: int
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Queries with their exact answers, to measure a search with.
+
+    Attributes:
+        queries: (q, d) float32.
+        truth: their exact answers.
+        k: neighbours asked for.
+    """
+
+    queries: NDArray[np.float32]
+    truth: Truth
+    k: int
+
+    def part(self, first: int, last: int) -> "Judge":
+        """Return a run of the queries, without those that have too many exact duplicates."""
+        usable = self.truth.duplicate_counts <= MAX_DUPLICATES
+        usable &= np.isfinite(self.truth.distances[:, 0])
+        chosen = np.flatnonzero(usable)
+        chosen = chosen[(chosen >= first) & (chosen < last)]
+        renumbered = np.full(len(self.queries), -1, dtype=np.int64)
+        renumbered[chosen] = np.arange(len(chosen))
+        duplicates = self.truth.duplicates.copy()
+        duplicates[:, 0] = renumbered[duplicates[:, 0]]
+        return Judge(
+            self.queries[chosen],
+            Truth(
+                self.truth.distances[chosen],
+                duplicates[duplicates[:, 0] >= 0],
+                self.truth.duplicate_counts[chosen],
+            ),
+            self.k,
+        )
+
+    def measure(self, index: Index, *, width: int, probe_partitions: int) -> Measure:
+        """Search as users do, and compare; rows equal to the query count neither way."""
+        if not len(self.queries):
+            return Measure(1.0, 1.0, 1.0, 0)
+        most = int(self.truth.duplicate_counts.max())
+        found = index.search(
+            self.queries,
+            self.k + most,
+            width=width,
+            probe_partitions=probe_partitions,
+            allow_fewer=True,
+        )
+        recalls = _recalls(
+            found.column("query").to_numpy(),
+            found.column("distance").to_numpy(),
+            _is_duplicate(index, found, self.truth.duplicates),
+            self.truth.distances,
+        )
+        mean = float(recalls.mean())
+        error = NORMAL_95 * float(recalls.std(ddof=1 if len(recalls) > 1 else 0))
+        error /= float(np.sqrt(len(recalls)))
+        return Measure(mean, max(0.0, mean - error), min(1.0, mean + error), len(recalls))
+
+
+def _recalls(
+    query: NDArray[np.int32],
+    distance: NDArray[np.float32],
+    left_out: NDArray[np.bool_],
+    truth: NDArray[np.float32],
+) -> NDArray[np.float64]:
+    """Return each query's share of true neighbours found; equal distances count as found."""
+    recalls = np.zeros(len(truth), dtype=np.float64)
+    for number, exact in enumerate(truth):
+        wanted = exact[np.isfinite(exact)]
+        mine = distance[(query == number) & ~left_out][: len(wanted)]
+        recalls[number] = (mine <= wanted[-1]).sum() / len(wanted)
+    return recalls
+
+
+def _is_duplicate(index: Index, found: object, duplicates: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which answers are rows equal to their query."""
+    locator = found.column("locator").combine_chunks()  # type: ignore[attr-defined]
+    query = found.column("query").to_pylist()  # type: ignore[attr-defined]
+    paths = {
+        file.file_id: index.view.files[index.view.rank_of_file_id[file.file_id]]
+        for file in index.version.coverage.files
+    }
+    equal = {(q, paths[f], g, o) for q, f, g, o in duplicates.tolist()}
+    rows = zip(
+        query,
+        locator.field("file").to_pylist(),
+        locator.field("row_group").to_pylist(),
+        locator.field("row_offset").to_pylist(),
+        strict=True,
+    )
+    return np.array([row in equal for row in rows], dtype=np.bool_)
+
+
+def choose_widths(index: Index, judge: Judge, *, target: float, partitions: int) -> tuple[int, int]:
+    """Find the cheapest search that reaches the target on the tuning queries, with some to spare.
+
+    Returns:
+        Search width and partitions to probe; the widest search if none reaches the target.
+    """
+    spare = target + (1.0 - target) / 4
+    routed = target + (1.0 - target) / 2
+    wide = max(WIDTHS[8], 4 * judge.k)
+    probe = partitions
+    for tried in _probes(partitions):
+        if judge.measure(index, width=wide, probe_partitions=tried).low >= routed:
+            probe = tried
+            break
+    for width in WIDTHS:
+        if judge.measure(index, width=width, probe_partitions=probe).low >= spare:
+            return width, probe
+    return WIDTHS[-1], partitions
+
+
+def _probes(partitions: int) -> Iterator[int]:
+    ladder = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+    return (tried for tried in chain(ladder, [partitions]) if tried <= partitions)
+
+
+def run_gate(
+    workspace: Workspace,
+    trained: TrainResult,
+    summary: AssignSummary,
+    shards: list[BuiltShard],
+    seconds: Mapping[str, float],
+    figures: Mapping[str, str],
+) -> Gated:
+    """Tune and measure the unpublished index, and stage the candidate that publishing takes.
+
+    Args:
+        seconds: by stage, how long it took.
+        figures: what earlier stages counted, for the routing blob's properties.
+    """
+    began = time.monotonic()
+    plan = workspace.plan
+    declaration = plan.declaration
+    location = workspace.table.location()
+    routing = candidate.routing_of(plan, trained, summary, shards, figures)
+    coverage = candidate.coverage_of(plan, summary, location)
+    trial = workspace.stage_bytes("trial.puffin", candidate.encode(plan, routing, coverage))
+    version = load_version(workspace.table.io, trial.uri, declaration.name)
+    if version is None:
+        raise StagingError(f"{trial.uri} does not hold index {declaration.name!r}")
+    index = open_version(
+        workspace.table, version, live_state(workspace.table, plan.base_snapshot_id)
+    )
+    judge = Judge(trained.queries, summary.truth, declaration.gate.k)
+    tuning = int(trained.tuning[0])
+    width, probe = choose_widths(
+        index,
+        judge.part(0, tuning),
+        target=declaration.recall_target,
+        partitions=declaration.partitions,
+    )
+    measure = judge.part(tuning, len(trained.queries)).measure(
+        index, width=width, probe_partitions=probe
+    )
+    elapsed = time.monotonic() - began
+    final = candidate.measured(
+        routing,
+        width=width,
+        probe_partitions=probe,
+        recall=Recall(
+            k=declaration.gate.k,
+            queries=measure.queries,
+            recall=measure.recall,
+            low=measure.low,
+            high=measure.high,
+            target=declaration.recall_target,
+        ),
+        seconds={**seconds, "gate": elapsed},
+    )
+    return Gated(
+        candidate=workspace.stage_bytes(
+            "candidate.puffin", candidate.encode(plan, final, coverage)
+        ),
+        k=declaration.gate.k,
+        queries=measure.queries,
+        recall=measure.recall,
+        low=measure.low,
+        high=measure.high,
+        target=declaration.recall_target,
+        search_width=width,
+        probe_partitions=probe,
+        seconds=elapsed,
+    )
+
+
+def require_passed(gated: Gated, index: str) -> None:
+    """Let a run go on only if it is good enough.
+
+    Raises:
+        RecallTooLowError: the interval's low end is under the target; says what was measured.
+    """
+    if gated.low >= gated.target:
+        return
+    raise RecallTooLowError(
+        f"index {index!r}: recall@{gated.k} is {gated.recall:.4f} (95 % interval {gated.low:.4f} "
+        f"to {gated.high:.4f}, {gated.queries} queries, search width {gated.search_width}), under "
+        f"the declared recall_target of {gated.target}; nothing was published. Raise R, L or "
+        "gate.queries, or lower recall_target"
+    )

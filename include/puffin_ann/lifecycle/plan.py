@@ -1,0 +1,95 @@
+"""Decide what a build run does: pure, from the declaration, the table's state and its versions."""
+
+from collections.abc import Sequence
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import TooFewRowsError
+from puffin_ann.lifecycle.documents import AssignTask, PlannedFile
+
+FINGERPRINT = "fingerprint"
+"""Key of the routing blob's properties that holds the declaration's fingerprint."""
+
+
+def nothing_to_do(
+    fingerprint: str, published: Sequence[tuple[str, bool]], *, force: bool
+) -> str | None:
+    """Say why nothing has to be built, or None if a build is due.
+
+    Args:
+        fingerprint: of the declaration in force for this run.
+        published: per published version, the newest first: its fingerprint, and whether it covers
+            exactly the rows that are live now.
+        force: build whatever is published.
+    """
+    if force or not published:
+        return None
+    newest, current = published[0]
+    if newest == fingerprint and current:
+        return "the published version covers exactly the live rows, with the same declaration"
+    return None
+
+
+def check_rows(table: str, rows: int, declaration: IndexDeclaration) -> None:
+    """Refuse a table that has too few rows for the declared partitions.
+
+    Raises:
+        TooFewRowsError: names both numbers and what to lower.
+    """
+    if rows == 0:
+        raise TooFewRowsError(f"table {table} has no live rows; there is nothing to index")
+    if rows < declaration.partitions:
+        raise TooFewRowsError(
+            f"table {table} has {rows} live rows, fewer than the {declaration.partitions} "
+            f"partitions of index {declaration.name!r} (shards {declaration.shards} × "
+            f"partitions_per_shard {declaration.partitions_per_shard}); lower one of them"
+        )
+
+
+def assign_tasks(
+    files: Sequence[PlannedFile], *, row_bytes: int, task_bytes: int
+) -> tuple[AssignTask, ...]:
+    """Split the table's files into tasks of about `task_bytes` of vectors each.
+
+    Small files share a task, large ones are cut into parts by row group. Tasks keep the order of
+    files and row groups, so that rows stay in locator order from the table to the shard.
+
+    Args:
+        files: in the order of their file ids.
+        row_bytes: bytes of one vector in memory.
+        task_bytes: vector bytes that one task may hold.
+    """
+    tasks: list[AssignTask] = []
+    parts: list[tuple[int, int, int]] = []
+    filled = 0
+    for number, file in enumerate(files):
+        size = file.rows * row_bytes
+        cuts = max(1, -(-size // task_bytes))
+        for part in range(cuts):
+            share = size // cuts
+            if parts and filled + share > task_bytes:
+                tasks.append(AssignTask(parts=tuple(parts)))
+                parts, filled = [], 0
+            parts.append((number, part, cuts))
+            filled += share
+    if parts:
+        tasks.append(AssignTask(parts=tuple(parts)))
+    return tuple(tasks)
+
+
+def shard_groups(shards: int, max_submits: int) -> dict[str, tuple[int, ...]]:
+    """Deal the shards to at most `max_submits` groups of equal size.
+
+    Shards hold about the same number of rows, since partitions are dealt to them by expected rows.
+    """
+    groups = min(shards, max_submits)
+    bounds = [shards * number // groups for number in range(groups + 1)]
+    return {
+        f"{number:03d}": tuple(range(bounds[number], bounds[number + 1]))
+        for number in range(groups)
+    }
+
+
+def sample_rows(rows: int, partitions: int, *, row_bytes: int, sample_bytes: int) -> int:
+    """Return how many rows to train on: the larger of 1 % and 256 per centroid, within bounds."""
+    wanted = max(-(-rows // 100), 256 * partitions)
+    return max(partitions, min(rows, wanted, sample_bytes // row_bytes))

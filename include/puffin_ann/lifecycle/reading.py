@@ -1,0 +1,110 @@
+"""Read the rows of a planned data file that are to be indexed: live, and with a usable vector."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from puffin_ann.lake.column import VectorColumn
+from puffin_ann.lake.deletes import deleted_positions
+from puffin_ann.lake.identity import hash_rows
+from puffin_ann.lake.parquet import open_file, read_vectors
+from puffin_ann.lifecycle.documents import PlannedFile
+from puffin_ann.lifecycle.segments import StagedRows
+from puffin_ann.lifecycle.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class ReadRowGroup:
+    """The rows of one row group.
+
+    Attributes:
+        rows: live rows with a usable vector, in order.
+        deleted: positions in the file that row-level deletes name.
+        skipped: positions in the file of live rows without a usable vector.
+        reasons: how many of them, by reason.
+        vector_bytes: bytes of vectors decoded.
+    """
+
+    rows: StagedRows
+    deleted: BitMap
+    skipped: BitMap
+    reasons: Counter[str]
+    vector_bytes: int
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A run of row groups of one data file, opened once for all of them.
+
+    Attributes:
+        row_groups: numbers of the row groups of this part.
+        row_group_rows: rows of each of them.
+    """
+
+    workspace: Workspace
+    file: PlannedFile
+    parquet: pq.ParquetFile
+    deleted: NDArray[np.int64]
+    column: VectorColumn
+    row_groups: range
+    starts: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def row_group_rows(self) -> list[int]:
+        """Rows of each row group of this part."""
+        return [int(self.starts[number + 1] - self.starts[number]) for number in self.row_groups]
+
+    def read(self, row_group: int, *, identities: bool) -> ReadRowGroup:
+        """Read one row group's vector column, and the key column where identities are wanted."""
+        plan = self.workspace.plan
+        batch = read_vectors(
+            self.workspace.table.io,
+            self.file.path,
+            row_group,
+            self.column,
+            plan.dimension,
+            parquet=self.parquet,
+        )
+        first, last = self.starts[row_group], self.starts[row_group + 1]
+        live = np.ones(last - first, dtype=np.bool_)
+        low, high = np.searchsorted(self.deleted, [first, last])
+        deleted = self.deleted[low:high]
+        live[deleted - first] = False
+        keep = live & batch.valid
+        offsets = np.flatnonzero(keep)
+        locators = np.empty((len(offsets), 3), dtype=np.uint32)
+        locators[:, 0], locators[:, 1], locators[:, 2] = self.file.file_id, row_group, offsets
+        vectors = batch.matrix if len(offsets) == len(keep) else batch.matrix[keep]
+        hashes = np.zeros((len(offsets), 2), dtype=np.uint64)
+        if identities:
+            hashes = hash_rows(vectors, self._keys(row_group, keep))
+        reasons = Counter(str(reason) for reason in batch.reason_of(live & ~batch.valid))
+        return ReadRowGroup(
+            rows=StagedRows(np.ascontiguousarray(vectors), locators, hashes),
+            deleted=BitMap(deleted.tolist()),
+            skipped=BitMap((np.flatnonzero(live & ~batch.valid) + first).tolist()),
+            reasons=reasons,
+            vector_bytes=batch.matrix.nbytes,
+        )
+
+
+def open_part(workspace: Workspace, file: PlannedFile, part: int, parts: int) -> FilePart:
+    """Open the `part`-th of `parts` equal runs of a file's row groups."""
+    io = workspace.table.io
+    parquet = open_file(io, file.path)
+    rows = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
+    groups = len(rows)
+    deleted = deleted_positions(io, [file.live()]).get(file.path, BitMap())
+    return FilePart(
+        workspace=workspace,
+        file=file,
+        parquet=parquet,
+        deleted=np.asarray(deleted.to_array(), dtype=np.int64),
+        column=workspace.column,
+        row_groups=range(groups * part // parts, groups * (part + 1) // parts),
+        starts=np.concatenate([[0], np.cumsum(rows)]).astype(np.int64),
+    )

@@ -1,0 +1,209 @@
+"""The tasks of a build run that need no Spark: plan, publish, report."""
+
+import hashlib
+import logging
+import re
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import SparkNotFoundError, TooFewRowsError
+from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.column import table_vector_column
+from puffin_ann.lake.live import LiveFile
+from puffin_ann.lake.parquet import dimension_of
+from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle import status as statuses
+from puffin_ann.lifecycle.documents import PLAN, BuildPlan, PlannedFile, PlanPointer, done, store
+from puffin_ann.lifecycle.plan import (
+    FINGERPRINT,
+    assign_tasks,
+    check_rows,
+    nothing_to_do,
+    shard_groups,
+)
+from puffin_ann.lifecycle.publish import publish_run
+from puffin_ann.lifecycle.workspace import Workspace, staging_root
+from puffin_ann.search.coverage import LiveState, live_state, view_of
+from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.versions import find_versions
+from puffin_ann.settings import settings
+
+log = logging.getLogger("puffin_ann")
+
+
+def plan_build(
+    declaration: IndexDeclaration, *, run_id: str, overrides: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Decide what a build run does, and stage its plan.
+
+    Called again with the same run id, it returns the plan that is there.
+
+    Args:
+        declaration: the index.
+        run_id: names the run; any text, stable across retries of it.
+        overrides: fields of the declaration for this run only; `force: true` builds even if the
+            published version is up to date.
+
+    Returns:
+        A `PlanPointer` as JSON: what the tasks after it need, small whatever the table's size.
+
+    Raises:
+        PuffinAnnError: the table, the column or the surroundings do not allow a build.
+    """
+    given = dict(overrides or {})
+    force = bool(given.pop("force", False))
+    declaration = declaration.overridden(given)
+    require_spark()
+    table = load_table(declaration.table)
+    run = safe_run_id(run_id)
+    staging = Staging(table.io, staging_root(table, declaration.name, run))
+    plan = done(staging, PLAN, BuildPlan)
+    if plan is None:
+        live = live_state(table, require_snapshot(table, None).snapshot_id)
+        reason = nothing_to_do(
+            declaration.fingerprint(), _published(table, declaration.name, live), force=force
+        )
+        if reason is not None:
+            log.info("plan: nothing to build for %s: %s", declaration.name, reason)
+            return _pointer(declaration, run, "none", reason, "", [])
+        plan = store(staging, PLAN, _make_plan(declaration, table, run, live))
+    log.info(
+        "plan: run %s builds %s from snapshot %d: %d rows in %d files, %d shards in %d groups",
+        run,
+        declaration.name,
+        plan.base_snapshot_id,
+        plan.expected_rows,
+        len(plan.files),
+        declaration.shards,
+        len(plan.groups),
+    )
+    return _pointer(
+        declaration, run, "build", "a build is due", staging.uri(PLAN), list(plan.groups)
+    )
+
+
+def _pointer(
+    declaration: IndexDeclaration, run: str, action: Any, reason: str, plan: str, groups: list[str]
+) -> dict[str, Any]:
+    return PlanPointer(
+        action=action,
+        reason=reason,
+        table=declaration.table,
+        plan=plan,
+        run_id=run,
+        groups=groups,
+    ).model_dump()
+
+
+def _published(table: Table, index: str, live: LiveState) -> list[tuple[str, bool]]:
+    versions = find_versions(table, index).versions
+    views = [view_of(table, version, live) for version in versions]
+    return [
+        (version.routing.properties.get(FINGERPRINT, ""), view.cost == 0)
+        for version, view in zip(versions, views, strict=True)
+    ]
+
+
+def _make_plan(declaration: IndexDeclaration, table: Table, run: str, live: LiveState) -> BuildPlan:
+    column = table_vector_column(table, declaration.column)
+    if declaration.key is not None:
+        statuses.require_column(table, declaration.key)
+    rows = live.rows
+    check_rows(declaration.table, rows, declaration)
+    dimension = dimension_of(table.io, live.files, column)
+    if not dimension:
+        raise TooFewRowsError(
+            f"table {declaration.table}: column {declaration.column!r} holds no vector at all "
+            f"in {rows} rows"
+        )
+    base = require_snapshot(table, live.snapshot_id)
+    files = tuple(_planned(number, file) for number, file in enumerate(live.files))
+    return BuildPlan(
+        run_id=run,
+        table=declaration.table,
+        declaration=declaration,
+        base_snapshot_id=base.snapshot_id,
+        base_sequence_number=base.sequence_number or 0,
+        field_id=column.field_id,
+        dimension=dimension,
+        expected_rows=rows,
+        files=files,
+        manifests=tuple(manifest.manifest_path for manifest in base.manifests(table.io)),
+        assign_tasks=assign_tasks(
+            files, row_bytes=4 * dimension, task_bytes=settings().assign_task_bytes
+        ),
+        groups=shard_groups(declaration.shards, declaration.build.max_submits),
+    )
+
+
+def _planned(number: int, file: LiveFile) -> PlannedFile:
+    return PlannedFile(
+        file_id=number,
+        path=file.path,
+        size=file.size,
+        sequence_number=file.sequence_number,
+        rows=file.rows,
+        deletes=file.deletes,
+    )
+
+
+def safe_run_id(run_id: str) -> str:
+    """Return a run id that can stand in a path: readable, and different for different runs."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).strip("-.")[:60]
+    if readable == run_id:
+        return readable
+    return f"{readable}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
+
+
+def require_spark() -> None:
+    """Make sure that Spark can be started here.
+
+    Raises:
+        SparkNotFoundError: `spark-submit` or Java is missing; says how to get it.
+    """
+    if shutil.which("spark-submit") is None:
+        raise SparkNotFoundError(
+            "spark-submit is not on PATH; activate the environment that pyspark is installed in, "
+            "or put $SPARK_HOME/bin on PATH"
+        )
+    if shutil.which("java") is None:
+        raise SparkNotFoundError("java is not on PATH; Spark needs Java 17 or newer")
+
+
+def publish(table: str, plan: str) -> dict[str, Any]:
+    """Assemble the run's Puffin file and publish it in one commit; at most once a run.
+
+    Returns:
+        A `PublishedVersion` as JSON.
+
+    Raises:
+        ConflictError, UnclearCommitError, RecallTooLowError: see `publish_run`.
+    """
+    workspace = Workspace.open(table, plan)
+    published = publish_run(workspace)
+    log.info(
+        "publish: run %s is snapshot %d, file %s; %d bytes written, %d copied",
+        workspace.plan.run_id,
+        published.snapshot_id,
+        published.path,
+        published.bytes_written,
+        published.bytes_copied,
+    )
+    return published.model_dump()
+
+
+def report(table: str, plan: str) -> str:
+    """Return the index's status as text, and remove what a published run staged.
+
+    Args:
+        plan: location of the run's plan; empty where nothing had to be built.
+    """
+    if plan:
+        workspace = Workspace.open(table, plan)
+        if workspace.staging.exists("publish.json"):
+            workspace.staging.delete_tree()
+    return statuses.as_text(statuses.status(load_table(table)))

@@ -1,0 +1,172 @@
+"""The state of a table's indexes, for people and for machines."""
+
+import io
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, ConfigDict
+from pyiceberg.table import Table
+from rich.console import Console
+from rich.table import Table as Grid
+
+from puffin_ann.errors import ColumnNotFoundError, IndexNotFoundError
+from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.catalog import snapshot as find_snapshot
+from puffin_ann.lifecycle.plan import FINGERPRINT
+from puffin_ann.search.coverage import LiveState, live_state, view_of
+from puffin_ann.search.versions import IndexVersion, all_index_names, require_versions
+
+
+class IndexStatus(BaseModel):
+    """The newest version of one index, seen from the table's current snapshot."""
+
+    model_config = ConfigDict(frozen=True)
+
+    index: str
+    table: str
+    algorithm: str
+    metric: str
+    dimension: int
+    snapshot_id: int | None
+    base_snapshot_id: int
+    published_at: str | None
+    file: str
+    bytes: int
+    shards: int
+    partitions: int
+    vectors: int
+    skipped: dict[str, int]
+    coverage: float
+    rows_to_scan: int
+    rows_masked: int
+    recall: float | None
+    recall_low: float | None
+    recall_high: float | None
+    recall_k: int | None
+    recall_queries: int | None
+    recall_target: float | None
+    search_width: int
+    probe_partitions: int
+    seconds: dict[str, float]
+    fingerprint: str
+    run_id: str
+
+
+def status(table: Table, index: str | None = None) -> list[IndexStatus]:
+    """Return the status of one index, or of all indexes of a table, by name.
+
+    Raises:
+        IndexNotFoundError: no such index, or none at all.
+    """
+    names = [index] if index else all_index_names(table)
+    if not names:
+        raise IndexNotFoundError(
+            f"table {name_of(table)} has no index; build one with 'puffin-ann build' or by its DAG"
+        )
+    current = table.current_snapshot()
+    live = live_state(table, current.snapshot_id) if current else LiveState(0, [], {})
+    return [_status(table, require_versions(table, name)[0], live) for name in names]
+
+
+def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus:
+    routing = version.routing
+    view = view_of(table, version, live)
+    recall = routing.recall
+    return IndexStatus(
+        index=version.index,
+        table=name_of(table),
+        algorithm=routing.algorithm,
+        metric=routing.metric,
+        dimension=routing.dimension,
+        snapshot_id=version.snapshot_id,
+        base_snapshot_id=version.coverage.base_snapshot_id,
+        published_at=_time_of(table, version.snapshot_id),
+        file=version.path,
+        bytes=version.length,
+        shards=len(routing.shards),
+        partitions=len(routing.centroids),
+        vectors=sum(shard.rows for shard in routing.shards),
+        skipped=json.loads(routing.properties.get("skipped", "{}")),
+        coverage=view.coverage,
+        rows_to_scan=view.rows_to_scan,
+        rows_masked=view.rows_masked,
+        recall=recall.recall if recall else None,
+        recall_low=recall.low if recall else None,
+        recall_high=recall.high if recall else None,
+        recall_k=recall.k if recall else None,
+        recall_queries=recall.queries if recall else None,
+        recall_target=recall.target if recall else None,
+        search_width=routing.search_width,
+        probe_partitions=routing.probe_partitions,
+        seconds=json.loads(routing.properties.get("stage-seconds", "{}")),
+        fingerprint=routing.properties.get(FINGERPRINT, ""),
+        run_id=routing.properties.get("run-id", ""),
+    )
+
+
+def _time_of(table: Table, snapshot_id: int | None) -> str | None:
+    if snapshot_id is None or table.snapshot_by_id(snapshot_id) is None:
+        return None
+    found = find_snapshot(table, snapshot_id)
+    if found is None:
+        return None
+    return datetime.fromtimestamp(found.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def require_column(table: Table, name: str) -> None:
+    """Check that the table has a top-level column.
+
+    Raises:
+        ColumnNotFoundError: it has not; lists those it has.
+    """
+    names = [field.name for field in table.schema().fields]
+    if name not in names:
+        raise ColumnNotFoundError(
+            f"{name_of(table)} has no top-level column {name!r}; it has: {', '.join(names)}"
+        )
+
+
+def grid(one: IndexStatus) -> Grid:
+    """Return one index's status as a table for a terminal."""
+    table = Grid(title=f"index {one.index} on {one.table}", show_header=False, title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _lines(one):
+        table.add_row(name, value)
+    return table
+
+
+def _lines(one: IndexStatus) -> Iterable[tuple[str, str]]:
+    yield "algorithm", f"{one.algorithm}, {one.metric}, {one.dimension} dimensions"
+    yield "snapshot", f"{one.snapshot_id} (covers {one.base_snapshot_id})"
+    yield "published", one.published_at or "not in the table's history any more"
+    yield "shards", f"{one.shards}, {one.partitions} partitions"
+    yield "vectors", f"{one.vectors:,}" + _skipped(one.skipped)
+    yield "bytes", f"{one.bytes:,}"
+    uncovered = f"; {one.rows_to_scan:,} rows to scan, {one.rows_masked:,} masked"
+    yield "coverage", f"{one.coverage:.2%}" + (uncovered if one.coverage < 1 else "")
+    if one.recall is not None:
+        yield (
+            "recall",
+            f"{one.recall:.4f} at k={one.recall_k} (95 % {one.recall_low:.4f} to "
+            f"{one.recall_high:.4f}, {one.recall_queries} queries), target {one.recall_target}",
+        )
+    yield "search", f"width {one.search_width}, {one.probe_partitions} partitions probed"
+    yield "seconds", ", ".join(f"{name} {value:.1f}" for name, value in one.seconds.items())
+    yield "file", one.file
+
+
+def _skipped(reasons: dict[str, int]) -> str:
+    if not reasons:
+        return ""
+    return "; skipped: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+
+
+def as_text(statuses: Iterable[IndexStatus]) -> str:
+    """Return statuses as plain text, for a log."""
+    console = Console(file=io.StringIO(), width=120, color_system=None, force_terminal=False)
+    for one in statuses:
+        console.print(grid(one))
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return text

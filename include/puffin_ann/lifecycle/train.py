@@ -1,0 +1,120 @@
+"""Stage 0: sample row groups at random, train the centroids, hold out the gate's queries."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann import kmeans, partitioning
+from puffin_ann.ann.metrics import METRICS
+from puffin_ann.errors import TooFewRowsError
+from puffin_ann.lifecycle.documents import BuildPlan, StagedFile
+from puffin_ann.lifecycle.plan import sample_rows
+from puffin_ann.lifecycle.reading import open_part
+from puffin_ann.lifecycle.segments import StagedRows, concatenated
+from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+from puffin_ann.settings import settings
+
+MAX_SAMPLED_FILES = 256
+
+
+@dataclass(frozen=True)
+class SampleTask:
+    """Rows to sample from one file."""
+
+    file: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What stage 0 found.
+
+    Attributes:
+        centroids: (k, dc) float32 in the search space of the metric.
+        partition_shards: (k,) uint32, the shard each partition belongs to.
+        norm_bound: (1,) float32, largest norm in the sample; 0 for metrics that do not need it.
+        queries: (q, d) float32: the first `tuning` ones are for tuning, the rest for the gate.
+        tuning: (1,) int64.
+    """
+
+    centroids: NDArray[np.float32]
+    partition_shards: NDArray[np.uint32]
+    norm_bound: NDArray[np.float32]
+    queries: NDArray[np.float32]
+    tuning: NDArray[np.int64]
+
+
+def sample_tasks(plan: BuildPlan) -> list[SampleTask]:
+    """Choose the files to sample, and how many rows of each; at random, by the run's seed."""
+    wanted = sample_rows(
+        plan.expected_rows,
+        plan.declaration.partitions,
+        row_bytes=4 * plan.dimension,
+        sample_bytes=settings().sample_bytes,
+    )
+    generator = np.random.default_rng(plan.declaration.seed)
+    chosen = sorted(generator.permutation(len(plan.files))[:MAX_SAMPLED_FILES])
+    rows = sum(plan.files[number].rows for number in chosen)
+    return [
+        SampleTask(int(number), -(-wanted * plan.files[number].rows // rows))
+        for number in chosen
+        if plan.files[number].rows
+    ]
+
+
+def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
+    """Read random row groups of one file until enough usable rows are found, and stage them."""
+    plan = workspace.plan
+    generator = np.random.default_rng([plan.declaration.seed, task.file])
+    part = open_part(workspace, plan.files[task.file], 0, 1)
+    found: list[StagedRows] = []
+    rows = 0
+    for row_group in generator.permutation(part.row_groups):
+        if rows >= task.rows:
+            break
+        read = part.read(int(row_group), identities=False)
+        found.append(read.rows)
+        rows += len(read.rows.vectors)
+    joined = concatenated(found, plan.dimension)
+    if rows > task.rows:
+        joined = joined.take(np.sort(generator.choice(rows, task.rows, replace=False)))
+    return workspace.stage_bytes(f"sample-{task.file}.npz", arrays_to_bytes(joined))
+
+
+def train(workspace: Workspace, samples: list[StagedFile], *, threads: int) -> TrainResult:
+    """Train the centroids on the staged samples.
+
+    Raises:
+        TooFewRowsError: the sample has fewer usable vectors than the index has partitions.
+    """
+    plan = workspace.plan
+    declaration = plan.declaration
+    rows = concatenated(
+        [arrays_from_bytes(StagedRows, workspace.fetch_bytes(one)) for one in samples],
+        plan.dimension,
+    )
+    usable = len(rows.vectors)
+    if usable < declaration.partitions:
+        raise TooFewRowsError(
+            f"table {plan.table}: {usable} sampled rows have a usable vector, fewer than the "
+            f"{declaration.partitions} partitions of index {declaration.name!r}; lower shards or "
+            "partitions_per_shard, or mend the vectors"
+        )
+    metric = METRICS[declaration.metric]
+    norm_bound = float(np.sqrt(np.einsum("ij,ij->i", rows.vectors, rows.vectors).max()))
+    space = metric.to_search_space(rows.vectors, norm_bound)
+    centroids = kmeans.train(space, declaration.partitions, seed=declaration.seed, threads=threads)
+    nearest, _ = kmeans.assign(space, centroids, threads=threads)
+    sizes = np.bincount(nearest, minlength=declaration.partitions)
+    shards = partitioning.partitions_to_shards(centroids, sizes, declaration.shards)
+    held_out = min(2 * declaration.gate.queries, usable)
+    generator = np.random.default_rng([declaration.seed, 1])
+    queries = rows.vectors[generator.choice(usable, held_out, replace=False)]
+    return TrainResult(
+        centroids=centroids,
+        partition_shards=shards.astype(np.uint32),
+        norm_bound=np.array([norm_bound], dtype=np.float32),
+        queries=queries,
+        tuning=np.array([held_out // 2], dtype=np.int64),
+    )

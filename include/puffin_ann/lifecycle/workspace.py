@@ -1,0 +1,99 @@
+"""What every stage of a run opens first: the table, the staging folder and the plan."""
+
+import io
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import numpy as np
+from pyiceberg.table import Table
+
+from puffin_ann.errors import StagingError
+from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.column import VectorColumn, table_vector_column
+from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle.documents import PLAN, BuildPlan, StagedFile, load
+
+STAGING_FOLDER = "ann-staging"
+
+T = TypeVar("T")
+
+
+def attempt_unique(name: str) -> str:
+    """Return a name that no other attempt at the same work uses."""
+    return f"{name}.{uuid.uuid4().hex[:12]}"
+
+
+def staging_root(table: Table, index: str, run_id: str) -> str:
+    """Return the staging folder of a run, inside the table's metadata folder."""
+    return f"{table.location().rstrip('/')}/metadata/{STAGING_FOLDER}/{index}/{run_id}"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A run, seen from one process; loading the table anew keeps vended credentials fresh."""
+
+    table: Table
+    staging: Staging
+
+    @classmethod
+    def open(cls, table: str, plan: str) -> "Workspace":
+        """Open a run by its table's name and the location of its plan."""
+        loaded = load_table(table)
+        root, _, name = plan.rpartition("/")
+        if name != PLAN or f"/{STAGING_FOLDER}/" not in root:
+            raise StagingError(f"{plan!r} is not the location of a staged plan ({PLAN})")
+        return cls(loaded, Staging(loaded.io, root))
+
+    @cached_property
+    def plan(self) -> BuildPlan:
+        """The run's plan."""
+        return load(self.staging, PLAN, BuildPlan)
+
+    @property
+    def column(self) -> VectorColumn:
+        """The vector column, found by name and checked against the planned field id.
+
+        Raises:
+            StagingError: the column was replaced since the run was planned.
+        """
+        column = table_vector_column(self.table, self.plan.declaration.column)
+        if column.field_id != self.plan.field_id:
+            raise StagingError(
+                f"column {column.name!r} of {self.plan.table} was replaced by another one since "
+                f"run {self.plan.run_id} was planned; run the DAG anew"
+            )
+        return column
+
+    def stage_bytes(self, name: str, data: bytes) -> StagedFile:
+        """Store bytes under a name that no other attempt uses and that begins with `name`."""
+        with self.staging.create(attempt_unique(name)) as out:
+            out.write(data)
+        return StagedFile.of(out.staged)
+
+    def fetch_bytes(self, file: StagedFile) -> bytes:
+        """Read a staged object whole, verified by length and digest."""
+        with TemporaryDirectory(prefix="puffin-ann-") as folder:
+            return self.staging.download(file.object(), Path(folder) / "object").read_bytes()
+
+
+def arrays_to_bytes(value: Any) -> bytes:
+    """Serialise a dataclass of numpy arrays as .npz."""
+    buffer = io.BytesIO()
+    arrays: dict[str, Any] = {f.name: np.asarray(getattr(value, f.name)) for f in fields(value)}
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def arrays_from_bytes(kind: type[T], data: bytes) -> T:
+    """Read what `arrays_to_bytes` wrote; pickled content is refused by numpy."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            loaded: Mapping[str, Any] = {name: archive[name] for name in archive.files}
+        return kind(**loaded)
+    except (ValueError, TypeError, OSError, KeyError) as error:
+        raise StagingError(f"staged arrays are not those of {kind.__name__}: {error}") from None

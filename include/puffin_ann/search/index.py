@@ -1,0 +1,380 @@
+"""Open an index at a snapshot and search it: route, probe, mask, scan, merge, fetch."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from puffin_ann.ann.metrics import METRICS
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.errors import BadInputError, ColumnNotFoundError, QueryError, TooFewRowsError
+from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.catalog import snapshot as find_snapshot
+from puffin_ann.lake.column import VectorColumn, vector_column
+from puffin_ann.lake.parquet import read_rows
+from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.coverage import LiveState, View, live_state, view_of
+from puffin_ann.search.probe import Merged, Source, merge, route
+from puffin_ann.search.scan import Scan
+from puffin_ann.search.shards import LoadedShard, load_shard
+from puffin_ann.search.versions import IndexVersion, require_versions
+from puffin_ann.settings import settings
+
+Freshness = Literal["exact", "indexed"]
+
+LOCATOR = pa.struct(
+    [
+        pa.field("file", pa.string()),
+        pa.field("row_group", pa.int32()),
+        pa.field("row_offset", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SearchReport:
+    """What an answer rests on; stands as JSON in the metadata of the answer's schema.
+
+    Attributes:
+        index_snapshot: snapshot the version used is registered under.
+        base_snapshot: snapshot whose rows that version covers.
+        snapshot: snapshot that was asked for.
+        coverage: share of its live rows that the version covers.
+        shards_probed: shards searched, over all queries of the batch.
+        rows_scanned: live rows outside the index that each query was compared with.
+    """
+
+    index_snapshot: int | None
+    base_snapshot: int
+    snapshot: int
+    coverage: float
+    shards_probed: int
+    rows_scanned: int
+
+
+@dataclass
+class Index:
+    """An index, bound to one snapshot of its table.
+
+    Made by `open_index`. Answers are those of the rows live in that snapshot, whichever version of
+    the index serves them. Shards are loaded when first probed and stay mapped.
+    """
+
+    table: Table
+    version: IndexVersion
+    view: View
+    cache: LocalCache = field(default_factory=LocalCache)
+    _shards: dict[int, LoadedShard] = field(default_factory=dict)
+    _dead: dict[int, NDArray[np.bool_] | None] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name of the index."""
+        return self.version.index
+
+    @property
+    def dimension(self) -> int:
+        """Width of the vectors."""
+        return self.version.routing.dimension
+
+    @property
+    def metric(self) -> str:
+        """`l2`, `cosine` or `ip`."""
+        return self.version.routing.metric
+
+    @property
+    def coverage(self) -> float:
+        """Share of the snapshot's live rows that the index version covers."""
+        return self.view.coverage
+
+    @cached_property
+    def _scan(self) -> Scan:
+        return Scan(self.table, self.view, self.column, self.metric)
+
+    @property
+    def column(self) -> VectorColumn:
+        """Find the indexed column by its field id, in the schema of the snapshot asked for."""
+        snapshot = find_snapshot(self.table, self.view.snapshot_id)
+        schemas = self.table.schemas()
+        current = self.table.schema()
+        schema = schemas.get(snapshot.schema_id, current) if snapshot else current  # type: ignore[arg-type]
+        name = schema.find_column_name(self.version.field_id)
+        if name is None:
+            raise ColumnNotFoundError(
+                f"the column of index {self.name!r} was dropped from the table, so rows outside "
+                "the index cannot be compared; pass freshness='indexed' or drop the index"
+            )
+        return vector_column(schema, name, mapping=self.table.name_mapping())
+
+    def search(
+        self,
+        queries: ArrayLike,
+        k: int,
+        *,
+        columns: Sequence[str] = (),
+        exhaustive: bool = False,
+        freshness: Freshness = "exact",
+        width: int | None = None,
+        probe_partitions: int | None = None,
+        allow_fewer: bool = False,
+    ) -> pa.Table:
+        """Return the k nearest live rows of each query.
+
+        Args:
+            queries: (q, dimension) or (dimension,), finite numbers; taken as float32.
+            k: neighbours per query.
+            columns: columns of the table to fetch for the rows found.
+            exhaustive: compare every live row; equals brute force.
+            freshness: `exact` also compares live rows that the index does not cover yet;
+                `indexed` leaves them out.
+            width: search width inside a shard; default: what the build measured.
+            probe_partitions: nearest partitions whose shards are probed; default: likewise.
+            allow_fewer: answer with fewer than k rows where fewer are live, instead of an error.
+
+        Returns:
+            One row per answer, by query and rank: `query` int32, `rank` int32 from 1, `distance`
+            float32, the columns asked for, `locator` struct(file, row_group, row_offset). The
+            schema's metadata holds a `SearchReport` as JSON under `puffin_ann`.
+
+        Raises:
+            QueryError: a wrong `k`, width, value or shape.
+            ColumnNotFoundError: a column the table does not have.
+        """
+        batch = self._checked_queries(queries)
+        k = self._checked_k(k, allow_fewer, freshness)
+        for name, value in (("width", width), ("probe_partitions", probe_partitions)):
+            if value is not None and value < 1:
+                raise QueryError(f"{name} is {value}; it must be at least 1")
+        if exhaustive:
+            sources, probed = self._search_exhaustively(batch, k)
+        else:
+            sources, probed = self._search_shards(batch, k, width, probe_partitions)
+        scanned = 0
+        if freshness == "exact" and self.view.rows_to_scan:
+            sources.append(self._scan.search(batch, k))
+            scanned = self.view.rows_to_scan
+        report = SearchReport(
+            index_snapshot=self.version.snapshot_id,
+            base_snapshot=self.version.coverage.base_snapshot_id,
+            snapshot=self.view.snapshot_id,
+            coverage=self.coverage,
+            shards_probed=probed,
+            rows_scanned=scanned,
+        )
+        return self._answer(merge(sources, k), sources, columns, report)
+
+    def _checked_queries(self, queries: ArrayLike) -> NDArray[np.float32]:
+        try:
+            batch = np.asarray(queries, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise QueryError(f"queries are not numbers of one width: {error}") from None
+        if batch.ndim == 1:
+            batch = batch[None, :]
+        if batch.ndim != 2 or batch.shape[1] != self.dimension:
+            raise QueryError(
+                f"queries have shape {batch.shape}; index {self.name!r} needs (n, {self.dimension})"
+            )
+        bad = np.flatnonzero(~np.isfinite(batch).all(axis=1))
+        if len(bad):
+            raise QueryError(f"query {bad[0]} holds a NaN or infinite value (float32)")
+        return np.ascontiguousarray(batch)
+
+    def _checked_k(self, k: int, allow_fewer: bool, freshness: Freshness) -> int:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise QueryError(f"k is {k!r}; it must be a whole number of at least 1")
+        if freshness not in ("exact", "indexed"):
+            raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
+        live = self.view.rows_answered
+        if freshness == "exact":
+            live += self.view.rows_to_scan
+        if k > live and not allow_fewer:
+            raise QueryError(
+                f"k is {k}, but only {live} rows are live in snapshot {self.view.snapshot_id}; "
+                f"ask for at most {live}, or pass allow_fewer=True to get as many as there are"
+            )
+        return max(1, min(int(k), live))
+
+    def _shard(self, entry: ShardEntry) -> LoadedShard:
+        if entry.shard_id not in self._shards:
+            shard = load_shard(self.table.io, self.version, entry, self.cache)
+            self._shards[entry.shard_id] = shard
+            self._dead[entry.shard_id] = shard.dead(self.view.masked, self.view.row_group_starts)
+        return self._shards[entry.shard_id]
+
+    def _search_exhaustively(
+        self, queries: NDArray[np.float32], k: int
+    ) -> tuple[list[Source], int]:
+        sources = []
+        for entry in self.version.routing.shards:
+            shard = self._shard(entry)
+            ids, distances = shard.engine.exhaustive(
+                queries, k, dead=self._dead[entry.shard_id], threads=settings().thread_count
+            )
+            sources.append(self._source(shard, ids, distances))
+        return sources, len(self.version.routing.shards)
+
+    def _search_shards(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        width: int | None,
+        probe_partitions: int | None,
+    ) -> tuple[list[Source], int]:
+        routing = self.version.routing
+        width = max(width or routing.search_width, k)
+        probed = self._route(queries, probe_partitions or routing.probe_partitions)
+        sources = self._probe(queries, k, width, probed)
+        touched = probed.any(axis=0)
+        found = sum((source.ids >= 0).sum(axis=1) for source in sources)
+        short = np.flatnonzero(np.asarray(found) < k)
+        if len(short) and not probed[short].all():
+            # Fewer than k live rows stood in the probed shards: the rest of them must answer too.
+            rest = np.zeros_like(probed)
+            rest[short] = ~probed[short]
+            sources += self._probe(queries, k, width, rest)
+            touched |= rest.any(axis=0)
+        return sources, int(touched.sum())
+
+    def _route(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.bool_]:
+        routing = self.version.routing
+        if len(routing.shards) == 1:
+            return np.ones((len(queries), 1), dtype=np.bool_)
+        space = METRICS[routing.metric].queries_to_search_space(queries)
+        probed = route(space, routing.centroids, routing.partition_shards, probe_partitions)
+        columns = [entry.shard_id for entry in routing.shards]
+        return probed[:, columns]
+
+    def _probe(
+        self, queries: NDArray[np.float32], k: int, width: int, probed: NDArray[np.bool_]
+    ) -> list[Source]:
+        sources = []
+        for number, entry in enumerate(self.version.routing.shards):
+            asking = np.flatnonzero(probed[:, number])
+            if not len(asking):
+                continue
+            shard = self._shard(entry)
+            everyone = len(asking) == len(queries)
+            ids, distances = shard.engine.search(
+                queries if everyone else queries[asking],
+                k,
+                width=width,
+                dead=self._dead[entry.shard_id],
+                threads=settings().thread_count,
+            )
+            if not everyone:
+                ids, distances = _spread(ids, distances, asking, len(queries))
+            sources.append(self._source(shard, ids, distances))
+        return sources
+
+    def _source(
+        self, shard: LoadedShard, ids: NDArray[np.int64], distances: NDArray[np.float32]
+    ) -> Source:
+        ranks = self.view.rank_of_file_id
+
+        def keys(
+            chosen: NDArray[np.int64],
+        ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+            return (
+                ranks[shard.file_ids[chosen]],
+                shard.row_groups[chosen].astype(np.int64),
+                shard.offsets[chosen].astype(np.int64),
+            )
+
+        return Source(ids, distances, keys)
+
+    def _answer(
+        self,
+        merged: Merged,
+        sources: Sequence[Source],
+        columns: Sequence[str],
+        report: SearchReport,
+    ) -> pa.Table:
+        query, rank = np.nonzero(merged.sources >= 0)
+        source, ids = merged.sources[query, rank], merged.ids[query, rank]
+        keys = np.zeros((3, len(query)), dtype=np.int64)
+        for number, one in enumerate(sources):
+            here = source == number
+            keys[:, here] = one.keys(ids[here])
+        paths = np.asarray(self.view.files, dtype=object)[keys[0]]
+        fields: dict[str, Any] = {
+            "query": pa.array(query, pa.int32()),
+            "rank": pa.array(rank + 1, pa.int32()),
+            "distance": pa.array(merged.distances[query, rank], pa.float32()),
+        }
+        clash = sorted(set(columns) & {*fields, "locator"})
+        if clash:
+            raise BadInputError(
+                f"column {clash[0]!r} has the name of a result column; rename it in the table or "
+                "fetch it by the locator"
+            )
+        if columns:
+            fetched = read_rows(self.table, list(paths), keys[1], keys[2], list(columns))
+            fields.update(zip(fetched.column_names, fetched.columns, strict=True))
+        fields["locator"] = pa.StructArray.from_arrays(
+            [pa.array(paths, pa.string()), pa.array(keys[1], pa.int32()), pa.array(keys[2])],
+            fields=list(LOCATOR),
+        )
+        metadata = {"puffin_ann": json.dumps(asdict(report))}
+        return pa.table(fields).replace_schema_metadata(metadata)
+
+
+def _spread(
+    ids: NDArray[np.int64], distances: NDArray[np.float32], rows: NDArray[np.int64], total: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Lay the answers of some queries out over the whole batch, the others unanswered."""
+    all_ids = np.full((total, ids.shape[1]), -1, dtype=np.int64)
+    all_distances = np.full((total, ids.shape[1]), np.inf, dtype=np.float32)
+    all_ids[rows], all_distances[rows] = ids, distances
+    return all_ids, all_distances
+
+
+def open_index(table: Table | str, name: str, snapshot_id: int | None = None) -> Index:
+    """Open an index of a table, for the rows live in one snapshot.
+
+    Any retained version answers for any snapshot; the one that leaves the fewest rows to mask and
+    scan is taken, the newest of equals.
+
+    Args:
+        table: a PyIceberg table, or `catalog.namespace.table` of PyIceberg's configuration.
+        name: the index's name.
+        snapshot_id: a retained snapshot; None is the current one.
+
+    Example:
+        >>> index = open_index("demo.glove.words", "glove_words")  # doctest: +SKIP
+        >>> index.search(vector, k=10, columns=["word"])  # doctest: +SKIP
+
+    Raises:
+        TableNotFoundError, CatalogUnavailableError, SnapshotNotFoundError, IndexNotFoundError.
+    """
+    loaded = load_table(table)
+    snapshot = require_snapshot(loaded, snapshot_id)
+    versions = require_versions(loaded, name)
+    live = live_state(loaded, snapshot.snapshot_id)
+    views = [view_of(loaded, version, live) for version in versions]
+    best = min(range(len(versions)), key=lambda i: views[i].cost)
+    return Index(loaded, versions[best], views[best])
+
+
+def require_snapshot(table: Table, snapshot_id: int | None) -> Snapshot:
+    """Return the snapshot asked for, or the current one.
+
+    Raises:
+        SnapshotNotFoundError: there is no such snapshot.
+        TooFewRowsError: the table has no snapshot at all.
+    """
+    snapshot = find_snapshot(table, snapshot_id)
+    if snapshot is None:
+        raise TooFewRowsError(f"table {'.'.join(table.name())} is empty: it has no snapshot yet")
+    return snapshot
+
+
+def open_version(table: Table, version: IndexVersion, live: LiveState) -> Index:
+    """Open one given version, published or staged, as the recall gate does."""
+    return Index(table, version, view_of(table, version, live))

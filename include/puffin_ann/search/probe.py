@@ -1,0 +1,100 @@
+"""From queries to shards, and from many short answers to one: arrays in, arrays out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+LocatorKeys = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+def route(
+    queries: NDArray[np.float32],
+    centroids: NDArray[np.float32],
+    partition_shards: NDArray[np.uint32],
+    probe_partitions: int,
+) -> NDArray[np.bool_]:
+    """Choose the shards that hold each query's nearest partitions.
+
+    Args:
+        queries: (q, dc) float32 in the search space of the metric.
+        centroids: (k, dc) float32.
+        partition_shards: (k,) uint32, the shard of each partition.
+        probe_partitions: nearest partitions to consider, at least 1.
+
+    Returns:
+        (q, shards) bool, True where a shard is probed.
+    """
+    shards = int(partition_shards.max()) + 1
+    if probe_partitions >= len(centroids):
+        return np.ones((len(queries), shards), dtype=np.bool_)
+    norms = np.einsum("ij,ij->i", centroids, centroids)
+    scores = norms[None, :] - 2.0 * (queries @ centroids.T)
+    nearest = np.argpartition(scores, probe_partitions - 1, axis=1)[:, :probe_partitions]
+    probed = np.zeros((len(queries), shards), dtype=np.bool_)
+    probed[np.arange(len(queries))[:, None], partition_shards[nearest]] = True
+    return probed
+
+
+@dataclass(frozen=True)
+class Source:
+    """Answers of one shard, or of the scan, for all queries of a batch.
+
+    Attributes:
+        ids: (q, k) int64, ordinals in the source; -1 where there is no answer.
+        distances: (q, k) float32, inf where there is no answer.
+        keys: (ids) -> file rank, row group and row offset, by which ties are broken.
+    """
+
+    ids: NDArray[np.int64]
+    distances: NDArray[np.float32]
+    keys: Callable[[NDArray[np.int64]], LocatorKeys]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The k best of all sources.
+
+    Attributes:
+        sources: (q, k) int64, index of the source, -1 where there are fewer than k.
+        ids: (q, k) int64, ordinal in that source.
+        distances: (q, k) float32.
+    """
+
+    sources: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    distances: NDArray[np.float32]
+
+
+def merge(sources: Sequence[Source], k: int) -> Merged:
+    """Merge the answers of all sources by distance, ties by locator."""
+    distances = np.concatenate([source.distances for source in sources], axis=1)
+    ids = np.concatenate([source.ids for source in sources], axis=1)
+    widths = [source.ids.shape[1] for source in sources]
+    origin = np.broadcast_to(np.repeat(np.arange(len(sources)), widths), ids.shape)
+    order = np.argsort(distances, axis=1, kind="stable")
+    ordered = np.take_along_axis(distances, order, axis=1)
+    if len(sources) > 1:
+        tied = (ordered[:, 1:] == ordered[:, :-1]) & np.isfinite(ordered[:, 1:])
+        for row in np.flatnonzero(tied.any(axis=1)):
+            order[row] = _order_with_ties(sources, origin[row], ids[row], distances[row])
+    order = order[:, :k]
+    best = np.take_along_axis(distances, order, axis=1)
+    missing = ~np.isfinite(best)
+    chosen = np.where(missing, -1, np.take_along_axis(origin, order, axis=1))
+    answers = np.where(missing, -1, np.take_along_axis(ids, order, axis=1))
+    return Merged(chosen.astype(np.int64), answers, best)
+
+
+def _order_with_ties(
+    sources: Sequence[Source],
+    origin: NDArray[np.int64],
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> NDArray[np.int64]:
+    keys = np.zeros((3, len(ids)), dtype=np.int64)
+    for number, source in enumerate(sources):
+        here = (origin == number) & (ids >= 0)
+        keys[:, here] = source.keys(ids[here])
+    return np.lexsort((keys[2], keys[1], keys[0], distances))

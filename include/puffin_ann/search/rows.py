@@ -1,0 +1,101 @@
+"""Find a row of the table by key, to search with its vector."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions.literals import literal
+from pyiceberg.table import Table
+
+from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
+from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.deletes import deleted_positions
+from puffin_ann.lake.live import LiveFile, live_files
+from puffin_ann.lake.parquet import read_rows, row_group_rows
+from puffin_ann.search.index import Index
+
+
+@dataclass(frozen=True)
+class KeyedRow:
+    """A row found by key.
+
+    Attributes:
+        label: the key's value, as it was given.
+        vector: (d,) float32.
+        locator: file, row group and row offset, as a search answers them.
+    """
+
+    label: str
+    vector: NDArray[np.float32]
+    locator: dict[str, Any]
+
+
+def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
+    """Return the one live row whose key column has a value, in the index's snapshot.
+
+    Raises:
+        ColumnNotFoundError: no such column.
+        QueryError: the value does not fit the column's type.
+        RowNotFoundError: no row has it, more than one has it, or it has no usable vector.
+    """
+    table, where = index.table, f"{name_of(index.table)}: {key} = {value!r}"
+    found: list[dict[str, Any]] = []
+    for locator in _find(table, index.view.snapshot_id, key, value):
+        found.append(locator)
+        if len(found) > 1:
+            raise RowNotFoundError(f"{where}: more than one row has this key; use --vector")
+    if not found:
+        raise RowNotFoundError(f"{where}: no live row has this key")
+    place = found[0]
+    column = index.column.name
+    read = read_rows(
+        table,
+        [place["file"]],
+        np.array([place["row_group"]]),
+        np.array([place["row_offset"]]),
+        [column],
+    )
+    vector = read.column(column)[0].as_py()
+    if vector is None or len(vector) != index.dimension:
+        raise RowNotFoundError(f"{where}: the row has no vector of width {index.dimension}")
+    return KeyedRow(value, np.asarray(vector, dtype=np.float32), place)
+
+
+def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict[str, Any]]:
+    """Yield the locators of the live rows with a key, from files whose statistics allow it."""
+    names = [field.name for field in table.schema().fields]
+    if key not in names:
+        raise ColumnNotFoundError(
+            f"{name_of(table)} has no top-level column {key!r}; it has: {', '.join(names)}"
+        )
+    try:
+        wanted = literal(value).to(table.schema().find_type(key)).value
+        tasks = table.scan(
+            row_filter=EqualTo(term=key, value=value), snapshot_id=snapshot_id
+        ).plan_files()
+    except (ValueError, TypeError) as error:
+        raise QueryError(f"{key}={value!r} cannot be looked for: {error}") from None
+    candidates = {task.file.file_path for task in tasks}
+    files = [file for file in live_files(table, snapshot_id) if file.path in candidates]
+    deleted = deleted_positions(table.io, files)
+    for file in files:
+        for row_group, offset, position in _matches(table, file, key, wanted):
+            if position not in deleted.get(file.path, ()):
+                yield {"file": file.path, "row_group": row_group, "row_offset": offset}
+
+
+def _matches(table: Table, file: LiveFile, key: str, wanted: Any) -> Iterator[tuple[int, int, int]]:
+    """Yield row group, offset and position of the rows of a file with a key."""
+    rows = row_group_rows(table.io, file.path)
+    groups = np.repeat(np.arange(len(rows)), rows)
+    positions = np.arange(len(groups))
+    offsets = positions - np.repeat(np.cumsum([0, *rows])[:-1], rows)
+    values = read_rows(table, [file.path] * len(groups), groups, offsets, [key]).column(key)
+    equal = pc.fill_null(pc.equal(values, pa.scalar(wanted, values.type)), False)
+    for position in np.flatnonzero(np.asarray(equal)):
+        yield int(groups[position]), int(offsets[position]), int(position)

@@ -1,0 +1,151 @@
+"""Published versions of an index: found by what Puffin footers say, not by where they are named.
+
+Entries of `statistics` may have been copied to another snapshot by anyone, so the footer of each
+registered file decides whether it holds the index and which snapshot it was computed from.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+
+from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs.coverage import Coverage
+from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.errors import FormatError, IndexNotFoundError, PuffinFormatError
+from puffin_ann.lake.registration import Registered, registered
+from puffin_ann.puffin.reader import PuffinReader
+
+RETAINED_LIMIT = 16
+"""Most registered files whose footers are read to find an index."""
+
+
+@contextmanager
+def open_puffin(io: FileIO, path: str, length: int | None = None) -> Iterator[PuffinReader]:
+    """Open a Puffin file of the table's store; the footer is read, no blob is."""
+    with io.new_input(path).open() as stream:
+        yield PuffinReader(stream, length=length, name=path)
+
+
+@dataclass(frozen=True)
+class IndexVersion:
+    """One published (or staged) state of an index.
+
+    Attributes:
+        index: name of the index.
+        path: the Puffin file that holds its routing and coverage blobs.
+        snapshot_id: snapshot the file is registered under; None while it is not published.
+        length: bytes of the file.
+        field_id: field id of the indexed column, by which it is found when it was renamed.
+    """
+
+    index: str
+    path: str
+    snapshot_id: int | None
+    length: int
+    field_id: int
+    routing: Routing
+    coverage: Coverage
+
+    def file_of(self, shard: ShardEntry) -> str:
+        """Return the Puffin file that holds the blobs of one shard."""
+        return shard.file or self.path
+
+
+def load_version(
+    io: FileIO, path: str, index: str, *, snapshot_id: int | None = None, length: int | None = None
+) -> IndexVersion | None:
+    """Read one version's routing and coverage blobs; None if the file does not hold the index.
+
+    Raises:
+        FormatError: the file is not a sound Puffin file, or the blobs are not ours.
+    """
+    with open_puffin(io, path, length) as reader:
+        routings = reader.find(routing_blob.TYPE, index=index)
+        if not routings:
+            return None
+        coverages = reader.find(coverage_blob.TYPE, index=index)
+        if len(routings) != 1 or len(coverages) != 1:
+            raise PuffinFormatError(
+                f"{path}: expected one routing and one coverage blob of index {index!r}, "
+                f"found {len(routings)} and {len(coverages)}"
+            )
+        if len(routings[0].fields) != 1:
+            raise PuffinFormatError(f"{path}: the routing blob of index {index!r} names no field")
+        return IndexVersion(
+            index=index,
+            field_id=routings[0].fields[0],
+            path=path,
+            snapshot_id=snapshot_id,
+            length=reader.length,
+            routing=routing_blob.decode(reader.read(routings[0])),
+            coverage=coverage_blob.decode(reader.read(coverages[0])),
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the registered files of a table hold.
+
+    Attributes:
+        versions: readable versions of the index asked for, the newest first.
+        others: names of other indexes seen.
+        problems: one sentence for each registered file that could not be read.
+    """
+
+    versions: tuple[IndexVersion, ...]
+    others: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def find_versions(table: Table, index: str) -> Found:
+    """Look for an index in every registered Puffin file of a table."""
+    versions: list[IndexVersion] = []
+    others: set[str] = set()
+    problems: list[str] = []
+    for entry in registered(table)[:RETAINED_LIMIT]:
+        try:
+            others |= index_names(table.io, entry)
+            version = load_version(
+                table.io, entry.path, index, snapshot_id=entry.snapshot_id, length=entry.file_size
+            )
+        except (FormatError, OSError) as error:
+            problems.append(f"{entry.path}: {error}")
+            continue
+        if version is not None:
+            versions.append(version)
+    return Found(tuple(versions), tuple(sorted(others - {index})), tuple(problems))
+
+
+def index_names(io: FileIO, entry: Registered) -> set[str]:
+    """Return the names of the indexes a registered file holds."""
+    with open_puffin(io, entry.path, entry.file_size) as reader:
+        return {blob.properties.get("index", "") for blob in reader.find(routing_blob.TYPE)}
+
+
+def require_versions(table: Table, index: str) -> tuple[IndexVersion, ...]:
+    """Return the readable versions of an index, the newest first.
+
+    Raises:
+        IndexNotFoundError: there is none; says what the table does hold and what is broken.
+    """
+    found = find_versions(table, index)
+    if found.versions:
+        return found.versions
+    name = ".".join(table.name())
+    message = f"table {name} has no readable version of an index named {index!r}"
+    if found.others:
+        message += f"; it has: {', '.join(found.others)}"
+    else:
+        message += "; build it with 'puffin-ann build' or by its build DAG"
+    if found.problems:
+        message += "; unreadable: " + "; ".join(found.problems)
+    raise IndexNotFoundError(message)
+
+
+def all_index_names(table: Table) -> list[str]:
+    """Return the names of all indexes in the registered files of a table, sorted."""
+    return list(find_versions(table, "").others)

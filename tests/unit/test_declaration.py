@@ -1,0 +1,105 @@
+import pytest
+
+from puffin_ann.declaration import (
+    VamanaParameters,
+    declaration_files,
+    load_declaration,
+    load_declarations,
+    parse_declaration,
+)
+from puffin_ann.errors import DeclarationError
+from puffin_ann.settings import settings
+
+SMALLEST = {"name": "words", "table": "demo.glove.words", "column": "embedding"}
+
+
+def test_the_smallest_declaration_gets_working_defaults():
+    declaration = parse_declaration(SMALLEST, source="words.yaml")
+    assert declaration.parameters == VamanaParameters()
+    assert declaration.partitions == declaration.shards * declaration.partitions_per_shard
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"shards": 0}, ["'shards'", "0", "greater than or equal to 1"]),
+        ({"parameters": {"R": 2}}, ["'parameters.R'", "2", "greater than or equal to 4"]),
+        ({"parameters": {"M": 16}}, ["'parameters.M'", "unknown"]),
+        ({"algorithm": "hsnw"}, ["'algorithm'", "'hsnw'", "'vamana'"]),
+        ({"metric": "manhattan"}, ["'metric'", "'manhattan'", "'cosine'"]),
+        ({"colour": 1}, ["'colour'", "unknown", "recall_target"]),
+        ({"table": "words"}, ["'table'", "'words'"]),
+        ({"recall_target": 2}, ["'recall_target'", "2", "less than or equal to 1"]),
+        ({"name": "Words!"}, ["'name'", "'Words!'"]),
+    ],
+)
+def test_a_bad_value_is_refused_by_file_field_value_and_what_is_allowed(change, parts):
+    with pytest.raises(DeclarationError) as caught:
+        parse_declaration({**SMALLEST, **change}, source="include/indexes/words.yaml")
+    for part in ["include/indexes/words.yaml", *parts]:
+        assert part in str(caught.value)
+
+
+def test_a_missing_field_is_named():
+    with pytest.raises(DeclarationError, match="field 'column' is missing"):
+        parse_declaration({"name": "a", "table": "c.n.t"}, source="f.yaml")
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just text", ""])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, text):
+    path = tmp_path / "index.yaml"
+    path.write_text(text)
+    with pytest.raises(DeclarationError, match=r"index\.yaml: expected a mapping"):
+        load_declaration(path)
+
+
+def test_broken_yaml_is_refused_with_the_place(tmp_path):
+    path = tmp_path / "index.yaml"
+    path.write_text("table: [unclosed\n")
+    with pytest.raises(DeclarationError, match=r"(?s)index\.yaml: is not valid YAML.*line"):
+        load_declaration(path)
+
+
+def test_the_name_defaults_to_the_files_stem(tmp_path):
+    path = tmp_path / "songs.yaml"
+    path.write_text("table: c.n.t\ncolumn: v\n")
+    assert load_declaration(path).name == "songs"
+
+
+def test_two_declarations_of_one_name_are_refused(tmp_path):
+    for stem in ("a", "b"):
+        (tmp_path / f"{stem}.yaml").write_text("name: same\ntable: c.n.t\ncolumn: v\n")
+    with pytest.raises(DeclarationError, match=r"b\.yaml.*'same' is already declared in .*a\.yaml"):
+        load_declarations(tmp_path)
+
+
+def test_the_declarations_we_ship_are_valid():
+    folder = settings().declarations_dir
+    assert len(load_declarations(folder)) == len(declaration_files(folder)) > 0
+
+
+def test_only_what_shapes_the_index_changes_the_fingerprint():
+    one = parse_declaration(SMALLEST, source="f")
+    same = {**SMALLEST, "recall_target": 0.9, "schedule": "@daily", "gate": {"queries": 50}}
+    assert parse_declaration(same, source="f").fingerprint() == one.fingerprint()
+    for change in ({"shards": 3}, {"parameters": {"R": 32}}, {"metric": "l2"}, {"seed": 1}):
+        other = parse_declaration({**SMALLEST, **change}, source="f")
+        assert other.fingerprint() != one.fingerprint()
+
+
+def test_a_runs_overrides_replace_fields_and_parameters_and_are_validated():
+    declaration = parse_declaration(SMALLEST, source="f")
+    changed = declaration.overridden({"shards": 4, "R": 32, "L": None})
+    assert (changed.shards, changed.parameters.R, changed.parameters.L) == (4, 32, 100)
+    with pytest.raises(DeclarationError, match=r"'parameters\.R'.*1"):
+        declaration.overridden({"R": 1})
+    with pytest.raises(DeclarationError, match="'table' cannot be set for a run"):
+        declaration.overridden({"table": "other.n.t"})
+
+
+def test_spark_configuration_may_be_written_as_numbers():
+    declaration = parse_declaration(
+        {**SMALLEST, "spark": {"conf": {"spark.cores.max": 2, "spark.ui.enabled": False}}},
+        source="f",
+    )
+    assert declaration.spark.conf == {"spark.cores.max": "2", "spark.ui.enabled": "false"}
