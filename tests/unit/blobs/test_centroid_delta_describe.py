@@ -1,0 +1,170 @@
+"""Centroid and delta blobs, and what `inspect` is told of every kind."""
+
+import dataclasses
+import io
+import struct
+
+import numpy as np
+import pytest
+from blob_samples import same, sample_coverage, sample_graph, sample_routing, sample_rows, written
+from pyroaring import BitMap
+
+from puffin_ann.blobs import centroid, coverage, delta, graph, routing, rows, tombstones
+from puffin_ann.blobs.container import ContainerReader
+from puffin_ann.blobs.describe import OURS, describe
+from puffin_ann.errors import BlobFormatError, FormatError
+
+
+def sample_centroids(dimension=3):
+    rng = np.random.default_rng(1)
+    return centroid.Centroids(
+        metric="cosine",
+        centroids=rng.standard_normal((4, dimension)).astype(np.float32),
+        files=np.array([0, 1, 1, 2], np.uint32),
+        max_distances=np.array([0, 0.5, np.inf, 2], np.float32),
+        paths=("data/a.parquet", "", "s3://b/ü.parquet"),
+    )
+
+
+def sample_delta():
+    value = sample_graph(60, r=0, m=0)
+    value = dataclasses.replace(value, degrees=np.zeros(60, np.uint16))
+    return delta.Delta(value, np.arange(60, dtype=np.uint32) % 5)
+
+
+@pytest.mark.parametrize("dimension", [1, 3, 4])
+def test_centroids_come_back(dimension):
+    value = sample_centroids(dimension)
+
+    assert same(centroid.decode(centroid.encode(value)), value)
+
+
+def test_centroids_of_no_file_come_back():
+    empty = centroid.Centroids(
+        "l2", np.zeros((0, 2), np.float32), np.zeros(0, np.uint32), np.zeros(0, np.float32), ()
+    )
+
+    assert same(centroid.decode(centroid.encode(empty)), empty)
+
+
+def test_bytes_from_the_head_on_are_the_structure_of_the_paper():
+    value = sample_centroids()
+    data = centroid.encode(value)
+    start = ContainerReader(io.BytesIO(data), centroid.KIND).sections["head"].offset
+
+    magic, version, d, entries, files, metric, entry_size, paths = struct.unpack_from(
+        "<4s7I", data, start
+    )
+    assert (magic, version, d, entries, files, metric) == (b"ANNI", 1, 3, 4, 3, 2)
+    second = struct.unpack_from("<3fIf", data, start + 32 + entry_size)
+    assert second == (*value.centroids[1].tolist(), 1, 0.5)
+    length = struct.unpack_from("<I", data, start + paths)[0]
+    assert data[start + paths + 4 :][:length] == b"data/a.parquet"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"files": np.array([0, 1, 1, 3], np.uint32)},
+        {"files": np.array([0, 1], np.uint32)},
+        {"max_distances": np.array([0, np.nan, 1, 1], np.float32)},
+        {"max_distances": np.array([0, -1, 1, 1], np.float32)},
+    ],
+)
+def test_centroids_that_contradict_themselves_are_not_written(wrong):
+    with pytest.raises(BlobFormatError):
+        centroid.encode(dataclasses.replace(sample_centroids(), **wrong))
+
+
+def test_delta_comes_back_memory_mapped(tmp_path):
+    value = sample_delta()
+
+    delta.unpack(io.BytesIO(written(delta.write, value)), tmp_path)
+
+    assert same(delta.open(tmp_path), value)
+    assert same(graph.open(tmp_path), value.graph), "a delta is searched as any shard"
+
+
+def test_delta_without_a_partition_for_each_row_is_refused():
+    value = dataclasses.replace(sample_delta(), partitions=np.zeros(59, np.uint32))
+
+    with pytest.raises(BlobFormatError, match="partitions"):
+        delta.write(value, io.BytesIO())
+
+
+def test_blob_of_another_kind_is_refused():
+    with pytest.raises(BlobFormatError, match="delt"):
+        graph.unpack(io.BytesIO(written(delta.write, sample_delta())), None)
+
+
+EVERY_KIND = {
+    routing.TYPE: lambda: routing.encode(sample_routing()),
+    coverage.TYPE: lambda: coverage.encode(sample_coverage()),
+    graph.TYPE: lambda: written(graph.write, sample_graph()),
+    rows.TYPE: lambda: written(rows.write, sample_rows()),
+    tombstones.TYPE: lambda: tombstones.encode(BitMap([1, 5])),
+    centroid.TYPE: lambda: centroid.encode(sample_centroids()),
+    delta.TYPE: lambda: written(delta.write, sample_delta()),
+}
+
+
+def test_every_type_we_write_is_described():
+    assert set(EVERY_KIND) == set(OURS)
+
+
+@pytest.mark.parametrize("type", EVERY_KIND)
+def test_description_names_head_fields_and_sections(type):
+    data = EVERY_KIND[type]()
+
+    told = describe(type, io.BytesIO(data))
+
+    assert told["known"]
+    assert told["version"] == "1.0"
+    assert told["bytes"] == len(data)
+    assert "head" in [section["kind"] for section in told["sections"]]
+    assert all(isinstance(value, int | float | str) for value in told["head"].values())
+
+
+def test_description_of_a_graph_has_its_figures():
+    told = describe(graph.TYPE, io.BytesIO(EVERY_KIND[graph.TYPE]()))
+
+    assert told["head"]["rows"] == 500
+    assert told["head"]["metric"] == "l2"
+    assert told["head"]["max_degree"] == 8
+
+
+def test_description_does_not_read_large_sections():
+    class Counting(io.BytesIO):
+        got = 0
+
+        def read(self, size=-1):
+            data = super().read(size)
+            self.got += len(data)
+            return data
+
+    source = Counting(EVERY_KIND[graph.TYPE]())
+    describe(graph.TYPE, source)
+
+    assert source.got < 1000
+
+
+@pytest.mark.parametrize(
+    ("type", "known", "note"),
+    [
+        ("flockdb-ann-index-v1", False, "paper"),
+        ("ann-diskann-v1", False, "paper"),
+        ("apache-datasketches-theta-v1", True, "sketch"),
+        ("deletion-vector-v1", True, "deleted"),
+        ("something-else", False, "unknown"),
+    ],
+)
+def test_blobs_of_others_are_recognised_but_not_decoded(type, known, note):
+    told = describe(type, io.BytesIO(b"anything"))
+
+    assert told["known"] is known
+    assert note in told["note"]
+
+
+def test_broken_blob_of_ours_is_an_error():
+    with pytest.raises(FormatError):
+        describe(graph.TYPE, io.BytesIO(b"anything"))
