@@ -29,8 +29,6 @@ HEAD = np.dtype(
         ("reserved", "<u4"),
     ]
 )
-IDENTITY = np.dtype([("first", "<u8"), ("second", "<u8")])
-
 BLOCK_ROWS = 1 << 16
 MAX_BLOCK_ROWS = 1 << 20
 MAX_ROWS = 1 << 32

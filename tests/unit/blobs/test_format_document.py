@@ -1,0 +1,123 @@
+"""docs/format.md says what the code does: every record field by field, every section by name."""
+
+import importlib
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from blob_samples import sample_coverage, sample_graph, sample_routing, sample_rows, written
+from pyroaring import BitMap
+from test_centroid_delta_describe import sample_centroids, sample_delta
+
+from puffin_ann.blobs import centroid, coverage, delta, describe, graph, routing, rows, tombstones
+from puffin_ann.blobs.container import ContainerReader
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "format.md").read_text()
+TYPES = {
+    "u16": "<u2",
+    "u32": "<u4",
+    "u64": "<u8",
+    "i32": "<i4",
+    "i64": "<i8",
+    "f64": "<f8",
+    "bytes4": "|S4",
+}
+RECORDS = {
+    "puffin_ann.puffin.layout:FOOTER_TAIL",
+    "puffin_ann.blobs.container:HEADER",
+    "puffin_ann.blobs.container:SECTION",
+    "puffin_ann.blobs.container:TRAILER",
+    "puffin_ann.blobs.routing:HEAD",
+    "puffin_ann.blobs.routing:SHARD",
+    "puffin_ann.blobs.routing:RECALL",
+    "puffin_ann.blobs.coverage:HEAD",
+    "puffin_ann.blobs.coverage:FILE",
+    "puffin_ann.blobs.graph:HEAD",
+    "puffin_ann.blobs.rows:HEAD",
+    "puffin_ann.blobs.tombstones:HEAD",
+    "puffin_ann.blobs.centroid:HEAD",
+}
+
+
+def tables(marker):
+    """The table after each `<!-- marker: name -->`, as {name: list of rows of cells}."""
+    pattern = rf"<!-- {marker}: (\S+) -->\n\n((?:\|.*\n)+)"
+    return {
+        name: [
+            [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            for line in body.splitlines()
+        ]
+        for name, body in re.findall(pattern, DOCUMENT)
+    }
+
+
+LAYOUTS = tables("layout")
+SECTIONS = tables("sections")
+
+
+def test_every_record_of_the_code_stands_in_the_document():
+    assert set(LAYOUTS) == RECORDS
+
+
+@pytest.mark.parametrize("name", sorted(RECORDS))
+def test_record_has_the_fields_types_and_offsets_of_the_document(name):
+    module, attribute = name.split(":")
+    layout: np.dtype = getattr(importlib.import_module(module), attribute)
+    header, _, *body = LAYOUTS[name]
+
+    assert header == ["Field", "Type", "Offset", "Unit", "Allowed", "May be ignored by"]
+    documented = [(row[0].strip("`"), TYPES[row[1]], int(row[2])) for row in body]
+    in_code = [(n, layout.fields[n][0].str, layout.fields[n][1]) for n in layout.names]
+    assert documented == in_code
+    assert all(row[-1] for row in body), "who may ignore a field is always said"
+    assert layout.itemsize == sum(layout.fields[n][0].itemsize for n in layout.names)
+
+
+EVERYTHING = {
+    routing: lambda: routing.encode(sample_routing()),
+    coverage: lambda: coverage.encode(sample_coverage()),
+    graph: lambda: written(graph.write, sample_graph()),
+    rows: lambda: written(rows.write, sample_rows(shuffled=True)),
+    tombstones: lambda: tombstones.encode(BitMap([1])),
+    centroid: lambda: centroid.encode(sample_centroids()),
+    delta: lambda: written(delta.write, sample_delta()),
+}
+
+
+@pytest.mark.parametrize("module", EVERYTHING, ids=lambda module: module.KIND)
+def test_blob_has_the_sections_of_the_document_in_its_order(module):
+    documented = [row[0].strip("`") for row in SECTIONS[module.__name__][2:]]
+    reader = ContainerReader(io.BytesIO(EVERYTHING[module]()), module.KIND)
+
+    if module is delta:
+        assert list(reader.sections) == ["head", "prop", "vecs", *documented]
+    else:
+        assert list(reader.sections) == documented
+
+
+@pytest.mark.parametrize("module", EVERYTHING, ids=lambda module: module.KIND)
+def test_length_of_head_is_that_of_the_document(module):
+    if module is delta:
+        return
+    documented = int(SECTIONS[module.__name__][2][2].split()[0])
+
+    assert documented == module.HEAD.itemsize
+
+
+def test_types_and_kinds_are_those_of_the_document():
+    documented = dict(re.findall(r"^\| `(puffin-ann-\w+-v1)` \| `(\w{4})` \|", DOCUMENT, re.M))
+
+    assert documented == {type: kind for type, (kind, _) in describe.OURS.items()}
+
+
+def test_limits_are_those_of_the_document():
+    assert "1 to 65,536" in DOCUMENT
+    assert graph.MAX_DIMENSION == graph.MAX_BLOCK_NODES == centroid.MAX_DIMENSION == 65_536
+    assert "0 to 4,096" in DOCUMENT
+    assert graph.MAX_DEGREE == 4096
+    assert "1 to 1,048,576" in DOCUMENT
+    assert rows.MAX_BLOCK_ROWS == 1_048_576
+    assert "1,024 times the blob's length and 64 MiB" in DOCUMENT
+    assert (graph.EXPANSION, graph.SMALL) == (1024, 64 << 20)
