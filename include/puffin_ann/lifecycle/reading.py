@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyroaring import BitMap
@@ -11,7 +12,7 @@ from pyroaring import BitMap
 from puffin_ann.lake.column import VectorColumn
 from puffin_ann.lake.deletes import deleted_positions
 from puffin_ann.lake.identity import hash_rows
-from puffin_ann.lake.parquet import open_file, read_vectors
+from puffin_ann.lake.parquet import open_file, read_rows, read_vectors
 from puffin_ann.lifecycle.documents import PlannedFile
 from puffin_ann.lifecycle.segments import StagedRows
 from puffin_ann.lifecycle.workspace import Workspace
@@ -81,8 +82,8 @@ class FilePart:
         vectors = batch.matrix if len(offsets) == len(keep) else batch.matrix[keep]
         hashes = np.zeros((len(offsets), 2), dtype=np.uint64)
         if identities:
-            hashes = hash_rows(vectors, self._keys(row_group, keep))
-        reasons = Counter(str(reason) for reason in batch.reason_of(live & ~batch.valid))
+            hashes = hash_rows(vectors, self._keys(row_group, offsets))
+        reasons = Counter(batch.reasons)
         return ReadRowGroup(
             rows=StagedRows(np.ascontiguousarray(vectors), locators, hashes),
             deleted=BitMap(deleted.tolist()),
@@ -90,6 +91,21 @@ class FilePart:
             reasons=reasons,
             vector_bytes=batch.matrix.nbytes,
         )
+
+    def _keys(self, row_group: int, offsets: NDArray[np.int64]) -> pa.Array | None:
+        """Return the key column's values of some rows, if a key is declared."""
+        key = self.workspace.plan.declaration.key
+        if key is None:
+            return None
+        rows = len(offsets)
+        read = read_rows(
+            self.workspace.table,
+            [self.file.path] * rows,
+            np.full(rows, row_group),
+            offsets,
+            [key],
+        )
+        return read.column(key).combine_chunks()
 
 
 def open_part(workspace: Workspace, file: PlannedFile, part: int, parts: int) -> FilePart:

@@ -1,0 +1,84 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puffin_ann.declaration import parse_declaration
+from puffin_ann.errors import TooFewRowsError
+from puffin_ann.lifecycle.documents import PlannedFile
+from puffin_ann.lifecycle.plan import (
+    assign_tasks,
+    check_rows,
+    nothing_to_do,
+    sample_rows,
+    shard_groups,
+)
+from puffin_ann.lifecycle.run import safe_run_id
+
+
+def _file(number: int, rows: int) -> PlannedFile:
+    return PlannedFile(file_id=number, path=f"f{number}", size=1, sequence_number=1, rows=rows)
+
+
+@given(st.lists(st.integers(0, 5000), max_size=40), st.integers(100, 100_000))
+def test_every_part_of_every_file_is_in_one_task_in_order(rows, task_bytes):
+    files = [_file(number, count) for number, count in enumerate(rows)]
+    tasks = assign_tasks(files, row_bytes=40, task_bytes=task_bytes)
+    parts = [part for task in tasks for part in task.parts]
+    assert parts == sorted(parts)
+    for number, _ in enumerate(files):
+        cuts = [part for part in parts if part[0] == number]
+        assert [cut[1] for cut in cuts] == list(range(cuts[0][2]))
+        assert all(cut[2] == len(cuts) for cut in cuts)
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=40), st.integers(1000, 100_000))
+def test_no_task_holds_more_than_its_bytes_unless_one_row_group_does(rows, task_bytes):
+    files = [_file(number, count) for number, count in enumerate(rows)]
+    for task in assign_tasks(files, row_bytes=40, task_bytes=task_bytes):
+        held = sum(files[number].rows * 40 // cuts for number, _, cuts in task.parts)
+        assert held <= task_bytes
+
+
+@given(st.integers(1, 500), st.integers(1, 100))
+def test_groups_hold_every_shard_once_and_are_even(shards, submits):
+    groups = shard_groups(shards, submits)
+    dealt = [shard for group in groups.values() for shard in group]
+    assert dealt == list(range(shards))
+    assert len(groups) <= submits
+    sizes = [len(group) for group in groups.values()]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_sample_is_the_larger_of_one_percent_and_256_rows_a_centroid_within_bounds():
+    assert sample_rows(10_000_000, 16, row_bytes=400, sample_bytes=10**9) == 100_000
+    assert sample_rows(20_000, 16, row_bytes=400, sample_bytes=10**9) == 4096
+    assert sample_rows(1000, 16, row_bytes=400, sample_bytes=10**9) == 1000
+    assert sample_rows(10_000_000, 16, row_bytes=400, sample_bytes=4_000_000) == 10_000
+
+
+def test_nothing_is_built_only_if_the_newest_version_has_the_same_shape_and_all_live_rows():
+    assert nothing_to_do("a", [("a", True)], force=False)
+    assert nothing_to_do("a", [("a", True)], force=True) is None
+    assert nothing_to_do("a", [("a", False)], force=False) is None
+    assert nothing_to_do("a", [("b", True), ("a", True)], force=False) is None
+    assert nothing_to_do("a", [], force=False) is None
+
+
+def test_too_few_rows_are_refused_with_both_numbers_and_the_remedy():
+    declaration = parse_declaration(
+        {"name": "i", "table": "c.n.t", "column": "v", "shards": 2}, source="f"
+    )
+    with pytest.raises(TooFewRowsError, match="no live rows"):
+        check_rows("c.n.t", 0, declaration)
+    with pytest.raises(TooFewRowsError, match=r"15 live rows, fewer than the 16 .*lower one"):
+        check_rows("c.n.t", 15, declaration)
+    check_rows("c.n.t", 16, declaration)
+
+
+def test_run_ids_become_path_names_that_stay_different():
+    plain = "cli-20260101T000000-7"
+    assert safe_run_id(plain) == plain
+    first = safe_run_id("manual__2026-01-01T00:00:00+00:00")
+    second = safe_run_id("manual__2026-01-01T00:00:00+00-00")
+    assert first != second
+    assert not set(first) & set("/:+ ")

@@ -1,0 +1,46 @@
+import os
+
+import pytest
+
+from puffin_ann.search.cache import LocalCache
+
+
+def _fill(text, calls):
+    def fill(folder):
+        calls.append(text)
+        (folder / "data").write_text(text)
+
+    return fill
+
+
+def test_a_key_is_filled_once(tmp_path):
+    cache, calls = LocalCache(tmp_path), []
+    first = cache.folder("key", _fill("a", calls))
+    assert cache.folder("key", _fill("b", calls)) == first
+    assert (first / "data").read_text() == "a"
+    assert calls == ["a"]
+
+
+def test_a_failed_fill_leaves_nothing_behind(tmp_path):
+    cache = LocalCache(tmp_path)
+
+    def fail(folder):
+        (folder / "data").write_text("half")
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        cache.folder("key", fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_used_longest_ago_makes_room(tmp_path):
+    cache, calls = LocalCache(tmp_path, max_bytes=250), []
+    old = cache.folder("old", _fill("x" * 100, calls))
+    used = cache.folder("used", _fill("y" * 100, calls))
+    os.utime(used / ".complete", (1, 1))
+    os.utime(old / ".complete", (2, 2))
+    cache.folder("used", _fill("never", calls))  # a hit makes it the newest
+    new = cache.folder("new", _fill("z" * 100, calls))
+    assert not old.exists()
+    assert used.exists()
+    assert new.exists()

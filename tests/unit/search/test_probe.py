@@ -1,0 +1,53 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puffin_ann.search.probe import Source, merge, route
+
+K = 4
+
+
+def _source(rows, rank):
+    """A source of one query: rows are (distance, row group, offset), already sorted."""
+    rows = sorted(rows)[:K]
+    ids = np.full((1, K), -1, dtype=np.int64)
+    distances = np.full((1, K), np.inf, dtype=np.float32)
+    ids[0, : len(rows)] = np.arange(len(rows))
+    distances[0, : len(rows)] = [row[0] for row in rows]
+    groups = np.array([row[1] for row in rows], dtype=np.int64)
+    offsets = np.array([row[2] for row in rows], dtype=np.int64)
+    return Source(
+        ids, distances, lambda chosen: (np.full(chosen.shape, rank), groups[chosen], offsets[chosen])
+    )
+
+
+rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 9)), unique=True)
+
+
+@given(st.lists(rows, min_size=1, max_size=4))
+def test_merging_orders_by_distance_and_ties_by_locator(sources):
+    ranks = list(reversed(range(len(sources))))  # later sources hold files that sort earlier
+    merged = merge([_source(r, rank) for r, rank in zip(sources, ranks, strict=True)], K)
+    expected = sorted(
+        (distance, rank, group, offset)
+        for source, rank in zip(sources, ranks, strict=True)
+        for distance, group, offset in source
+    )[:K]
+    found = []
+    for number, answer, distance in zip(
+        merged.sources[0], merged.ids[0], merged.distances[0], strict=True
+    ):
+        if number >= 0:
+            _, group, offset = sorted(sources[number])[answer]
+            found.append((distance, ranks[number], group, offset))
+    assert found == expected
+
+
+def test_a_query_probes_the_shards_of_its_nearest_partitions():
+    centroids = np.array([[0, 0], [1, 0], [10, 0], [11, 0]], dtype=np.float32)
+    shards = np.array([0, 0, 1, 1], dtype=np.uint32)
+    queries = np.array([[0.4, 0], [10.4, 0], [5.4, 0]], dtype=np.float32)
+    np.testing.assert_array_equal(
+        route(queries, centroids, shards, 2), [[True, False], [False, True], [True, True]]
+    )
+    assert route(queries, centroids, shards, 4).all()
