@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from pydantic import ValidationError
+import pydantic
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
@@ -83,7 +83,7 @@ def _load(name: str, identifier: str) -> Table:
         raise TableNotFoundError(
             f"catalog {name!r} has no table {identifier!r}; {_neighbours(catalog, identifier)}"
         ) from error
-    except ValidationError as error:
+    except (ValidationError, pydantic.ValidationError) as error:
         # A statistics entry with a blob type PyIceberg does not know is the usual reason.
         raise UnsupportedTableError(
             f"PyIceberg cannot read the metadata of {name}.{identifier}: {error}"

@@ -5,6 +5,7 @@ import struct
 import uuid
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -39,6 +41,18 @@ SCHEMA = Schema(
     NestedField(2, "word", StringType(), required=False),
     NestedField(3, "embedding", ListType(4, FloatType(), element_required=False), required=False),
 )
+
+
+def open_catalog(folder: Path, kind: type[SqlCatalog] = SqlCatalog) -> SqlCatalog:
+    """A catalog handle of its own on the folder's database: another process, as far as PyIceberg
+    can tell."""
+    catalog = kind(
+        "lake",
+        uri=f"sqlite:///{folder}/catalog.db",
+        warehouse=f"file://{folder}/warehouse",
+    )
+    catalog.create_namespace_if_not_exists("demo")
+    return catalog
 
 
 def create(

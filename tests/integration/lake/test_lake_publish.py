@@ -4,7 +4,6 @@ from typing import ClassVar
 
 import lake_tables as tables
 import pytest
-from conftest import open_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableResponse, Table
@@ -203,13 +202,13 @@ def lost_request(commit):
 
 @pytest.fixture
 def faulty(table: Table, tmp_path: Path) -> Table:
-    catalog = open_catalog(tmp_path, Faulty)
+    catalog = tables.open_catalog(tmp_path, Faulty)
     catalog.faults = []
     return catalog.load_table(table.name())
 
 
 def other_handle(table: Table, tmp_path: Path) -> Table:
-    return open_catalog(tmp_path).load_table(table.name())
+    return tables.open_catalog(tmp_path).load_table(table.name())
 
 
 def race(table: Table, tmp_path: Path, change) -> None:
