@@ -1,0 +1,1 @@
+"""Nearest-neighbour algorithms over arrays; nothing here knows bytes, files or tables."""
