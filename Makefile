@@ -1,0 +1,64 @@
+# Everything a newcomer needs: `make demo`, `make test`, `make up`. `make help` lists the rest.
+
+SHELL := /bin/bash
+PYTHON ?= python3.11
+LOCAL := .local
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV_VERSION := 0.8
+UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
+STEP = @printf '\033[1m== %s\033[0m\n'
+PYTEST := $(BIN)/pytest
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up down test test-integration test-e2e lint format lock clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Create .venv from the lock
+
+$(READY): requirements.lock pyproject.toml
+	$(STEP) "1/3 find uv and Python 3.11"
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on PATH; install Python 3.11 or call make PYTHON=/path/to/python3.11"; exit 1; }
+	@command -v $(UV) >/dev/null || { $(PYTHON) -m venv $(LOCAL)/uv && $(LOCAL)/uv/bin/pip install --quiet 'uv>=$(UV_VERSION)'; }
+	$(STEP) "2/3 create $(VENV) with the packages of requirements.lock (the first time downloads them)"
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	@$(UV) pip sync --quiet --python $(BIN)/python requirements.lock
+	$(STEP) "3/3 install this project into it"
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+demo: $(READY) ## Build an index over 20,000 word vectors with Airflow and Spark, and search it
+	@$(BIN)/python include/local/demo.py
+
+up: $(READY) ## Start Airflow on loopback, with its user interface
+	@$(BIN)/python include/local/server.py up
+
+down: ## Stop what `make up` started
+	@[ ! -x $(BIN)/python ] || $(BIN)/python include/local/server.py down
+
+test: $(READY) ## Run the unit tests and the fast integration tests
+	@$(PYTEST) tests/unit tests/integration
+
+test-e2e: $(READY) ## Run whole builds through Airflow, local Spark and a Spark cluster
+	@$(PYTEST) tests/e2e
+
+lint: $(READY) ## Check style, types and the floors of the library
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(READY) ## Format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix --quiet .
+
+lock: $(READY) ## Resolve the lock anew from pyproject.toml
+	@$(UV) pip compile --quiet --universal --all-extras --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock
+
+clean: down ## Remove everything that make created, the demo's table included
+	@rm -rf $(VENV) $(LOCAL) .pytest_cache .mypy_cache .ruff_cache .hypothesis

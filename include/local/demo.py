@@ -1,0 +1,109 @@
+"""`make demo`: a real table, the real build DAG run by Airflow and Spark, a real search."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from home import CATALOG, ROOT, environment, write_catalog
+
+TABLE = "glove.words"
+INDEX = "glove_words"
+DAG = f"ann_build_{INDEX}"
+WORDS = ("coffee", "paris", "guitar", "winter")
+FILES = 8
+ROW_GROUP_ROWS = 500
+
+
+def step(text: str) -> None:
+    """Print a line that says what happens now."""
+    print(f"\033[1m== {text}\033[0m", flush=True)
+
+
+def create_table() -> None:
+    """Write the sample data into an Iceberg table, once."""
+    from pyiceberg.catalog import load_catalog  # reads its configuration when it is imported
+
+    catalog = load_catalog(CATALOG)
+    catalog.create_namespace_if_not_exists("glove")
+    if catalog.table_exists(TABLE):
+        rows = catalog.load_table(TABLE).scan().count()
+        step(f"table {CATALOG}.{TABLE} is there: {rows:,} rows")
+        return
+    data = pq.read_table(ROOT / "include" / "sample_data" / "glove-100d-20k.parquet")
+    table = catalog.create_table(
+        TABLE,
+        schema=data.schema,
+        properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)},
+    )
+    share = -(-len(data) // FILES)
+    for number in range(FILES):
+        table.append(data.slice(number * share, share))
+    step(f"table {CATALOG}.{TABLE} created: {len(data):,} rows in {FILES} data files")
+
+
+def run_dag(variables: dict[str, str], log: Path) -> None:
+    """Run the build DAG in Airflow, its log to a file, one line per task to the terminal."""
+    with log.open("w") as out:
+        subprocess.run(
+            ["airflow", "db", "migrate"], env=variables, stdout=out, stderr=out, check=True
+        )
+        step(f"Airflow runs DAG {DAG} (log: {log.relative_to(ROOT)})")
+        process = subprocess.Popen(
+            ["airflow", "dags", "test", DAG],
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        succeeded = False
+        began = time.monotonic()
+        for line in process.stdout or ():
+            out.write(line)
+            _show_progress(line, began)
+            succeeded |= "DagRun Finished" in line and "state=success" in line
+        process.wait()
+    if process.returncode or not succeeded:
+        sys.exit(f"the DAG run did not succeed; its log is {log}")
+
+
+def _show_progress(line: str, began: float) -> None:
+    if "[DAG TEST] end task" in line:
+        name = line.split("task_id=")[1].split()[0]
+        index = line.split("map_index=")[1].split()[0]
+        suffix = "" if index == "-1" else f"[{index}]"
+        print(f"   {time.monotonic() - began:6.1f} s  {name}{suffix} done", flush=True)
+    for mark in ("puffin_ann: ", "INFO plan: ", "INFO train: ", "INFO assign: ", "error: "):
+        if mark in line and "::group::" not in line:
+            print(f"             {line.split(mark, 1)[1].strip()[:150]}", flush=True)
+
+
+def main() -> None:
+    """Run the demo."""
+    local = ROOT / ".local"
+    began = time.monotonic()
+    write_catalog(local)
+    variables = environment(local)
+    os.environ.update(variables)
+    create_table()
+    run_dag(variables, local / "demo.log")
+    step("what is published")
+    name = f"{CATALOG}.{TABLE}"
+    subprocess.run(["puffin-ann", "status", name, INDEX], env=variables, check=True)
+    step("the ten nearest words, searched through the published Puffin file")
+    keys = [argument for word in WORDS for argument in ("--key", f"word={word}")]
+    subprocess.run(
+        ["puffin-ann", "search", name, INDEX, *keys, "--k", "10", "--columns", "word"],
+        env=variables,
+        check=True,
+    )
+    step(f"done in {time.monotonic() - began:.0f} s; try `make up`, or: source .local/env")
+    exports = ("PYICEBERG_HOME", "PUFFIN_ANN_CACHE_DIR")
+    lines = [f"export {key}={variables[key]}" for key in exports]
+    (local / "env").write_text("\n".join([*lines, f"export PATH={ROOT}/.venv/bin:$PATH", ""]))
+
+
+if __name__ == "__main__":
+    main()
