@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import pydantic
+import requests
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.table import Table
@@ -20,6 +22,9 @@ from puffin_ann.errors import (
 
 ATTEMPTS = 3
 TIMEOUT_SECONDS = 30.0
+HTTP_TIMEOUT = (10.0, 60.0)
+"""Seconds to connect, and between two bytes of an answer."""
+
 SHOWN = 10
 
 _T = TypeVar("_T")
@@ -93,7 +98,13 @@ def _load(name: str, identifier: str) -> Table:
 
 
 def _connect(name: str) -> Catalog:
-    return _patiently(lambda: load_catalog(name))
+    catalog = _patiently(lambda: load_catalog(name))
+    session = getattr(catalog, "_session", None)
+    if isinstance(session, requests.Session):
+        # PyIceberg gives its requests no timeout, so that one that is never answered, a commit for
+        # instance, would never be known to be lost.
+        session.request = partial(session.request, timeout=HTTP_TIMEOUT)  # type: ignore[method-assign]
+    return catalog
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -1,7 +1,8 @@
 """Which rows of data files are deleted: v2 position-delete files and v3 deletion vectors."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import BinaryIO, cast
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
+from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap
 
 from puffin_ann.errors import EnvironmentProblemError, FormatError, PuffinFormatError
@@ -33,26 +35,27 @@ def deleted_positions(io: FileIO, files: Iterable[LiveFile]) -> dict[str, BitMap
     for file in files:
         for delete in file.deletes:
             by_delete[delete].append(file)
-    found: dict[str, BitMap] = {}
     vectors: dict[str, list[tuple[DeleteFile, LiveFile]]] = defaultdict(list)
+    reads: list[Callable[[], dict[str, BitMap]]] = []
     for delete, targets in by_delete.items():
         if delete.kind == "vector":
             vectors[delete.path].extend((delete, file) for file in targets)
         else:
-            _merge(found, targets, _read_positions(io, delete, targets))
-    for path, wanted in vectors.items():
-        _merge(found, [file for _, file in wanted], _read_vectors(io, path, wanted))
+            reads.append(partial(_read_positions, io, delete, targets))
+    reads += [partial(_read_vectors, io, path, wanted) for path, wanted in vectors.items()]
+    rows = {file.path: file.rows for targets in by_delete.values() for file in targets}
+    found: dict[str, BitMap] = {}
+    # Threads for the store's latency; a union does not mind the order.
+    for positions in ExecutorFactory.get_or_create().map(lambda read: read(), reads):
+        _merge(found, rows, positions)
     return {path: positions for path, positions in found.items() if positions}
 
 
-def _merge(
-    found: dict[str, BitMap], targets: Iterable[LiveFile], positions: dict[str, BitMap]
-) -> None:
-    for file in targets:
-        here = positions.get(file.path)
-        if here is not None:
-            inside = here & BitMap(range(file.rows)) if here and here.max() >= file.rows else here
-            found[file.path] = found[file.path] | inside if file.path in found else inside
+def _merge(found: dict[str, BitMap], rows: dict[str, int], positions: dict[str, BitMap]) -> None:
+    for path, here in positions.items():
+        if here and here.max() >= rows[path]:
+            here = here & BitMap(range(rows[path]))
+        found[path] = found[path] | here if path in found else here
 
 
 def _read_positions(

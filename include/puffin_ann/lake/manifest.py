@@ -1,8 +1,8 @@
-"""Read the entries of a manifest, and of those only the fields we use.
+"""Read manifest lists and manifests, and of those only the fields we use.
 
-PyIceberg reads manifests with the v2 schema, which has neither `first_row_id` nor
+PyIceberg reads both with the v2 schemas, which have neither `first_row_id` nor
 `referenced_data_file`, and decodes the column statistics of every file, which are most of a
-manifest's bytes. We hand its Avro reader a schema of our own: what is not named in it is skipped.
+manifest's bytes. We hand its Avro reader schemas of our own: what they do not name is skipped.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from enum import IntEnum
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
@@ -40,8 +40,19 @@ class FileContent(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest as its list names it; `first_row_id` is set in v3 tables only."""
+
+    path: str
+    holds_deletes: bool
+    sequence_number: int
+    spec_id: int
+    first_row_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """A live entry of a manifest, sequence numbers and partition spec inherited.
+    """A live entry of a manifest; what it inherits from the manifest is filled in.
 
     `sequence_number` is the data sequence number, `file_sequence_number` the one of the commit
     that added the file; both are 0 in v1 tables. `path_bounds` are the lowest and highest data
@@ -98,12 +109,25 @@ def _schema(*, deletes: bool) -> Schema:
     )
 
 
+_LIST_SCHEMA = Schema(
+    NestedField(500, "manifest_path", StringType(), required=True),
+    # v1 has neither of the two.
+    NestedField(517, "content", IntegerType(), required=True, initial_default=0),
+    NestedField(515, "sequence_number", LongType(), required=True, initial_default=0),
+    NestedField(502, "partition_spec_id", IntegerType(), required=True),
+    NestedField(520, "first_row_id", LongType(), required=False),
+)
 _DATA_SCHEMA = _schema(deletes=False)
 _DELETE_SCHEMA = _schema(deletes=True)
 
 
 class _Lenient(SchemaPartnerAccessor):
     """Lets lists and maps be left out of the read schema, as it already does other fields."""
+
+    def field_partner(
+        self, partner: IcebergType | None, field_id: int, field_name: str
+    ) -> IcebergType | None:
+        return super().field_partner(partner, field_id, field_name) if partner is not None else None
 
     def list_element_partner(self, partner_list: IcebergType | None) -> IcebergType | None:
         return partner_list.element_type if isinstance(partner_list, ListType) else None
@@ -131,26 +155,49 @@ class _Records(AvroFile[Record]):
         return self
 
 
-def read_manifest(io: FileIO, manifest: ManifestFile) -> Iterator[Entry]:
+def read_manifest_list(io: FileIO, path: str) -> list[Manifest]:
+    """Return the manifests of a snapshot, in the order of its list."""
+    with _Records(io, path, _LIST_SCHEMA) as records:
+        return [
+            Manifest(
+                path=record[0],
+                holds_deletes=record[1] == 1,
+                sequence_number=record[2],
+                spec_id=record[3],
+                first_row_id=record[4],
+            )
+            for record in records
+        ]
+
+
+def read_manifest(io: FileIO, manifest: Manifest) -> Iterator[Entry]:
     """Yield the live entries of a manifest in its order."""
-    schema = _DELETE_SCHEMA if manifest.content == ManifestContent.DELETES else _DATA_SCHEMA
-    with _Records(io, manifest.manifest_path, schema) as records:
+    schema = _DELETE_SCHEMA if manifest.holds_deletes else _DATA_SCHEMA
+    next_row_id = manifest.first_row_id
+    with _Records(io, manifest.path, schema) as records:
         for record in records:
-            if record[0] != ManifestEntryStatus.DELETED:
-                yield _entry(record, manifest)
+            if record[0] == ManifestEntryStatus.DELETED:
+                continue
+            file = record[3]
+            if next_row_id is not None and file[7] is None and not manifest.holds_deletes:
+                # Row ids of files without one follow each other in the manifest's order (spec,
+                # first row id inheritance).
+                file[7] = next_row_id
+                next_row_id += file[4]
+            yield _entry(record, manifest)
 
 
-def _entry(record: Record, manifest: ManifestFile) -> Entry:
+def _entry(record: Record, manifest: Manifest) -> Entry:
     sequence_number, file_sequence_number, file = record[1], record[2], record[3]
     # Null means "of the commit that wrote this manifest" (spec, sequence number inheritance); v1
     # manifests have sequence number 0 throughout.
-    inherited = manifest.sequence_number or 0
+    inherited = manifest.sequence_number
     return Entry(
         content=FileContent(file[0]),
         path=file[1],
         file_format=file[2].upper(),
         partition=tuple(file[3]),
-        spec_id=manifest.partition_spec_id,
+        spec_id=manifest.spec_id,
         rows=file[4],
         size=file[5],
         sequence_number=inherited if sequence_number is None else sequence_number,
@@ -160,7 +207,7 @@ def _entry(record: Record, manifest: ManifestFile) -> Entry:
         referenced_data_file=file[8],
         content_offset=file[9],
         content_size=file[10],
-        path_bounds=_path_bounds(file) if len(file) > 11 else None,
+        path_bounds=_path_bounds(file) if manifest.holds_deletes else None,
     )
 
 

@@ -191,7 +191,7 @@ class _RowReader:
         except ValueError as error:
             raise UnsupportedTableError(f"{path}: {error}") from error
         _refuse_partition_values(table, schema, in_file, path)
-        self._file_schema = prune_columns(in_file, schema.field_ids, select_full_types=False)
+        self._file_schema = prune_columns(in_file, schema.field_ids, select_full_types=True)
         self._names = [field.name for field in self._file_schema.fields]
 
     def read(self, row_group: int, offsets: NDArray[np.integer]) -> pa.Table:

@@ -8,13 +8,12 @@ that was given up and still runs can do no harm.
 import hashlib
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -45,8 +44,9 @@ class Staging:
     def __init__(self, io: FileIO, root: str) -> None:
         self._io = io
         self.root = root.rstrip("/")
-        if self.root.count("/") < 2:
-            # delete_tree would take a whole bucket or file system with it.
+        _, _, path = PyArrowFileIO.parse_location(self.root)
+        if len([part for part in path.split("/") if part]) < 3:
+            # delete_tree would take a whole bucket or much of a file system with it.
             raise StagingError(f"{root!r} is too short a path for a staging folder")
 
     def uri(self, *parts: str) -> str:
@@ -186,15 +186,18 @@ def local_path(uri: str) -> Path | None:
 
 def _link_new(path: Path, data: bytes) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial: IO[bytes]
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as partial:
-        partial.write(data)
-        partial.flush()
-        os.fsync(partial.fileno())
-        try:
-            os.link(partial.name, path)
-        except FileExistsError:
-            return False
+    # Not tempfile: its files are for one user, and Spark's workers may be another.
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with partial.open("xb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.link(partial, path)
+    except FileExistsError:
+        return False
+    finally:
+        partial.unlink(missing_ok=True)
     return True
 
 

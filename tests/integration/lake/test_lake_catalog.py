@@ -1,6 +1,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import lake_tables as tables
@@ -82,6 +83,41 @@ def test_a_catalog_that_stays_silent_is_given_up_on(
     configure(monkeypatch)
     with pytest.raises(CatalogUnavailableError, match=r"no answer within 0\.5 s"):
         load_table("silent.demo.words", timeout_seconds=0.5)
+
+
+def test_requests_of_a_loaded_catalog_have_a_timeout(
+    monkeypatch: pytest.MonkeyPatch, half_silent_port: int
+) -> None:
+    """A catalog that answers at first, and then no more."""
+    monkeypatch.setattr(catalogs, "HTTP_TIMEOUT", (0.2, 0.2))
+    monkeypatch.setattr(catalogs, "ATTEMPTS", 1)
+    monkeypatch.setenv("PYICEBERG_CATALOG__HALF__URI", f"http://127.0.0.1:{half_silent_port}")
+    configure(monkeypatch)
+    with pytest.raises(CatalogUnavailableError, match="timed out"):
+        load_table("half.demo.words")
+
+
+@pytest.fixture
+def half_silent_port() -> Iterator[int]:
+    over = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if "config" not in self.path:
+                over.wait(10)
+                return
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"defaults": {}, "overrides": {}}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        over.set()
+        server.shutdown()
 
 
 @pytest.fixture

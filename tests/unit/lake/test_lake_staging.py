@@ -63,6 +63,13 @@ def test_of_many_writers_at_once_one_wins(staging: Staging) -> None:
         assert won == [staging.read(name)]
 
 
+def test_a_marker_can_be_read_by_other_users(staging: Staging) -> None:
+    staging.put_new("a.json", b"1")
+    beside = local_path(staging.uri("b.json"))
+    beside.write_bytes(b"2")
+    assert local_path(staging.uri("a.json")).stat().st_mode == beside.stat().st_mode
+
+
 def test_nothing_but_the_marker_is_left_in_the_folder(staging: Staging) -> None:
     staging.put_new("a.json", b"1")
     staging.put_new("a.json", b"2")
@@ -125,7 +132,9 @@ def test_names_stay_inside_the_folder(staging: Staging, name: str) -> None:
         staging.uri(name)
 
 
-@pytest.mark.parametrize("root", ["", "/", "/tmp", "s3:"])
+@pytest.mark.parametrize(
+    "root", ["/", "/tmp", "s3://bucket", "s3://bucket/warehouse", "file:///data"]
+)
 def test_a_root_so_short_that_deleting_it_takes_all_is_refused(root: str) -> None:
     with pytest.raises(StagingError, match="too short"):
         Staging(PyArrowFileIO(), root)
