@@ -150,6 +150,10 @@ def unpack_sections(reader: ContainerReader, folder: mapped.Folder) -> dict[str,
         raise OutputLimitError(
             f"{reader.kind} blob: {reader.length} bytes would unpack to {shape.unpacked_bytes}"
         )
+    if shape.has_vectors:
+        reader.expect("vecs", 4 * shape.rows * shape.dimension)
+    if shape.subspaces:
+        reader.expect("pqco", shape.rows * shape.subspaces)
     properties = strings.decode_mapping(reader.read("prop"), f"{reader.kind} blob, section prop")
     if shape.subspaces:
         _unpack_codes(reader, shape, folder)
@@ -237,6 +241,7 @@ class _Shape:
             f"blocks of {shape.block_nodes} nodes": not 0 < shape.block_nodes <= MAX_BLOCK_NODES,
             f"alpha {head['alpha']}": not np.isfinite(head["alpha"]),
             "a product quantiser that cannot be": not shape._codes_can_be(),
+            "neither graph nor vectors": not shape.max_degree and not shape.has_vectors,
         }
         for problem, there in problems.items():
             if there:
@@ -245,7 +250,7 @@ class _Shape:
 
     def _codes_can_be(self) -> bool:
         if not self.subspaces:
-            return True
+            return not self.bits and not self.width
         room = metrics.search_dimension(self.metric, self.dimension)
         return self.subspaces <= room and 0 < self.width <= room and 1 <= self.bits <= 8
 
@@ -336,7 +341,8 @@ def _unpack_adjacency(reader: ContainerReader, shape: _Shape, folder: mapped.Fol
         folder.array("neighbours", "<u4", (shape.rows, shape.max_degree)) as neighbours_file,
     ):
         if not shape.max_degree:
-            degrees_file.write(bytes(2 * shape.rows))
+            for start in range(0, shape.rows, BLOCK_NODES):
+                degrees_file.write(bytes(2 * min(BLOCK_NODES, shape.rows - start)))
             return
         for degrees, neighbours in _adjacency(reader, shape):
             degrees_file.write(degrees.data.cast("B"))
@@ -377,7 +383,6 @@ def _unpack_codes(reader: ContainerReader, shape: _Shape, folder: mapped.Folder)
         file.write(offsets.tobytes())
     with folder.array("codebook", "<f4", codebook.shape) as file:
         file.write(codebook.tobytes())
-    reader.expect("pqco", shape.rows * shape.subspaces)
     with folder.array("codes", "u1", (shape.rows, shape.subspaces)) as file:
         for piece in reader.pieces("pqco"):
             if np.frombuffer(piece, np.uint8).max() >= shape.codewords:
@@ -386,7 +391,6 @@ def _unpack_codes(reader: ContainerReader, shape: _Shape, folder: mapped.Folder)
 
 
 def _unpack_vectors(reader: ContainerReader, shape: _Shape, folder: mapped.Folder) -> None:
-    reader.expect("vecs", 4 * shape.rows * shape.dimension)
     with folder.array("vectors", "<f4", (shape.rows, shape.dimension)) as file:
         for piece in reader.pieces("vecs"):
             if not np.isfinite(np.frombuffer(piece, "<f4")).all():

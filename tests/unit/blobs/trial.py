@@ -1,0 +1,40 @@
+"""The bounds every hostile case is held against."""
+
+import resource
+import time
+
+from puffin_ann.errors import FormatError
+
+SECONDS = 2.0
+"""Longest a single case may take; honest ones take a millisecond."""
+
+GROWTH = 200 << 20
+"""Most that the process may grow over a whole test."""
+
+
+class Trial:
+    """Runs cases and holds each against its bounds."""
+
+    def __init__(self, record_property):
+        self.cases = self.refused = 0
+        self._record = record_property
+        self._before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def run(self, decode, *arguments):
+        """Return what was decoded, or None if it was refused with an error of ours."""
+        self.cases += 1
+        start = time.perf_counter()
+        try:
+            value = decode(*arguments)
+        except FormatError:
+            self.refused += 1
+            value = None
+        assert time.perf_counter() - start < SECONDS
+        return value
+
+    def finish(self, *, refused):
+        """Check memory, and that the spoiling did reach the checks: a share must be refused."""
+        self._record("hostile_cases", self.cases)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert (after - self._before) * 1024 < GROWTH
+        assert self.refused >= refused * self.cases
