@@ -27,7 +27,7 @@ _f64 = np.float64
 
 @njit(cache=True, nogil=True)
 def _joined(s: NDArray[np.float64]) -> float:
-    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
+    return float(((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])))
 
 
 @njit(cache=True, nogil=True)

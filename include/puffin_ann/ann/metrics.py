@@ -1,112 +1,116 @@
-"""The metrics by name: exact distances, and the space in which squared L2 orders as they do.
+"""The metrics: how each measures, and the space in which squared L2 orders as it does.
 
-| metric | distance | search space |
-|---|---|---|
-| `l2` | Euclidean, not squared | the vectors themselves |
-| `cosine` | 1 − cos; a zero vector has cos 0 | unit vectors; zero stays zero |
-| `ip` | −⟨q, x⟩ | one dimension more: √(bound² − ‖x‖²) for rows, 0 for queries |
-
-Distances are float32, smaller is nearer; their last bit is defined (see `exact_kernels`).
+Graphs, centroids and codes know squared L2 only; `to_search_space` brings vectors there. What a
+caller gets to see comes from `distances` and `pair_distances`, which are exact: accumulated in
+float64 over the stored float32 values and rounded once.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import exact_kernels
+from puffin_ann.ann import kernels_distance as kernels
 
-Rows = NDArray[np.float32]
-Scalar = TypeVar("Scalar", bound=np.generic)
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One way to compare vectors.
+    """One metric; smaller distances are nearer.
 
     Attributes:
-        name: As declared.
-        code: As told to kernels.
-        extra_dimensions: By how much the search space is wider than the vectors.
-        to_search_space: (rows `(n, d) float32`, norm bound) -> `(n, dc) float32`. The bound
-            matters to `ip` only; rows longer than it are taken for rows of its length, which
-            costs recall, never exactness.
-        queries_to_search_space: queries `(q, d) float32` -> `(q, dc) float32`.
-
+        name: `"l2"` (Euclidean, not squared), `"cosine"` (1 − cos; a zero vector has distance 1)
+            or `"ip"` (the inner product, negated).
+        code: the metric inside kernels.
+        to_search_space: `((n, d) float32, norm_bound) -> (n, dc) float32`; `norm_bound`, the
+            largest norm of the rows, matters for `ip` only. Rows may exceed it: they are treated
+            as if they lay on it.
+        queries_to_search_space: `(q, d) float32 -> (q, dc) float32`.
     """
 
     name: str
     code: int
-    extra_dimensions: int
-    to_search_space: Callable[[Rows, float], Rows]
-    queries_to_search_space: Callable[[Rows], Rows]
+    to_search_space: Callable[[Floats, float], Floats]
+    queries_to_search_space: Callable[[Floats], Floats]
 
-    def distances(self, queries: Rows, vectors: Rows) -> Rows:
-        """Return the exact distances `(q, n) float32` of all pairs."""
-        out = np.empty((len(queries), len(vectors)), np.float32)
-        exact_kernels.all_pairs(self.code, frozen(queries), frozen(vectors), out)
+    def search_dimension(self, dimension: int) -> int:
+        """Return dc, the width of vectors in the search space."""
+        return dimension + 1 if self.name == "ip" else dimension
+
+    def distances(self, queries: Floats, vectors: Floats) -> Floats:
+        """Return the exact distances of `(q, d)` queries and `(n, d)` vectors: `(q, n) float32`."""
+        out = np.empty((len(queries), len(vectors)), dtype=np.float32)
+        kernels.all_distances(self.code, plain(queries), plain(vectors), out)
         return out
 
-    def pair_distances(self, queries: Rows, vectors: Rows, ids: NDArray[np.int64]) -> Rows:
-        """Return the exact distances of each query to its own rows.
+    def pair_distances(self, queries: Floats, vectors: Floats, ids: NDArray[np.int64]) -> Floats:
+        """Return the exact distances of each query and the vectors chosen for it.
 
         Args:
             queries: `(q, d) float32`.
-            vectors: `(n, d) float32`, may be memory-mapped.
-            ids: `(q, c) int64` rows of `vectors`; a negative one gives infinity.
+            vectors: `(n, d) float32`; may be memory-mapped, only chosen rows are read.
+            ids: `(q, c) int64` rows of `vectors`; −1 for none, whose distance is infinite.
 
         Returns:
-            `(q, c) float32`.
+            `(q, c) float32`, to the last bit what `distances` gives.
 
         """
-        out = np.empty(ids.shape, np.float32)
-        exact_kernels.named_pairs(self.code, frozen(queries), frozen(vectors), frozen(ids), out)
+        out = np.empty(ids.shape, dtype=np.float32)
+        chosen = np.ascontiguousarray(ids, dtype=np.int64)
+        kernels.chosen_distances(self.code, plain(queries), plain(vectors), chosen, out)
         return out
 
 
-def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """Return a C-contiguous read-only view: kernels are then compiled once, not twice."""
-    view = np.ascontiguousarray(array).view(np.ndarray)
-    view.flags.writeable = False
-    return view
+def plain(array: Floats) -> Floats:
+    """Return the array as contiguous float32 of the base class, copied only if it must be.
+
+    A memory map is handed to kernels as an ordinary array: they are compiled for that.
+    """
+    return np.ascontiguousarray(array, dtype=np.float32).view(np.ndarray)
 
 
-def _same(vectors: Rows, norm_bound: float = 0.0) -> Rows:
-    return vectors
+def _norms(vectors: Floats) -> NDArray[np.float64]:
+    wide = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64, casting="same_kind")
+    norms: NDArray[np.float64] = np.sqrt(wide)
+    return norms
 
 
-def _unit(vectors: Rows, norm_bound: float = 0.0) -> Rows:
-    norms = np.sqrt(squared_norms(vectors))
+def _same(vectors: Floats, norm_bound: float) -> Floats:
+    return plain(vectors)
+
+
+def _queries_same(queries: Floats) -> Floats:
+    return plain(queries)
+
+
+def _unit(vectors: Floats) -> Floats:
+    norms = _norms(vectors)
     norms[norms == 0.0] = 1.0
-    return (vectors / norms[:, None]).astype(np.float32)
+    return plain(np.divide(vectors, norms[:, None], dtype=np.float64).astype(np.float32))
 
 
-def _augmented(vectors: Rows, norm_bound: float) -> Rows:
-    out = np.empty((len(vectors), vectors.shape[1] + 1), np.float32)
+def _unit_rows(vectors: Floats, norm_bound: float) -> Floats:
+    return _unit(vectors)
+
+
+def _augmented(vectors: Floats, norm_bound: float) -> Floats:
+    norms = _norms(vectors)
+    out = np.empty((len(vectors), vectors.shape[1] + 1), dtype=np.float32)
     out[:, :-1] = vectors
-    out[:, -1] = np.sqrt(np.maximum(float(norm_bound) ** 2 - squared_norms(vectors), 0.0))
+    out[:, -1] = np.sqrt(np.maximum(0.0, float(norm_bound) ** 2 - norms**2))
     return out
 
 
-def _augmented_queries(queries: Rows) -> Rows:
-    out = np.zeros((len(queries), queries.shape[1] + 1), np.float32)
+def _queries_augmented(queries: Floats) -> Floats:
+    out = np.zeros((len(queries), queries.shape[1] + 1), dtype=np.float32)
     out[:, :-1] = queries
     return out
 
 
-def squared_norms(vectors: Rows) -> NDArray[np.float64]:
-    """Return |x|² of each row, `(n,) float64`."""
-    squared: NDArray[np.float64] = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
-    return squared
-
-
-METRICS: Mapping[str, Metric] = MappingProxyType(
-    {
-        "l2": Metric("l2", exact_kernels.L2, 0, _same, _same),
-        "cosine": Metric("cosine", exact_kernels.COSINE, 0, _unit, _unit),
-        "ip": Metric("ip", exact_kernels.IP, 1, _augmented, _augmented_queries),
-    }
-)
+METRICS: Mapping[str, Metric] = {
+    "l2": Metric("l2", kernels.L2, _same, _queries_same),
+    "cosine": Metric("cosine", kernels.COSINE, _unit_rows, _unit),
+    "ip": Metric("ip", kernels.IP, _augmented, _queries_augmented),
+}

@@ -1,0 +1,159 @@
+"""What an algorithm must offer to be the engine of an index's shards."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ValidationError
+
+from puffin_ann.blobs.graph import Graph
+from puffin_ann.declaration import PARAMETERS
+from puffin_ann.errors import DeclarationError, QueryError
+
+Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""Ids `(q, k) int64`, -1 where there is no answer, and distances `(q, k) float32`, infinite there;
+ascending by (distance, id)."""
+
+Dead = NDArray[np.bool_] | NDArray[np.uint8] | None
+"""`(n,)` bool or uint8, non-zero for rows that may not be answered; None means that all may."""
+
+Progress = Callable[[str, float], None]
+"""Called with the name of a stage and the share of it that is done."""
+
+
+class SearchableShard(Protocol):
+    """A shard opened for search; safe to use from several threads."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows n, dead ones included."""
+
+    @property
+    def dimension(self) -> int:
+        """Width d of vectors and queries."""
+
+    @property
+    def resident_bytes(self) -> int:
+        """Memory, mostly mapped, that searches touch."""
+
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        width: int,
+        dead: Dead = None,
+        threads: int = 1,
+    ) -> Answers:
+        """Return min(k, live rows) near rows of each query, with exact distances.
+
+        Args:
+            queries: `(q, d) float32`, finite.
+            k: Answers wanted, at least 1.
+            width: Effort: larger finds more of the true neighbours and takes longer.
+            dead: Rows that are passed through but never answered.
+            threads: Threads to use; the answers do not depend on it.
+
+        Raises:
+            QueryError: The queries are of another width, or k is below 1.
+
+        """
+
+    def exhaustive(
+        self, queries: NDArray[np.float32], k: int, *, dead: Dead = None, threads: int = 1
+    ) -> Answers:
+        """Return the k nearest live rows of each query, exactly."""
+
+    def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the stored vectors of rows, `(m, d) float32`."""
+
+
+class ShardEngine(Protocol):
+    """Builds, stores and opens shards by one algorithm."""
+
+    @property
+    def algorithm(self) -> str:
+        """Name in index declarations."""
+
+    def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
+        """Validate parameters; `DeclarationError` names the parameter and what is allowed."""
+
+    def build(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        metric: str,
+        parameters: Any,
+        norm_bound: float,
+        seed: int,
+        threads: int,
+        scratch: Path,
+        progress: Progress | None = None,
+    ) -> Graph:
+        """Build a shard.
+
+        Args:
+            vectors: `(n, d) float32`, finite; may be memory-mapped.
+            metric: `"l2"`, `"cosine"` or `"ip"`.
+            parameters: What `check` returned.
+            norm_bound: Largest norm in the index, as far as it is known; matters to `ip`.
+            seed: The same seed and vectors give the same shard, whatever the number of threads.
+            threads: Threads to use.
+            scratch: Existing folder for files of the build; the result may be mapped from it.
+            progress: Told how far the build is.
+
+        """
+
+    def encode(self, built: Graph, out: BinaryIO) -> int:
+        """Write a built shard as a blob and return its length in bytes."""
+
+    def unpack(self, source: BinaryIO, directory: Path) -> None:
+        """Turn a blob into the files it is searched from, in an existing folder.
+
+        Raises:
+            FormatError: The blob is not sound.
+
+        """
+
+    def open(self, directory: Path) -> SearchableShard:
+        """Open an unpacked shard.
+
+        Raises:
+            BlobFormatError: The folder does not hold a whole unpacked shard.
+
+        """
+
+
+def checked_parameters(algorithm: str, parameters: Mapping[str, Any]) -> BaseModel:
+    """Validate an algorithm's parameters; `DeclarationError` names the first that is wrong."""
+    try:
+        return PARAMETERS[algorithm].model_validate(dict(parameters))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise DeclarationError(
+            f"algorithm {algorithm!r}: parameter {name!r}: {first['input']!r} is not allowed: "
+            f"{first['msg']}"
+        ) from None
+
+
+def check_search(queries: NDArray[np.float32], k: int, dimension: int) -> NDArray[np.float32]:
+    """Return queries as C-contiguous float32; `QueryError` if they or k cannot be."""
+    if queries.ndim != 2 or queries.shape[1] != dimension:
+        raise QueryError(
+            f"queries have shape {queries.shape}; this index has vectors of {dimension} dimensions"
+        )
+    if k < 1:
+        raise QueryError(f"k is {k}; at least 1 is needed")
+    return np.ascontiguousarray(queries, np.float32)
+
+
+def live(dead: Dead, rows: int) -> NDArray[np.bool_] | None:
+    """Return `(n,) bool`, the rows that may be answered; None means all."""
+    if dead is None:
+        return None
+    if dead.shape != (rows,):
+        raise QueryError(f"dead has shape {dead.shape}; the shard has {rows} rows")
+    return ~dead.astype(np.bool_)

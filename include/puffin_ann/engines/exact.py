@@ -1,0 +1,135 @@
+"""`algorithm: exact`: no structure, every row is compared; the oracle, and right for small tables.
+
+The blob is a graph blob of maximum degree 0: vectors alone.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from puffin_ann.ann import exact
+from puffin_ann.ann.metrics import METRICS
+from puffin_ann.blobs import graph as graph_blob
+from puffin_ann.blobs.graph import Graph
+from puffin_ann.engines.base import (
+    Answers,
+    Dead,
+    Progress,
+    SearchableShard,
+    check_search,
+    checked_parameters,
+    live,
+)
+from puffin_ann.errors import BlobFormatError
+
+
+class StoredVectors:
+    """The vectors of a shard, searched by comparison with every row."""
+
+    def __init__(self, graph: Graph) -> None:
+        if graph.vectors is None:
+            raise BlobFormatError("graph blob: the shard has no vectors")
+        self._vectors = graph.vectors.view(np.ndarray)
+        self._metric = METRICS[graph.metric]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows n."""
+        return len(self._vectors)
+
+    @property
+    def dimension(self) -> int:
+        """Width d of the vectors."""
+        return int(self._vectors.shape[1])
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of the vectors."""
+        return int(self._vectors.nbytes)
+
+    def exhaustive(
+        self, queries: NDArray[np.float32], k: int, *, dead: Dead = None, threads: int = 1
+    ) -> Answers:
+        """Return the k nearest live rows of each query, exactly."""
+        return exact.search(
+            check_search(queries, k, self.dimension),
+            self._vectors,
+            k,
+            self._metric,
+            allowed=live(dead, self.rows),
+            threads=threads,
+        )
+
+    def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the stored vectors of rows, `(m, d) float32`."""
+        return self._vectors[ordinals]
+
+
+class ExactShard(StoredVectors):
+    """A shard without a graph."""
+
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        width: int,
+        dead: Dead = None,
+        threads: int = 1,
+    ) -> Answers:
+        """Return what `exhaustive` does, whatever the width."""
+        return self.exhaustive(queries, k, dead=dead, threads=threads)
+
+
+class ExactEngine:
+    """Stores vectors as they are."""
+
+    algorithm = "exact"
+
+    def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
+        """Validate parameters: there are none."""
+        return checked_parameters(self.algorithm, parameters)
+
+    def build(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        metric: str,
+        parameters: Any,
+        norm_bound: float,
+        seed: int,
+        threads: int,
+        scratch: Path,
+        progress: Progress | None = None,
+    ) -> Graph:
+        """Return a graph without edges over the vectors."""
+        rows, dimension = vectors.shape
+        return Graph(
+            metric=metric,
+            max_degree=0,
+            build_width=0,
+            alpha=1.0,
+            entry=0,
+            codebook=None,
+            codes=None,
+            degrees=np.zeros(rows, np.uint16),
+            neighbours=np.zeros((rows, 0), np.uint32),
+            vectors=vectors,
+            dimension=dimension,
+        )
+
+    def encode(self, built: Graph, out: BinaryIO) -> int:
+        """Write the blob and return its length in bytes."""
+        return graph_blob.write(built, out)
+
+    def unpack(self, source: BinaryIO, directory: Path) -> None:
+        """Turn a blob into files to be memory-mapped."""
+        graph_blob.unpack(source, directory)
+
+    def open(self, directory: Path) -> SearchableShard:
+        """Open an unpacked shard."""
+        return ExactShard(graph_blob.open(directory))
