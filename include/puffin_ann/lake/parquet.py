@@ -156,13 +156,14 @@ def read_rows(
     target = schema_to_pyarrow(schema, include_field_ids=False)
     if not len(paths) or not columns:
         return target.empty_table()
-    names, files = np.unique(np.asarray(paths, dtype=object), return_inverse=True)
+    encoded = pa.array(paths, pa.string()).dictionary_encode()
+    names, files = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     order = np.lexsort((np.asarray(row_groups), files))
     pieces: list[pa.Table] = []
     groups = np.asarray(row_groups)[order]
     wanted = np.asarray(offsets)[order]
     for number, first, last in _runs(files[order]):
-        path = str(names[number])
+        path = names[number]
         with open_file(table.io, path) as parquet:
             reader = _RowReader(table, schema, path, parquet)
             for group, start, end in _runs(groups[first:last]):

@@ -95,11 +95,12 @@ def publish(
 
     Raises:
         ConflictError: the branch head is not `expected_head`; nothing was published.
-        UnclearCommitError: the catalog's answers were lost. The file must be kept.
-        CatalogUnavailableError: the catalog does not answer, or refuses such commits altogether;
-            nothing was published.
+        UnclearCommitError: the catalog's answers were lost, or the file vanished while it was being
+            published. Files must be kept; after every other error nothing was published, and the
+            file can be deleted.
+        CatalogUnavailableError: the catalog does not answer, or refuses such commits altogether.
         UnsupportedTableError: the table's format version is one PyIceberg cannot write.
-        StagingError: the file is missing or has another size, before the commit or after it.
+        StagingError: the file is missing or has another size.
     """
     request = _Request(
         expected_head=expected_head,
@@ -111,9 +112,10 @@ def publish(
         blob_metadata=tuple(blob_metadata),
         branch=branch,
     )
-    _check_file(table, request, "before")
+    _check_file(table, request)
     published = _Publication(table, request).run()
-    _check_file(table, request, "after")
+    if not published.already:
+        _check_still_there(table, request, published)
     return published
 
 
@@ -210,6 +212,7 @@ class _Publication:
             return found
         self._check_head(fresh)
         snapshot, updates, requirements = _stage(fresh, self.request)
+        self.unclear.append(snapshot.snapshot_id)  # as long as we do not know better
         try:
             # Not commit_transaction(): that retries by itself, and puts the snapshot on the new
             # head. This is the one attempt below it, with our requirements.
@@ -218,7 +221,6 @@ class _Publication:
             return self._refused(snapshot, error)
         except Exception as error:
             _log.warning("no answer to the commit of snapshot %d: %s", snapshot.snapshot_id, error)
-            self.unclear.append(snapshot.snapshot_id)
             return self._look()
         committed = fresh.snapshot_by_id(snapshot.snapshot_id)
         sequence_number = committed.sequence_number if committed else None
@@ -226,9 +228,10 @@ class _Publication:
 
     def _refused(self, snapshot: IndexSnapshot, error: Exception) -> Published | None:
         # A transport that repeats requests may report the refusal of its own second one.
-        found = _published(self._load(), self.request, [*self.unclear, snapshot.snapshot_id])
+        found = _published(self._load(), self.request, self.unclear)
         if found is not None:
             return found
+        self.unclear.remove(snapshot.snapshot_id)
         snapshot.remove_manifest_list()
         if isinstance(error, CommitFailedException):
             return None  # if the head stayed, somebody else was faster elsewhere in the table
@@ -344,13 +347,27 @@ def _check_format(table: Table) -> None:
         )
 
 
-def _check_file(table: Table, request: _Request, when: str) -> None:
+def _check_file(table: Table, request: _Request) -> None:
     file = table.io.new_input(request.path)
     if not file.exists():
-        raise StagingError(f"{request.path} is missing {when} the commit that registers it")
+        raise StagingError(f"{request.path} is missing; nothing was published")
     if len(file) != request.file_size:
         raise StagingError(
-            f"{request.path} has {len(file)} bytes {when} the commit, not {request.file_size}"
+            f"{request.path} has {len(file)} bytes, not {request.file_size}; nothing was published"
+        )
+
+
+def _check_still_there(table: Table, request: _Request, published: Published) -> None:
+    """Notice a file that orphan removal took between our first look and the commit."""
+    try:
+        there = table.io.new_input(request.path).exists()
+    except OSError as error:
+        _log.warning("cannot tell whether %s is still there: %s", request.path, error)
+        return
+    if not there:
+        raise UnclearCommitError(
+            f"{request.path} was removed while it was being published as snapshot "
+            f"{published.snapshot_id}, which now names a missing file; build the index again"
         )
 
 

@@ -399,7 +399,7 @@ def test_a_run_publishes_once_even_if_its_snapshot_has_expired(table: Table) -> 
 
 
 def test_a_file_that_is_not_there_is_never_registered(table: Table) -> None:
-    with pytest.raises(StagingError, match="missing before"):
+    with pytest.raises(StagingError, match="missing; nothing"):
         send(table, statistics_path=f"{table.location()}/metadata/none.puffin")
     with pytest.raises(StagingError, match="has 64 bytes"):
         send(table, file_size=65)
@@ -412,8 +412,39 @@ def test_a_file_removed_during_the_commit_is_told(faulty: Table) -> None:
         return commit()
 
     faulty.catalog.faults = [remove]
-    with pytest.raises(StagingError, match="missing after"):
+    with pytest.raises(UnclearCommitError, match="removed while"):
         send(faulty)
+
+
+def test_a_refusal_nobody_could_verify_is_unclear(
+    faulty: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transport that repeats requests reports a refusal although its first one landed."""
+
+    def land_refuse_and_go_away(commit):
+        commit()
+        monkeypatch.setattr(faulty.catalog, "load_table", unreachable)
+        raise CommitFailedException("head has moved")
+
+    faulty.catalog.faults = [land_refuse_and_go_away]
+    with pytest.raises(UnclearCommitError):
+        send(faulty)
+
+
+def test_a_refusal_of_a_repeated_request_is_seen_through(faulty: Table) -> None:
+    def land_and_refuse(commit):
+        commit()
+        raise CommitFailedException("head has moved")
+
+    faulty.catalog.faults = [land_and_refuse]
+    published = send(faulty)
+    assert not published.already
+    assert faulty.refresh().current_snapshot().snapshot_id == published.snapshot_id
+    assert tables.live_ids(faulty) == list(range(30))
+
+
+def unreachable(*_: object) -> Table:
+    raise ConnectionError("refused")
 
 
 def test_version_3_tables_are_refused_by_name(catalog: SqlCatalog) -> None:
@@ -435,10 +466,6 @@ def test_a_catalog_that_does_not_answer_at_first_is_told_apart(
     faulty: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = head(faulty)
-
-    def unreachable(*_: object) -> Table:
-        raise ConnectionError("refused")
-
     monkeypatch.setattr(faulty.catalog, "load_table", unreachable)
     with pytest.raises(CatalogUnavailableError, match="refused"):
         send(faulty, expected=planned)
