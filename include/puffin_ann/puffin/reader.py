@@ -9,12 +9,16 @@ from puffin_ann.puffin import footer
 from puffin_ann.puffin.codecs import codec, pieces
 from puffin_ann.puffin.layout import MAGIC
 from puffin_ann.puffin.metadata import BlobMetadata, FileMetadata
-from puffin_ann.puffin.streams import RangeSource, RangeView, ReadableStream, WritableStream
+from puffin_ann.puffin.streams import (
+    SMALLEST_FETCH,
+    RangeSource,
+    RangeView,
+    ReadableStream,
+    WritableStream,
+)
 
 READ_LIMIT = 1 << 30
 EXTRACT_LIMIT = 1 << 40
-
-_BUFFER = 256 << 10
 
 
 class PuffinReader:
@@ -86,7 +90,7 @@ class PuffinReader:
 
     def open_stored(self, blob: BlobMetadata) -> BinaryIO:
         """Return a blob's bytes as they are stored, compressed or not, as a seekable file."""
-        return io.BufferedReader(RangeView(self._source, blob.offset, blob.length), _BUFFER)
+        return io.BufferedReader(RangeView(self._source, blob.offset, blob.length), SMALLEST_FETCH)
 
     def extract(
         self, blob: BlobMetadata, out: WritableStream, *, limit: int = EXTRACT_LIMIT

@@ -1,6 +1,7 @@
 """Files written by Iceberg's Java code, and our own writer held against them."""
 
 import io
+import random
 import threading
 from pathlib import Path
 
@@ -124,11 +125,13 @@ def test_first_spec_without_snapshot_of_a_blob_is_read():
 
 
 class CountingStream(io.BytesIO):
-    reads = 0
+    reads = got = 0
 
     def read(self, size=-1):
+        data = super().read(size)
         self.reads += 1
-        return super().read(size)
+        self.got += len(data)
+        return data
 
 
 @pytest.mark.parametrize(
@@ -216,3 +219,39 @@ def test_blob_java_cannot_read_is_written_only_when_asked_for(monkeypatch):
 def test_leaving_a_writer_without_footer_is_an_error():
     with pytest.raises(RuntimeError, match="finish"), PuffinWriter(io.BytesIO()):
         pass
+
+
+def test_large_blob_is_read_in_few_requests_and_a_jump_fetches_little():
+    out = io.BytesIO()
+    content = bytes(range(256)) * (1 << 17)
+    with PuffinWriter(out) as writer:
+        blob = writer.add("t", content, fields=[], snapshot_id=1, sequence_number=1)
+        writer.finish({})
+    stream = CountingStream(out.getvalue())
+    reader = PuffinReader(stream, length=len(out.getvalue()))
+
+    stream.reads = 0
+    assert reader.read(blob) == content
+    assert stream.reads <= 12, "32 MiB: 64 KiB, 128 KiB and so on to 8 MiB"
+
+    stream.reads = stream.got = 0
+    view = reader.open(blob)
+    for at in (20 << 20, 5, 30 << 20):
+        view.seek(at)
+        assert view.read(10) == content[at : at + 10]
+    assert (stream.reads, stream.got) == (3, 3 * (64 << 10))
+
+
+def test_reading_in_random_order_gives_the_same_bytes():
+    rng = random.Random(1)
+    content = rng.randbytes(1 << 20)
+    out = io.BytesIO()
+    with PuffinWriter(out) as writer:
+        blob = writer.add("t", content, fields=[], snapshot_id=1, sequence_number=1)
+        writer.finish({})
+    view = PuffinReader(io.BytesIO(out.getvalue())).open(blob)
+
+    for _ in range(500):
+        at = view.seek(rng.randrange(len(content) + 100)) if rng.random() < 0.5 else view.tell()
+        size = rng.choice((0, 1, 100, 70_000, 200_000))
+        assert view.read(size) == content[at : at + size]
