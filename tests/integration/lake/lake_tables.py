@@ -15,6 +15,7 @@ from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
     DataFileContent,
     FileFormat,
@@ -84,6 +85,24 @@ def as_version_3(table: Table) -> Table:
         out.write(json.dumps(metadata).encode())
     table.catalog.drop_table(table.name())
     return table.catalog.register_table(table.name(), path)
+
+
+def number_rows(table: Table, first_row_ids: dict[int, int]) -> None:
+    """Write first row ids into the current manifest list, by sequence number of the manifest."""
+    snapshot = table.current_snapshot()
+    schema = MANIFEST_LIST_FILE_SCHEMAS[3]
+    output = AvroOutputFile(
+        output_file=table.io.new_output(snapshot.manifest_list),
+        file_schema=schema,
+        record_schema=schema,
+        schema_name="manifest_file",
+        metadata={"format-version": "3", "avro.codec": "null"},
+    )
+    manifests = snapshot.manifests(table.io)
+    with output as writer:
+        writer.write_block(
+            [Record(*one._data, first_row_ids[one.sequence_number]) for one in manifests]
+        )
 
 
 def rows(first: int, count: int, *, dimension: int = DIMENSION) -> pa.Table:

@@ -2,10 +2,11 @@ import lake_tables as tables
 import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 from pyroaring import BitMap
 
 from puffin_ann.errors import PuffinFormatError, SnapshotNotFoundError, UnsupportedTableError
@@ -106,8 +107,6 @@ def test_deletes_of_a_partition_reach_its_files_only(catalog: SqlCatalog) -> Non
         (w,) for w in ("w0", "w0", "w1", "w1", "w2", "w2")
     ]
     w1 = [file for file in files if file.partition == ("w1",)]
-    from pyiceberg.typedef import Record
-
     tables.delete_positions(table, {file.path: [0] for file in w1}, partition=Record("w1"))
     assert {file.partition for file in live_files(table) if file.deletes} == {("w1",)}
     assert seen_ids(table) == tables.live_ids(table) == [0, 0, 2, 2]
@@ -198,6 +197,83 @@ def test_delete_files_in_avro_are_refused_by_name(catalog: SqlCatalog) -> None:
     tables.delete_positions(table, {path: [0]}, file_format=FileFormat.AVRO)
     with pytest.raises(UnsupportedTableError, match="AVRO"):
         live_files(table)
+
+
+def add_data_files(table: Table, *files: DataFile) -> None:
+    with table.transaction() as tx, tx.update_snapshot().fast_append() as append:
+        for file in files:
+            append.append_data_file(file)
+    table.refresh()
+
+
+def data_file(path: str, **changes: object) -> DataFile:
+    file = DataFile.from_args(
+        **{
+            "content": DataFileContent.DATA,
+            "file_path": path,
+            "file_format": FileFormat.PARQUET,
+            "partition": Record(),
+            "record_count": 5,
+            "file_size_in_bytes": 100,
+            **changes,
+        }
+    )
+    file.spec_id = 0
+    return file
+
+
+def test_data_files_other_than_parquet_are_refused_by_name(catalog: SqlCatalog) -> None:
+    table = tables.create(catalog)
+    add_data_files(table, data_file("s3://there/data.orc", file_format=FileFormat.ORC))
+    with pytest.raises(UnsupportedTableError, match=r"ORC, s3://there/data\.orc"):
+        live_files(table)
+
+
+def test_encrypted_data_files_are_refused_by_name(catalog: SqlCatalog) -> None:
+    table = tables.create(catalog)
+    add_data_files(table, data_file("s3://there/data.parquet", key_metadata=b"key"))
+    with pytest.raises(UnsupportedTableError, match="encrypted"):
+        live_files(table)
+
+
+def test_a_data_file_listed_twice_is_refused(catalog: SqlCatalog) -> None:
+    table = tables.create(catalog)
+    file = data_file("s3://there/data.parquet")
+    add_data_files(table, file, file)
+    with pytest.raises(UnsupportedTableError, match="twice"):
+        live_files(table)
+
+
+def test_tables_of_version_1_are_read(catalog: SqlCatalog) -> None:
+    table = tables.create(catalog, **{"format-version": "1"})
+    table.append(tables.rows(0, 15))
+    table.append(tables.rows(15, 5))
+    assert {file.sequence_number for file in live_files(table)} == {0}
+    assert seen_ids(table) == list(range(20))
+
+
+def test_a_change_of_partitioning_leaves_older_files_live(catalog: SqlCatalog) -> None:
+    table = tables.create(catalog)
+    table.append(tables.rows(0, 3))
+    with table.update_spec() as update:
+        update.add_identity("word")
+    table.append(tables.rows(3, 2))
+    assert sorted((file.spec_id, file.partition) for file in live_files(table)) == [
+        (0, ()),
+        (1, ("w3",)),
+        (1, ("w4",)),
+    ]
+    assert seen_ids(table) == tables.live_ids(table) == list(range(5))
+
+
+def test_rows_of_version_3_tables_are_numbered_through_their_files(catalog: SqlCatalog) -> None:
+    table = tables.create(catalog)
+    add_data_files(table, data_file("a", record_count=5), data_file("b", record_count=7))
+    add_data_files(table, data_file("c", record_count=2))
+    assert {file.first_row_id for file in live_files(table)} == {None}
+    tables.number_rows(table, {1: 1000, 2: 1012})
+    numbered = {file.path: file.first_row_id for file in live_files(table)}
+    assert numbered == {"a": 1000, "b": 1005, "c": 1012}
 
 
 def test_two_files_written_by_one_commit_are_told_apart(catalog: SqlCatalog) -> None:

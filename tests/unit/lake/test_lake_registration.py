@@ -1,0 +1,40 @@
+from types import SimpleNamespace
+
+from puffin_ann.lake.registration import registered
+
+
+def table_of(snapshots: dict[int, int], *entries: tuple[int, str]) -> SimpleNamespace:
+    """Snapshots by id with their sequence number, and (snapshot id, path) of statistics."""
+    return SimpleNamespace(
+        snapshots=lambda: [
+            SimpleNamespace(snapshot_id=number, sequence_number=order, timestamp_ms=0)
+            for number, order in snapshots.items()
+        ],
+        metadata=SimpleNamespace(
+            statistics=[
+                SimpleNamespace(
+                    snapshot_id=number,
+                    statistics_path=path,
+                    file_size_in_bytes=number,
+                    file_footer_size_in_bytes=3,
+                )
+                for number, path in entries
+            ]
+        ),
+    )
+
+
+def test_files_come_newest_first_and_once() -> None:
+    table = table_of({10: 1, 20: 2, 5: 3}, (10, "a"), (5, "b"), (20, "a"))
+    found = registered(table)
+    assert [(one.path, one.snapshot_ids) for one in found] == [("b", (5,)), ("a", (20, 10))]
+    assert [one.file_size for one in found] == [5, 20]
+
+
+def test_entries_of_snapshots_that_are_gone_come_last() -> None:
+    found = registered(table_of({10: 1}, (99, "lost"), (10, "a")))
+    assert [one.path for one in found] == ["a", "lost"]
+
+
+def test_a_table_without_statistics_has_none() -> None:
+    assert registered(table_of({10: 1})) == []
