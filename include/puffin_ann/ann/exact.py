@@ -1,6 +1,7 @@
 """Exact nearest neighbours: as brute force over `Metric.distances`, but as fast as BLAS."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ def search(
     parts = max(1, min(threads, len(vectors) // ROWS_WORTH_A_THREAD))
     cuts = [len(vectors) * part // parts for part in range(parts + 1)]
     with blas.single_thread():
-        found = list(blas.parallel(job.nearest_in, zip(cuts[:-1], cuts[1:], strict=True), threads))
+        found = list(blas.parallel(job.nearest_in, pairwise(cuts), threads))
     return _merged(found, len(queries), k)
 
 

@@ -18,6 +18,9 @@ F32, U32 = np.float32, np.uint32  # `.view` in a kernel takes a global only
 L2, COSINE, IP = 0, 1, 2
 """Codes of the metrics inside kernels."""
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Distances beyond float32 are cut to this: infinity means that there is no answer."""
+
 
 @njit(cache=True, nogil=True)
 def squared_l2(query: NDArray[np.float32], vector: NDArray[np.float32]) -> float:
@@ -80,15 +83,15 @@ def distance(
 ) -> np.float32:
     """Return the distance of a metric, rounded once; `query_square` is `dot(query, query)`."""
     if metric == L2:
-        return np.float32(np.sqrt(squared_l2(query, vector)))
-    product = dot(query, vector)
-    if metric == IP:
-        return np.float32(0.0 - product)
-    # The root of the product of squares, not the product of roots: equal vectors get exactly 0.
-    size = np.sqrt(query_square * dot(vector, vector))
-    if size == 0.0:
-        return np.float32(1.0)
-    return np.float32(max(0.0, 1.0 - product / size))
+        value = np.sqrt(squared_l2(query, vector))
+    elif metric == IP:
+        value = 0.0 - dot(query, vector)
+    else:
+        # The root of the product of squares, not the product of roots, which is exact if both are
+        # equal: a vector has distance 0 from itself.
+        size = np.sqrt(query_square * dot(vector, vector))
+        value = 1.0 if size == 0.0 else max(0.0, 1.0 - dot(query, vector) / size)
+    return np.float32(min(max(value, -LARGEST), LARGEST))
 
 
 @njit(cache=True, nogil=True)

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.kernels_distance import (
     COSINE,
     L2,
+    LARGEST,
     distance,
     dot,
     key_distance,
@@ -58,9 +59,36 @@ def _sift_up(heap: NDArray[np.uint64], at: int, key: np.uint64) -> None:
 def _limit(metric: int, worst: np.float32) -> float:
     """Return what a surrogate may be at most if its exact distance can round to `worst`."""
     w = np.float64(worst)
+    if w >= LARGEST:  # whatever is beyond was cut to the same value
+        return np.inf
     if metric == L2:
         return w * w * (1.0 + 2.0**-21) + 2.0**-290
     return w + abs(w) * 2.0**-22 + 2.0**-148
+
+
+@njit(cache=True, nogil=True)
+def _least(metric: int, product: float, error: float, square: float, other: float) -> float:
+    """Return what a surrogate is at least: squared L2, 1 − cos or the negated inner product."""
+    if not np.isfinite(product):  # it overflowed and says nothing
+        return -np.inf
+    if metric == L2:
+        both = square + other
+        return both * (1.0 - 1e-13) - 2.0 * (product + error)
+    if metric == COSINE:
+        size = np.sqrt(square * other)
+        return 1.0 - 1e-13 - (product + error) / size if size > 0.0 else 1.0
+    return -product - error
+
+
+@njit(cache=True, nogil=True)
+def _offer(heap: NDArray[np.uint64], used: int, key: np.uint64) -> int:
+    """Bring a key into a heap of the least keys and return how many it then holds."""
+    if used < len(heap):
+        _sift_up(heap, used, key)
+        return used + 1
+    if key < heap[0]:
+        _sift_down(heap, used, key)
+    return used
 
 
 @njit(cache=True, nogil=True)
@@ -103,34 +131,16 @@ def scan(
     for i in range(len(queries)):
         heap = heaps[i]
         square = query_squares[i]
-        norm = np.sqrt(square)
         limit = _limit(metric, key_distance(heap[0])) if sizes[i] == k else np.inf
         for j in range(len(vectors)):
             if not everyone and not allowed[j]:
                 continue
             product = np.float64(products[i, j])
-            size = norm * np.sqrt(vector_squares[j])
-            error = gamma * size + d * _TINY
-            if not np.isfinite(product):
-                low = -np.inf
-            elif metric == L2:
-                low = square + vector_squares[j] - 2.0 * (product + error)
-                low -= 1e-14 * d * (square + vector_squares[j])
-            elif metric == COSINE:
-                low = 1.0 - (product + error) / size - 1e-14 * d if size > 0.0 else 1.0
-            else:
-                low = -product - error
-            if low > limit:
+            error = gamma * np.sqrt(square * vector_squares[j]) + d * _TINY
+            if _least(metric, product, error, square, vector_squares[j]) > limit:
                 continue
-            exact = distance(metric, queries[i], square, vectors[j])
-            key = order_key(exact, first + j)
-            if sizes[i] < k:
-                _sift_up(heap, sizes[i], key)
-                sizes[i] += 1
-            elif key < heap[0]:
-                _sift_down(heap, k, key)
-            else:
-                continue
+            key = order_key(distance(metric, queries[i], square, vectors[j]), first + j)
+            sizes[i] = _offer(heap, sizes[i], key)
             if sizes[i] == k:
                 limit = _limit(metric, key_distance(heap[0]))
 

@@ -1,125 +1,132 @@
-"""k-means by Lloyd's iterations: deterministic for a seed, whatever the number of threads."""
+"""k-means: the centroids that cut a table's vectors into partitions."""
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import kmeans_kernels
-from puffin_ann.ann import threads as threading
-from puffin_ann.ann.metrics import frozen
-from puffin_ann.errors import BadInputError
+from puffin_ann.ann import blas
+from puffin_ann.ann import kernels_kmeans as kernels
+from puffin_ann.ann.metrics import plain
+from puffin_ann.errors import TooFewRowsError
 
-Rows = NDArray[np.float32]
-
+PRODUCT_BYTES = 16 << 20
+"""Float32 products held at once by one thread."""
 FLAT_CENTROIDS = 4096
-"""More centroids than this are trained in two levels: the cost per row falls to 2·√k."""
-SCORE_BYTES = 4 << 20
+"""More centroids than this are trained in two levels: a round costs 2·√k a row instead of k."""
 
 
 def train(
-    sample: Rows, k: int, *, seed: int, iterations: int = 20, threads: int = 1
+    sample: NDArray[np.float32], k: int, *, seed: int, iterations: int = 20, threads: int = 1
 ) -> NDArray[np.float32]:
-    """Return k centroids, `(k, d) float32`.
+    """Return `(k, d) float32` centroids; the same for a seed whatever the threads.
+
+    Lloyd's algorithm from k random rows. A centroid that loses all its rows moves to the row
+    furthest from its own centroid, as long as there is one that does not lie on it. Above
+    `FLAT_CENTROIDS`, about √k cells are trained first, and each is divided by itself.
 
     Args:
-        sample: `(n, d) float32`, n ≥ k.
-        k: Centroids wanted; above `FLAT_CENTROIDS` they are trained in two levels.
-        seed: The same seed and sample give the same bits.
-        iterations: Most of Lloyd's iterations; fewer if nothing changes any more.
-        threads: Threads to use.
+        sample: `(n, d) float32`, in the search space.
+        k: centroids wanted, at least 1.
+        seed: of the random choice.
+        iterations: at most so many rounds; fewer once nothing moves.
+        threads: threads to use.
 
     Raises:
-        BadInputError: There are fewer rows than centroids.
+        TooFewRowsError: the sample has fewer rows than k.
 
     """
-    if not 1 <= k <= len(sample):
-        raise BadInputError(f"k-means: {k} centroids of {len(sample)} rows")
+    sample = plain(sample)
+    if k < 1 or len(sample) < k:
+        raise TooFewRowsError(f"{len(sample)} sampled rows cannot be cut into {k} partitions")
     if k <= FLAT_CENTROIDS:
-        return _flat(sample, k, seed, iterations, threads)
-    return _two_levels(sample, k, seed, iterations, threads)
+        return _flat(sample, k, [seed], iterations, threads)
+    cells = _flat(sample, math.isqrt(k), [seed], iterations, threads)
+    ids, _ = assign(sample, cells, threads)
+    members = np.bincount(ids, minlength=len(cells))
+    order = np.argsort(ids, kind="stable")
+    ends = np.cumsum(members)
+    centroids = []
+    for cell, share in enumerate(_shares(members, k)):
+        if share:
+            rows = sample[order[ends[cell] - members[cell] : ends[cell]]]
+            centroids.append(_flat(rows, int(share), [seed, cell], iterations, threads))
+    return np.concatenate(centroids)
 
 
-def assign(
-    vectors: Rows, centroids: Rows, threads: int = 1
-) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-    """Return the nearest centroid of each row and its squared distance.
-
-    Args:
-        vectors: `(n, d) float32`; may be memory-mapped.
-        centroids: `(k, d) float32`, k ≥ 1.
-        threads: Threads to use.
-
-    Returns:
-        ids `(n,) uint32`, the lowest of those equally near; squared distances `(n,) float32`.
-
-    """
-    ids = np.empty(len(vectors), np.uint32)
-    squared = np.empty(len(vectors), np.float32)
-    halves = np.einsum("ij,ij->i", centroids, centroids) / np.float32(2)
-    turned = np.ascontiguousarray(centroids.T)
-    size = max(16, SCORE_BYTES // (4 * len(centroids)))
-
-    def nearest(part: slice) -> None:
-        rows = np.ascontiguousarray(vectors[part])
-        scores = halves - rows @ turned
-        best = scores.argmin(axis=1)
-        least = np.take_along_axis(scores, best[:, None], axis=1)[:, 0]
-        ids[part] = best
-        squared[part] = np.maximum(np.einsum("ij,ij->i", rows, rows) + 2 * least, 0)
-
-    threading.run(nearest, threading.ranges(len(vectors), size), threads)
-    return ids, squared
-
-
-def _flat(sample: Rows, k: int, seed: int, iterations: int, threads: int) -> Rows:
-    generator = np.random.default_rng([seed, k])
-    centroids = np.ascontiguousarray(sample[np.sort(generator.permutation(len(sample))[:k])])
-    before: NDArray[np.uint32] | None = None
+def _flat(
+    sample: NDArray[np.float32], k: int, seed: list[int], iterations: int, threads: int
+) -> NDArray[np.float32]:
+    generator = np.random.default_rng(seed)
+    centroids = sample[np.sort(generator.choice(len(sample), k, replace=False))]
     for _ in range(iterations):
         ids, squared = assign(sample, centroids, threads)
-        if before is not None and np.array_equal(ids, before):
+        moved = _means(sample, ids, squared, centroids)
+        if np.array_equal(moved, centroids):
             break
-        before = ids
-        centroids = _means(sample, ids, squared, centroids)
+        centroids = moved
     return centroids
 
 
-def _means(
-    sample: Rows, ids: NDArray[np.uint32], squared: NDArray[np.float32], centroids: Rows
-) -> Rows:
-    """Return the mean of each cluster; an empty one takes the row farthest from its centroid."""
-    sums = np.zeros(centroids.shape, np.float64)
-    counts = np.zeros(len(centroids), np.int64)
-    kmeans_kernels.add_rows(frozen(sample), frozen(ids), sums, counts)
-    means = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
-    empty = np.flatnonzero(counts == 0)
-    if len(empty):
-        farthest = np.lexsort((np.arange(len(squared)), -squared))[: len(empty)]
-        means[empty] = sample[farthest]
-    return means
-
-
-def _two_levels(sample: Rows, k: int, seed: int, iterations: int, threads: int) -> Rows:
-    coarse = _flat(sample, int(np.sqrt(k)), seed, iterations, threads)
-    ids, _ = assign(sample, coarse, threads)
-    members = np.bincount(ids, minlength=len(coarse))
-    shares = _shares(members, k)
-    order = np.argsort(ids, kind="stable")
-    starts = np.cumsum(members) - members
-
-    def split(cell: int) -> Rows:
-        rows = sample[np.sort(order[starts[cell] : starts[cell] + members[cell]])]
-        return _flat(rows, int(shares[cell]), seed + cell + 1, iterations, 1)
-
-    cells = [cell for cell in range(len(coarse)) if shares[cell]]
-    return np.concatenate(threading.run(split, cells, threads))
-
-
 def _shares(members: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """Share k among cells by their members, none more than it has members, in all exactly k."""
+    """Divide k among cells by their members: none gets more than it has, in all exactly k."""
     wanted = k * members / members.sum()
     shares: NDArray[np.int64] = np.floor(wanted).astype(np.int64)
-    order = np.lexsort((np.arange(len(members)), shares - wanted))
-    while (missing := k - int(shares.sum())) > 0:
-        open_cells = order[shares[order] < members[order]]
-        shares[open_cells[:missing]] += 1
+    order = np.argsort(shares - wanted, kind="stable")
+    while missing := k - int(shares.sum()):
+        roomy = order[shares[order] < members[order]]
+        shares[roomy[:missing]] += 1
     return shares
+
+
+def assign(
+    vectors: NDArray[np.float32], centroids: NDArray[np.float32], threads: int = 1
+) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+    """Return each vector's nearest centroid and its squared distance.
+
+    Args:
+        vectors: `(n, d) float32`; may be memory-mapped.
+        centroids: `(k, d) float32`.
+        threads: threads to use.
+
+    Returns:
+        `(n,) uint32` ids, the lowest of equally near ones, and `(n,) float32` squared distances.
+
+    """
+    ids = np.empty(len(vectors), dtype=np.uint32)
+    squared = np.empty(len(vectors), dtype=np.float32)
+    centroids = plain(centroids)
+    squares = np.einsum("ij,ij->i", centroids, centroids)
+    # Blocks depend on shapes alone: a product split otherwise rounds otherwise.
+    step = max(64, min(8192, PRODUCT_BYTES // (4 * len(centroids))))
+
+    def block(at: int) -> None:
+        part = slice(at, at + step)
+        rows = plain(vectors[part])
+        products = rows @ centroids.T
+        kernels.nearest(rows, centroids, squares, products, ids[part], squared[part])
+
+    with blas.single_thread():
+        for _ in blas.parallel(block, range(0, len(vectors), step), threads):
+            pass
+    return ids, squared
+
+
+def _means(
+    sample: NDArray[np.float32],
+    ids: NDArray[np.uint32],
+    squared: NDArray[np.float32],
+    centroids: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    sums = np.zeros(centroids.shape, dtype=np.float64)
+    counts = np.zeros(len(centroids), dtype=np.int64)
+    kernels.add_up(sample, ids, sums, counts)
+    means = centroids.copy()
+    there = counts > 0
+    means[there] = sums[there] / counts[there, None]
+    empty = np.flatnonzero(~there)
+    if len(empty):
+        furthest = np.argsort(-squared, kind="stable")[: len(empty)]
+        furthest = furthest[squared[furthest] > 0]
+        means[empty[: len(furthest)]] = sample[furthest]
+    return means

@@ -1,70 +1,72 @@
-"""Which partitions make up a shard: neighbours in space, and equally many rows in each."""
+"""Which shard each partition goes to: near partitions together, shards about equally large."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from puffin_ann.errors import BadInputError
+from puffin_ann.errors import TooFewRowsError
+
+POWER_ROUNDS = 32
 
 
 def partitions_to_shards(
     centroids: NDArray[np.float32], expected_rows: ArrayLike, shards: int
 ) -> NDArray[np.uint32]:
-    """Put every partition in a shard by bisecting along the main axis, again and again.
+    """Return the shard of each partition, numbered from 0.
+
+    Recursive bisection: the partitions are put in order along the axis they spread most on, and
+    cut where the expected rows divide as the shards on both sides do. Shards so are slabs of
+    space, and a query needs few of them; every shard gets at least one partition.
 
     Args:
-        centroids: `(k, d) float32`.
-        expected_rows: `(k,)`, non-negative.
-        shards: 1 … k; each gets at least one partition.
+        centroids: `(k, dc) float32`.
+        expected_rows: `(k,)`, not negative.
+        shards: shards wanted, 1 to k.
 
     Returns:
-        `(k,) uint32`, the shard of each partition.
+        `(k,) uint32`.
 
     Raises:
-        BadInputError: There are fewer partitions than shards.
+        TooFewRowsError: there are more shards than partitions.
 
     """
-    if not 1 <= shards <= len(centroids):
-        raise BadInputError(f"{len(centroids)} partitions cannot be put in {shards} shards")
-    weights = np.asarray(expected_rows, np.float64)
-    out = np.zeros(len(centroids), np.uint32)
-    waiting = [(np.arange(len(centroids)), 0, shards)]
-    while waiting:
-        members, first, count = waiting.pop()
+    partitions = len(centroids)
+    if not 1 <= shards <= partitions:
+        raise TooFewRowsError(f"{partitions} partitions cannot be spread over {shards} shards")
+    weights = np.asarray(expected_rows, dtype=np.float64)
+    wide = np.asarray(centroids, dtype=np.float64)
+    result = np.zeros(partitions, dtype=np.uint32)
+    pending = [(np.arange(partitions), 0, shards)]
+    while pending:
+        members, first, count = pending.pop()
         if count == 1:
-            out[members] = first
+            result[members] = first
             continue
         left = count // 2
-        one, other = _bisected(centroids, weights, members, left, count)
-        waiting += [(one, first, left), (other, first + left, count - left)]
-    return out
+        along = wide[members] @ _main_axis(wide[members], weights[members])
+        ordered = members[np.argsort(along, kind="stable")]
+        cut = _cut(weights[ordered], left, count)
+        pending += [(ordered[:cut], first, left), (ordered[cut:], first + left, count - left)]
+    return result
 
 
-def _bisected(
-    centroids: NDArray[np.float32],
-    weights: NDArray[np.float64],
-    members: NDArray[np.int64],
-    left: int,
-    count: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cut members in two so that the first part has close to left / count of the rows."""
-    points = centroids[members].astype(np.float64)
-    ordered = members[np.lexsort((members, _along_main_axis(points, weights[members])))]
-    sums = np.cumsum(weights[ordered])
-    cuts = np.arange(left, len(members) - (count - left) + 1)  # each shard needs a partition
-    cut = int(cuts[np.argmin(np.abs(sums[cuts - 1] - sums[-1] * left / count))])
-    return ordered[:cut], ordered[cut:]
-
-
-def _along_main_axis(
-    points: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return each point's place along the direction of largest weighted variance."""
-    total = weights.sum()
-    shares = weights / total if total > 0 else np.full(len(points), 1 / len(points))
+def _main_axis(points: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the direction of largest weighted spread, without a d × d matrix."""
+    shares = weights + weights.sum() / len(weights) * 1e-3 + 1e-12
+    shares /= shares.sum()
     centred = points - shares @ points
-    _, _, axes = np.linalg.svd(centred * np.sqrt(shares)[:, None], full_matrices=False)
-    axis = axes[0]
-    axis = axis * np.sign(axis[np.argmax(np.abs(axis))] or 1.0)  # an axis has no sign of its own
-    # rounded, so that the last bits of a linear algebra library decide nothing
-    places: NDArray[np.float64] = np.round(centred @ axis, 9)
-    return places
+    spread = np.einsum("ij,ij->i", centred, centred) * shares
+    axis: NDArray[np.float64] = centred[int(spread.argmax())]
+    for _ in range(POWER_ROUNDS):
+        norm = np.linalg.norm(axis)
+        if norm == 0.0:
+            break
+        axis = centred.T @ (shares * (centred @ (axis / norm)))
+    return axis
+
+
+def _cut(weights: NDArray[np.float64], left: int, count: int) -> int:
+    """Return how many of the ordered partitions go left, leaving each side one per shard."""
+    cumulative = np.cumsum(weights)
+    lowest, highest = left, len(weights) - (count - left)
+    missed = np.abs(cumulative[lowest - 1 : highest] - cumulative[-1] * left / count)
+    return lowest + int(missed.argmin())

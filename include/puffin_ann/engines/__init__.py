@@ -1,25 +1,31 @@
-"""Engines by name: each joins an algorithm over arrays with the blob it is stored in."""
+"""Engines: one interface per algorithm, between arrays (`ann`) and bytes (`blobs`)."""
 
-from collections.abc import Mapping
+from importlib import import_module
 
 from puffin_ann.engines.base import SearchableShard, ShardEngine
-from puffin_ann.engines.exact import ExactEngine
 from puffin_ann.errors import DeclarationError
 
-__all__ = ["ENGINES", "SearchableShard", "ShardEngine", "engine"]
-
-ENGINES: Mapping[str, ShardEngine] = {one.algorithm: one for one in (ExactEngine(),)}
+_ENGINES = {
+    "exact": ("puffin_ann.engines.exact", "ExactEngine"),
+    "vamana": ("puffin_ann.engines.vamana", "VamanaEngine"),
+}
 
 
 def engine(algorithm: str) -> ShardEngine:
-    """Return the engine of an algorithm.
+    """Return the engine of an algorithm; its kernels are loaded now, and only its own.
 
     Raises:
-        DeclarationError: There is none of that name.
+        DeclarationError: there is no such algorithm.
 
     """
     try:
-        return ENGINES[algorithm]
+        module, name = _ENGINES[algorithm]
     except KeyError:
-        known = ", ".join(sorted(ENGINES))
-        raise DeclarationError(f"algorithm {algorithm!r} is unknown; known are: {known}") from None
+        raise DeclarationError(
+            f"algorithm {algorithm!r} is not known; choose one of {', '.join(_ENGINES)}"
+        ) from None
+    made: ShardEngine = getattr(import_module(module), name)()
+    return made
+
+
+__all__ = ["SearchableShard", "ShardEngine", "engine"]
