@@ -3,6 +3,10 @@
 Fixed parts follow the formulas of `docs/format.md`. Two parts depend on how numbers fall, locators
 and adjacency: of those one block is made up (gaps between the rows of a shard, neighbours drawn
 evenly) and encoded for real, so that the prediction is right about varints and zstd too.
+
+Rows that are near each other often stand near each other in the table as well, which makes gaps
+smaller than even ones: of GloVe words in order of frequency the adjacency takes 6 % less than
+predicted, a whole graph blob 1 % less with its vectors.
 """
 
 import io
