@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from puffin_ann.ann import exact
+from puffin_ann.ann.metrics import METRICS
+from puffin_ann.errors import QueryError
+
+
+def brute_force(queries, vectors, k, metric, allowed=None):
+    """Sort everything by (distance, id): what exact search promises."""
+    distances = METRICS[metric].distances(queries, vectors)
+    live = np.arange(len(vectors)) if allowed is None else np.flatnonzero(allowed)
+    ids = np.full((len(queries), k), -1, np.int64)
+    found = np.full((len(queries), k), np.inf, np.float32)
+    for row, line in enumerate(distances):
+        best = live[np.lexsort((live, line[live]))][:k]
+        ids[row, : len(best)] = best
+        found[row, : len(best)] = line[best]
+    return ids, found
+
+
+def assert_exact(queries, vectors, k, metric, allowed=None, threads=1):
+    expected_ids, expected = brute_force(queries, vectors, k, metric, allowed)
+    ids, distances = exact.search(queries, vectors, k, metric, allowed=allowed, threads=threads)
+    assert ids.dtype == np.int64
+    assert distances.dtype == np.float32
+    np.testing.assert_array_equal(ids, expected_ids)
+    np.testing.assert_array_equal(distances, expected)
+
+
+finite = st.floats(-1e3, 1e3, width=32) | st.sampled_from([0.0, 1.0, -1.0, 2.0])
+
+
+@st.composite
+def problems(draw, elements=finite):
+    d = draw(st.integers(1, 20))
+    vectors = draw(hnp.arrays(np.float32, (draw(st.integers(0, 40)), d), elements=elements))
+    queries = draw(hnp.arrays(np.float32, (draw(st.integers(0, 5)), d), elements=elements))
+    allowed = draw(st.none() | hnp.arrays(np.bool_, len(vectors)))
+    return queries, vectors, draw(st.integers(0, 45)), allowed
+
+
+@given(problems(), st.sampled_from(sorted(METRICS)))
+@settings(max_examples=150, deadline=None)
+def test_exact_search_is_brute_force(problem, metric):
+    assert_exact(*problem[:3], metric, allowed=problem[3])
+
+
+@given(
+    problems(st.floats(width=32, allow_nan=False, allow_infinity=False)),
+    st.sampled_from(sorted(METRICS)),
+)
+@settings(max_examples=150, deadline=None)
+def test_exact_search_is_brute_force_up_to_the_limits_of_float32(problem, metric):
+    assert_exact(*problem[:3], metric, allowed=problem[3])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("spread", [1.0, 1e-4])
+def test_blocks_and_threads_change_nothing(metric, spread, monkeypatch):
+    monkeypatch.setattr(exact, "ROWS_WORTH_A_THREAD", 100)
+    monkeypatch.setattr(exact, "QUERY_BLOCK", 7)
+    monkeypatch.setattr(exact, "PRODUCT_BYTES", 1 << 10)
+    generator = np.random.default_rng(0)
+    # Far from the origin and close together: where float32 products tell nothing apart.
+    vectors = (100 + spread * generator.standard_normal((1500, 24))).astype(np.float32)
+    queries = (100 + spread * generator.standard_normal((20, 24))).astype(np.float32)
+    for threads in (1, 3):
+        assert_exact(queries, vectors, 10, metric, threads=threads)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_equal_vectors_are_answered_in_order_of_their_ids(metric):
+    vectors = np.ones((500, 4), np.float32)
+    ids, _ = exact.search(np.ones((2, 4), np.float32), vectors, 6, metric)
+    np.testing.assert_array_equal(ids, [[0, 1, 2, 3, 4, 5]] * 2)
+
+
+def test_masked_rows_are_not_answered_and_missing_answers_are_padded():
+    vectors = np.arange(6, dtype=np.float32)[:, None]
+    allowed = np.array([False, True, False, False, True, False])
+    ids, distances = exact.search(np.zeros((1, 1), np.float32), vectors, 4, "l2", allowed=allowed)
+    np.testing.assert_array_equal(ids, [[1, 4, -1, -1]])
+    np.testing.assert_array_equal(distances, [[1, 4, np.inf, np.inf]])
+
+
+def test_vectors_may_be_memory_mapped(tmp_path):
+    vectors = np.random.default_rng(0).standard_normal((300, 9)).astype(np.float32)
+    np.save(tmp_path / "vectors.npy", vectors)
+    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    expected = exact.search(vectors[:3], vectors, 4, "l2")
+    found = exact.search(vectors[:3], mapped, 4, "l2")
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+@pytest.mark.parametrize(
+    ("queries", "k", "allowed", "says"),
+    [
+        (np.zeros((1, 3), np.float32), 1, None, "do not fit"),
+        (np.zeros(2, np.float32), 1, None, "do not fit"),
+        (np.zeros((1, 2), np.float32), -1, None, "k is -1"),
+        (np.zeros((1, 2), np.float32), 1, np.ones(4, bool), "mask of shape"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(queries, k, allowed, says):
+    with pytest.raises(QueryError, match=says):
+        exact.search(queries, np.zeros((5, 2), np.float32), k, "l2", allowed=allowed)
