@@ -1,6 +1,7 @@
 """`make demo`: a real table, the real build DAG run by Airflow and Spark, a real search."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -69,15 +70,19 @@ def run_dag(variables: dict[str, str], log: Path) -> None:
         sys.exit(f"the DAG run did not succeed; its log is {log}")
 
 
+LOGGED = re.compile(r"\s((?:plan|train|assign|build|gate|publish|error): .*)")
+
+
 def _show_progress(line: str, began: float) -> None:
+    """Print the lines of a task log that say what was done, and one for each task that ended."""
     if "[DAG TEST] end task" in line:
         name = line.split("task_id=")[1].split()[0]
         index = line.split("map_index=")[1].split()[0]
         suffix = "" if index == "-1" else f"[{index}]"
         print(f"   {time.monotonic() - began:6.1f} s  {name}{suffix} done", flush=True)
-    for mark in ("puffin_ann: ", "INFO plan: ", "INFO train: ", "INFO assign: ", "error: "):
-        if mark in line and "::group::" not in line:
-            print(f"             {line.split(mark, 1)[1].strip()[:150]}", flush=True)
+    found = LOGGED.search(line)
+    if found:
+        print(f"             {found[1].split(' [', 1)[0].strip()[:140]}", flush=True)
 
 
 def main() -> None:

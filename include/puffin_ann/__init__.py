@@ -6,6 +6,7 @@
     index.search(vector, k=10, columns=["word"])
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,7 +20,5 @@ __all__ = ["Index", "__version__", "open_index"]
 def __getattr__(name: str) -> Any:
     """Import the search only when it is asked for: DAG files import this package, too."""
     if name in ("Index", "open_index"):
-        from puffin_ann.search import index
-
-        return getattr(index, name)
+        return getattr(import_module("puffin_ann.search.index"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

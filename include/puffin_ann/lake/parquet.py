@@ -32,6 +32,7 @@ __all__ = [
     "dimension_of",
     "find_column",
     "open_file",
+    "read_row_group",
     "read_rows",
     "read_vectors",
     "row_group_rows",
@@ -91,6 +92,17 @@ def read_vectors(
     table = parquet.read_row_group(row_group, columns=[name])
     # The name selects by prefix of the leaf's path, which may take in others ("a" and "a.b").
     return vectors_of(table.column(name), dimension)
+
+
+def read_row_group(
+    table: Table, parquet: pq.ParquetFile, path: str, row_group: int, columns: Sequence[str]
+) -> pa.Table:
+    """Read some columns of one row group of an open data file, in the table's current schema.
+
+    Values are promoted and filled in as `read_rows` does; it raises likewise.
+    """
+    rows = np.arange(parquet.metadata.row_group(row_group).num_rows)
+    return _RowReader(table, _select(table, columns), path, parquet).read(row_group, rows)
 
 
 def dimension_of(io: FileIO, files: Sequence[LiveFile], column: VectorColumn) -> int | None:

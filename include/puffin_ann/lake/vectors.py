@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from puffin_ann.errors import UnsupportedTableError
 
-NULL = "null"
-NOT_FINITE = "not-finite"
-WRONG_LENGTH = "wrong-length"
+REASONS = ("", "null", "wrong-length", "not-finite")
+"""Why a row has no usable vector. An empty list is of wrong length; not finite is NaN, infinite,
+beyond float32, or a null inside the list."""
+_NULL, _WRONG_LENGTH, _NOT_FINITE = 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,22 @@ class VectorBatch:
     Attributes:
         matrix: (n, d) float32, C-contiguous, a row per row of the row group; rows that are not
             valid are zero. d is 0 if no dimension was given and no row tells it.
-        valid: (n,) bool.
-        reasons: how many rows are not valid, by reason: `null`, `wrong-length` (an empty list
-            too), `not-finite` (NaN, infinite, beyond float32, or a null inside the list).
+        flaws: (n,) uint8, 0 for a valid row, else the place of its reason in `REASONS`.
     """
 
     matrix: NDArray[np.float32]
-    valid: NDArray[np.bool_]
-    reasons: dict[str, int]
+    flaws: NDArray[np.uint8]
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """(n,) bool: rows that have a usable vector."""
+        return self.flaws == 0
+
+    def reasons(self, rows: NDArray[np.bool_] | None = None) -> dict[str, int]:
+        """Count the rows that are not valid by reason, among `rows` (n,) bool or all."""
+        flaws = self.flaws if rows is None else self.flaws[rows]
+        counts = np.bincount(flaws, minlength=len(REASONS)).tolist()
+        return {reason: n for reason, n in zip(REASONS[1:], counts[1:], strict=True) if n}
 
 
 def vectors_of(column: pa.ChunkedArray, dimension: int | None = None) -> VectorBatch:
@@ -38,14 +47,13 @@ def vectors_of(column: pa.ChunkedArray, dimension: int | None = None) -> VectorB
         dimension = next((found for found in map(_first_length, chunks) if found), 0)
     rows = sum(len(chunk.valid) for chunk in chunks)
     matrix = np.zeros((rows, dimension), dtype=np.float32)
-    valid = np.zeros(rows, dtype=np.bool_)
-    reasons = {NULL: 0, WRONG_LENGTH: 0, NOT_FINITE: 0}
+    flaws = np.zeros(rows, dtype=np.uint8)
     first = 0
     for chunk in chunks:
         last = first + len(chunk.valid)
-        _fill(chunk, matrix[first:last], valid[first:last], reasons)
+        _fill(chunk, matrix[first:last], flaws[first:last])
         first = last
-    return VectorBatch(matrix, valid, {reason: n for reason, n in reasons.items() if n})
+    return VectorBatch(matrix, flaws)
 
 
 @dataclass(frozen=True)
@@ -102,18 +110,13 @@ def _first_length(chunk: _ListChunk) -> int:
     return int(lengths[usable[0]]) if len(usable) else 0
 
 
-def _fill(
-    chunk: _ListChunk,
-    matrix: NDArray[np.float32],
-    valid: NDArray[np.bool_],
-    reasons: dict[str, int],
-) -> None:
-    """Write a chunk's vectors into its slice of `matrix` and `valid`; count the bad ones."""
+def _fill(chunk: _ListChunk, matrix: NDArray[np.float32], flaws: NDArray[np.uint8]) -> None:
+    """Write a chunk's vectors and flaws into its slices of the batch."""
     lengths = chunk.lengths
     dimension = matrix.shape[1]
     fits = chunk.valid & (lengths == dimension) & (lengths > 0)
-    reasons[NULL] += int(np.count_nonzero(~chunk.valid))
-    reasons[WRONG_LENGTH] += int(np.count_nonzero(chunk.valid & ~fits))
+    flaws[~chunk.valid] = _NULL
+    flaws[chunk.valid & ~fits] = _WRONG_LENGTH
     if dimension == 0:
         return
     elements = chunk.values[chunk.offsets[0] : chunk.offsets[-1]]
@@ -125,22 +128,20 @@ def _fill(
     # A sum in float64 cannot overflow, so it is finite exactly if every element is.
     with np.errstate(invalid="ignore"):
         finite = np.isfinite(vectors.sum(axis=1, dtype=np.float64))
-    bad = int(np.count_nonzero(~finite))
-    reasons[NOT_FINITE] += bad
-    if bad:
-        fits[np.flatnonzero(fits)[~finite]] = False
+    if not finite.all():
+        bad = np.flatnonzero(fits)[~finite]
+        flaws[bad] = _NOT_FINITE
+        fits[bad] = False
         vectors = vectors[finite]
     if len(vectors) == len(matrix):
         matrix[:] = vectors
     else:
         matrix[fits] = vectors
-    valid[:] = fits
 
 
 def all_null(rows: int, dimension: int) -> VectorBatch:
     """Return the batch of a row group whose file was written before the column was added."""
     return VectorBatch(
         matrix=np.zeros((rows, dimension), dtype=np.float32),
-        valid=np.zeros(rows, dtype=np.bool_),
-        reasons={NULL: rows} if rows else {},
+        flaws=np.full(rows, _NULL, dtype=np.uint8),
     )

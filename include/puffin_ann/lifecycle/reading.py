@@ -12,7 +12,7 @@ from pyroaring import BitMap
 from puffin_ann.lake.column import VectorColumn
 from puffin_ann.lake.deletes import deleted_positions
 from puffin_ann.lake.identity import hash_rows
-from puffin_ann.lake.parquet import open_file, read_rows, read_vectors
+from puffin_ann.lake.parquet import open_file, read_row_group, read_vectors
 from puffin_ann.lifecycle.documents import PlannedFile
 from puffin_ann.lifecycle.segments import StagedRows
 from puffin_ann.lifecycle.workspace import Workspace
@@ -82,8 +82,9 @@ class FilePart:
         vectors = batch.matrix if len(offsets) == len(keep) else batch.matrix[keep]
         hashes = np.zeros((len(offsets), 2), dtype=np.uint64)
         if identities:
-            hashes = hash_rows(vectors, self._keys(row_group, offsets))
-        reasons = Counter(batch.reasons)
+            keys = self._keys(row_group)
+            hashes = hash_rows(vectors, None if keys is None else keys.take(pa.array(offsets)))
+        reasons = Counter(batch.reasons(live))
         return ReadRowGroup(
             rows=StagedRows(np.ascontiguousarray(vectors), locators, hashes),
             deleted=BitMap(deleted.tolist()),
@@ -92,20 +93,13 @@ class FilePart:
             vector_bytes=batch.matrix.nbytes,
         )
 
-    def _keys(self, row_group: int, offsets: NDArray[np.int64]) -> pa.Array | None:
-        """Return the key column's values of some rows, if a key is declared."""
+    def _keys(self, row_group: int) -> pa.ChunkedArray | None:
+        """Return the key column's values in a row group, if a key is declared."""
         key = self.workspace.plan.declaration.key
         if key is None:
             return None
-        rows = len(offsets)
-        read = read_rows(
-            self.workspace.table,
-            [self.file.path] * rows,
-            np.full(rows, row_group),
-            offsets,
-            [key],
-        )
-        return read.column(key).combine_chunks()
+        read = read_row_group(self.workspace.table, self.parquet, self.file.path, row_group, [key])
+        return read.column(key)
 
 
 def open_part(workspace: Workspace, file: PlannedFile, part: int, parts: int) -> FilePart:

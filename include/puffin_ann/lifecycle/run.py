@@ -5,6 +5,7 @@ import logging
 import re
 import shutil
 from collections.abc import Mapping
+from itertools import chain, count
 from typing import Any
 
 from pyiceberg.table import Table
@@ -59,8 +60,7 @@ def plan_build(
     declaration = declaration.overridden(given)
     require_spark()
     table = load_table(declaration.table)
-    run = safe_run_id(run_id)
-    staging = Staging(table.io, staging_root(table, declaration.name, run))
+    run, staging = _workplace(table, declaration.name, safe_run_id(run_id))
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
         live = live_state(table, require_snapshot(table, None).snapshot_id)
@@ -83,6 +83,24 @@ def plan_build(
     )
     return _pointer(
         declaration, run, "build", "a build is due", staging.uri(PLAN), list(plan.groups)
+    )
+
+
+def _workplace(table: Table, index: str, run: str) -> tuple[str, Staging]:
+    """Return the run id to use, and its staging folder.
+
+    A run whose plan is staged goes on, published or not. One that was published and cleared away
+    must not be taken for this one when its tasks are run again: it gets a number.
+    """
+    published = {
+        snapshot.summary.additional_properties.get(f"ann.{index}.run-id")
+        for snapshot in table.snapshots()
+        if snapshot.summary
+    }
+    names = chain([run], (f"{run}-{number}" for number in count(2)))
+    places = ((name, Staging(table.io, staging_root(table, index, name))) for name in names)
+    return next(
+        (name, staging) for name, staging in places if name not in published or staging.exists(PLAN)
     )
 
 

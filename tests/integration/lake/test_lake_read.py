@@ -89,7 +89,7 @@ def test_row_groups_are_read_one_by_one(table: Table) -> None:
     batch = read_vectors(table.io, file.path, 1, column)
     np.testing.assert_array_equal(batch.matrix, tables.matrix(range(10, 20)))
     assert batch.valid.all()
-    assert batch.reasons == {}
+    assert batch.reasons() == {}
 
 
 def test_a_row_group_that_is_not_there_is_refused(table: Table) -> None:
@@ -128,7 +128,7 @@ def test_bad_vectors_are_counted_by_reason(catalog: SqlCatalog) -> None:
     [file] = live_files(table)
     column = table_vector_column(table, "embedding")
     batch = read_vectors(table.io, file.path, 0, column, 4)
-    assert batch.reasons == {"null": 1, "wrong-length": 2, "not-finite": 2}
+    assert batch.reasons() == {"null": 1, "wrong-length": 2, "not-finite": 2}
     assert batch.valid.tolist() == [True, False, False, False, False, False, True]
 
 
@@ -220,7 +220,7 @@ def test_rows_before_the_column_was_added_are_null(catalog: SqlCatalog) -> None:
         update.add_column("embedding", ListType(9, FloatType(), element_required=False))
     [file] = live_files(table)
     batch = read_vectors(table.io, file.path, 0, table_vector_column(table, "embedding"), 4)
-    assert batch.reasons == {"null": 3}
+    assert batch.reasons() == {"null": 3}
     assert batch.matrix.shape == (3, 4)
 
 

@@ -57,7 +57,7 @@ def test_any_lists_of_floats_are_read_as_row_by_row(rows, kind, cut, dimension) 
     matrix, valid, reasons = slow(rows[first:last], dimension)
     np.testing.assert_array_equal(read.matrix, matrix)
     np.testing.assert_array_equal(read.valid, valid)
-    assert read.reasons == reasons
+    assert read.reasons() == reasons
     assert read.matrix.flags.c_contiguous
     assert read.matrix.dtype == np.float32
 
@@ -71,7 +71,7 @@ def test_fixed_size_lists_are_read_as_row_by_row(rows, first) -> None:
     matrix, valid, reasons = slow(rows[first:], 3)
     np.testing.assert_array_equal(read.matrix, matrix)
     np.testing.assert_array_equal(read.valid, valid)
-    assert read.reasons == reasons
+    assert read.reasons() == reasons
 
 
 def test_a_null_row_may_own_elements() -> None:
@@ -83,7 +83,7 @@ def test_a_null_row_may_own_elements() -> None:
     read = batch_of(array, dimension=2)
     assert read.matrix.tolist() == [[0, 1], [0, 0], [4, 5]]
     assert read.valid.tolist() == [True, False, True]
-    assert read.reasons == {"null": 1}
+    assert read.reasons() == {"null": 1}
 
 
 def test_the_first_usable_row_gives_the_dimension() -> None:
@@ -91,7 +91,7 @@ def test_the_first_usable_row_gives_the_dimension() -> None:
     read = batch_of(array)
     assert read.matrix.shape == (4, 2)
     assert read.valid.tolist() == [False, False, True, False]
-    assert read.reasons == {"null": 1, "wrong-length": 2}
+    assert read.reasons() == {"null": 1, "wrong-length": 2}
 
 
 @pytest.mark.parametrize("rows", [[], [None], [[], None]])
@@ -104,7 +104,7 @@ def test_without_a_usable_row_there_is_no_dimension(rows: list) -> None:
 def test_no_chunks_at_all() -> None:
     read = vectors_of(pa.chunked_array([], pa.list_(pa.float32())), 7)
     assert read.matrix.shape == (0, 7)
-    assert read.reasons == {}
+    assert read.reasons() == {}
 
 
 def test_large_but_finite_values_are_kept() -> None:
@@ -116,7 +116,7 @@ def test_large_but_finite_values_are_kept() -> None:
 def test_a_double_beyond_float32_is_not_finite() -> None:
     read = batch_of(pa.array([[1e300, 1.0], [1.5, 1.0]], pa.list_(pa.float64())))
     assert read.valid.tolist() == [False, True]
-    assert read.reasons == {"not-finite": 1}
+    assert read.reasons() == {"not-finite": 1}
 
 
 def test_an_extension_type_is_read_by_its_storage() -> None:
