@@ -23,7 +23,7 @@ _TINY = 2.0**-126
 def squares(vectors: NDArray[np.float32], out: NDArray[np.float64]) -> None:
     """Write the squared norms of `(n, d)` vectors, in float64."""
     for i in range(len(vectors)):
-        out[i] = dot(vectors[i], vectors[i])
+        out[i] = dot(vectors, i, vectors, i)
 
 
 @njit(cache=True, nogil=True)
@@ -139,7 +139,7 @@ def scan(
             error = gamma * np.sqrt(square * vector_squares[j]) + d * _TINY
             if _least(metric, product, error, square, vector_squares[j]) > limit:
                 continue
-            key = order_key(distance(metric, queries[i], square, vectors[j]), first + j)
+            key = order_key(distance(metric, queries, i, square, vectors, j), first + j)
             sizes[i] = _offer(heap, sizes[i], key)
             if sizes[i] == k:
                 limit = _limit(metric, key_distance(heap[0]))
