@@ -41,7 +41,8 @@ def _sum_over_blocks(builder: Any, places: list[Any], blocks: Any, term: Any) ->
     """Write the code that adds `term(builder, a, b)` over blocks of lanes and joins the lanes."""
     lanes = ir.VectorType(ir.DoubleType(), LANES)
     stored = ir.VectorType(ir.FloatType(), LANES)
-    total = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * LANES))
+    zeros = ir.Constant(lanes, [0.0] * LANES)
+    total = cgutils.alloca_once_value(builder, zeros)  # type: ignore[no-untyped-call]
     with cgutils.for_range(builder, blocks) as loop:
         at = builder.mul(loop.index, ir.Constant(loop.index.type, LANES))
         pair = []
@@ -108,7 +109,7 @@ def squared_l2(queries: NDArray[np.float32], i: int, vectors: NDArray[np.float32
     """
     d = queries.shape[1]
     whole = d // LANES
-    total = _blocks_of_squares(queries, i * d, vectors, j * d, whole)
+    total: float = _blocks_of_squares(queries, i * d, vectors, j * d, whole)
     for at in range(whole * LANES, d):
         difference = np.float64(queries[i, at]) - np.float64(vectors[j, at])
         total += difference * difference
@@ -120,7 +121,7 @@ def dot(queries: NDArray[np.float32], i: int, vectors: NDArray[np.float32], j: i
     """Return the inner product of row i of one array and row j of another."""
     d = queries.shape[1]
     whole = d // LANES
-    total = _blocks_of_products(queries, i * d, vectors, j * d, whole)
+    total: float = _blocks_of_products(queries, i * d, vectors, j * d, whole)
     for at in range(whole * LANES, d):
         total += np.float64(queries[i, at]) * np.float64(vectors[j, at])
     return total

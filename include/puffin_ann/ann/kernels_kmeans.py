@@ -40,7 +40,7 @@ def nearest(
                 least = value
                 best = np.uint64(j)
         ids[i] = np.uint32(best)
-        squared[i] = np.float32(squared_l2(vectors, i, centroids, best))
+        squared[i] = np.float32(squared_l2(vectors, i, centroids, int(best)))
 
 
 @njit(cache=True, nogil=True)
