@@ -1,0 +1,42 @@
+import threading
+
+import numpy as np
+import pytest
+
+from puffin_ann.ann import blas
+
+control = blas._openblas()
+
+
+@pytest.mark.skipif(control is None, reason="numpy brought another BLAS")
+def test_blas_is_held_to_one_thread_until_the_last_caller_leaves():
+    get_threads, set_threads = control
+    before = get_threads()
+    set_threads(2)
+    try:
+        with blas.single_thread():
+            assert get_threads() == 1
+            with blas.single_thread():
+                assert get_threads() == 1
+            assert get_threads() == 1
+        assert get_threads() == 2
+        with pytest.raises(ZeroDivisionError), blas.single_thread():
+            _ = 1 / 0
+        assert get_threads() == 2
+    finally:
+        set_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_results_come_in_the_order_of_the_items(threads):
+    assert list(blas.parallel(lambda i: i * i, range(50), threads)) == [i * i for i in range(50)]
+
+
+def test_work_runs_on_as_many_threads_as_asked_for():
+    together = threading.Barrier(3, timeout=10)
+    assert len(list(blas.parallel(lambda _: together.wait(), range(3), 3))) == 3
+
+
+def test_an_error_in_the_work_reaches_the_caller():
+    with pytest.raises(np.linalg.LinAlgError):
+        list(blas.parallel(lambda _: np.linalg.inv(np.zeros((2, 2))), range(3), 2))
