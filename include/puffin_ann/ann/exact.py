@@ -14,7 +14,8 @@ from puffin_ann.errors import QueryError
 QUERY_BLOCK = 256
 PRODUCT_BYTES = 4 << 20
 """Float32 products held at once by one thread."""
-VECTOR_BLOCK_BYTES = 8 << 20
+VECTOR_BLOCK_BYTES = 1 << 20
+"""Vectors looked at in one go; they stay in the cache of a core while they are."""
 ROWS_WORTH_A_THREAD = 16384
 
 

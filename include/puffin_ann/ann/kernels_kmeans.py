@@ -7,6 +7,21 @@ from puffin_ann.ann.kernels_distance import squared_l2
 
 from numba import njit  # isort: skip  (after the kernels' module has configured it)
 
+BLOCK = 128
+"""Centroids looked at between two branches."""
+
+
+@njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "reassoc"})
+def _least(
+    line: NDArray[np.float32], squares: NDArray[np.float32], first: int, last: int
+) -> np.float32:
+    """Return the least of `squares − 2 · line` in a range: no branches, so that it vectorises."""
+    least = np.float32(np.inf)
+    for j in range(np.uint64(first), np.uint64(last)):
+        value = squares[j] - np.float32(2.0) * line[j]
+        least = value if value < least else least
+    return least
+
 
 @njit(cache=True, nogil=True)
 def nearest(
@@ -29,18 +44,23 @@ def nearest(
             products has lost its digits where a vector is close to its centroid.
 
     """
-    k = np.uint64(len(centroids))
+    k = len(centroids)
     for i in range(len(vectors)):
-        row = products[i]
-        best = np.uint64(0)
+        line = products[i]
         least = np.float32(np.inf)
-        for j in range(k):
-            value = centroid_squares[j] - np.float32(2.0) * row[j]
+        best = 0
+        for first in range(0, k, BLOCK):
+            value = _least(line, centroid_squares, first, min(first + BLOCK, k))
             if value < least:
                 least = value
-                best = np.uint64(j)
+                best = first
+        # Twice a number is exact, so the same difference comes out again, bit for bit.
+        while best < k and centroid_squares[best] - np.float32(2.0) * line[best] != least:
+            best += 1
+        if best == k:  # the products overflowed: any centroid is as good as another
+            best = 0
         ids[i] = np.uint32(best)
-        squared[i] = np.float32(squared_l2(vectors, i, centroids, int(best)))
+        squared[i] = np.float32(squared_l2(vectors, i, centroids, best))
 
 
 @njit(cache=True, nogil=True)

@@ -10,7 +10,7 @@ from puffin_ann.ann import kernels_kmeans as kernels
 from puffin_ann.ann.metrics import plain
 from puffin_ann.errors import TooFewRowsError
 
-PRODUCT_BYTES = 16 << 20
+PRODUCT_BYTES = 8 << 20
 """Float32 products held at once by one thread."""
 FLAT_CENTROIDS = 4096
 """More centroids than this are trained in two levels: a round costs 2·√k a row instead of k."""
