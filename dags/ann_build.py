@@ -98,10 +98,11 @@ A run whose recall is under the target publishes nothing.
         @task
         def plan() -> dict[str, Any]:
             """Decide what is built, from which snapshot; a retry finds the plan of its own run."""
-            from puffin_ann.lifecycle.run import plan_build
+            from puffin_ann.lifecycle import run
 
+            run.require_spark()
             context = get_current_context()
-            return plan_build(
+            return run.plan_build(
                 declaration, run_id=context["run_id"], overrides=dict(context["params"])
             )
 

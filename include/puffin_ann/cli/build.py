@@ -38,6 +38,7 @@ def build(
     from puffin_ann.lifecycle import status as statuses
 
     declaration = _find(index)
+    runs.require_spark(["java"])
     run_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
     with Progress(
         SpinnerColumn(),
@@ -85,22 +86,24 @@ def _run_stages(
 ) -> None:
     from puffin_ann.lifecycle import run as runs
     from puffin_ann.lifecycle import stages
+    from puffin_ann.lifecycle.runners import OnSpark
 
     step = progress.add_task("start Spark", total=None)
     spark = _session(declaration, master)
     progress.update(step, total=1, completed=1)
+    runner = OnSpark(spark)
     table, location = plan["table"], plan["plan"]
     works = [
-        ("train centroids", lambda: stages.train(spark, table, location)),
-        ("assign rows", lambda: stages.assign(spark, table, location)),
+        ("train centroids", lambda: stages.train(runner, table, location)),
+        ("assign rows", lambda: stages.assign(runner, table, location)),
         *(
             (
                 f"build shard group {group}",
-                lambda group=group: stages.build_group(spark, table, location, group),
+                lambda group=group: stages.build_group(runner, table, location, group),
             )
             for group in plan["groups"]
         ),
-        ("measure recall", lambda: stages.gate(spark, table, location)),
+        ("measure recall", lambda: stages.gate(runner, table, location)),
         ("publish", lambda: runs.publish(table, location)),
     ]
     try:
@@ -118,7 +121,9 @@ def _session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     except ImportError as error:
         raise SparkNotFoundError(f"pyspark cannot be imported: {error}; install it") from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName(f"puffin-ann build {declaration.name}")
+    builder: SparkSession.Builder = SparkSession.builder.master(master).appName(
+        f"puffin-ann build {declaration.name}"
+    )
     quiet = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

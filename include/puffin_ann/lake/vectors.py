@@ -31,7 +31,8 @@ class VectorBatch:
     @property
     def valid(self) -> NDArray[np.bool_]:
         """(n,) bool: rows that have a usable vector."""
-        return self.flaws == 0
+        valid: NDArray[np.bool_] = self.flaws == 0
+        return valid
 
     def reasons(self, rows: NDArray[np.bool_] | None = None) -> dict[str, int]:
         """Count the rows that are not valid by reason, among `rows` (n,) bool or all."""

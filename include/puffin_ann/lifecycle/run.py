@@ -4,7 +4,7 @@ import hashlib
 import logging
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
@@ -58,7 +58,6 @@ def plan_build(
     given = dict(overrides or {})
     force = bool(given.pop("force", False))
     declaration = declaration.overridden(given)
-    require_spark()
     table = load_table(declaration.table)
     run, staging = _workplace(table, declaration.name, safe_run_id(run_id))
     plan = done(staging, PLAN, BuildPlan)
@@ -177,19 +176,20 @@ def safe_run_id(run_id: str) -> str:
     return f"{readable}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
 
 
-def require_spark() -> None:
-    """Make sure that Spark can be started here.
+def require_spark(commands: Sequence[str] = ("spark-submit", "java")) -> None:
+    """Make sure that Spark can be started here, before anything is read or staged.
 
     Raises:
-        SparkNotFoundError: `spark-submit` or Java is missing; says how to get it.
+        SparkNotFoundError: a command is not on PATH; says how to get it.
     """
-    if shutil.which("spark-submit") is None:
-        raise SparkNotFoundError(
-            "spark-submit is not on PATH; activate the environment that pyspark is installed in, "
-            "or put $SPARK_HOME/bin on PATH"
-        )
-    if shutil.which("java") is None:
-        raise SparkNotFoundError("java is not on PATH; Spark needs Java 17 or newer")
+    remedies = {
+        "spark-submit": "activate the environment that pyspark is installed in, or put "
+        "$SPARK_HOME/bin on PATH",
+        "java": "Spark needs Java 17 or newer",
+    }
+    for command in commands:
+        if shutil.which(command) is None:
+            raise SparkNotFoundError(f"{command} is not on PATH; {remedies[command]}")
 
 
 def publish(table: str, plan: str) -> dict[str, Any]:

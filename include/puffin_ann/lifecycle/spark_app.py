@@ -23,10 +23,11 @@ def main(stage: str) -> None:
     from pyspark.sql import SparkSession
 
     from puffin_ann.lifecycle import stages
+    from puffin_ann.lifecycle.runners import OnSpark
 
     spark = SparkSession.builder.getOrCreate()
     try:
-        getattr(stages, stage)(spark, **arguments)
+        getattr(stages, stage)(OnSpark(spark), **arguments)
     except PuffinAnnError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.exit(error.exit_code)

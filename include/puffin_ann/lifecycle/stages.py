@@ -1,19 +1,17 @@
-"""The stages that run on Spark: what the entry points under `spark_apps/` and the CLI call.
+"""The stages that do the heavy work: what the Spark applications and the CLI call.
 
-The driver deals out work and collects pointers and counts; vectors pass through executors and the
-table's store only. Each stage ends by creating its document, and begins by looking for it.
+The caller, a Spark driver as a rule, deals out work and collects pointers and counts; vectors pass
+through executors and the table's store only. Each stage ends by creating its document, and begins
+by looking for it.
 """
 
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from puffin_ann import errors
-from puffin_ann.errors import PuffinAnnError, StagingError
+from puffin_ann.errors import StagingError
 from puffin_ann.lifecycle import assign as assigning
 from puffin_ann.lifecycle import train as training
 from puffin_ann.lifecycle.assign import AssignSummary
@@ -34,22 +32,16 @@ from puffin_ann.lifecycle.documents import (
     store,
 )
 from puffin_ann.lifecycle.gate import require_passed, run_gate
+from puffin_ann.lifecycle.runners import Runner
 from puffin_ann.lifecycle.train import SampleTask, TrainResult
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-
 log = logging.getLogger("puffin_ann")
-
-Work = Callable[[str], str]
-"""What one Spark task does: JSON in, JSON out. Runs on an executor."""
 
 _STAGED_FILES = TypeAdapter(list[StagedFile])
 
 
-def train(spark: "SparkSession", table: str, plan: str) -> Trained:
+def train(runner: Runner, table: str, plan: str) -> Trained:
     """Stage 0: sample the table, train centroids, hold out the gate's queries."""
     workspace = Workspace.open(table, plan)
     finished = done(workspace.staging, TRAIN, Trained)
@@ -65,15 +57,15 @@ def train(spark: "SparkSession", table: str, plan: str) -> Trained:
         return training.sample(Workspace.open(table, plan), task).model_dump_json()
 
     payloads = [json.dumps({"file": task.file, "rows": task.rows}) for task in tasks]
-    samples = [StagedFile.model_validate_json(one) for one in run_tasks(spark, sample, payloads)]
-    threads = threads_per_task(spark, 1)
+    samples = [StagedFile.model_validate_json(one) for one in runner.run(sample, payloads)]
+    threads = runner.threads_per_task(1)
 
     def learn(payload: str) -> str:
         there = Workspace.open(table, plan)
         result = training.train(there, _STAGED_FILES.validate_json(payload), threads=threads)
         return there.stage_bytes("train.npz", arrays_to_bytes(result)).model_dump_json()
 
-    (result,) = run_tasks(spark, learn, [_STAGED_FILES.dump_json(samples).decode()])
+    (result,) = runner.run(learn, [_STAGED_FILES.dump_json(samples).decode()])
     trained = Trained(
         result=StagedFile.model_validate_json(result),
         sampled_rows=sum(task.rows for task in tasks),
@@ -85,7 +77,7 @@ def train(spark: "SparkSession", table: str, plan: str) -> Trained:
     return store(workspace.staging, TRAIN, trained)
 
 
-def assign(spark: "SparkSession", table: str, plan: str) -> Assigned:
+def assign(runner: Runner, table: str, plan: str) -> Assigned:
     """Stage 1a: read every covered file once, stage its rows grouped by shard."""
     workspace = Workspace.open(table, plan)
     finished = done(workspace.staging, ASSIGN, Assigned)
@@ -95,7 +87,7 @@ def assign(spark: "SparkSession", table: str, plan: str) -> Assigned:
     began = time.monotonic()
     trained = load(workspace.staging, TRAIN, Trained)
     tasks = workspace.plan.assign_tasks
-    threads = threads_per_task(spark, len(tasks))
+    threads = runner.threads_per_task(len(tasks))
 
     def work(payload: str) -> str:
         there = Workspace.open(table, plan)
@@ -111,7 +103,7 @@ def assign(spark: "SparkSession", table: str, plan: str) -> Assigned:
 
     outcomes = [
         assigning.AssignOutcome.model_validate_json(one)
-        for one in run_tasks(spark, work, [str(number) for number in range(len(tasks))])
+        for one in runner.run(work, [str(number) for number in range(len(tasks))])
     ]
 
     def sum_up(payload: str) -> str:
@@ -120,7 +112,7 @@ def assign(spark: "SparkSession", table: str, plan: str) -> Assigned:
             there, assigning.OUTCOMES.validate_json(payload)
         ).model_dump_json()
 
-    (summary,) = run_tasks(spark, sum_up, [assigning.OUTCOMES.dump_json(outcomes).decode()])
+    (summary,) = runner.run(sum_up, [assigning.OUTCOMES.dump_json(outcomes).decode()])
     document = assigning.assigned(
         workspace.plan,
         outcomes,
@@ -138,7 +130,7 @@ def assign(spark: "SparkSession", table: str, plan: str) -> Assigned:
     return store(workspace.staging, ASSIGN, document)
 
 
-def build_group(spark: "SparkSession", table: str, plan: str, group: str) -> BuiltGroup:
+def build_group(runner: Runner, table: str, plan: str, group: str) -> BuiltGroup:
     """Stage 1b: build the shards of one group, one Spark task each."""
     workspace = Workspace.open(table, plan)
     if group not in workspace.plan.groups:
@@ -154,7 +146,7 @@ def build_group(spark: "SparkSession", table: str, plan: str, group: str) -> Bui
     shards = workspace.plan.groups[group]
     trained = load(workspace.staging, TRAIN, Trained)
     assigned = load(workspace.staging, ASSIGN, Assigned)
-    threads = threads_per_task(spark, len(shards))
+    threads = runner.threads_per_task(len(shards))
 
     def work(payload: str) -> str:
         there = Workspace.open(table, plan)
@@ -165,7 +157,7 @@ def build_group(spark: "SparkSession", table: str, plan: str, group: str) -> Bui
 
     built = tuple(
         BuiltShard.model_validate_json(one)
-        for one in run_tasks(spark, work, [str(shard) for shard in shards])
+        for one in runner.run(work, [str(shard) for shard in shards])
     )
     for shard in built:
         log.info(
@@ -179,7 +171,7 @@ def build_group(spark: "SparkSession", table: str, plan: str, group: str) -> Bui
     return store(workspace.staging, group_name(group), document)
 
 
-def gate(spark: "SparkSession", table: str, plan: str) -> Gated:
+def gate(runner: Runner, table: str, plan: str) -> Gated:
     """Measure the unpublished index; the run goes on only if its recall reaches the target.
 
     Raises:
@@ -212,7 +204,7 @@ def gate(spark: "SparkSession", table: str, plan: str) -> Gated:
                 there, _trained(there, trained), summary, shards, seconds, figures
             ).model_dump_json()
 
-        (result,) = run_tasks(spark, work, [""])
+        (result,) = runner.run(work, [""])
         gated = store(workspace.staging, GATE, Gated.model_validate_json(result))
     require_passed(gated, workspace.plan.declaration.name)
     log.info(
@@ -230,60 +222,3 @@ def gate(spark: "SparkSession", table: str, plan: str) -> Gated:
 
 def _trained(workspace: Workspace, trained: Trained) -> TrainResult:
     return arrays_from_bytes(TrainResult, workspace.fetch_bytes(trained.result))
-
-
-def threads_per_task(spark: "SparkSession", tasks: int) -> int:
-    """Return how many threads a task may use without crowding others on its executor.
-
-    Spark gives a task `spark.task.cpus` cores; where a stage has fewer tasks than there are cores,
-    the idle ones are shared out.
-    """
-    context = spark.sparkContext
-    conf = context.getConf()
-    per_task = int(conf.get("spark.task.cpus", "1") or 1)
-    cores = max(1, context.defaultParallelism)
-    per_executor = int(conf.get("spark.executor.cores", "0") or 0) or cores
-    return max(per_task, min(per_executor, cores // max(1, tasks)))
-
-
-def run_tasks(spark: "SparkSession", work: Work, payloads: Sequence[str]) -> list[str]:
-    """Run `work` once per payload, one Spark task each, and return the answers in order.
-
-    A `PuffinAnnError` on an executor is raised again here as what it was, at once: Spark would
-    retry the task and bury the message.
-    """
-    import pyarrow as pa
-
-    given = list(payloads)
-
-    def in_task(batches: "Callable[..., pa.RecordBatch]") -> object:
-        for batch in batches:  # type: ignore[attr-defined]
-            for number in batch.column(0).to_pylist():
-                yield pa.RecordBatch.from_pydict(
-                    {"number": [number], "answer": [_guarded(work, given[number])]}
-                )
-
-    frame = spark.range(0, len(given), 1, len(given)).mapInArrow(
-        in_task,  # type: ignore[arg-type]
-        "number long, answer string",
-    )
-    answers = {row.number: json.loads(row.answer) for row in frame.collect()}
-    for number in sorted(answers):
-        answer = answers[number]
-        if "error" in answer:
-            raise _error_of(answer["error"], answer["message"])
-    return [answers[number]["value"] for number in range(len(given))]
-
-
-def _guarded(work: Work, payload: str) -> str:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    try:
-        return json.dumps({"value": work(payload)})
-    except PuffinAnnError as error:
-        return json.dumps({"error": type(error).__name__, "message": str(error)})
-
-
-def _error_of(name: str, message: str) -> PuffinAnnError:
-    kind = getattr(errors, name, PuffinAnnError)
-    error: PuffinAnnError = kind(message)
-    return error

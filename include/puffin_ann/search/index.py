@@ -172,7 +172,8 @@ class Index:
 
     def _checked_queries(self, queries: ArrayLike) -> NDArray[np.float32]:
         try:
-            batch = np.asarray(queries, dtype=np.float32)
+            with np.errstate(over="ignore"):  # beyond float32 becomes infinite, refused below
+                batch = np.asarray(queries, dtype=np.float32)
         except (TypeError, ValueError) as error:
             raise QueryError(f"queries are not numbers of one width: {error}") from None
         if batch.ndim == 1:
@@ -232,8 +233,10 @@ class Index:
         probed = self._route(queries, probe_partitions or routing.probe_partitions)
         sources = self._probe(queries, k, width, probed)
         touched = probed.any(axis=0)
-        found = sum((source.ids >= 0).sum(axis=1) for source in sources)
-        short = np.flatnonzero(np.asarray(found) < k)
+        found = np.zeros(len(queries), dtype=np.int64)
+        for source in sources:
+            found += (source.ids >= 0).sum(axis=1)
+        short = np.flatnonzero(found < k)
         if len(short) and not probed[short].all():
             # Fewer than k live rows stood in the probed shards: the rest of them must answer too.
             rest = np.zeros_like(probed)

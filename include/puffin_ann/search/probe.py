@@ -68,7 +68,13 @@ class Merged:
 
 
 def merge(sources: Sequence[Source], k: int) -> Merged:
-    """Merge the answers of all sources by distance, ties by locator."""
+    """Merge the answers of all sources by distance, ties by locator.
+
+    Any query has at least one source; without sources there was none.
+    """
+    if not sources:
+        none = np.empty((0, k), dtype=np.int64)
+        return Merged(none, none, none.astype(np.float32))
     distances = np.concatenate([source.distances for source in sources], axis=1)
     ids = np.concatenate([source.ids for source in sources], axis=1)
     widths = [source.ids.shape[1] for source in sources]

@@ -1,0 +1,100 @@
+"""Where the tasks of a stage run: on Spark's executors, or one after the other in this process."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from puffin_ann import errors
+from puffin_ann.errors import PuffinAnnError
+from puffin_ann.settings import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Work = Callable[[str], str]
+"""What one task does: JSON in, JSON out. It must not share memory with the caller."""
+
+
+class Runner(Protocol):
+    """Runs the tasks of a stage; only small texts go in and come out."""
+
+    def run(self, work: Work, payloads: Sequence[str]) -> list[str]:
+        """Run `work` once per payload, and return the answers in order."""
+        ...
+
+    def threads_per_task(self, tasks: int) -> int:
+        """Return how many threads each of `tasks` simultaneous tasks may use."""
+        ...
+
+
+class InProcess:
+    """Runs tasks one after the other in this process: for small tables and for tests."""
+
+    def run(self, work: Work, payloads: Sequence[str]) -> list[str]:
+        """Run `work` once per payload, and return the answers in order."""
+        return [work(payload) for payload in payloads]
+
+    def threads_per_task(self, tasks: int) -> int:
+        """Return every core: only one task runs at a time."""
+        return settings().thread_count
+
+
+@dataclass(frozen=True)
+class OnSpark:
+    """Runs tasks on a Spark application's executors, one Spark task each."""
+
+    spark: "SparkSession"
+
+    def threads_per_task(self, tasks: int) -> int:
+        """Return how many threads a task may use without crowding others on its executor.
+
+        Spark gives a task `spark.task.cpus` cores; where a stage has fewer tasks than there are
+        cores, the idle ones are shared out.
+        """
+        context = self.spark.sparkContext
+        conf = context.getConf()
+        per_task = int(conf.get("spark.task.cpus", "1") or 1)
+        cores = max(1, context.defaultParallelism)
+        per_executor = int(conf.get("spark.executor.cores", "0") or 0) or cores
+        return max(per_task, min(per_executor, cores // max(1, tasks)))
+
+    def run(self, work: Work, payloads: Sequence[str]) -> list[str]:
+        """Run `work` once per payload, and return the answers in order.
+
+        A `PuffinAnnError` on an executor is raised again here as what it was, at once: Spark would
+        retry the task and bury the message.
+        """
+        import pyarrow as pa
+
+        given = list(payloads)
+
+        def in_task(batches: Iterable[Any]) -> Iterator[Any]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    answer = _guarded(work, given[number])
+                    yield pa.RecordBatch.from_pydict({"number": [number], "answer": [answer]})
+
+        frame = self.spark.range(0, len(given), 1, len(given)).mapInArrow(
+            in_task, "number long, answer string"
+        )
+        answers = {row.number: json.loads(row.answer) for row in frame.collect()}
+        for number in sorted(answers):
+            if "error" in answers[number]:
+                raise _error_of(answers[number]["error"], answers[number]["message"])
+        return [answers[number]["value"] for number in range(len(given))]
+
+
+def _guarded(work: Work, payload: str) -> str:
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    try:
+        return json.dumps({"value": work(payload)})
+    except PuffinAnnError as error:
+        return json.dumps({"error": type(error).__name__, "message": str(error)})
+
+
+def _error_of(name: str, message: str) -> PuffinAnnError:
+    kind = getattr(errors, name, PuffinAnnError)
+    error: PuffinAnnError = kind(message)
+    return error

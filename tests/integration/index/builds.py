@@ -1,0 +1,129 @@
+"""Builds in this process, over small tables in an embedded catalog, and their oracle."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import IndexDeclaration, parse_declaration
+from puffin_ann.lifecycle import run, stages
+from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.search.index import Index
+
+DIMENSION = 8
+INDEX = "words_index"
+
+
+def declaration(**changes: Any) -> IndexDeclaration:
+    """A small index over `test.demo.words`."""
+    data = {
+        "name": INDEX,
+        "table": "test.demo.words",
+        "column": "embedding",
+        "metric": "l2",
+        "algorithm": "exact",
+        "shards": 2,
+        "partitions_per_shard": 2,
+        "gate": {"queries": 10, "k": 5},
+        **changes,
+    }
+    return parse_declaration(data, source="test")
+
+
+def build(declared: IndexDeclaration, run_id: str, overrides: Mapping[str, Any] | None = None):
+    """Run a whole build in this process; returns the plan's pointer."""
+    plan = run.plan_build(declared, run_id=run_id, overrides=overrides)
+    if plan["action"] == "build":
+        run_stages(plan)
+        run.publish(plan["table"], plan["plan"])
+    run.report(plan["table"], plan["plan"])
+    return plan
+
+
+def run_stages(plan: Mapping[str, Any]) -> None:
+    """Run the stages between planning and publishing."""
+    runner, where = InProcess(), (plan["table"], plan["plan"])
+    stages.train(runner, *where)
+    stages.assign(runner, *where)
+    for group in plan["groups"]:
+        stages.build_group(runner, *where, group)
+    stages.gate(runner, *where)
+
+
+def rows(ids, seed: int = 0) -> pa.Table:
+    """Rows with the given ids; a vector depends on its id and the seed alone.
+
+    One id in seven has the vector of the id before it: equal distances must be ordered, too.
+    """
+    ids = np.asarray(ids, dtype=np.int64)
+    vectors = np.zeros((len(ids), DIMENSION), dtype=np.float32)
+    for place, number in enumerate(ids):
+        source = number - 1 if number and number % 7 == 0 else number
+        vectors[place] = np.random.default_rng([seed, int(source)]).normal(size=DIMENSION)
+    return pa.table(
+        {
+            "id": pa.array(ids),
+            "word": pa.array([f"w{number}" for number in ids], pa.string()),
+            "embedding": pa.FixedSizeListArray.from_arrays(
+                pa.array(vectors.ravel()), DIMENSION
+            ).cast(pa.list_(pa.float32())),
+        }
+    )
+
+
+def live(table: Table, snapshot_id: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """What PyIceberg itself reads of a snapshot: ids and vectors of rows with a usable vector."""
+    data = table.scan(snapshot_id=snapshot_id).to_arrow()
+    usable = [
+        (number, vector)
+        for number, vector in zip(
+            data.column("id").to_pylist(), data.column("embedding").to_pylist(), strict=True
+        )
+        if vector is not None and len(vector) == DIMENSION and np.isfinite(vector).all()
+    ]
+    ids = np.array([number for number, _ in usable], dtype=np.int64)
+    vectors = np.array([vector for _, vector in usable], dtype=np.float32)
+    return ids, vectors.reshape(-1, DIMENSION)
+
+
+def distances(metric: str, query: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Distances in float64, without the library."""
+    query, vectors = query.astype(np.float64), vectors.astype(np.float64)
+    if metric == "l2":
+        return np.sqrt(((vectors - query) ** 2).sum(axis=1))
+    products = vectors @ query
+    if metric == "ip":
+        return -products
+    norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
+    return 1.0 - np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
+
+
+def assert_answers(index: Index, table: Table, snapshot_id: int, queries: np.ndarray, k: int):
+    """Hold an index to what PyIceberg reads of a snapshot."""
+    assert_answers_are(index, live(table, snapshot_id), queries, k)
+
+
+def assert_answers_are(
+    index: Index, rows: tuple[np.ndarray, np.ndarray], queries: np.ndarray, k: int
+) -> None:
+    """Hold exhaustive search to brute force, and approximate search to its promises."""
+    ids, vectors = rows
+    expected = min(k, len(ids))
+    for exhaustive in (True, False):
+        found = index.search(queries, k, columns=["id"], exhaustive=exhaustive, allow_fewer=True)
+        for number, query in enumerate(queries):
+            here = found.filter(pa.compute.equal(found.column("query"), number))
+            answered = here.column("id").to_numpy()
+            exact = distances(index.metric, query, vectors)
+            place = {key: at for at, key in enumerate(ids.tolist())}
+            assert len(answered) == expected
+            assert len(set(answered.tolist())) == expected, "a row was answered twice"
+            assert set(answered.tolist()) <= set(place), "a dead row was answered"
+            mine = exact[[place[key] for key in answered.tolist()]]
+            np.testing.assert_allclose(
+                here.column("distance").to_numpy(), mine, rtol=1e-6, atol=1e-6
+            )
+            if exhaustive:
+                np.testing.assert_allclose(mine, np.sort(exact)[:expected], rtol=1e-12)

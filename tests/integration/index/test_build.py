@@ -1,0 +1,319 @@
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import builds
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.errors import (
+    BadVectorsError,
+    ColumnNotFoundError,
+    IndexNotFoundError,
+    QueryError,
+    RecallTooLowError,
+    SnapshotNotFoundError,
+    SparkNotFoundError,
+    StagingError,
+    TableNotFoundError,
+    TooFewRowsError,
+    UnsupportedColumnError,
+)
+from puffin_ann.lifecycle import run, stages, truth
+from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.status import status
+
+QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
+
+
+def snapshots(table) -> list[int]:
+    table.refresh()
+    return [snapshot.snapshot_id for snapshot in table.snapshots()]
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+@pytest.mark.parametrize("algorithm", ["exact", "vamana"])
+def test_a_built_index_answers_as_brute_force_does(words, metric, algorithm):
+    parameters = {} if algorithm == "exact" else {"R": 16, "L": 32, "pq_m": 4, "pq_nbits": 4}
+    declared = builds.declaration(metric=metric, algorithm=algorithm, parameters=parameters)
+    builds.build(declared, "run")
+    words.refresh()
+    index = open_index(words, builds.INDEX)
+    assert index.coverage == 1.0
+    current = words.current_snapshot().snapshot_id
+    for k in (1, 5, 60):
+        builds.assert_answers(index, words, current, QUERIES, k)
+
+
+def test_equal_distances_are_ordered_by_locator(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    found = index.search(builds.rows([8]).column("embedding").to_pylist(), 60, exhaustive=True)
+    keys = [
+        (row["distance"], row["locator"]["file"], row["locator"]["row_group"],
+         row["locator"]["row_offset"])
+        for row in found.to_pylist()
+    ]  # fmt: skip
+    assert keys == sorted(keys)
+    assert len({key[0] for key in keys}) < 60
+
+
+def test_one_commit_publishes_summary_and_registration_and_changes_no_data(words):
+    before = words.refresh().current_snapshot()
+    data = words.scan().to_arrow()
+    builds.build(builds.declaration(), "run")
+    words.refresh()
+    index_snapshot = words.current_snapshot()
+    assert index_snapshot.parent_snapshot_id == before.snapshot_id
+    assert index_snapshot.summary.operation.value == "replace"
+    properties = index_snapshot.summary.additional_properties
+    assert properties[f"ann.{builds.INDEX}.run-id"] == "run"
+    assert properties[f"ann.{builds.INDEX}.vectors"] == "60"
+    assert len([key for key in properties if key.startswith("ann.")]) <= 10
+    registered = {entry.snapshot_id: entry.statistics_path for entry in words.metadata.statistics}
+    assert registered[index_snapshot.snapshot_id] == properties["statistics-file"]
+    assert registered[before.snapshot_id] == properties["statistics-file"]
+    assert words.scan().to_arrow().equals(data)
+
+
+def test_a_second_build_of_the_same_rows_publishes_nothing(words):
+    builds.build(builds.declaration(), "first")
+    before = snapshots(words)
+    plan = builds.build(builds.declaration(recall_target=0.9), "second")
+    assert plan["action"] == "none"
+    assert snapshots(words) == before
+    forced = builds.build(builds.declaration(), "third", {"force": True})
+    assert forced["action"] == "build"
+    assert len(snapshots(words)) == len(before) + 1
+
+
+def test_changed_parameters_or_rows_are_built_again(words):
+    builds.build(builds.declaration(), "first")
+    assert builds.build(builds.declaration(shards=3), "second")["action"] == "build"
+    words.refresh().append(builds.rows(range(60, 70)))
+    assert builds.build(builds.declaration(shards=3), "third")["action"] == "build"
+    (found,) = status(words.refresh())
+    assert (found.shards, found.vectors, found.coverage) == (3, 70, 1.0)
+
+
+def test_overrides_count_for_one_run(words):
+    builds.build(builds.declaration(), "first", {"shards": 4, "partitions_per_shard": 1})
+    (found,) = status(words.refresh())
+    assert (found.shards, found.partitions) == (4, 4)
+
+
+def test_indexes_of_one_table_are_carried_along(words):
+    builds.build(builds.declaration(name="first"), "a")
+    builds.build(builds.declaration(name="second", metric="ip"), "b")
+    builds.build(builds.declaration(name="first"), "c", {"force": True})
+    words.refresh()
+    found = status(words)
+    assert [one.index for one in found] == ["first", "second"]
+    assert len({one.file for one in found}) == 1
+    current = words.current_snapshot().snapshot_id
+    for one in found:
+        builds.assert_answers(open_index(words, one.index), words, current, QUERIES, 5)
+
+
+def test_a_run_published_and_cleared_away_is_not_mistaken_for_a_new_one(words):
+    builds.build(builds.declaration(), "run")
+    words.refresh().append(builds.rows(range(60, 70)))
+    plan = builds.build(builds.declaration(), "run")
+    assert plan["run_id"] == "run-2"
+    assert status(words.refresh())[0].vectors == 70
+
+
+def test_every_stage_can_be_run_twice_and_publishes_once(words):
+    plan = run.plan_build(builds.declaration(), run_id="run")
+    assert run.plan_build(builds.declaration(), run_id="run") == plan
+    builds.run_stages(plan)
+    builds.run_stages(plan)
+    first = run.publish(plan["table"], plan["plan"])
+    assert run.publish(plan["table"], plan["plan"]) == first
+    run.report(plan["table"], plan["plan"])
+    run.report(plan["table"], plan["plan"])
+    words.refresh()
+    replaced = [s for s in words.snapshots() if s.summary.operation.value == "replace"]
+    assert len(replaced) == 1
+
+
+def test_a_publish_task_that_died_after_the_commit_finds_what_it_published(words):
+    plan = run.plan_build(builds.declaration(), run_id="run")
+    builds.run_stages(plan)
+    first = run.publish(plan["table"], plan["plan"])
+    folder = words.location().removeprefix("file://") + "/metadata"
+    staged = plan["plan"].removeprefix("file://").rpartition("/")[0]
+    os.remove(f"{staged}/publish.json")  # the commit landed, the document was never written
+    again = run.publish(plan["table"], plan["plan"])
+    assert (again["snapshot_id"], again["path"]) == (first["snapshot_id"], first["path"])
+    files = [name for name in os.listdir(folder) if name.endswith(".puffin")]
+    assert len(files) == 1
+
+
+def test_rows_written_during_the_build_are_searched_and_the_base_stays_what_was_indexed(words):
+    plan = run.plan_build(builds.declaration(), run_id="run")
+    base = words.refresh().current_snapshot().snapshot_id
+    words.append(builds.rows(range(60, 70)))
+    builds.run_stages(plan)
+    run.publish(plan["table"], plan["plan"])
+    words.refresh()
+    (found,) = status(words)
+    assert (found.base_snapshot_id, found.vectors, found.rows_to_scan) == (base, 60, 10)
+    index = open_index(words, builds.INDEX)
+    builds.assert_answers(index, words, words.current_snapshot().snapshot_id, QUERIES, 70)
+
+
+def test_an_overwrite_during_the_build_leaves_no_dead_row_to_be_found(words):
+    plan = run.plan_build(builds.declaration(), run_id="run")
+    builds.run_stages(plan)
+    words.refresh().overwrite(builds.rows(range(100, 120)))
+    run.publish(plan["table"], plan["plan"])
+    words.refresh()
+    index = open_index(words, builds.INDEX)
+    assert index.coverage == 0.0
+    builds.assert_answers(index, words, words.current_snapshot().snapshot_id, QUERIES, 20)
+
+
+def bad_rows(schema) -> pa.Table:
+    width = builds.DIMENSION
+    vectors = [
+        None,
+        [float("nan")] * width,
+        [float("inf")] + [0.0] * (width - 1),
+        [1.0] * (width + 1),
+        [],
+    ]
+    data = {"id": range(900, 905), "word": ["bad"] * 5, "embedding": vectors}
+    return pa.table(data, schema=schema)
+
+
+def test_unusable_vectors_are_skipped_counted_and_never_answered(words):
+    words.append(bad_rows(builds.rows([]).schema))
+    builds.build(builds.declaration(), "run")
+    words.refresh()
+    (found,) = status(words)
+    assert found.skipped == {"null": 1, "wrong-length": 2, "not-finite": 2}
+    assert found.vectors == 60
+    index = open_index(words, builds.INDEX)
+    builds.assert_answers(index, words, words.current_snapshot().snapshot_id, QUERIES, 60)
+    with pytest.raises(QueryError, match="only 60 rows"):
+        index.search(QUERIES, 61)
+
+
+def test_unusable_vectors_are_refused_where_the_declaration_says_so(words):
+    words.append(bad_rows(builds.rows([]).schema))
+    before = snapshots(words)
+    with pytest.raises(BadVectorsError, match=r"2 not-finite, 1 null, 2 wrong-length.*width 8"):
+        builds.build(builds.declaration(bad_vectors="refuse"), "run")
+    assert snapshots(words) == before
+
+
+def test_bad_input_is_named_and_changes_nothing(words, catalog):
+    before = snapshots(words)
+    wrong = [
+        (TableNotFoundError, {"table": "test.demo.nothing"}, "nothing"),
+        (TableNotFoundError, {"table": "test.nowhere.words"}, "nowhere"),
+        (ColumnNotFoundError, {"column": "vector"}, "'vector'.*embedding"),
+        (ColumnNotFoundError, {"key": "sku"}, "'sku'.*word"),
+        (UnsupportedColumnError, {"column": "word"}, "'word'.*string"),
+        (TooFewRowsError, {"shards": 61, "partitions_per_shard": 1}, "60 live rows.*61"),
+    ]
+    for error, change, message in wrong:
+        with pytest.raises(error, match=message):
+            builds.build(builds.declaration(**change), "run")
+    catalog.create_table("demo.empty", schema=words.schema())
+    with pytest.raises(TooFewRowsError, match="empty"):
+        builds.build(builds.declaration(table="test.demo.empty"), "run")
+    assert snapshots(words) == before
+
+
+def test_a_table_whose_rows_were_all_deleted_is_empty(words):
+    words.delete("id >= 0")
+    with pytest.raises(TooFewRowsError, match="no live rows"):
+        builds.build(builds.declaration(), "run")
+
+
+def test_bad_searches_are_named(words):
+    with pytest.raises(IndexNotFoundError, match="no readable version of an index named 'x'"):
+        open_index(words, "x")
+    builds.build(builds.declaration(), "run")
+    words.refresh()
+    with pytest.raises(IndexNotFoundError, match=f"'x'; it has: {builds.INDEX}"):
+        open_index(words, "x")
+    with pytest.raises(SnapshotNotFoundError, match="no snapshot 5"):
+        open_index(words, builds.INDEX, 5)
+    index = open_index("test.demo.words", builds.INDEX)
+    wrong = [
+        (QUERIES, 0, "k is 0"),
+        (QUERIES, -1, "k is -1"),
+        (QUERIES, 1.5, "k is 1.5"),
+        (QUERIES, 61, "k is 61, but only 60 rows are live"),
+        (QUERIES[:, :7], 5, r"shape \(6, 7\).*\(n, 8\)"),
+        ([["a"] * 8], 5, "not numbers"),
+        ([[float("nan")] * 8], 5, "query 0 holds a NaN"),
+        ([[1e300] * 8], 5, "query 0 holds a NaN or infinite"),
+    ]
+    for queries, k, message in wrong:
+        with pytest.raises(QueryError, match=message):
+            index.search(queries, k)
+    with pytest.raises(QueryError, match="width is 0"):
+        index.search(QUERIES, 5, width=0)
+    with pytest.raises(ColumnNotFoundError, match="'price'"):
+        index.search(QUERIES, 5, columns=["price"])
+    assert len(index.search(QUERIES, 61, allow_fewer=True)) == 6 * 60
+
+
+def test_an_empty_batch_of_queries_has_an_empty_answer(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    found = index.search(np.zeros((0, builds.DIMENSION), dtype=np.float32), 3, columns=["word"])
+    assert len(found) == 0
+    assert found.column_names == ["query", "rank", "distance", "word", "locator"]
+
+
+def test_a_recall_under_the_target_publishes_nothing(words, monkeypatch):
+    before = snapshots(words)
+    plan = run.plan_build(builds.declaration(recall_target=1.0), run_id="run")
+    honest = truth.of_rows
+
+    def nearer_than_any_row(*arguments, **options):
+        answers = honest(*arguments, **options)
+        return replace(answers, distances=answers.distances / 2)
+
+    monkeypatch.setattr(truth, "of_rows", nearer_than_any_row)
+    with pytest.raises(RecallTooLowError, match=r"recall@5 is 0\.0.*target of 1\.0"):
+        builds.run_stages(plan)
+    with pytest.raises(RecallTooLowError):
+        run.publish(plan["table"], plan["plan"])
+    assert snapshots(words) == before
+
+
+def test_a_missing_spark_is_named(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SparkNotFoundError, match="spark-submit is not on PATH"):
+        run.require_spark()
+
+
+def test_a_plan_that_is_not_there_or_not_one_is_named(words):
+    with pytest.raises(StagingError, match="not the location of a staged plan"):
+        stages.train(InProcess(), "test.demo.words", "/etc/passwd")
+    gone = f"{words.location()}/metadata/ann-staging/{builds.INDEX}/gone/plan.json"
+    with pytest.raises(StagingError, match="gone"):
+        stages.train(InProcess(), "test.demo.words", gone)
+
+
+def test_a_staged_file_that_was_changed_is_noticed(words):
+    plan = run.plan_build(builds.declaration(), run_id="run")
+    where = (plan["table"], plan["plan"])
+    stages.train(InProcess(), *where)
+    stages.assign(InProcess(), *where)
+    folder = Path(plan["plan"].removeprefix("file://")).parent
+    segment = next(folder.glob("segment-*"))
+    data = bytearray(segment.read_bytes())
+    data[5] ^= 1
+    segment.write_bytes(bytes(data))
+    first = plan["groups"][0]  # its shard's block begins the segment
+    with pytest.raises(StagingError, match="checksum differs"):
+        stages.build_group(InProcess(), *where, first)

@@ -1,0 +1,155 @@
+"""Random histories of a table and its index, held against brute force at every retained snapshot."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import builds
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from lake_tables import delete_positions
+from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.config import Config
+
+from puffin_ann import open_index
+from puffin_ann.settings import settings as library_settings
+
+QUERIES = np.random.default_rng(11).normal(size=(3, builds.DIMENSION)).astype(np.float32)
+MAX_SNAPSHOTS = 4
+"""Snapshots looked at after each step: the current one and the newest others."""
+
+EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "8"))
+
+
+class History(RuleBasedStateMachine):
+    """Appends, deletes, overwrites, compacts, rolls back and builds, in any order."""
+
+    @initialize(
+        metric=st.sampled_from(["l2", "cosine", "ip"]),
+        algorithm=st.sampled_from(["exact", "vamana"]),
+    )
+    def start(self, metric, algorithm):
+        self.patch = pytest.MonkeyPatch()
+        self.folder = tempfile.TemporaryDirectory(prefix="history-")
+        where = Path(self.folder.name)
+        self.patch.setenv("PYICEBERG_CATALOG__TEST__TYPE", "sql")
+        self.patch.setenv("PYICEBERG_CATALOG__TEST__URI", f"sqlite:///{where}/catalog.db")
+        self.patch.setenv("PYICEBERG_CATALOG__TEST__WAREHOUSE", f"file://{where}/warehouse")
+        self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
+        self.patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+        library_settings.cache_clear()
+        catalog = load_catalog("test")
+        catalog.create_namespace("demo")
+        self.table = catalog.create_table(
+            "demo.words",
+            schema=builds.rows([]).schema,
+            properties={"write.parquet.row-group-limit": "7"},
+        )
+        parameters = {} if algorithm == "exact" else {"R": 8, "L": 16, "pq_m": 4, "pq_nbits": 4}
+        self.declared = builds.declaration(
+            metric=metric, algorithm=algorithm, parameters=parameters, recall_target=0.5
+        )
+        self.next_id, self.runs, self.oracle = 0, 0, {}
+        self.append(20)
+        self.build()
+
+    @rule(count=st.integers(1, 15))
+    def append(self, count):
+        self.table.append(builds.rows(range(self.next_id, self.next_id + count)))
+        self.next_id += count
+
+    @rule(picks=st.lists(st.integers(0, 10**6), min_size=1, max_size=8))
+    def delete_merge_on_read(self, picks):
+        files = [task.file for task in self.table.scan().plan_files()]
+        deletes: dict[str, list[int]] = {}
+        for pick in picks if files else []:
+            file = files[pick % len(files)]
+            deletes.setdefault(file.file_path, []).append(pick // 7 % file.record_count)
+        if deletes:
+            delete_positions(self.table, deletes)
+            self.table.refresh()
+
+    @rule(start=st.integers(0, 60), length=st.integers(1, 10))
+    def delete_copy_on_write(self, start, length):
+        self.table.delete(f"id >= {start} and id < {start + length}")
+
+    @rule(count=st.integers(1, 15))
+    def overwrite(self, count):
+        self.table.overwrite(builds.rows(range(self.next_id, self.next_id + count)))
+        self.next_id += count
+
+    @rule()
+    def compact(self):
+        """Every live row into one new file, as rewrite_data_files does."""
+        data = self.table.scan().to_arrow()
+        if len(data):
+            self.table.overwrite(data)
+
+    @rule(pick=st.integers(0, 10**6))
+    def roll_back(self, pick):
+        snapshots = self.table.snapshots()
+        chosen = snapshots[pick % len(snapshots)].snapshot_id
+        self.table.manage_snapshots().create_branch(
+            snapshot_id=chosen, branch_name=f"b{len(self.table.refs())}"
+        ).commit()
+        self.table.manage_snapshots().set_current_snapshot(snapshot_id=chosen).commit()
+
+    @precondition(lambda self: len(self.table.metadata.statistics) > 1)
+    @rule()
+    def lose_a_registration(self):
+        """Somebody else's statistics throw ours out of a snapshot's slot; another one is left."""
+        entry = self.table.metadata.statistics[0]
+        with self.table.update_statistics() as update:
+            update.remove_statistics(entry.snapshot_id)
+
+    @precondition(lambda self: len(self.live(self.table.current_snapshot().snapshot_id)[0]) >= 8)
+    @rule()
+    def build(self):
+        self.runs += 1
+        builds.build(self.declared, f"run-{self.runs}")
+        self.table.refresh()
+
+    @invariant()
+    def every_snapshot_is_answered_right(self):
+        current = self.table.current_snapshot()
+        newest = [snapshot.snapshot_id for snapshot in self.table.snapshots()][-MAX_SNAPSHOTS:]
+        for snapshot_id in {current.snapshot_id, *newest}:
+            rows = self.live(snapshot_id)
+            if not len(rows[0]):
+                continue
+            index = open_index(self.table, builds.INDEX, snapshot_id)
+            for k in (3, len(rows[0]) + 3):
+                builds.assert_answers_are(index, rows, QUERIES, k)
+
+    def live(self, snapshot_id):
+        """What the oracle says of a snapshot; snapshots never change."""
+        if snapshot_id not in self.oracle:
+            self.oracle[snapshot_id] = builds.live(self.table, snapshot_id)
+        return self.oracle[snapshot_id]
+
+    def teardown(self):
+        self.patch.undo()
+        library_settings.cache_clear()
+        self.folder.cleanup()
+
+
+def test_random_histories_keep_every_promise():
+    run_state_machine_as_test(
+        History,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=8,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
