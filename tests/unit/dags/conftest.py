@@ -1,0 +1,86 @@
+"""An Airflow home of the test session: tests neither read nor write the user's own."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from puffin_ann.settings import settings
+
+ROOT = Path(__file__).resolve().parents[3]
+DAG_FILE = ROOT / "dags" / "ann_build.py"
+
+# Airflow reads its home when it is imported, which is before any fixture runs.
+_home = tempfile.TemporaryDirectory(prefix="puffin-ann-airflow-")
+os.environ["AIRFLOW_HOME"] = _home.name
+os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = str(ROOT / "dags")
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+
+DECLARATION = """\
+table: demo.glove.words
+column: embedding
+key: word
+metric: cosine
+algorithm: vamana
+parameters: {R: 32, L: 64}
+shards: 2
+partitions_per_shard: 4
+recall_target: 0.9
+"""
+
+
+@pytest.fixture
+def declarations(tmp_path, monkeypatch) -> Path:
+    """A folder with one declaration, `words.yaml`, that DAG files read."""
+    folder = tmp_path / "indexes"
+    folder.mkdir()
+    (folder / "words.yaml").write_text(DECLARATION)
+    monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(folder))
+    settings.cache_clear()
+    yield folder
+    settings.cache_clear()
+
+
+@pytest.fixture
+def load_dags(declarations):
+    """Execute the DAG file as Airflow does; returns its DAGs by id."""
+    from airflow.sdk import DAG
+
+    def load() -> dict[str, DAG]:
+        module = execute(DAG_FILE)
+        found = [value for value in vars(module).values() if isinstance(value, DAG)]
+        return {dag.dag_id: dag for dag in found}
+
+    return load
+
+
+def execute(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"tested_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def in_new_process():
+    """Run a Python program in its own process; returns the JSON of the last line it prints."""
+    return _in_new_process
+
+
+def _in_new_process(program: str, *arguments: object, **variables: str) -> object:
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,213 @@
+"""The build DAGs: which there are, what they are made of, what their forms accept."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.definitions.mappedoperator import MappedOperator
+from airflow.sdk.exceptions import ParamValidationError
+
+from puffin_ann.declaration import MAX_GROUPS
+from puffin_ann.errors import DeclarationError
+
+ORDER = ["plan", "deal_groups", "train", "assign", "build_shards", "gate", "publish", "report"]
+
+
+@pytest.fixture
+def dag(load_dags) -> DAG:
+    return load_dags()["ann_build_words"]
+
+
+def test_a_second_declaration_makes_a_second_dag(declarations, load_dags):
+    assert set(load_dags()) == {"ann_build_words"}
+    text = (declarations / "words.yaml").read_text()
+    (declarations / "names.yml").write_text(text.replace("glove.words", "glove.names"))
+    assert set(load_dags()) == {"ann_build_words", "ann_build_names"}
+
+
+def test_no_declaration_makes_no_dag(declarations, load_dags):
+    (declarations / "words.yaml").unlink()
+    assert load_dags() == {}
+
+
+def test_the_tasks_stand_in_the_order_of_the_stages(dag):
+    assert {task.task_id for task in dag.tasks} == set(ORDER)
+    for earlier, later in pairwise(ORDER):
+        assert later in dag.get_task(earlier).downstream_task_ids
+
+
+def test_only_the_groups_of_shards_are_mapped_tasks(dag):
+    mapped = {task.task_id for task in dag.tasks if isinstance(task, MappedOperator)}
+    assert mapped == {"build_shards"}
+
+
+def test_every_task_is_tried_again_and_runs_never_overlap(dag):
+    assert all(task.retries >= 1 for task in dag.tasks)
+    assert dag.max_active_runs == 1
+    assert dag.catchup is False
+
+
+def test_spark_finds_the_applications(dag):
+    for name in ("train", "assign", "gate"):
+        task = dag.get_task(name)
+        assert Path(task.application).is_file()
+        assert task.application_args[:2] == ["--table", "demo.glove.words"]
+    mapped = dag.get_task("build_shards").partial_kwargs
+    assert Path(mapped["application"]).is_file()
+
+
+def test_executors_learn_where_the_catalog_is_described_but_not_its_secrets(load_dags, monkeypatch):
+    monkeypatch.setenv("PYICEBERG_HOME", "/etc/iceberg")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEMO__S3__SECRET_ACCESS_KEY", "hidden")
+    dag = load_dags()["ann_build_words"]
+    conf = [dag.get_task(name).conf for name in ("train", "assign", "gate")]
+    conf.append(dag.get_task("build_shards").partial_kwargs["conf"])
+    for one in conf:
+        assert one["spark.executorEnv.PYICEBERG_HOME"] == "/etc/iceberg"
+        assert "hidden" not in json.dumps(one)
+
+
+def test_the_schedule_is_the_declared_one(declarations, load_dags):
+    assert load_dags()["ann_build_words"].schedule is None
+    with (declarations / "words.yaml").open("a") as out:
+        out.write("schedule: '0 3 * * *'\n")
+    assert load_dags()["ann_build_words"].schedule == "0 3 * * *"
+
+
+def validated(dag: DAG, name: str, value: object) -> dict[str, object]:
+    """Return the values of a run that a person set one field for, as Airflow validates them."""
+    dag.params[name] = value
+    return dag.params.validate()
+
+
+class TestForm:
+    def test_it_offers_what_is_declared(self, dag):
+        values = dag.params.dump()
+        assert values["shards"] == 2
+        assert values["partitions_per_shard"] == 4
+        assert values["recall_target"] == 0.9
+        assert (values["R"], values["L"]) == (32, 64)
+        assert values["force"] is False
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("shards", 0),
+            ("shards", 10_001),
+            ("shards", "two"),
+            ("shards", 1.5),
+            ("shards", None),
+            ("partitions_per_shard", 0),
+            ("partitions_per_shard", 4097),
+            ("recall_target", 0.49),
+            ("recall_target", 2),
+            ("R", 3),
+            ("R", 513),
+            ("L", 7),
+            ("L", 2001),
+            ("alpha", 0.99),
+            ("alpha", 2.1),
+            ("pq_m", 0),
+            ("pq_m", "many"),
+            ("force", "yes"),
+        ],
+    )
+    def test_it_refuses_what_the_declaration_would(self, dag, name, value):
+        with pytest.raises(ParamValidationError, match=name):
+            validated(dag, name, value)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("shards", 1),
+            ("shards", 10_000),
+            ("recall_target", 1),
+            ("recall_target", 0.5),
+            ("R", 4),
+            ("alpha", 2),
+            ("pq_m", None),
+            ("pq_m", 25),
+            ("force", True),
+        ],
+    )
+    def test_it_accepts_the_bounds_themselves(self, dag, name, value):
+        assert validated(dag, name, value)[name] == value
+
+    def test_an_algorithm_without_parameters_adds_no_field(self, declarations, load_dags):
+        text = (declarations / "words.yaml").read_text()
+        text = text.replace("vamana", "exact").replace("parameters: {R: 32, L: 64}\n", "")
+        (declarations / "words.yaml").write_text(text)
+        values = load_dags()["ann_build_words"].params.dump()
+        assert set(values) == {"shards", "partitions_per_shard", "recall_target", "force"}
+
+    def test_every_field_that_is_offered_can_be_set_for_a_run(self, dag, declarations):
+        from puffin_ann.declaration import load_declaration
+
+        values = dag.params.dump()
+        del values["force"]
+        declared = load_declaration(declarations / "words.yaml")
+        assert declared.overridden(values) == declared
+
+
+class TestInvalidDeclaration:
+    @pytest.fixture
+    def dags(self, declarations, load_dags):
+        (declarations / "broken.yaml").write_text("table: demo.glove.words\nshards: 0\n")
+        return load_dags()
+
+    def test_it_leaves_the_others_alone(self, dags):
+        assert set(dags) == {"ann_build_words", "ann_build_broken"}
+        assert "invalid-declaration" not in dags["ann_build_words"].tags
+
+    def test_it_is_named_after_the_file_and_tagged(self, dags):
+        broken = dags["ann_build_broken"]
+        assert {"puffin-ann", "invalid-declaration"} <= set(broken.tags)
+        assert "'shards'" in broken.doc_md
+
+    def test_its_only_task_fails_with_what_is_wrong_and_is_not_tried_again(self, dags):
+        (task,) = dags["ann_build_broken"].tasks
+        assert task.retries == 0
+        with pytest.raises(DeclarationError, match=r"broken\.yaml.*'column'.*'shards'.*0"):
+            task.python_callable()
+
+    @pytest.mark.parametrize("text", ["{", "- 1", "", "name: Words\n", "\x00"])
+    def test_whatever_the_file_holds_it_never_takes_the_other_dags_away(
+        self, declarations, load_dags, text
+    ):
+        (declarations / "broken.yaml").write_text(text)
+        dags = load_dags()
+        assert set(dags) == {"ann_build_words", "ann_build_broken"}
+        assert "invalid-declaration" in dags["ann_build_broken"].tags
+
+    def test_a_name_declared_twice_is_invalid_in_the_second_file(self, declarations, load_dags):
+        text = (declarations / "words.yaml").read_text()
+        (declarations / "zebra.yaml").write_text(text + "name: words\n")
+        dags = load_dags()
+        assert set(dags) == {"ann_build_words", "ann_build_zebra"}
+        with pytest.raises(DeclarationError, match="declared twice"):
+            dags["ann_build_zebra"].tasks[0].python_callable()
+
+
+def test_the_parse_of_a_task_builds_its_own_dag_only(declarations, load_dags, monkeypatch):
+    text = (declarations / "words.yaml").read_text()
+    (declarations / "names.yaml").write_text(text)
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "ann_build_names")
+    assert set(load_dags()) == {"ann_build_names"}
+
+
+def test_what_the_plan_hands_on_is_small_however_large_the_index():
+    from puffin_ann.lifecycle.documents import PlanPointer
+    from puffin_ann.lifecycle.plan import shard_groups
+
+    pointer = PlanPointer(
+        action="build",
+        reason="a build is due",
+        table="catalog.namespace." + "t" * 100,
+        plan="s3://bucket/" + "p" * 400,
+        run_id="r" * 70,
+        groups=list(shard_groups(10_000, MAX_GROUPS)),
+    )
+    assert len(pointer.groups) <= 100
+    assert len(json.dumps(pointer.model_dump())) < 2000
