@@ -1,9 +1,9 @@
 """Vector indexes that live inside Apache Iceberg tables as Puffin files.
 
-    import puffin_ann
+import puffin_ann
 
-    index = puffin_ann.open_index("demo.glove.words", "glove_words")
-    index.search(vector, k=10, columns=["word"])
+index = puffin_ann.open_index("demo.glove.words", "glove_words")
+index.search(vector, k=10, columns=["word"])
 """
 
 from importlib import import_module

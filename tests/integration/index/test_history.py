@@ -1,4 +1,4 @@
-"""Random histories of a table and its index, held against brute force at every retained snapshot."""
+"""Random histories of a table and its index, held to brute force at every retained snapshot."""
 
 import os
 import tempfile

@@ -17,7 +17,9 @@ def _source(rows, rank):
     groups = np.array([row[1] for row in rows], dtype=np.int64)
     offsets = np.array([row[2] for row in rows], dtype=np.int64)
     return Source(
-        ids, distances, lambda chosen: (np.full(chosen.shape, rank), groups[chosen], offsets[chosen])
+        ids,
+        distances,
+        lambda chosen: (np.full(chosen.shape, rank), groups[chosen], offsets[chosen]),
     )
 
 
