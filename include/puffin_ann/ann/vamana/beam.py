@@ -1,0 +1,131 @@
+"""Beam search over full vectors: the kernel that both searching and building call."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.vamana.primitives import (
+    FAST,
+    U64,
+    Whole,
+    candidate,
+    expanded,
+    is_expanded,
+    prefetch,
+    row_of,
+    squared_l2,
+)
+
+from numba import njit  # isort: skip  (after the primitives have configured it)
+
+PREFETCHED = 128
+"""Numbers of a row asked for ahead; the hardware fetches the rest of a longer one."""
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def unseen(
+    node: Whole,
+    neighbours: NDArray[np.uint32],
+    stride: Whole,
+    degree: Whole,
+    stamps: NDArray[np.uint8],
+    stamp: np.uint8,
+    out: NDArray[np.uint32],
+) -> Whole:
+    """Mark a node's neighbours as seen and write those that were not; return how many."""
+    first = node * stride
+    count = U64(0)
+    for j in range(U64(degree)):
+        row = neighbours[first + j]
+        out[count] = row
+        # No branch: whether a neighbour is new cannot be predicted.
+        count += U64(stamps[row] != stamp)
+        stamps[row] = stamp
+    return count
+
+
+@njit(cache=True, nogil=True)
+def insert(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
+    """Insert a candidate in an ascending pool of `size`, which has room; return its place."""
+    place = U64(size)
+    while place > U64(0) and pool[place - U64(1)] > key:
+        pool[place] = pool[place - U64(1)]
+        place -= U64(1)
+    pool[place] = key
+    return place
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def beam(
+    space: NDArray[np.float32],
+    width: Whole,
+    neighbours: NDArray[np.uint32],
+    stride: Whole,
+    degrees: NDArray[np.uint16],
+    entry: Whole,
+    queries: NDArray[np.float32],
+    query: Whole,
+    pool: NDArray[np.uint64],
+    keep: Whole,
+    stamps: NDArray[np.uint8],
+    stamp: np.uint8,
+    fresh: NDArray[np.uint32],
+    trail: NDArray[np.uint64],
+) -> tuple[Whole, Whole]:
+    """Find candidates near a query.
+
+    Args:
+        space: flat `(n · width,) float32` rows.
+        width: numbers in a row, a multiple of 16.
+        neighbours: flat `(n · stride,) uint32`.
+        stride: places in a neighbour list.
+        degrees: `(n,) uint16`.
+        entry: row to begin at.
+        queries: flat float32, of rows of `width`.
+        query: where in `queries` the query begins.
+        pool: `(keep + 1,) uint64`, written: candidates, ascending.
+        keep: L, candidates kept.
+        stamps: `(n,) uint8`; rows that carry `stamp` count as seen.
+        stamp: of this search, carried by no row yet.
+        fresh: `(stride + 1,) uint32` scratch.
+        trail: every expanded candidate is written here, as far as there is room.
+
+    Returns:
+        How many candidates the pool holds, and how many the trail.
+
+    """
+    w = U64(width)
+    at = U64(query)
+    pool[0] = candidate(squared_l2(space, U64(entry) * w, queries, at, w), entry)
+    stamps[entry] = stamp
+    size = U64(1)
+    full = U64(keep)
+    ahead = min(w, U64(PREFETCHED))
+    recorded = U64(0)
+    current = U64(0)
+    while current < size:
+        key = pool[current]
+        if is_expanded(key):
+            current += U64(1)
+            continue
+        pool[current] = expanded(key)
+        if recorded < U64(len(trail)):
+            trail[recorded] = key
+            recorded += U64(1)
+        node = row_of(key)
+        count = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
+        for j in range(count):
+            for z in range(U64(0), ahead, U64(16)):
+                prefetch(space, U64(fresh[j]) * w + z)
+        nearest = current + U64(1)
+        for j in range(count):
+            row = U64(fresh[j])
+            new = candidate(squared_l2(space, row * w, queries, at, w), row)
+            if size == full:
+                if new >= pool[size - U64(1)]:
+                    continue
+                size -= U64(1)
+            place = U64(insert(pool, size, new))
+            size += U64(1)
+            nearest = min(nearest, place)
+        current = nearest
+    return size, recorded

@@ -1,0 +1,161 @@
+"""Build a Vamana graph: the stages, in order."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann import blas
+from puffin_ann.ann.vamana import insertion, kernels_whole, leaves
+from puffin_ann.ann.vamana.insertion import Adjacency
+from puffin_ann.ann.vamana.primitives import MAX_ROWS
+from puffin_ann.errors import BadInputError
+
+INSERTED_ROWS = 4096
+"""Up to so many different rows, the graph is built by insertion."""
+SAMPLE_SHARE = 0.02
+SAMPLE_LEAST = 512
+SAMPLE_KEEP = 64
+REPAIR_KEEP = 32
+MANY_ROWS = 500_000
+"""Beyond so many rows, the bulk build takes a smaller fan, to bound its memory."""
+ARITY = 4
+HASHED_ROWS = 65536
+
+Progress = Callable[[str, float], None]
+
+
+def build(
+    space: NDArray[np.float32],
+    *,
+    most: int,
+    keep: int,
+    alpha: float,
+    seed: int,
+    threads: int,
+    progress: Progress | None = None,
+) -> Adjacency:
+    """Return a graph from whose entry every row can be reached.
+
+    Equal rows are represented by one of them while the graph is built: among thousands of
+    neighbours at distance 0 pruning would find nothing else worth an edge.
+
+    Args:
+        space: `(n, w) float32`, read-only, as `space.of_rows` gives it.
+        most: R, neighbours of a row at most.
+        keep: L, candidates kept by insertion.
+        alpha: slack of pruning.
+        seed: the same gives the same graph, whatever the number of threads.
+        threads: threads to use.
+        progress: told the stage and the share of it that is done.
+
+    Raises:
+        BadInputError: There are 2³¹ rows or more.
+
+    """
+    tell = progress or (lambda stage, share: None)
+    rows = len(space)
+    if rows >= MAX_ROWS:
+        raise BadInputError(f"a shard of {rows} rows is too large for a graph; use more shards")
+    if not rows:
+        return Adjacency(np.zeros((0, most), np.uint32), np.zeros(0, np.uint16), 0)
+    first = _first_equal(space, threads)
+    different = np.flatnonzero(first == np.arange(rows, dtype=np.uint32)).astype(np.uint32)
+    if len(different) <= INSERTED_ROWS:
+        graph = _inserted(space, different, most, keep, alpha, seed, threads)
+    else:
+        graph = _bulk(space, different, most, alpha, seed, threads, tell)
+    _hang_equal(graph, first)
+    tell("repair", 0.0)
+    kernels_whole.make_reachable(
+        space.reshape(-1),
+        space.shape[1],
+        graph.neighbours,
+        graph.degrees,
+        graph.entry,
+        REPAIR_KEEP,
+    )
+    tell("repair", 1.0)
+    return graph
+
+
+def _first_equal(space: NDArray[np.float32], threads: int) -> NDArray[np.uint32]:
+    words = space.view(np.uint32)
+    hashes = np.empty(len(space), np.uint64)
+
+    def hash_block(at: int) -> None:
+        kernels_whole.hash_rows(words[at : at + HASHED_ROWS], hashes[at : at + HASHED_ROWS])
+
+    for _ in blas.parallel(hash_block, range(0, len(space), HASHED_ROWS), threads):
+        pass
+    first = np.empty(len(space), np.uint32)
+    kernels_whole.find_equal(words, hashes, np.argsort(hashes, kind="stable"), first)
+    return first
+
+
+def _inserted(
+    space: NDArray[np.float32],
+    different: NDArray[np.uint32],
+    most: int,
+    keep: int,
+    alpha: float,
+    seed: int,
+    threads: int,
+) -> Adjacency:
+    part = insertion.build(
+        space[different], most=most, keep=keep, alpha=alpha, seed=[seed], threads=threads
+    )
+    if len(different) == len(space):
+        return part
+    neighbours = np.zeros((len(space), most), np.uint32)
+    degrees = np.zeros(len(space), np.uint16)
+    neighbours[different] = different[part.neighbours]
+    degrees[different] = part.degrees
+    return Adjacency(neighbours, degrees, int(different[part.entry]))
+
+
+def _bulk(
+    space: NDArray[np.float32],
+    different: NDArray[np.uint32],
+    most: int,
+    alpha: float,
+    seed: int,
+    threads: int,
+    tell: Progress,
+) -> Adjacency:
+    neighbours, degrees = leaves.build(
+        space,
+        different,
+        most=most,
+        alpha=alpha,
+        plan=leaves.Plan(fan=5) if len(different) > MANY_ROWS else leaves.Plan(),
+        seed=[seed, 1],
+        threads=threads,
+        progress=lambda share: tell("leaves", share),
+    )
+    size = max(SAMPLE_LEAST, int(len(different) * SAMPLE_SHARE))
+    chosen = np.random.default_rng([seed, 2]).choice(len(different), size, replace=False)
+    sample = different[np.sort(chosen)]
+    tell("sample", 0.0)
+    long = insertion.build(
+        space[sample],
+        most=max(1, most // 2),
+        keep=SAMPLE_KEEP,
+        alpha=alpha,
+        seed=[seed, 3],
+        threads=threads,
+    )
+    kernels_whole.add_long_edges(sample, long.neighbours, long.degrees, neighbours, degrees)
+    tell("sample", 1.0)
+    return Adjacency(neighbours, degrees, int(sample[long.entry]))
+
+
+def _hang_equal(graph: Adjacency, first: NDArray[np.uint32]) -> None:
+    sizes = np.bincount(first, minlength=len(first))
+    order = np.argsort(first, kind="stable").astype(np.uint32)
+    ends = np.cumsum(sizes)
+    most = graph.neighbours.shape[1]
+    arity = max(1, min(ARITY, most // 2 - 1))
+    for top in np.flatnonzero(sizes > 1):
+        members = order[ends[top] - sizes[top] : ends[top]]
+        kernels_whole.hang_equal(members, arity, graph.neighbours, graph.degrees)

@@ -1,0 +1,338 @@
+"""The loops of searching: many queries in one call, exact distances at the end."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.kernels_distance import distance, dot, key_distance, order_key
+from puffin_ann.ann.vamana.beam import beam, insert, unseen
+from puffin_ann.ann.vamana.primitives import (
+    F32,
+    FAST,
+    U64,
+    Whole,
+    candidate,
+    expanded,
+    is_expanded,
+    prefetch,
+    row_of,
+    squared_l2,
+)
+
+from numba import njit  # isort: skip  (after the primitives have configured it)
+
+
+@njit(cache=True, nogil=True)
+def _answer(
+    metric: int,
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    query: int,
+    pool: NDArray[np.uint64],
+    size: Whole,
+    dead: NDArray[np.uint8],
+    spare: Whole,
+    keys: NDArray[np.uint64],
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> Whole:
+    """Write the nearest live rows of a pool, by exact distance; return how many.
+
+    Args:
+        metric: code.
+        vectors: `(n, d) float32`, as stored.
+        queries: `(q, d) float32`.
+        query: which of them.
+        pool: candidates, ascending.
+        size: how many.
+        dead: `(n,) uint8`, or empty if all rows live.
+        spare: candidates beyond k that are measured too, since the pool's order is float32's.
+        keys: `uint64` scratch, room for k + spare.
+        ids: `(k,) int64`, written.
+        distances: `(k,) float32`, written.
+
+    """
+    k = len(ids)
+    square = dot(queries, query, queries, query)
+    found = U64(0)
+    for i in range(U64(size)):
+        row = int(row_of(pool[i]))
+        if len(dead) and dead[row]:
+            continue
+        key = order_key(distance(metric, queries, query, square, vectors, row), row)
+        insert(keys, found, key)
+        found += U64(1)
+        if found == U64(k + spare):
+            break
+    count = min(U64(k), found)
+    for j in range(U64(k)):
+        if j < count:
+            ids[j] = np.int64(keys[j] & U64(0xFFFFFFFF))
+            distances[j] = key_distance(keys[j])
+        else:
+            ids[j] = -1
+            distances[j] = np.inf
+    return count
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def search_full(
+    space: NDArray[np.float32],
+    width: Whole,
+    neighbours: NDArray[np.uint32],
+    stride: Whole,
+    degrees: NDArray[np.uint16],
+    entry: Whole,
+    moved: NDArray[np.float32],
+    metric: int,
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    keep: Whole,
+    spare: Whole,
+    dead: NDArray[np.uint8],
+    stamps: NDArray[np.uint8],
+    stamp: Whole,
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+    counts: NDArray[np.int64],
+) -> Whole:
+    """Answer queries by a beam over full vectors.
+
+    Args:
+        space: flat `(n · width,) float32`.
+        width: numbers in a row of the space.
+        neighbours: flat `(n · stride,) uint32`.
+        stride: places in a neighbour list.
+        degrees: `(n,) uint16`.
+        entry: row to begin at.
+        moved: flat `(q · width,) float32`, the queries in the space.
+        metric: code.
+        vectors: `(n, d) float32`, as stored.
+        queries: `(q, d) float32`.
+        keep: L, candidates kept.
+        spare: see `_answer`.
+        dead: `(n,) uint8`, or empty.
+        stamps: `(n,) uint8` scratch, kept from call to call.
+        stamp: the last one used; 0 at first, with `stamps` all 0.
+        ids: `(q, k) int64`, written.
+        distances: `(q, k) float32`, written.
+        counts: `(q,) int64`, written: answers of each query.
+
+    Returns:
+        The last stamp used.
+
+    """
+    pool = np.empty(keep + 1, np.uint64)
+    keys = np.empty(ids.shape[1] + spare + 1, np.uint64)
+    fresh = np.empty(stride + 1, np.uint32)
+    trail = np.empty(0, np.uint64)
+    for q in range(len(queries)):
+        stamp += 1
+        if stamp == 256:
+            stamps[:] = 0
+            stamp = 1
+        size, _ = beam(
+            space,
+            width,
+            neighbours,
+            stride,
+            degrees,
+            entry,
+            moved,
+            q * width,
+            pool,
+            keep,
+            stamps,
+            np.uint8(stamp),
+            fresh,
+            trail,
+        )
+        counts[q] = _answer(
+            metric, vectors, queries, q, pool, size, dead, spare, keys, ids[q], distances[q]
+        )
+    return stamp
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _tables(
+    codebook: NDArray[np.float32],
+    offsets: NDArray[np.uint32],
+    query: NDArray[np.float32],
+    by_product: bool,
+    out: NDArray[np.float32],
+) -> None:
+    """Write what each codeword contributes to a query's distance, flat `(m · 2**bits,) float32`."""
+    subspaces, words, _ = codebook.shape
+    for j in range(subspaces):
+        first = U64(offsets[j])
+        width = U64(offsets[j + 1]) - first
+        for c in range(words):
+            total = F32(0)
+            word = codebook[j, c]
+            if by_product:
+                for z in range(width):
+                    total -= word[z] * query[first + z]
+            else:
+                for z in range(width):
+                    difference = word[z] - query[first + z]
+                    total += difference * difference
+            out[j * words + c] = total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _estimate(
+    tables: NDArray[np.float32],
+    words: Whole,
+    codes: NDArray[np.uint8],
+    at: Whole,
+    subspaces: Whole,
+) -> np.float32:
+    """Add up a row's codewords; two sums, so that one addition need not wait for the other."""
+    one = F32(0)
+    other = F32(0)
+    pairs = subspaces >> U64(1)
+    for j in range(pairs):
+        place = U64(2) * j
+        one += tables[place * words + U64(codes[at + place])]
+        other += tables[(place + U64(1)) * words + U64(codes[at + place + U64(1)])]
+    if subspaces & U64(1):
+        place = subspaces - U64(1)
+        one += tables[place * words + U64(codes[at + place])]
+    return one + other
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _beam_codes(
+    tables: NDArray[np.float32],
+    words: Whole,
+    floor: np.float32,
+    codes: NDArray[np.uint8],
+    subspaces: Whole,
+    neighbours: NDArray[np.uint32],
+    stride: Whole,
+    degrees: NDArray[np.uint16],
+    entry: Whole,
+    pool: NDArray[np.uint64],
+    keep: Whole,
+    stamps: NDArray[np.uint8],
+    stamp: np.uint8,
+    fresh: NDArray[np.uint32],
+) -> Whole:
+    """Find candidates near a query by estimated distances; as `beam`, return the pool's size.
+
+    `floor` is the least an estimate can be; it is taken off, since candidates sort by bits, which
+    works for numbers that are not negative.
+    """
+    first = _estimate(tables, words, codes, U64(entry) * subspaces, subspaces) - floor
+    pool[0] = candidate(max(first, F32(0)), entry)
+    stamps[entry] = stamp
+    size = U64(1)
+    full = U64(keep)
+    current = U64(0)
+    while current < size:
+        key = pool[current]
+        if is_expanded(key):
+            current += U64(1)
+            continue
+        pool[current] = expanded(key)
+        node = row_of(key)
+        count = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
+        for j in range(count):
+            prefetch(codes, U64(fresh[j]) * subspaces)
+            prefetch(codes, U64(fresh[j]) * subspaces + subspaces - U64(1))
+        nearest = current + U64(1)
+        for j in range(count):
+            row = U64(fresh[j])
+            value = _estimate(tables, words, codes, row * subspaces, subspaces) - floor
+            new = candidate(max(value, F32(0)), row)
+            if size == full:
+                if new >= pool[size - U64(1)]:
+                    continue
+                size -= U64(1)
+            place = U64(insert(pool, size, new))
+            size += U64(1)
+            nearest = min(nearest, place)
+        current = nearest
+    return size
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def search_codes(
+    codebook: NDArray[np.float32],
+    offsets: NDArray[np.uint32],
+    codes: NDArray[np.uint8],
+    by_product: bool,
+    space: NDArray[np.float32],
+    width: Whole,
+    neighbours: NDArray[np.uint32],
+    stride: Whole,
+    degrees: NDArray[np.uint16],
+    entry: Whole,
+    moved: NDArray[np.float32],
+    metric: int,
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    keep: Whole,
+    spare: Whole,
+    dead: NDArray[np.uint8],
+    stamps: NDArray[np.uint8],
+    stamp: Whole,
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+    counts: NDArray[np.int64],
+) -> Whole:
+    """Answer queries by a beam over codes, whose whole pool is then measured in the space.
+
+    Args:
+        codebook: `(m, 2**bits, w) float32`.
+        offsets: `(m + 1,) uint32`, where each sub-space begins.
+        codes: flat `(n · m,) uint8`.
+        by_product: codes stand for rows whose inner product is wanted, not their distance.
+        space: and all others: as in `search_full`.
+
+    Returns:
+        The last stamp used.
+
+    """
+    subspaces, words, _ = codebook.shape
+    w = U64(width)
+    pool = np.empty(keep + 1, np.uint64)
+    keys = np.empty(ids.shape[1] + spare + 1, np.uint64)
+    fresh = np.empty(stride + 1, np.uint32)
+    tables = np.empty(subspaces * words, np.float32)
+    for q in range(len(queries)):
+        stamp += 1
+        if stamp == 256:
+            stamps[:] = 0
+            stamp = 1
+        _tables(codebook, offsets, moved[q * width : (q + 1) * width], by_product, tables)
+        floor = F32(0)
+        if by_product:
+            for j in range(subspaces):
+                floor += tables[j * words : (j + 1) * words].min()
+        size = _beam_codes(
+            tables,
+            U64(words),
+            floor,
+            codes,
+            U64(subspaces),
+            neighbours,
+            stride,
+            degrees,
+            entry,
+            pool,
+            keep,
+            stamps,
+            np.uint8(stamp),
+            fresh,
+        )
+        for i in range(U64(size)):
+            for z in range(U64(0), w, U64(16)):
+                prefetch(space, row_of(pool[i]) * w + z)
+        for i in range(U64(size)):
+            row = row_of(pool[i])
+            pool[i] = candidate(squared_l2(space, row * w, moved, U64(q) * w, w), row)
+        pool[:size].sort()
+        counts[q] = _answer(
+            metric, vectors, queries, q, pool, size, dead, spare, keys, ids[q], distances[q]
+        )
+    return stamp

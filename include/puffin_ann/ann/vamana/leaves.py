@@ -1,0 +1,203 @@
+"""Build a graph in bulk: exact neighbours within overlapping leaves, then pruned.
+
+Random rows lead; every row joins the leaves of its nearest leaders, so that near rows meet in
+several leaves; and all of that twice, with other leaders. Each row has its own slot for what it
+finds in each of its leaves, which makes the outcome the same in whatever order they are worked off.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann import blas
+from puffin_ann.ann.vamana import kernels_leaves as kernels
+
+TILE = 128
+ASSIGN_BLOCK = 2048
+CHOOSE_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much work the build puts into finding neighbours.
+
+    Attributes:
+        leaf: rows of a leaf on average, and half of the most.
+        fan: leaves that a row joins, each time.
+        rounds: how often leaders are drawn.
+        nearest: neighbours taken from each leaf.
+
+    """
+
+    leaf: int = 1024
+    fan: int = 10
+    rounds: int = 2
+    nearest: int = 6
+
+    @property
+    def slots(self) -> int:
+        """Neighbours found for a row, doubles included."""
+        return self.rounds * self.fan * self.nearest
+
+
+def build(
+    space: NDArray[np.float32],
+    rows: NDArray[np.uint32],
+    *,
+    most: int,
+    alpha: float,
+    plan: Plan,
+    seed: list[int],
+    threads: int,
+    progress: Callable[[float], None],
+) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
+    """Return neighbours `(n, R) uint32`, 0 beyond the degree, and degrees `(n,) uint16`.
+
+    Args:
+        space: `(n, w) float32`; may be memory-mapped.
+        rows: `(m,) uint32`, ascending; the others get no neighbours.
+        most: R.
+        alpha: slack of pruning.
+        plan: how much work to do.
+        seed: of the leaders.
+        threads: threads to use.
+        progress: told the share that is done.
+
+    """
+    forward = np.full((len(space), plan.slots), kernels.NONE, np.uint32)
+    generator = np.random.default_rng(seed)
+    with blas.single_thread():
+        for turn in range(plan.rounds):
+            leaves = _leaves(space, rows, plan, generator, threads)
+            leaves.find(forward, turn * plan.fan * plan.nearest, threads)
+            progress((turn + 1) / (plan.rounds + 1))
+    return _chosen(space, forward, most, alpha, threads)
+
+
+@dataclass(frozen=True, eq=False)
+class _Leaves:
+    """Entries are row · fan + slot, counted among the rows that take part."""
+
+    space: NDArray[np.float32]
+    rows: NDArray[np.uint32]
+    plan: Plan
+    members: list[NDArray[np.uint32]]
+
+    def find(self, forward: NDArray[np.uint32], first_slot: int, threads: int) -> None:
+        """Find the nearest rows within every leaf and write them to their slots."""
+        plan = self.plan
+        scratch = _Scratch(plan, self.space.shape[1])
+
+        def work(entries: NDArray[np.uint32]) -> None:
+            rows = self.rows[entries // plan.fan]
+            slots = (first_slot + entries % plan.fan * plan.nearest).astype(np.uint32)
+            places = _nearest_within(self.space, rows, plan.nearest, scratch)
+            kernels.put_neighbours(rows, slots, places, forward)
+
+        for _ in blas.parallel(work, self.members, threads):
+            pass
+
+
+def _leaves(
+    space: NDArray[np.float32],
+    rows: NDArray[np.uint32],
+    plan: Plan,
+    generator: np.random.Generator,
+    threads: int,
+) -> _Leaves:
+    """Draw leaders, let every row join its nearest ones, and cut what has become too large."""
+    count = max(1, len(rows) * plan.fan // plan.leaf)
+    leaders = rows[np.sort(generator.choice(len(rows), count, replace=False))]
+    joined = np.empty((len(rows), plan.fan), np.uint32)
+    turned = np.ascontiguousarray(space[leaders].T)
+    squares = np.einsum("ij,ij->j", turned, turned)
+
+    def join(first: int) -> None:
+        part = slice(first, first + ASSIGN_BLOCK)
+        products = space[rows[part]] @ turned
+        kernels.nearest(products, squares, -(1 << 40), joined[part])
+
+    for _ in blas.parallel(join, range(0, len(rows), ASSIGN_BLOCK), threads):
+        pass
+    starts = np.empty(count + 1, np.int64)
+    members = np.empty(joined.size, np.uint32)
+    kernels.group(joined.reshape(-1), starts, members)
+    leaves = []
+    for leaf in range(count):
+        entries = members[starts[leaf] : starts[leaf + 1]]
+        pieces = -(-len(entries) // (2 * plan.leaf))
+        if pieces > 1:
+            entries = generator.permutation(entries)
+        leaves += [one for one in np.array_split(entries, max(1, pieces)) if len(one) > 1]
+    return _Leaves(space, rows, plan, leaves)
+
+
+class _Scratch(threading.local):
+    """Arrays a thread uses for leaf after leaf: fresh ones cost a page fault every 4 KiB."""
+
+    def __init__(self, plan: Plan, width: int) -> None:
+        most = 2 * plan.leaf + 1
+        self.moved = np.empty((most, width), np.float32)
+        self.squares = np.empty(most, np.float32)
+        self.products = np.empty(TILE * most, np.float32)
+
+
+def _nearest_within(
+    space: NDArray[np.float32], rows: NDArray[np.uint32], count: int, scratch: _Scratch
+) -> NDArray[np.uint32]:
+    """Return each row's nearest others in a leaf, `(m, count) uint32` places in it."""
+    size = len(rows)
+    moved, squares = scratch.moved[:size], scratch.squares[:size]
+    kernels.gather(space, rows, moved, squares)
+    places = np.empty((size, count), np.uint32)
+    for first in range(0, size, TILE):
+        tile = moved[first : first + TILE]
+        products = scratch.products[: len(tile) * size].reshape(len(tile), size)
+        np.dot(tile, moved.T, out=products)
+        kernels.nearest(products, squares, first, places[first : first + TILE])
+    return places
+
+
+def _chosen(
+    space: NDArray[np.float32],
+    forward: NDArray[np.uint32],
+    most: int,
+    alpha: float,
+    threads: int,
+) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
+    rows = len(space)
+    counts = np.zeros(rows, np.int32)
+    blocks = [(at, min(at + CHOOSE_BLOCK, rows)) for at in range(0, rows, CHOOSE_BLOCK)]
+
+    def tidy(block: tuple[int, int]) -> None:
+        kernels.tidy(forward, *block, counts)
+
+    for _ in blas.parallel(tidy, blocks, threads):
+        pass
+    starts = np.empty(rows + 1, np.int64)
+    sources = np.empty(int(counts.sum(dtype=np.int64)), np.uint32)
+    kernels.turn_round(forward, counts, starts, sources)
+    neighbours = np.zeros((rows, most), np.uint32)
+    degrees = np.zeros(rows, np.uint16)
+    flat = space.reshape(-1)
+
+    def choose(block: tuple[int, int]) -> None:
+        kernels.choose(
+            flat,
+            space.shape[1],
+            *block,
+            forward,
+            counts,
+            starts,
+            sources,
+            alpha,
+            neighbours,
+            degrees,
+        )
+
+    for _ in blas.parallel(choose, blocks, threads):
+        pass
+    return neighbours, degrees

@@ -1,0 +1,108 @@
+"""The few operations that all graph kernels are made of.
+
+A candidate is one integer: the bits of its squared distance (not negative, so they sort as the
+number does), its row, and, in the lowest bit, whether it was expanded. Sorting candidates is then
+sorting integers, and ties go to the lower row.
+
+Offsets are unsigned throughout: with signed ones the compiler must allow for negative indices,
+which Python counts from the end, and does not vectorise.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.settings import configure_numba
+
+configure_numba()  # Numba reads where to keep compiled code when it is imported
+
+from llvmlite import ir  # noqa: E402
+from numba import njit, types  # noqa: E402
+from numba.core import cgutils  # noqa: E402
+from numba.extending import intrinsic  # noqa: E402
+
+Whole = int | np.integer[Any]
+"""A number in a kernel that counts or names something; Numba knows its width."""
+
+LANES = 16
+"""Rows are padded to a multiple of this many numbers: 64 bytes, a cache line."""
+
+MAX_ROWS = 1 << 31
+
+FAST = {"reassoc", "contract", "nsz"}
+"""Sums may be reordered, so that they vectorise; infinities keep their meaning."""
+
+U64, U32, F32 = np.uint64, np.uint32, np.float32
+_EXPANDED = np.uint64(1)
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+@intrinsic
+def _prefetch(typing_context, array, index):  # type: ignore[no-untyped-def]
+    """Ask for the cache line of `array[index]`; never faults, whatever the index."""
+    signature = types.void(array, index)
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte_pointer = ir.IntType(8).as_pointer()
+        flag = ir.IntType(32)
+        function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [byte_pointer, flag, flag, flag]),
+            "llvm.prefetch.p0",
+        )
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), byte_pointer)
+        builder.call(function, [place, flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+prefetch: Any = _prefetch
+
+
+@njit(inline="always")
+def candidate(squared: np.float32, row: Whole) -> np.uint64:
+    """Return the candidate of a row at a squared distance."""
+    return (U64(F32(squared).view(U32)) << U64(32)) | (U64(row) << U64(1))
+
+
+@njit(inline="always")
+def row_of(key: np.uint64) -> np.uint64:
+    """Return the row of a candidate."""
+    return (key & _LOW) >> U64(1)
+
+
+@njit(inline="always")
+def squared_of(key: np.uint64) -> np.float32:
+    """Return the squared distance of a candidate."""
+    return U32(key >> U64(32)).view(F32)
+
+
+@njit(inline="always")
+def is_expanded(key: np.uint64) -> np.uint64:
+    """Return non-zero if the candidate was expanded."""
+    return key & _EXPANDED
+
+
+@njit(inline="always")
+def expanded(key: np.uint64) -> np.uint64:
+    """Return the candidate marked as expanded."""
+    return key | _EXPANDED
+
+
+@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+def squared_l2(
+    one: NDArray[np.float32],
+    at_one: Whole,
+    other: NDArray[np.float32],
+    at_other: Whole,
+    width: Whole,
+) -> np.float32:
+    """Return the squared distance of two rows of flat arrays that begin at given places."""
+    total = F32(0)
+    for i in range(U64(width)):
+        difference = one[U64(at_one) + i] - other[U64(at_other) + i]
+        total += difference * difference
+    return total

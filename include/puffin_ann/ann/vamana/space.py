@@ -1,0 +1,87 @@
+"""The rows a graph is built and searched over: in the metric's search space, padded with zeros."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.vamana.primitives import LANES
+
+BLOCK_BYTES = 4 << 20
+
+
+def padded_width(metric: str, dimension: int) -> int:
+    """Return the numbers in a row of the space."""
+    width = METRICS[metric].search_dimension(dimension)
+    return -(-width // LANES) * LANES
+
+
+def is_needed(metric: str, dimension: int) -> bool:
+    """Tell if the space differs from the vectors as they are stored."""
+    return metric != "l2" or padded_width(metric, dimension) != dimension
+
+
+def of_rows(vectors: NDArray[np.float32], metric: str, path: Path) -> NDArray[np.float32]:
+    """Return `(n, w) float32`, read-only: the vectors themselves, or a file mapped from `path`.
+
+    Memory is bounded by a block. The file appears under its name only when it is whole.
+
+    Args:
+        vectors: `(n, d) float32`; may be memory-mapped.
+        metric: name.
+        path: file to write, ending in `.npy`; left alone if the vectors will do as they are.
+
+    """
+    rows, dimension = vectors.shape
+    if not is_needed(metric, dimension) or not rows:
+        return _read_only(vectors, padded_width(metric, dimension))
+    partial = path.with_suffix(".part")
+    out = np.lib.format.open_memmap(
+        partial, mode="w+", dtype=np.float32, shape=(rows, padded_width(metric, dimension))
+    )
+    step = max(1, BLOCK_BYTES // (4 * dimension))
+    bound = _longest(vectors, step) if metric == "ip" else 0.0
+    to_space = METRICS[metric].to_search_space
+    for at in range(0, rows, step):
+        block = to_space(np.asarray(vectors[at : at + step]), bound)
+        out[at : at + step, : block.shape[1]] = block
+    out.flush()
+    del out
+    os.replace(partial, path)
+    return opened(path)
+
+
+def opened(path: Path) -> NDArray[np.float32]:
+    """Map a file that `of_rows` wrote."""
+    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    return _read_only(mapped, mapped.shape[1])
+
+
+def of_queries(queries: NDArray[np.float32], metric: str) -> NDArray[np.float32]:
+    """Return queries in the space, `(q, w) float32`."""
+    moved = METRICS[metric].queries_to_search_space(queries)
+    width = padded_width(metric, queries.shape[1])
+    if moved.shape[1] == width:
+        return moved
+    out = np.zeros((len(queries), width), np.float32)
+    out[:, : moved.shape[1]] = moved
+    return out
+
+
+def _longest(vectors: NDArray[np.float32], step: int) -> float:
+    """Return the largest norm: the shard's own, since no tighter bound of its rows exists."""
+    squares = [
+        np.einsum("ij,ij->i", block, block, dtype=np.float64).max()
+        for block in (vectors[at : at + step] for at in range(0, len(vectors), step))
+    ]
+    return float(np.sqrt(max(squares)))
+
+
+def _read_only(array: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    if not len(array):
+        array = np.zeros((0, width), np.float32)
+    view = np.ascontiguousarray(array, np.float32).view(np.ndarray)
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,182 @@
+"""`algorithm: vamana`: a graph over full vectors, with product-quantised codes beside it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from puffin_ann.ann import pq
+from puffin_ann.ann.vamana import space as spaces
+from puffin_ann.ann.vamana.build import build as build_graph
+from puffin_ann.ann.vamana.search import Beam, Codes, Searcher
+from puffin_ann.blobs import graph as graph_blob
+from puffin_ann.blobs.graph import Graph
+from puffin_ann.engines.base import Answers, Dead, Progress, check_search, checked_parameters, live
+from puffin_ann.engines.exact import StoredVectors
+from puffin_ann.errors import BlobFormatError, DeclarationError
+
+SPACE = "space.npy"
+"""Written beside the unpacked blob where the searched rows differ from the stored ones."""
+
+
+class VamanaShard(StoredVectors):
+    """An opened shard.
+
+    Args:
+        graph: as `blobs.graph.open` gives it, its neighbours and degrees checked.
+        space: `(n, w) float32`, the rows as they are searched.
+        beam: what the beam reads; see `Searcher`.
+
+    """
+
+    def __init__(self, graph: Graph, space: NDArray[np.float32], beam: Beam = "auto") -> None:
+        super().__init__(graph)
+        self._resident = space.nbytes + graph.neighbours.nbytes + graph.degrees.nbytes
+        codes = None
+        if graph.codes is not None and graph.codebook is not None:
+            offsets = graph.subspace_offsets
+            if offsets is None:
+                offsets = pq.subspace_offsets(graph.dimension, len(graph.codebook))
+            codes = Codes(graph.codebook, offsets, graph.codes)
+            self._resident += graph.codes.nbytes
+        self._searcher = Searcher(
+            metric=graph.metric,
+            vectors=self._vectors,
+            space=space,
+            neighbours=graph.neighbours,
+            degrees=graph.degrees,
+            entry=graph.entry,
+            codes=codes,
+            beam=beam,
+        )
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes that searches touch: the searched rows, the graph and the codes."""
+        return int(self._resident)
+
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        width: int,
+        dead: Dead = None,
+        threads: int = 1,
+    ) -> Answers:
+        """Return min(k, live rows) near rows of each query, with exact distances."""
+        queries = check_search(queries, k, self.dimension)
+        allowed = live(dead, self.rows)
+        mask = None if allowed is None else (~allowed).view(np.uint8)
+        return self._searcher.search(queries, k, width=width, dead=mask, threads=threads)
+
+
+class VamanaEngine:
+    """Builds, stores and opens Vamana shards."""
+
+    algorithm = "vamana"
+
+    def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
+        """Validate parameters; `DeclarationError` names the one that is wrong."""
+        model = checked_parameters(self.algorithm, parameters)
+        subspaces = getattr(model, "pq_m", None)
+        if dimension is not None and subspaces is not None and subspaces > dimension:
+            raise DeclarationError(
+                f"algorithm 'vamana': parameter 'pq_m': {subspaces} is not allowed: vectors of "
+                f"{dimension} dimensions have at most {dimension} sub-spaces"
+            )
+        return model
+
+    def build(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        metric: str,
+        parameters: Any,
+        norm_bound: float,
+        seed: int,
+        threads: int,
+        scratch: Path,
+        progress: Progress | None = None,
+    ) -> Graph:
+        """Build a shard; see `ShardEngine.build`.
+
+        The norm bound is not used: within a shard the longest of its own rows is a tighter one.
+        """
+        tell = progress or (lambda stage, share: None)
+        rows, dimension = vectors.shape
+        space = spaces.of_rows(vectors, metric, scratch / SPACE)
+        adjacency = build_graph(
+            space,
+            most=parameters.R,
+            keep=parameters.L,
+            alpha=parameters.alpha,
+            seed=seed,
+            threads=threads,
+            progress=tell,
+        )
+        tell("codes", 0.0)
+        offsets = pq.subspace_offsets(dimension, parameters.pq_m or max(1, dimension // 4))
+        codebook, codes = None, None
+        if rows:
+            codebook = pq.train(space, offsets, parameters.pq_nbits, seed=seed, threads=threads)
+            codes = pq.encode(space, codebook, offsets, threads)
+        tell("codes", 1.0)
+        return Graph(
+            metric=metric,
+            max_degree=parameters.R,
+            build_width=parameters.L,
+            alpha=parameters.alpha,
+            entry=adjacency.entry,
+            codebook=codebook,
+            codes=codes,
+            degrees=adjacency.degrees,
+            neighbours=adjacency.neighbours,
+            vectors=vectors,
+            dimension=dimension,
+            subspace_offsets=offsets if rows else None,
+            properties={"builder": "partitioned", "seed": str(seed)},
+        )
+
+    def encode(self, built: Graph, out: BinaryIO) -> int:
+        """Write the blob and return its length in bytes."""
+        return graph_blob.write(built, out)
+
+    def unpack(self, source: BinaryIO, directory: Path) -> None:
+        """Turn a blob into files to be memory-mapped, and add the rows as they are searched."""
+        graph_blob.unpack(source, directory)
+        graph = graph_blob.open(directory)
+        spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE)
+
+    def open(self, directory: Path, beam: Beam = "auto") -> VamanaShard:
+        """Open an unpacked shard.
+
+        Args:
+            directory: what `unpack` filled.
+            beam: what the beam reads; see `Searcher`.
+
+        Raises:
+            BlobFormatError: The folder does not hold a whole unpacked shard.
+
+        """
+        graph = graph_blob.open(directory)
+        vectors = _vectors(graph)
+        if not len(vectors) or not spaces.is_needed(graph.metric, graph.dimension):
+            return VamanaShard(graph, vectors, beam)
+        try:
+            space = spaces.opened(directory / SPACE)
+        except (OSError, ValueError) as error:
+            raise BlobFormatError(f"{directory} is not a whole unpacked shard: {error}") from None
+        wanted = (len(vectors), spaces.padded_width(graph.metric, graph.dimension))
+        if space.shape != wanted:
+            raise BlobFormatError(f"{directory / SPACE}: shape {space.shape}, not {wanted}")
+        return VamanaShard(graph, space, beam)
+
+
+def _vectors(graph: Graph) -> NDArray[np.float32]:
+    if graph.vectors is None:
+        raise BlobFormatError("graph blob: the shard has no vectors")
+    return graph.vectors.view(np.ndarray)
