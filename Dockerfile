@@ -1,0 +1,34 @@
+# The image of every container that runs our code: Airflow, Spark's master and worker, the jobs.
+# The slim image has Airflow without providers; what is added is what `make setup` installs, from
+# the same lock, so that containers run the versions that the tests run.
+
+ARG AIRFLOW=apache/airflow:slim-3.3.2-python3.11
+
+FROM ${AIRFLOW} AS wheels
+USER root
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends g++ \
+    && rm -rf /var/lib/apt/lists/*
+USER airflow
+COPY requirements.lock /tmp/
+# hnswlib comes as source only; the compiler stays behind in this stage.
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /tmp/wheels "$(grep '^hnswlib==' /tmp/requirements.lock)"
+
+FROM ${AIRFLOW}
+USER root
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/* \
+    && install --directory --owner=airflow --group=root \
+        /opt/puffin-ann /opt/airflow/cache /opt/airflow/logs /opt/airflow/shared
+USER airflow
+COPY --from=wheels /tmp/wheels /tmp/wheels
+COPY requirements.lock /tmp/
+# --no-deps: the lock is complete, and leaves out pyspark-client, which would overwrite pyspark.
+RUN pip install --no-cache-dir --no-deps --find-links /tmp/wheels --requirement /tmp/requirements.lock \
+    && pip install --no-cache-dir --no-deps asyncpg==0.32.0 psycopg2-binary==2.9.13
+WORKDIR /opt/puffin-ann
+# Only what makes `puffin-ann` a command; the code itself is mounted over it.
+COPY --chown=airflow:root pyproject.toml README.md LICENSE NOTICE ./
+COPY --chown=airflow:root include/puffin_ann include/puffin_ann
+RUN pip install --no-cache-dir --no-deps --no-build-isolation --editable .
