@@ -1,4 +1,4 @@
-"""Create a bucket in the S3 store that PyIceberg is configured for: a job of docker-compose.yaml."""
+"""Create a bucket in the S3 store that PyIceberg is configured for; docker-compose.yaml runs it."""
 
 import os
 import sys
