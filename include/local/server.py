@@ -1,145 +1,223 @@
-"""`make up` and `make down`: a full Airflow on loopback, over the same folder as the demo."""
+"""`make up` and `make down`: a full Airflow on loopback, over the same folder as the demo.
 
+The parts are started one by one, not by `airflow standalone`: that one opens log servers on every
+interface, and goes on without a part that ended. Parts and users read logs from the same disk.
+"""
+
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 from home import ROOT, environment, write_catalog
+from pydantic import BaseModel, ValidationError
 
 HOST = "127.0.0.1"
 START_SECONDS = 120
-PARTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+COMMANDS = {
+    "api-server": ["api-server"],
+    "scheduler": ["scheduler", "--skip-serve-logs"],
+    "dag-processor": ["dag-processor"],
+    "triggerer": ["triggerer", "--skip-serve-logs"],
+}
+HEALTH = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
-def _paths(local: Path) -> tuple[Path, Path, Path]:
-    airflow = local / "airflow"
-    return (
-        airflow / "server.json",
-        airflow / "server.log",
-        airflow / "simple_auth_manager_passwords.json.generated",
-    )
+class Part(BaseModel):
+    """A process that was started; each leads a session of its own, where its children live."""
 
+    name: str
+    pid: int
+    created: float
 
-def _recorded(record: Path) -> psutil.Process | None:
-    """Return the running server, if the recorded process is still that one."""
-    try:
-        found = json.loads(record.read_text())
-        process = psutil.Process(found["pid"])
-        return process if process.create_time() == found["created"] else None
-    except (OSError, ValueError, KeyError, psutil.NoSuchProcess):
+    def process(self) -> psutil.Process | None:
+        """Return it if it runs: the same process, not one that got its number later."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.pid)
+            if process.create_time() == self.created and process.status() != "zombie":
+                return process
         return None
 
 
-def _port_is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return probe.connect_ex((HOST, port)) != 0
+class Server(BaseModel):
+    """What `up` started, as `down` and a second `up` find it."""
+
+    address: str
+    boot: float
+    parts: list[Part] = []
+
+    def family(self) -> list[psutil.Process]:
+        """Return every process of it that runs, orphans of a part that was killed included."""
+        leaders = [process for part in self.parts if (process := part.process())]
+        found = {child for leader in leaders for child in leader.children(recursive=True)}
+        if abs(psutil.boot_time() - self.boot) < 60:
+            sessions = {part.pid for part in self.parts}
+            found |= {one for one in psutil.process_iter() if _session(one) in sessions}
+        return [*found.difference(leaders), *leaders]
 
 
-def _is_healthy(address: str) -> bool:
+def _session(process: psutil.Process) -> int:
     try:
-        with urllib.request.urlopen(f"{address}/api/v2/monitor/health", timeout=5) as answer:
-            health = json.load(answer)
-    except (OSError, ValueError, urllib.error.URLError):
-        return False
-    return all((health.get(part) or {}).get("status") == "healthy" for part in PARTS)
+        return os.getsid(process.pid)
+    except OSError:
+        return -1
 
 
-def up(local: Path, port: int) -> None:
-    """Start scheduler, triggerer, DAG processor and API server; return when all are healthy."""
-    record, log, passwords = _paths(local)
-    address = f"http://{HOST}:{port}"
-    server = _recorded(record)
-    if server is None:
-        if not _port_is_free(port):
-            sys.exit(f"port {port} is taken; choose another one: make up PORT={port + 1}")
-        write_catalog(local)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        server = _start(local, port, record, log)
-    else:
-        address = json.loads(record.read_text())["address"]
+class Stage:
+    """The files of one local Airflow."""
+
+    def __init__(self, local: Path) -> None:
+        self.local = local
+        self.home = local / "airflow"
+        self.record = self.home / "server.json"
+        self.passwords = self.home / "simple_auth_manager_passwords.json.generated"
+
+    def log(self, name: str) -> Path:
+        """Return the log of one part."""
+        return self.home / f"{name}.log"
+
+    def server(self) -> Server | None:
+        """Return the server that was started and has not been stopped."""
+        try:
+            server = Server.model_validate_json(self.record.read_bytes())
+        except (OSError, ValidationError):
+            return None
+        return server if server.family() else None
+
+
+def up(stage: Stage, port: int) -> None:
+    """Start API server, scheduler, DAG processor and triggerer; return when all are healthy."""
+    server = stage.server() or start(stage, port)
     deadline = time.monotonic() + START_SECONDS
-    while not _is_healthy(address):
-        if not server.is_running() or server.status() == psutil.STATUS_ZOMBIE:
-            record.unlink(missing_ok=True)
-            sys.exit(f"Airflow ended while it started; see {log}")
+    while not is_healthy(server.address):
+        for part in server.parts:
+            if part.process() is None:
+                log = stage.log(part.name)
+                down(stage)
+                sys.exit(f"Airflow's {part.name} ended while it started; see {log}")
         if time.monotonic() > deadline:
-            sys.exit(f"Airflow is not healthy after {START_SECONDS} s; see {log}, then: make down")
-        time.sleep(1)
-    login = json.loads(passwords.read_text())
-    print(f"Airflow is up:  {address}")
-    for user, password in login.items():
+            sys.exit(
+                f"Airflow is not healthy after {START_SECONDS} s; see the logs in {stage.home}, "
+                "then stop it: make down"
+            )
+        time.sleep(0.5)
+    print(f"Airflow is up:  {server.address}")
+    for user, password in json.loads(stage.passwords.read_text()).items():
         print(f"log in as:      {user}  {password}")
     print("stop it with:   make down")
 
 
-def _start(local: Path, port: int, record: Path, log: Path) -> psutil.Process:
-    address = f"http://{HOST}:{port}"
+def start(stage: Stage, port: int) -> Server:
+    """Create the database where there is none, then start every part."""
+    require_free(port)
+    write_catalog(stage.local)
+    stage.home.mkdir(parents=True, exist_ok=True)
+    server = Server(address=f"http://{HOST}:{port}", boot=psutil.boot_time())
     variables = {
-        **environment(local),
+        **environment(stage.local),
         "AIRFLOW__API__HOST": HOST,
         "AIRFLOW__API__PORT": str(port),
-        "AIRFLOW__API__BASE_URL": address,
+        "AIRFLOW__API__BASE_URL": server.address,
         "AIRFLOW__API__WORKERS": "1",
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{server.address}/execution/",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     }
-    with log.open("a") as out:
-        started = subprocess.Popen(
-            ["airflow", "standalone"],
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            cwd=ROOT,
-            start_new_session=True,
-        )
-    server = psutil.Process(started.pid)
-    record.write_text(
-        json.dumps({"pid": server.pid, "created": server.create_time(), "address": address})
-    )
+    migrate(stage, variables)
+    for name, command in COMMANDS.items():
+        with stage.log(name).open("w") as log:
+            started = subprocess.Popen(
+                ["airflow", *command],
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                start_new_session=True,
+            )
+        created = psutil.Process(started.pid).create_time()
+        server.parts.append(Part(name=name, pid=started.pid, created=created))
+        stage.record.write_text(server.model_dump_json())
     return server
 
 
-def down(local: Path) -> None:
-    """Stop the server and all its children, whatever process groups they made for themselves."""
-    record, _, _ = _paths(local)
-    server = _recorded(record)
+def require_free(port: int) -> None:
+    """Exit with what to do if something listens on the port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            sys.exit(
+                f"port {port} cannot be had: {error.strerror}; "
+                f"choose another one, for example: make up PORT={port % 60_000 + 1025}"
+            )
+
+
+def migrate(stage: Stage, variables: dict[str, str]) -> None:
+    """Create Airflow's database, or bring it up to date; this writes its configuration, too."""
+    log = stage.log("migrate")
+    with log.open("w") as out:
+        done = subprocess.run(
+            ["airflow", "db", "migrate"], env=variables, stdout=out, stderr=out, check=False
+        )
+    if done.returncode:
+        sys.exit(f"Airflow's database cannot be created; see {log}")
+
+
+def is_healthy(address: str) -> bool:
+    """Say whether the API server answers, and calls all other parts healthy."""
+    try:
+        with urllib.request.urlopen(f"{address}/api/v2/monitor/health", timeout=5) as answer:
+            health = json.load(answer)
+    except (OSError, ValueError):
+        return False
+    return all((health.get(part) or {}).get("status") == "healthy" for part in HEALTH)
+
+
+def down(stage: Stage) -> None:
+    """Stop every part and all their children, Spark's included."""
+    server = stage.server()
     if server is None:
-        record.unlink(missing_ok=True)
+        stage.record.unlink(missing_ok=True)
         print("Airflow is not running")
         return
-    family = [*server.children(recursive=True), server]
-    _end(family, psutil.Process.terminate, 20)
-    left = _end([one for one in family if one.is_running()], psutil.Process.kill, 10)
-    if left:
+    end(server, psutil.Process.terminate, 20)
+    end(server, psutil.Process.kill, 10)
+    if left := server.family():
         sys.exit(f"still running: {', '.join(str(one.pid) for one in left)}")
-    record.unlink(missing_ok=True)
+    stage.record.unlink(missing_ok=True)
     print("Airflow is down")
 
 
-def _end(family: list[psutil.Process], how: object, seconds: float) -> list[psutil.Process]:
+def end(server: Server, how: Callable[[psutil.Process], None], seconds: float) -> None:
+    """Send a signal to all processes of a server, and wait for their ends."""
+    family = server.family()
     for one in family:
-        try:
-            how(one)  # type: ignore[operator]
-        except psutil.NoSuchProcess:
-            continue
-    _, alive = psutil.wait_procs(family, timeout=seconds)
-    return alive
+        with contextlib.suppress(psutil.NoSuchProcess):
+            how(one)
+    psutil.wait_procs(family, timeout=seconds)
+
+
+def chosen_port() -> int:
+    """Return the port to listen on, from PORT."""
+    given = os.environ.get("PORT", "8080")
+    if not given.isdecimal() or not 0 < int(given) < 65536:
+        sys.exit(f"PORT={given}: expected a number from 1 to 65535")
+    return int(given)
 
 
 if __name__ == "__main__":
-    stage = Path(os.environ.get("PUFFIN_ANN_LOCAL", ROOT / ".local"))
+    place = Stage(Path(os.environ.get("PUFFIN_ANN_LOCAL", ROOT / ".local")))
     if sys.argv[1:] == ["up"]:
-        up(stage, int(os.environ.get("PORT", "8080")))
+        up(place, chosen_port())
     elif sys.argv[1:] == ["down"]:
-        down(stage)
+        down(place)
     else:
         sys.exit("usage: server.py up|down")
