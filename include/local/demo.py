@@ -82,7 +82,7 @@ def _show_progress(line: str, began: float) -> None:
         print(f"   {time.monotonic() - began:6.1f} s  {name}{suffix} done", flush=True)
     found = LOGGED.search(line)
     if found:
-        print(f"             {found[1].split(' [', 1)[0].strip()[:140]}", flush=True)
+        print(f"             {found[1].split(' [', 1)[0].strip()[:170]}", flush=True)
 
 
 def main() -> None:

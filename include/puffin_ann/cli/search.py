@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
@@ -157,13 +158,13 @@ def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:
 
 def _side_by_side(answers: "pa.Table", labels: list[str], column: str) -> Grid:
     """One column of answers per query, which is how people compare them."""
-    grid = Grid(title=f"nearest {column}, with distance", title_justify="left")
+    grid = Grid(title=f"nearest {column}, with distance", title_justify="left", box=SIMPLE_HEAD)
     grid.add_column("rank", justify="right")
     cells: dict[tuple[int, int], str] = {}
     for row in answers.to_pylist():
         cells[row["query"], row["rank"]] = f"{row[column]}  {row['distance']:.3f}"
     for label in labels:
-        grid.add_column(label)
+        grid.add_column(label, no_wrap=True)
     for rank in range(1, max((rank for _, rank in cells), default=0) + 1):
         grid.add_row(str(rank), *(cells.get((query, rank), "") for query in range(len(labels))))
     return grid
