@@ -5,6 +5,9 @@ of the additions is part of the definition: sixteen float64 sums, sum j over the
 j + 32, …; then sums j and j + 8 are added, j and j + 4, j and j + 2, and the last two; then the
 places after the last multiple of sixteen, one by one. Nothing is fused or reordered, so a pair of
 vectors has one distance on every machine.
+
+`fastmath=False` is not the default it seems to be: a kernel that says nothing is compiled with the
+flags of whichever kernel calls it first, and is kept so in the cache for everyone after.
 """
 
 from collections.abc import Callable
@@ -101,7 +104,7 @@ _blocks_of_squares = _blocks_of(_square_of_difference)
 _blocks_of_products = _blocks_of(_product)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def squared_l2(queries: NDArray[np.float32], i: int, vectors: NDArray[np.float32], j: int) -> float:
     """Return the squared Euclidean distance of row i of one array and row j of another.
 
@@ -116,7 +119,7 @@ def squared_l2(queries: NDArray[np.float32], i: int, vectors: NDArray[np.float32
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def dot(queries: NDArray[np.float32], i: int, vectors: NDArray[np.float32], j: int) -> float:
     """Return the inner product of row i of one array and row j of another."""
     d = queries.shape[1]
@@ -127,7 +130,7 @@ def dot(queries: NDArray[np.float32], i: int, vectors: NDArray[np.float32], j: i
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def distance(
     metric: int,
     queries: NDArray[np.float32],
@@ -152,7 +155,7 @@ def distance(
     return np.float32(min(max(value, -LARGEST), LARGEST))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def all_distances(
     metric: int,
     queries: NDArray[np.float32],
@@ -166,7 +169,7 @@ def all_distances(
             out[i, j] = distance(metric, queries, i, square, vectors, j)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def chosen_distances(
     metric: int,
     queries: NDArray[np.float32],
@@ -185,7 +188,7 @@ def chosen_distances(
                 out[i, j] = distance(metric, queries, i, square, vectors, chosen)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def order_key(value: np.float32, number: int) -> np.uint64:
     """Pack (distance, id) into one integer that sorts as the pair does; id < 2³²."""
     bits = np.uint64(F32(value + F32(0.0)).view(U32))  # −0 becomes +0
@@ -196,7 +199,7 @@ def order_key(value: np.float32, number: int) -> np.uint64:
     return (bits << np.uint64(32)) | np.uint64(number)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def key_distance(key: np.uint64) -> np.float32:
     """Return the distance in an `order_key`."""
     bits = key >> np.uint64(32)

@@ -23,7 +23,7 @@ def _least(
     return least
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def nearest(
     vectors: NDArray[np.float32],
     centroids: NDArray[np.float32],
@@ -63,7 +63,7 @@ def nearest(
         squared[i] = np.float32(squared_l2(vectors, i, centroids, best))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def add_up(
     vectors: NDArray[np.float32],
     ids: NDArray[np.uint32],

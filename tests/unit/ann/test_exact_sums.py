@@ -1,5 +1,9 @@
 """The exact sums against a twin in numpy that follows their definition to the letter."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,3 +52,41 @@ def test_order_keys_sort_as_pairs_of_distance_and_id_do(one, other):
     # -0 and +0 are the same distance
     assert (keys[0] < keys[1]) == ((one[0] + 0.0, one[1]) < (other[0] + 0.0, other[1]))
     assert kernels.key_distance(np.uint64(keys[0])) == np.float32(one[0])
+
+
+IN_A_FRESH_PROCESS = """
+import os
+import subprocess
+import sys
+
+import numpy as np
+from puffin_ann.ann import kernels_distance as kernels
+from numba import njit
+
+@njit(fastmath=True)
+def hurried(one, other, out):
+    for i in range(len(one)):
+        out[i] = kernels.dot(one, i, other, i)
+
+generator = np.random.default_rng(0)
+one, other = (generator.standard_normal((500, 12)).astype(np.float32) for _ in range(2))
+out = np.empty(500)
+hurried(one, other, out)
+terms = one.astype(np.float64) * other
+expected = np.zeros(500)
+for j in range(12):
+    expected = expected + terms[:, j]
+print(np.array_equal(out, expected))
+"""
+
+
+def test_sums_keep_their_bits_when_a_fastmath_kernel_is_the_first_to_call_them(tmp_path):
+    surroundings = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, "-c", IN_A_FRESH_PROCESS],
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "True"
