@@ -41,7 +41,7 @@ class Part(BaseModel):
         """Return it if it runs: the same process, not one that got its number later."""
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.pid)
-            if process.create_time() == self.created and process.status() != "zombie":
+            if process.create_time() == self.created and is_alive(process):
                 return process
         return None
 
@@ -60,7 +60,15 @@ class Server(BaseModel):
         if abs(psutil.boot_time() - self.boot) < 60:
             sessions = {part.pid for part in self.parts}
             found |= {one for one in psutil.process_iter() if _session(one) in sessions}
-        return [*found.difference(leaders), *leaders]
+        return [*filter(is_alive, found.difference(leaders)), *leaders]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Say whether a process runs; one that ended but that nobody waited for does not."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _session(process: psutil.Process) -> int:
@@ -117,6 +125,7 @@ def up(stage: Stage, port: int) -> None:
 def start(stage: Stage, port: int) -> Server:
     """Create the database where there is none, then start every part."""
     require_free(port)
+    print("starting Airflow; this takes about half a minute", file=sys.stderr)
     write_catalog(stage.local)
     stage.home.mkdir(parents=True, exist_ok=True)
     server = Server(address=f"http://{HOST}:{port}", boot=psutil.boot_time())
@@ -188,7 +197,7 @@ def down(stage: Stage) -> None:
         stage.record.unlink(missing_ok=True)
         print("Airflow is not running")
         return
-    end(server, psutil.Process.terminate, 20)
+    end(server, psutil.Process.terminate, 12)
     end(server, psutil.Process.kill, 10)
     if left := server.family():
         sys.exit(f"still running: {', '.join(str(one.pid) for one in left)}")
