@@ -25,6 +25,7 @@ from home import environment, write_catalog  # noqa: E402
 SAMPLE = ROOT / "include" / "sample_data" / "glove-100d-20k.parquet"
 ROWS = 4000
 FILES = 4
+QUERIES = 100
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,14 @@ def vectors(words) -> np.ndarray:
     data = words.scan().to_arrow().sort_by("id").slice(4)
     flat = data.column("embedding").combine_chunks().flatten()
     return flat.to_numpy().reshape(ROWS, 100).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def queries() -> np.ndarray:
+    """Words that are not in the table."""
+    held_out = pq.read_table(SAMPLE).slice(ROWS, QUERIES).column("embedding")
+    flat = held_out.combine_chunks().flatten()
+    return flat.to_numpy().reshape(QUERIES, 100).astype(np.float32)
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,11 @@ import sqlite3
 
 import numpy as np
 import pytest
+from conftest import QUERIES
 
 from puffin_ann import open_index
 from puffin_ann.lifecycle.status import status
 
-QUERIES = 100
 K = 10
 
 
@@ -40,17 +40,9 @@ spark: {{conf: {{spark.ui.enabled: "false", spark.driver.memory: 1g}}}}
 """
 
 
-def held_out(vectors: np.ndarray) -> np.ndarray:
-    """Queries that are no rows of the table: midpoints of pairs of words, with some noise."""
-    generator = np.random.default_rng(7)
-    pairs = generator.choice(len(vectors), (QUERIES, 2))
-    noise = generator.normal(scale=0.05, size=(QUERIES, vectors.shape[1]))
-    return (vectors[pairs].mean(axis=1) + noise).astype(np.float32)
-
-
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 def test_an_index_built_by_the_dag_answers_as_brute_force_does(
-    stage, words, vectors, metric, request
+    stage, words, vectors, queries, metric, request
 ):
     name = f"words_{metric}"
     stage.declare(name, declaration(metric))
@@ -66,7 +58,6 @@ def test_an_index_built_by_the_dag_answers_as_brute_force_does(
 
     table = stage.catalog().load_table("glove.words")
     index = open_index(table, name)
-    queries = held_out(vectors)
     expected = brute_force(metric, queries, vectors)
     nearest = np.argsort(expected, axis=1, kind="stable")[:, :K]
 

@@ -139,8 +139,8 @@ def choose_widths(index: Index, judge: Judge, *, target: float, partitions: int)
     """
     if len(judge.queries) < FEW_QUERIES:
         return max(WIDTHS[8], 4 * judge.k), partitions
-    spare = target + (1.0 - target) / 4
-    routed = target + (1.0 - target) / 2
+    spare = target + (1.0 - target) / 2  # users' queries are no rows of the table
+    routed = target + (1.0 - target) * 3 / 4
     wide = max(WIDTHS[8], 4 * judge.k)
     probe = partitions
     for tried in _probes(partitions):
