@@ -1,0 +1,219 @@
+"""The page of vector indexes: what it shows, to whom, and that nothing in it can run."""
+
+import importlib.util
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from airflow.api_fastapi import app as airflow_app
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi.testclient import TestClient
+from pyiceberg.catalog.sql import SqlCatalog
+
+from puffin_ann.declaration import load_declaration
+from puffin_ann.lifecycle import run, stages
+from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.settings import settings
+
+ROOT = Path(__file__).resolve().parents[3]
+EVIL = "<script>alert(1)</script>"
+DECLARATION = """\
+table: demo.glove.words
+column: embedding
+metric: l2
+algorithm: exact
+partitions_per_shard: 2
+recall_target: 0.5
+gate: {queries: 10, k: 1}
+"""
+
+
+@pytest.fixture
+def plugin() -> ModuleType:
+    """The plugin file, loaded anew as Airflow does, so that no page is remembered."""
+    spec = importlib.util.spec_from_file_location(
+        "tested_plugin", ROOT / "plugins" / "puffin_ann_plugin.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A folder of declarations, one of which is there, and a catalog with the table it names."""
+    catalog = {
+        "TYPE": "sql",
+        "URI": f"sqlite:///{tmp_path / 'catalog.db'}",
+        "WAREHOUSE": f"file://{tmp_path / 'warehouse'}",
+    }
+    for key, value in catalog.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__DEMO__{key}", value)
+    # PyIceberg reads the environment when it is imported, so this process may have missed it.
+    made = SqlCatalog("demo", **{key.lower(): value for key, value in catalog.items()})
+    monkeypatch.setattr("puffin_ann.lake.catalog.load_catalog", lambda name, **_: made)
+    made.create_namespace("glove")
+    made.create_table("glove.words", schema=_rows(1).schema).append(_rows(40))
+    (tmp_path / "indexes").mkdir()
+    (tmp_path / "indexes" / "words.yaml").write_text(DECLARATION)
+    monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(tmp_path / "indexes"))
+    monkeypatch.setenv("PUFFIN_ANN_CACHE_DIR", str(tmp_path / "cache"))
+    settings.cache_clear()
+    yield tmp_path / "indexes"
+    settings.cache_clear()
+
+
+def _rows(count: int) -> pa.Table:
+    vectors = [[float(number), float(number % 7)] for number in range(count)]
+    return pa.table({"embedding": pa.array(vectors, pa.list_(pa.float32()))})
+
+
+def build(path: Path) -> None:
+    planned = run.plan_build(load_declaration(path), run_id="test")
+    table, plan = planned["table"], planned["plan"]
+    stages.train(InProcess(), table, plan)
+    stages.assign(InProcess(), table, plan)
+    for group in planned["groups"]:
+        stages.build_group(InProcess(), table, plan, group)
+    stages.gate(InProcess(), table, plan)
+    run.publish(table, plan)
+
+
+def only(rows):
+    (row,) = rows
+    return row.cells
+
+
+class TestRows:
+    def test_an_index_that_was_never_built_is_shown(self, plugin, folder):
+        cells = only(plugin.rows(folder))
+        assert cells["index"] == "words"
+        assert cells["table"] == "demo.glove.words"
+        assert cells["state"] == "not built yet"
+        assert cells["DAG"] == "ann_build_words"
+
+    def test_a_published_index_is_shown_with_its_figures(self, plugin, folder):
+        build(folder / "words.yaml")
+        cells = only(plugin.rows(folder))
+        assert cells["state"] == "up to date"
+        assert cells["vectors"] == "40"
+        assert cells["coverage"] == "100.00%"
+        assert cells["recall"] == "1.0000"
+        assert cells["published"]
+
+    def test_rows_added_since_are_counted(self, plugin, folder):
+        from puffin_ann.lake.catalog import load_table
+
+        build(folder / "words.yaml")
+        load_table("demo.glove.words").append(_rows(10))
+        cells = only(plugin.rows(folder))
+        assert cells["state"] == "10 rows added, 0 deleted since"
+        assert cells["coverage"] == "80.00%"
+
+    def test_a_declaration_changed_since_is_told(self, plugin, folder):
+        build(folder / "words.yaml")
+        (folder / "words.yaml").write_text(DECLARATION.replace("l2", "cosine"))
+        assert only(plugin.rows(folder))["state"] == "declaration changed since it was built"
+
+    def test_what_is_wrong_with_one_index_hides_no_other(self, plugin, folder):
+        (folder / "absent.yaml").write_text(DECLARATION.replace("glove.words", "glove.none"))
+        (folder / "broken.yaml").write_text("shards: 0\n")
+        absent, broken, words = plugin.rows(folder)
+        assert "glove.none" in absent.cells["state"]
+        assert broken.cells["state"].startswith("declaration not valid: ")
+        assert words.cells["state"] == "not built yet"
+
+    def test_an_unforeseen_error_is_logged_and_not_shown(self, plugin, folder, monkeypatch, caplog):
+        def fail(name: str) -> None:
+            raise RuntimeError("postgresql://user:secret@catalog")
+
+        monkeypatch.setattr("puffin_ann.lake.catalog.load_table", fail)
+        state = only(plugin.rows(folder))["state"]
+        assert "secret" not in state
+        assert "log of the API server" in state
+        assert "words" in caplog.text
+
+
+class Tags(HTMLParser):
+    """Counts the tags of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append(tag)
+        assert not any(name.startswith("on") or name in {"src", "href"} for name, _ in attrs)
+
+
+def test_every_cell_is_escaped(plugin):
+    cells = dict.fromkeys(plugin.COLUMNS, EVIL)
+    text = plugin.page([plugin.Row("ann_build_evil", cells)])
+    tags = Tags(text).found
+    assert "script" not in tags
+    assert tags.count("td") == len(plugin.COLUMNS)
+    assert text.count("&lt;script&gt;") == len(plugin.COLUMNS)
+
+
+def test_a_page_without_indexes_says_so(plugin):
+    assert "No index that you may see is declared" in plugin.page([])
+
+
+class TestApplication:
+    @pytest.fixture
+    def client(self, plugin, folder, monkeypatch) -> TestClient:
+        """A user who may read the DAG of `words` and no other."""
+        manager = SimpleNamespace(get_authorized_dag_ids=lambda **_: {"ann_build_words"})
+        monkeypatch.setattr(airflow_app, "get_auth_manager", lambda: manager)
+        application = plugin.application()
+        application.dependency_overrides[get_user] = lambda: SimpleNamespace(name="reader")
+        return TestClient(plugin.serve)
+
+    def test_nobody_sees_it_without_a_login(self, plugin, folder, monkeypatch):
+        monkeypatch.setattr(airflow_app, "get_auth_manager", lambda: pytest.fail("was asked"))
+        answer = TestClient(plugin.serve).get("/")
+        assert answer.status_code == 401
+        assert "words" not in answer.text
+
+    def test_a_user_sees_the_indexes_whose_dags_they_may_read(self, client, folder):
+        (folder / "hidden.yaml").write_text(DECLARATION)
+        answer = client.get("/")
+        assert answer.status_code == 200
+        assert "ann_build_words" in answer.text
+        assert "hidden" not in answer.text
+
+    def test_a_browser_is_told_to_load_and_run_nothing(self, client):
+        headers = client.get("/").headers
+        assert headers["content-type"].startswith("text/html")
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert "script-src" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+
+    @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/other"])
+    def test_it_has_no_other_page(self, client, path):
+        assert client.get(path).status_code == 404
+
+    def test_the_catalog_is_not_asked_again_at_once(self, client, plugin, monkeypatch):
+        asked = []
+        monkeypatch.setattr(plugin, "rows", lambda folder: asked.append(folder) or [])
+        monkeypatch.setattr(plugin.time, "monotonic", lambda: 1000.0)
+        client.get("/")
+        client.get("/")
+        assert len(asked) == 1
+        monkeypatch.setattr(plugin.time, "monotonic", lambda: 1000.0 + plugin.FRESH_SECONDS)
+        client.get("/")
+        assert len(asked) == 2
+
+
+def test_airflow_finds_the_page_and_its_place_in_the_navigation(plugin):
+    from airflow import plugins_manager
+
+    registered = plugin.PuffinAnnPlugin
+    assert plugins_manager.is_valid_plugin(registered)
+    (mounted,) = registered.fastapi_apps
+    (view,) = registered.external_views
+    assert view["href"] == mounted["url_prefix"].removeprefix("/") + "/"
