@@ -39,12 +39,12 @@ class AssignOutcome(Document):
 
 
 @dataclass(frozen=True)
-class TaskSummary:
-    """Figures of one task, staged beside its segment.
+class AssignSummary:
+    """Figures of one assign task, or of several: for the builds, the gate and the coverage blob.
 
     Attributes:
-        counts: (shards,) uint32, rows of each block of the segment.
-        checksums: (shards,) uint32, CRC-32 of each block.
+        counts: (tasks, shards) uint32, rows of each block of each task's segment.
+        checksums: (tasks, shards) uint32, CRC-32 of each block.
         partition_rows: (k,) uint64.
         partition_radii: (k,) float32, largest distance to the centroid in the search space.
         row_groups: (m, 3) int64: file id, row group, its rows.
@@ -96,9 +96,9 @@ def run_task(
         threads=threads,
     )
     file_of = [file_id for file_id, _, _ in row_groups]
-    summary = TaskSummary(
-        counts=counts,
-        checksums=checksums,
+    summary = AssignSummary(
+        counts=counts[None],
+        checksums=checksums[None],
         partition_rows=np.bincount(partition, minlength=plan.declaration.partitions).astype(
             np.uint64
         ),
@@ -143,42 +143,16 @@ def _positions(file_of: Sequence[int], bitmaps: Sequence[BitMap]) -> NDArray[np.
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-@dataclass(frozen=True)
-class AssignSummary:
-    """Figures of the whole stage, for the builds, the gate and the coverage blob.
-
-    Attributes:
-        counts: (tasks, shards) uint32; checksums: likewise.
-        The others are those of `TaskSummary`, over all tasks.
-    """
-
-    counts: NDArray[np.uint32]
-    checksums: NDArray[np.uint32]
-    partition_rows: NDArray[np.uint64]
-    partition_radii: NDArray[np.float32]
-    row_groups: NDArray[np.int64]
-    deleted: NDArray[np.int64]
-    skipped: NDArray[np.int64]
-    truth_distances: NDArray[np.float32]
-    truth_duplicates: NDArray[np.int64]
-    truth_counts: NDArray[np.int64]
-
-    @property
-    def truth(self) -> Truth:
-        """The exact answers among all rows."""
-        return Truth(self.truth_distances, self.truth_duplicates, self.truth_counts)
-
-
 def summarise(workspace: Workspace, outcomes: Sequence[AssignOutcome]) -> StagedFile:
     """Merge the figures of all tasks; runs on one executor, so that none pass the driver."""
     parts = [
-        arrays_from_bytes(TaskSummary, workspace.fetch_bytes(outcome.summary))
+        arrays_from_bytes(AssignSummary, workspace.fetch_bytes(outcome.summary))
         for outcome in sorted(outcomes, key=lambda outcome: outcome.task)
     ]
     answers = truth.merged([part.truth for part in parts])
     summary = AssignSummary(
-        counts=np.stack([part.counts for part in parts]),
-        checksums=np.stack([part.checksums for part in parts]),
+        counts=np.concatenate([part.counts for part in parts]),
+        checksums=np.concatenate([part.checksums for part in parts]),
         partition_rows=np.sum([part.partition_rows for part in parts], axis=0, dtype=np.uint64),
         partition_radii=np.max([part.partition_radii for part in parts], axis=0),
         row_groups=np.concatenate([part.row_groups for part in parts]),
