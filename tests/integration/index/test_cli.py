@@ -126,9 +126,10 @@ def test_inspect_shows_any_puffin_file(cli, indexed, tmp_path):
     code, out, _ = cli("inspect", path, "--json")
     found = json.loads(out)
     assert code == 0
-    types = [blob["type"] for blob in found["blobs"]]
-    assert types[:2] == ["puffin-ann-routing-v1", "puffin-ann-coverage-v1"]
-    assert found["blobs"][0]["content"]["head"]["shards"] == 2
+    blobs = {blob["type"]: blob for blob in found["blobs"]}
+    kinds = ("routing", "coverage", "graph", "rows")
+    assert set(blobs) == {f"puffin-ann-{kind}-v1" for kind in kinds}
+    assert blobs["puffin-ann-routing-v1"]["content"]["head"]["shards"] == 2
     code, out, _ = cli("inspect", path.removeprefix("file://"))
     assert (code, "puffin-ann-graph-v1" in out) == (0, True)
     broken = tmp_path / "broken.puffin"
