@@ -28,11 +28,18 @@ class VamanaShard(StoredVectors):
     Args:
         graph: as `blobs.graph.open` gives it, its neighbours and degrees checked.
         space: `(n, w) float32`, the rows as they are searched.
+        zero_rows: `(z,) int64`, those of them without a direction, if that matters.
         beam: what the beam reads; see `Searcher`.
 
     """
 
-    def __init__(self, graph: Graph, space: NDArray[np.float32], beam: Beam = "auto") -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        space: NDArray[np.float32],
+        beam: Beam = "auto",
+        zero_rows: NDArray[np.int64] | None = None,
+    ) -> None:
         super().__init__(graph)
         self._resident = space.nbytes + graph.neighbours.nbytes + graph.degrees.nbytes
         codes = None
@@ -50,6 +57,7 @@ class VamanaShard(StoredVectors):
             degrees=graph.degrees,
             entry=graph.entry,
             codes=codes,
+            zero_rows=zero_rows,
             beam=beam,
         )
 
@@ -173,7 +181,7 @@ class VamanaEngine:
         wanted = (len(vectors), spaces.padded_width(graph.metric, graph.dimension))
         if space.shape != wanted:
             raise BlobFormatError(f"{directory / SPACE}: shape {space.shape}, not {wanted}")
-        return VamanaShard(graph, space, beam)
+        return VamanaShard(graph, space, beam, spaces.zero_rows(directory / SPACE))
 
 
 def _vectors(graph: Graph) -> NDArray[np.float32]:

@@ -184,3 +184,31 @@ def test_one_shard_is_searched_by_many_threads_at_once(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda q: shard.search(q[None], 10, width=50)[0], queries))
     np.testing.assert_array_equal(np.concatenate(found), expected)
+
+
+@pytest.mark.parametrize("beam", ["full", "pq"])
+@pytest.mark.parametrize("zeros", [1, 100, 5000])
+def test_rows_without_a_direction_do_not_crowd_others_out(zeros, beam, tmp_path):
+    from puffin_ann.engines.vamana import VamanaEngine
+
+    # In 64 dimensions even the nearest rows are further than a half: beyond where zeros would be.
+    vectors = np.concatenate([np.zeros((zeros, 64), np.float32), normal(3000, 64)])
+    queries = normal(50, 64, 1)
+    opened("vamana", vectors, tmp_path, metric="cosine")
+    shard = VamanaEngine().open(tmp_path / "shard", beam)
+    answers = shard.search(queries, 10, width=100)
+    assert_answers_are_sound(answers, vectors, queries, 10, "cosine")
+    assert recall(answers[1], nearest(vectors, queries, 10, "cosine")[1]) >= 0.95
+
+
+def test_rows_without_a_direction_are_nearer_than_those_that_point_away(tmp_path):
+    query = np.eye(1, 8, dtype=np.float32)
+    vectors = np.concatenate([-query - 0.1 * abs(normal(3000, 8)), np.zeros((300, 8), np.float32)])
+    dead = np.zeros(3300, np.bool_)
+    dead[3000::2] = True
+    shard = opened("vamana", vectors, tmp_path, metric="cosine")
+    for mask in (None, dead):
+        answers = shard.search(query, 200, width=200, dead=mask)
+        expected = nearest(vectors, query, 200, "cosine", mask)
+        np.testing.assert_array_equal(answers[0][:, :150], expected[0][:, :150])
+        assert_answers_are_sound(answers, vectors, query, 200, "cosine", mask)

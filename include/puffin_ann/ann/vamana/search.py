@@ -65,6 +65,7 @@ class Searcher:
         degrees: `(n,) uint16`, none above R; trusted.
         entry: row to begin at.
         codes: product-quantised rows, or None.
+        zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction.
         beam: what the beam reads: whole rows, codes, or whichever should be faster.
 
     """
@@ -79,6 +80,7 @@ class Searcher:
         degrees: NDArray[np.uint16],
         entry: int,
         codes: Codes | None = None,
+        zero_rows: NDArray[np.int64] | None = None,
         beam: Beam = "auto",
     ) -> None:
         self._metric = METRICS[metric]
@@ -88,6 +90,7 @@ class Searcher:
         self._degrees = _read_only(degrees)
         self._entry = entry
         self._codes = codes
+        self._zero_rows = np.empty(0, np.int64) if zero_rows is None else zero_rows
         self._by_code = codes is not None and _use_codes(beam, space.shape[1])
         self._free: list[_Scratch] = []
         self._lock = threading.Lock()
@@ -142,6 +145,8 @@ class Searcher:
             ids[short], distances[short] = self.exhaustive(
                 queries[short], k, dead=dead, threads=threads
             )
+        if len(self._zero_rows):
+            return self._with_zero_rows(ids, distances, dead)
         return ids, distances
 
     def exhaustive(
@@ -157,6 +162,24 @@ class Searcher:
         return exact.search(
             queries, self._vectors, k, self._metric, allowed=allowed, threads=threads
         )
+
+    def _with_zero_rows(
+        self,
+        ids: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        dead: NDArray[np.uint8] | None,
+    ) -> Answers:
+        """Merge answers with the rows that the space has no right place for: all at distance 1."""
+        k = ids.shape[1]
+        zeros = self._zero_rows if dead is None else self._zero_rows[dead[self._zero_rows] == 0]
+        found = np.isin(ids, self._zero_rows)
+        shape = (len(ids), min(k, len(zeros)))
+        ids = np.concatenate([ids, np.broadcast_to(zeros[:k], shape)], axis=1)
+        distances = np.concatenate(
+            [np.where(found, np.float32(np.inf), distances), np.ones(shape, np.float32)], axis=1
+        )
+        order = np.lexsort((ids, distances))[:, :k]
+        return np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
 
     def _run(
         self,

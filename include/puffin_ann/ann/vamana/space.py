@@ -10,6 +10,14 @@ from puffin_ann.ann.metrics import METRICS
 from puffin_ann.ann.vamana.primitives import LANES
 
 BLOCK_BYTES = 4 << 20
+FAR = np.float32(4)
+"""Where a zero row is put for cosine: further from every unit vector than those are apart.
+
+At the origin it would be at squared distance 1 from every query, as if its cosine distance were
+1/2 and not 1: thousands of them would crowd better rows out of every search, and each would seem a
+short cut between all others to pruning.
+"""
+ZERO_ROWS = "zero_rows.npy"
 
 
 def padded_width(metric: str, dimension: int) -> int:
@@ -26,7 +34,8 @@ def is_needed(metric: str, dimension: int) -> bool:
 def of_rows(vectors: NDArray[np.float32], metric: str, path: Path) -> NDArray[np.float32]:
     """Return `(n, w) float32`, read-only: the vectors themselves, or a file mapped from `path`.
 
-    Memory is bounded by a block. The file appears under its name only when it is whole.
+    Memory is bounded by a block. The file appears under its name only when it is whole. For cosine,
+    rows without a direction are put `FAR` away, and listed beside the file for `zero_rows`.
 
     Args:
         vectors: `(n, d) float32`; may be memory-mapped.
@@ -44,9 +53,16 @@ def of_rows(vectors: NDArray[np.float32], metric: str, path: Path) -> NDArray[np
     step = max(1, BLOCK_BYTES // (4 * dimension))
     bound = _longest(vectors, step) if metric == "ip" else 0.0
     to_space = METRICS[metric].to_search_space
+    zeros = []
     for at in range(0, rows, step):
         block = to_space(np.asarray(vectors[at : at + step]), bound)
+        if metric == "cosine":
+            there = np.flatnonzero(~block.any(axis=1))
+            block[there, 0] = FAR
+            zeros.append(at + there)
         out[at : at + step, : block.shape[1]] = block
+    if zeros:
+        np.save(path.with_name(ZERO_ROWS), np.concatenate(zeros))
     out.flush()
     del out
     os.replace(partial, path)
@@ -57,6 +73,15 @@ def opened(path: Path) -> NDArray[np.float32]:
     """Map a file that `of_rows` wrote."""
     mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     return _read_only(mapped, mapped.shape[1])
+
+
+def zero_rows(path: Path) -> NDArray[np.int64]:
+    """Return the rows that `of_rows` put `FAR` away when it wrote a file, ascending."""
+    listed = path.with_name(ZERO_ROWS)
+    if not listed.exists():
+        return np.empty(0, np.int64)
+    rows: NDArray[np.int64] = np.load(listed, allow_pickle=False).astype(np.int64)
+    return rows
 
 
 def of_queries(queries: NDArray[np.float32], metric: str) -> NDArray[np.float32]:
