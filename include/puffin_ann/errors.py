@@ -120,6 +120,17 @@ class StagingError(EnvironmentProblemError):
     """A staged object is missing, or is not what its marker says it is."""
 
 
+class StoreRefusedError(StagingError):
+    """The object store answered that it will not; asked again, it answers the same.
+
+    `status` is the HTTP status: 404 missing, 409 others at it, 412 not in the state asked for.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 # Bytes that are not what they should be: exit code 7.
 
 

@@ -19,6 +19,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import StagingError
+from puffin_ann.lake.s3 import s3_of
 
 CHUNK = 4 << 20
 
@@ -44,6 +45,7 @@ class Staging:
     def __init__(self, io: FileIO, root: str) -> None:
         self._io = io
         self.root = root.rstrip("/")
+        self._s3 = s3_of(io, self.root)
         _, _, path = PyArrowFileIO.parse_location(self.root)
         if len([part for part in path.split("/") if part]) < 3:
             # delete_tree would take a whole bucket or much of a file system with it.
@@ -68,10 +70,11 @@ class Staging:
     def put_new(self, name: str, data: bytes) -> bool:
         """Create an object if it is absent; True if this call created it.
 
-        On a local file system this is atomic: of any number of callers one gets True, and no
-        reader sees half an object. FileIO has no conditional put, so elsewhere the object is looked
-        for, written and read back; of two callers within that span both may get True, and the
-        later one's bytes stay. Callers therefore read what is there and go on with that.
+        On a local file system and on S3 this is atomic: of any number of callers one gets True, and
+        no reader sees half an object. FileIO has no conditional put, so elsewhere, and on stores
+        that only resemble S3, the object is looked for, written and read back; of two callers
+        within that span both may get True, and the later one's bytes stay. Callers therefore read
+        what is there and go on with that.
         """
         uri = self.uri(name)
         path = local_path(uri)
@@ -79,6 +82,10 @@ class Staging:
             return _link_new(path, data)
         if self._io.new_input(uri).exists():
             return False
+        if self._s3 is not None:
+            created = self._s3.put_new(uri, data)
+            if created is not None:
+                return created
         with self._io.new_output(uri).create(overwrite=True) as out:
             out.write(data)
         return self.read(name) == data
@@ -140,8 +147,11 @@ class Staging:
         path = local_path(self.root)
         if path is not None:
             shutil.rmtree(path, ignore_errors=True)
-            return
-        _delete_remote_tree(self._io, self.root)
+        elif self._s3 is not None:
+            # Arrow would leave an object that stands for the empty folder.
+            self._s3.delete_tree(self.root)
+        else:
+            _delete_remote_tree(self._io, self.root)
 
 
 class StagedWriter:

@@ -1,9 +1,10 @@
 """Stage 2: assemble one Puffin file of all live indexes of the table, and publish it."""
 
+import hashlib
 import logging
 import time
-import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -13,10 +14,18 @@ from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.routing import TYPE as ROUTING
 from puffin_ann.blobs.routing import Routing
-from puffin_ann.errors import ConflictError, FormatError, StagingError, UnclearCommitError
+from puffin_ann.errors import (
+    ConflictError,
+    FormatError,
+    StagingError,
+    StoreRefusedError,
+    UnclearCommitError,
+)
+from puffin_ann.lake.assembly import Assembly, Names
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.publish import Published
 from puffin_ann.lake.publish import publish as commit
+from puffin_ann.lake.recipe import Recipe
 from puffin_ann.lake.registration import registered
 from puffin_ann.lifecycle import candidate
 from puffin_ann.lifecycle.build import CREATED_BY
@@ -77,18 +86,21 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     version = load_version(workspace.table.io, gated.candidate.uri, plan.declaration.name)
     if version is None:
         raise StagingError(f"{gated.candidate.uri} does not hold index {plan.declaration.name!r}")
+    earlier: Assembled | None = None
     for attempt in range(1, ATTEMPTS + 1):
         table = load_table(plan.table)
         assembled = assemble(table, plan, version)
+        if earlier is not None and earlier.path != assembled.path:
+            _discard(table, earlier)
         try:
             published = _commit(table, plan, version, assembled)
         except UnclearCommitError:
             raise
         except Exception as error:
-            # A definite refusal: nobody can refer to this file, under a name of its own.
-            table.io.delete(assembled.path)
             if not isinstance(error, ConflictError) or attempt == ATTEMPTS:
+                _discard(table, assembled)
                 raise
+            earlier = assembled
             log.warning("publish: %s; planning the publication anew (%d)", error, attempt)
             continue
         break
@@ -103,6 +115,19 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         seconds=time.monotonic() - began,
     )
     return store(workspace.staging, PUBLISH, document)
+
+
+def _discard(table: Table, assembled: Assembled) -> None:
+    """Delete a file that the catalog definitely refused to register.
+
+    On S3 another attempt of the run makes the same file under the same name, and may have had
+    better luck with it.
+    """
+    try:
+        if all(entry.path != assembled.path for entry in registered(table.refresh())):
+            table.io.delete(assembled.path)
+    except Exception as error:  # the refusal itself is what has to be told
+        log.warning("publish: %s is left behind: %s", assembled.path, error)
 
 
 def _path_of(table: Table, published: Published, assembled: Assembled) -> str:
@@ -163,28 +188,33 @@ def summary_of(plan: BuildPlan, version: IndexVersion) -> dict[str, str]:
 
 
 def assemble(table: Table, plan: BuildPlan, version: IndexVersion) -> Assembled:
-    """Write one Puffin file: this index, the table's other indexes, and foreign blobs.
+    """Make one Puffin file: this index, the table's other indexes, and foreign blobs.
 
-    Bytes of shards are streamed from where they lie, none is held whole. The file's name is used
-    by no other attempt, and a file that could not be finished is deleted.
+    Shards come first, so that ranges of staged and published files adjoin and a store that copies
+    parts by itself need not be sent a byte of them; what is small stands beside the footer.
     """
-    location = table.location().rstrip("/")
-    name = f"ann-{plan.declaration.name}-{plan.base_snapshot_id}-{uuid.uuid4().hex[:12]}.puffin"
-    path = f"{location}/metadata/{name}"
-    try:
-        with table.io.new_output(path).create(overwrite=False) as out, PuffinWriter(out) as writer:
-            routing = _inline(version.routing)
-            candidate.add_index_blobs(writer, plan, routing, version.coverage)
-            _add_shards(table, writer, version)
-            copied = sum(
-                writer.copy(reader, blob).length for reader, blob in _carried(table, version.index)
-            )
-            finished = writer.finish({"created-by": CREATED_BY, "run-id": plan.run_id})
-    except BaseException:
-        table.io.delete(path)
-        raise
-    log.info("publish: assembled %s, %d bytes, %d of them carried", name, finished.length, copied)
+    names = Names(
+        folder=f"{table.location().rstrip('/')}/metadata",
+        kind="ann",
+        run=f"{plan.declaration.name}-{plan.base_snapshot_id}-{_short_hash(plan.run_id)}",
+    )
+    assembly = Assembly(table.io, names)
+    carried = list(_carried(table, version.index, assembly.recipe))
+    with PuffinWriter(assembly.recipe) as writer:
+        for reader, blob in _shards(table, version, assembly.recipe):
+            writer.copy(reader, blob)
+        for reader, blob in sorted(carried, key=lambda one: "shard" not in one[1].properties):
+            writer.copy(reader, blob)
+        candidate.add_index_blobs(writer, plan, _inline(version.routing), version.coverage)
+        finished = writer.finish({"created-by": CREATED_BY, "run-id": plan.run_id})
+    path = assembly.make()
+    copied = sum(blob.length for _, blob in carried)
+    log.info("publish: assembled %s, %d bytes, %d of them carried", path, finished.length, copied)
     return Assembled(path, finished, copied)
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _inline(routing: Routing) -> Routing:
@@ -192,15 +222,29 @@ def _inline(routing: Routing) -> Routing:
     return replace(routing, shards=tuple(replace(shard, file="") for shard in routing.shards))
 
 
-def _add_shards(table: Table, writer: PuffinWriter, version: IndexVersion) -> None:
+def _shards(
+    table: Table, version: IndexVersion, recipe: Recipe
+) -> Iterator[tuple[PuffinReader, BlobMetadata]]:
     for shard in version.routing.shards:
-        with open_puffin(table.io, version.file_of(shard)) as reader:
+        with _pinned(table, recipe, version.file_of(shard)) as reader:
             for kind in (graph_blob.TYPE, rows_blob.TYPE):
                 for blob in reader.find(kind, index=version.index, shard=str(shard.shard_id)):
-                    writer.copy(reader, blob)
+                    yield reader, blob
 
 
-def _carried(table: Table, index: str) -> Iterator[tuple[PuffinReader, BlobMetadata]]:
+@contextmanager
+def _pinned(
+    table: Table, recipe: Recipe, path: str, length: int | None = None
+) -> Iterator[PuffinReader]:
+    """Open a Puffin file; the recipe is held to the state its footer was read in."""
+    recipe.pin(path)
+    with open_puffin(table.io, path, length) as reader:
+        yield reader
+
+
+def _carried(
+    table: Table, index: str, recipe: Recipe
+) -> Iterator[tuple[PuffinReader, BlobMetadata]]:
     """Yield what the table's registered files hold besides this index, each thing once.
 
     Newest first: of another index its newest version, of foreign blobs those of the newest file
@@ -210,7 +254,7 @@ def _carried(table: Table, index: str) -> Iterator[tuple[PuffinReader, BlobMetad
     foreign_found = False
     for entry in registered(table):
         try:
-            with open_puffin(table.io, entry.path, entry.file_size) as reader:
+            with _pinned(table, recipe, entry.path, entry.file_size) as reader:
                 here = {blob.properties.get("index", "") for blob in reader.find(ROUTING)} - seen
                 seen |= here
                 foreign = [b for b in reader.metadata.blobs if not b.type.startswith(OUR_PREFIX)]
@@ -221,5 +265,5 @@ def _carried(table: Table, index: str) -> Iterator[tuple[PuffinReader, BlobMetad
                     foreign_found = True
                     for blob in foreign:
                         yield reader, blob
-        except (OSError, FormatError) as error:
+        except (OSError, FormatError, StoreRefusedError) as error:
             log.warning("publish: registered file %s cannot be read: %s", entry.path, error)

@@ -2,7 +2,7 @@
 
 import io
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from puffin_ann.errors import PuffinFormatError
 
@@ -25,6 +25,13 @@ class WritableStream(Protocol):
     """A sink that is only ever appended to, as object stores offer."""
 
     def write(self, data: bytes, /) -> Any: ...  # noqa: D102
+
+
+@runtime_checkable
+class RangeSink(WritableStream, Protocol):
+    """A sink that takes a range of a file by the name of its reader, without seeing its bytes."""
+
+    def write_range(self, source: str, offset: int, length: int, /) -> Any: ...  # noqa: D102
 
 
 class RangeSource:

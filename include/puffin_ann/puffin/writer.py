@@ -13,7 +13,7 @@ from puffin_ann.puffin import codecs, footer
 from puffin_ann.puffin.layout import MAGIC, MAX_JAVA_BLOB
 from puffin_ann.puffin.metadata import BlobMetadata, FileMetadata
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.puffin.streams import WritableStream
+from puffin_ann.puffin.streams import RangeSink, WritableStream
 
 _NO_PROPERTIES: Mapping[str, str] = {}
 
@@ -117,12 +117,12 @@ class PuffinWriter:
     ) -> BlobMetadata:
         """Append a blob of another file byte for byte, compressed as it is there.
 
-        All it says of itself is kept, but for `properties` if given.
+        All it says of itself is kept, but for `properties` if given. Nothing is read if the stream
+        is a `RangeSink`: it is then told the reader's `name` and the range.
         """
         if not allow_large:
             _check_java_can_read(blob.type, blob.length)
-        stored = codecs.pieces(reader.open_stored(blob), blob.length)
-        offset, length = self._append(blob.type, stored, allow_large)
+        offset, length = self._copy_stored(reader, blob, allow_large)
         return self._record(
             BlobMetadata(
                 type=blob.type,
@@ -155,6 +155,18 @@ class PuffinWriter:
             if not allow_large:
                 _check_java_can_read(type, self._position - start)
         return start, self._position - start
+
+    def _copy_stored(
+        self, reader: PuffinReader, blob: BlobMetadata, allow_large: bool
+    ) -> tuple[int, int]:
+        if not isinstance(self._stream, RangeSink):
+            stored = codecs.pieces(reader.open_stored(blob), blob.length)
+            return self._append(blob.type, stored, allow_large)
+        self._check_open()
+        start = self._position
+        self._stream.write_range(reader.name, blob.offset, blob.length)
+        self._position += blob.length
+        return start, blob.length
 
     def _record(self, blob: BlobMetadata) -> BlobMetadata:
         self._blobs.append(blob)

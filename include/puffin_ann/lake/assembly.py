@@ -1,0 +1,106 @@
+"""Make a new object of a table's store out of bytes made here and ranges of its other objects.
+
+On S3 the store copies the ranges by itself, so that none of their bytes passes through this
+process; elsewhere they are streamed through it.
+"""
+
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.io import FileIO
+
+from puffin_ann.errors import StagingError
+from puffin_ann.lake import multipart
+from puffin_ann.lake.recipe import Made, Recipe, Taken
+from puffin_ann.lake.s3 import Location, s3_of
+
+CHUNK = 8 << 20
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Names:
+    """How the new object is called: `<folder>/<kind>-<run>-<something of its own>.puffin`.
+
+    Attributes:
+        folder: location of the folder.
+        kind: what such objects have in common, whatever run makes them.
+        run: what those of one run have in common.
+    """
+
+    folder: str
+    kind: str
+    run: str
+
+    def path(self, suffix: str) -> str:
+        """Return the location of one object."""
+        return f"{self.folder}/{self.kind}-{self.run}-{suffix}.puffin"
+
+
+class Assembly:
+    """Collects what an object is made of, in `recipe`, and makes it.
+
+    assembly = Assembly(table.io, names)
+    with PuffinWriter(assembly.recipe) as writer:
+        ...
+    path = assembly.make()
+    """
+
+    def __init__(self, io: FileIO, names: Names) -> None:
+        self._io = io
+        self._names = names
+        self._s3 = s3_of(io, names.folder)
+        self.recipe = Recipe(self._version_of)
+
+    def make(self) -> str:
+        """Make the object and return its location.
+
+        Where the store copies, the name follows from the recipe: an attempt after this one goes on
+        with what this one began, or finds that it is finished. Elsewhere no other attempt uses the
+        name, and an object that could not be finished is removed.
+
+        Raises:
+            StoreRefusedError: a source is gone or was changed since it was pinned.
+            StagingError: the store gives no answer, or a source is too short.
+        """
+        if self._s3 is None or any(Location.of(uri) is None for uri in self.recipe.versions):
+            path = self._names.path(uuid.uuid4().hex[:12])
+            self._stream(path)
+            return path
+        path = self._names.path(self.recipe.digest()[:16])
+        place = Location.require(path)
+        kind = Location.require(f"{self._names.folder}/{self._names.kind}-").key
+        multipart.sweep(self._s3, place, run=f"{kind}{self._names.run}-", all_runs=kind)
+        multipart.assemble(self._s3, place, self.recipe)
+        return path
+
+    def _version_of(self, uri: str) -> str:
+        if self._s3 is None or Location.of(uri) is None:
+            return ""
+        return self._s3.version(uri)
+
+    def _stream(self, path: str) -> None:
+        try:
+            with self._io.new_output(path).create(overwrite=False) as out:
+                for piece in self.recipe.pieces:
+                    if isinstance(piece, Made):
+                        out.write(piece.data)
+                    else:
+                        self._copy(piece, out)
+        except BaseException:
+            self._io.delete(path)
+            raise
+
+    def _copy(self, piece: Taken, out: Any) -> None:
+        with self._io.new_input(piece.source).open() as source:
+            source.seek(piece.offset)
+            left = piece.length
+            while left:
+                data = source.read(min(left, CHUNK))
+                if not data:
+                    raise StagingError(f"{piece.source} ends {left} bytes too early")
+                out.write(data)
+                left -= len(data)

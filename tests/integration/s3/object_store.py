@@ -1,0 +1,180 @@
+"""A real S3 server on loopback, and a proxy before it that counts what passes and can cut off."""
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+ACCESS_KEY, SECRET_KEY = "testkey", "testsecret"
+BUCKET = "bucket"
+
+IDENTITIES = f"""{{"identities": [{{
+  "name": "admin",
+  "credentials": [{{"accessKey": "{ACCESS_KEY}", "secretKey": "{SECRET_KEY}"}}],
+  "actions": ["Admin", "Read", "Write", "List", "Tagging"]
+}}]}}"""
+
+
+def client(endpoint: str):
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id=ACCESS_KEY,
+        aws_secret_access_key=SECRET_KEY,
+        region_name="us-east-1",
+        config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 2}),
+    )
+
+
+def properties(endpoint: str) -> dict[str, str]:
+    """FileIO properties for the store."""
+    return {
+        "s3.endpoint": endpoint,
+        "s3.access-key-id": ACCESS_KEY,
+        "s3.secret-access-key": SECRET_KEY,
+        "s3.region": "us-east-1",
+    }
+
+
+@contextmanager
+def seaweedfs(folder: Path) -> Iterator[str]:
+    """Run SeaweedFS with master, volume, filer and S3 in one process; gives its S3 endpoint."""
+    (folder / "data").mkdir(parents=True)
+    (folder / "s3.json").write_text(IDENTITIES)
+    services = ("master", "volume", "filer", "s3")
+    ports = dict(zip(services, free_ports(len(services)), strict=True))
+    grpc = dict(zip(services, free_ports(len(services)), strict=True))
+    command = [
+        shutil.which("weed") or str(Path(sys.executable).with_name("weed")),
+        "-logtostderr=true",
+        "server",
+        f"-dir={folder / 'data'}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        "-filer",
+        "-s3",
+        f"-s3.config={folder / 's3.json'}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        "-master.telemetry=false",
+        "-master.volumeSizeLimitMB=256",
+        "-volume.max=20",
+        *(f"-{name}.port={port}" for name, port in ports.items()),
+        *(f"-{name}.port.grpc={port}" for name, port in grpc.items()),
+    ]
+    endpoint = f"http://127.0.0.1:{ports['s3']}"
+    log = (folder / "weed.log").open("wb")
+    process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    try:
+        wait_until_it_answers(endpoint, process, folder / "weed.log")
+        yield endpoint
+    finally:
+        process.kill()  # it would take its time to save what nobody needs any more
+        process.wait()
+        log.close()
+
+
+def wait_until_it_answers(endpoint: str, process: subprocess.Popen, log: Path) -> None:
+    deadline = time.monotonic() + 60
+    store = client(endpoint)
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            store.create_bucket(Bucket=BUCKET)
+            store.put_object(Bucket=BUCKET, Key="ready", Body=b"x")
+        except (BotoCoreError, ClientError):
+            time.sleep(0.2)
+        else:
+            return
+    raise RuntimeError(f"SeaweedFS did not start:\n{log.read_text()[-3000:]}")
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Proxy:
+    """Forwards connections, counts the bytes of both directions and notes each request."""
+
+    REQUEST = re.compile(rb"(?:GET|HEAD|PUT|POST|DELETE) /\S* HTTP/1.1\r\n")
+
+    def __init__(self, upstream: str) -> None:
+        host, port = upstream.removeprefix("http://").split(":")
+        self._upstream = (host, int(port))
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._parts_left: int | None = None
+        self.bytes = 0
+        self.requests: list[str] = []
+        self.endpoint = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def reset(self) -> None:
+        """Count anew, and let everything pass."""
+        with self._lock:
+            self.bytes, self.requests, self._parts_left = 0, [], None
+
+    def cut_off_after(self, parts: int) -> None:
+        """Let so many requests for parts pass, then nothing at all."""
+        self._parts_left = parts
+
+    def parts(self) -> list[str]:
+        """The requests seen that upload or copy a part."""
+        return [one for one in self.requests if one.startswith("PUT") and "partNumber=" in one]
+
+    def close(self) -> None:
+        self._server.close()
+        for one in self._sockets:
+            one.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                down, _ = self._server.accept()
+            except OSError:
+                return
+            if self._parts_left is not None and self._parts_left < 0:
+                down.close()
+                continue
+            up = socket.create_connection(self._upstream)
+            for one in (down, up):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._sockets += [down, up]
+            threading.Thread(target=self._pump, args=(down, up, True), daemon=True).start()
+            threading.Thread(target=self._pump, args=(up, down, False), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, requests: bool) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                if not self._passes(data, requests):
+                    break
+                sink.sendall(data)
+        except OSError:
+            pass
+        for one in (source, sink):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _passes(self, data: bytes, requests: bool) -> bool:
+        with self._lock:
+            self.bytes += len(data)
+            seen = [one.decode() for one in self.REQUEST.findall(data)] if requests else []
+            self.requests += seen
+            if self._parts_left is None:
+                return True
+            self._parts_left -= sum("partNumber=" in one for one in seen)
+            return self._parts_left >= 0
