@@ -1,6 +1,7 @@
 """`puffin-ann inspect`: what any Puffin file holds."""
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -88,6 +89,18 @@ def _show(name: str, description: dict[str, Any]) -> None:
         codec = blob["compression-codec"] or "uncompressed"
         grid.add_row("bytes", f"{blob['length']:,} at {blob['offset']:,}, {codec}")
         grid.add_row("computed from", f"snapshot {blob['snapshot-id']}, fields {blob['fields']}")
-        for key, value in {**blob["properties"], **(blob["content"] or {})}.items():
+        for key, value in [*blob["properties"].items(), *_content_lines(blob["content"])]:
             grid.add_row(str(key), str(value))
         console.print(grid)
+
+
+def _content_lines(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a person wants to see of a blob's content."""
+    if "note" in content:
+        yield "content", content["note"]
+        return
+    yield "format", content["version"]
+    for name, value in content["head"].items():
+        yield name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value)
+    sections = (f"{one['kind']} {one['length']:,}" for one in content["sections"])
+    yield "sections", ", ".join(sections)
