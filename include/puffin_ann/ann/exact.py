@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann import blas
 from puffin_ann.ann import kernels_exact as kernels
-from puffin_ann.ann.metrics import METRICS, Metric, plain
+from puffin_ann.ann.metrics import METRICS, Metric, frozen
 from puffin_ann.errors import QueryError
 
 QUERY_BLOCK = 256
@@ -52,7 +52,7 @@ def search(
     if isinstance(metric, str):
         metric = METRICS[metric]
     _check(queries, vectors, k, allowed)
-    job = _Job(metric, plain(queries), vectors, min(k, len(vectors)), allowed)
+    job = _Job(metric, frozen(queries), vectors, min(k, len(vectors)), _mask(allowed))
     parts = max(1, min(threads, len(vectors) // ROWS_WORTH_A_THREAD))
     cuts = [len(vectors) * part // parts for part in range(parts + 1)]
     with blas.single_thread():
@@ -62,11 +62,13 @@ def search(
 
 @dataclass(frozen=True, eq=False)
 class _Job:
+    """One search; `allowed` is empty if every row is."""
+
     metric: Metric
     queries: NDArray[np.float32]
     vectors: NDArray[np.float32]
     k: int
-    allowed: NDArray[np.bool_] | None
+    allowed: NDArray[np.bool_]
 
     def nearest_in(self, rows: tuple[int, int]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Return `(q, k) uint64` keys, unordered, and how many of each line are used."""
@@ -93,13 +95,12 @@ class _Job:
         kernels.squares(queries, query_squares)
         room = np.empty(len(queries) * min(step, last - first), dtype=np.float32)
         squares = np.empty(min(step, last - first))
-        everyone = np.empty(0, dtype=np.bool_)
         for at in range(first, last, step):
             end = min(at + step, last)
-            allowed = everyone if self.allowed is None else self.allowed[at:end]
-            if self.allowed is not None and not allowed.any():
+            allowed = self.allowed[at:end]
+            if len(allowed) and not allowed.any():
                 continue
-            block = plain(self.vectors[at:end])
+            block = frozen(self.vectors[at:end])
             kernels.squares(block, squares)
             products = room[: len(queries) * len(block)].reshape(len(queries), len(block))
             with np.errstate(over="ignore", invalid="ignore"):
@@ -112,10 +113,17 @@ class _Job:
                 squares[: len(block)],
                 products,
                 at,
-                np.ascontiguousarray(allowed),
+                allowed,
                 heaps,
                 sizes,
             )
+
+
+def _mask(allowed: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    mask = np.empty(0, np.bool_) if allowed is None else np.ascontiguousarray(allowed, np.bool_)
+    mask = mask.view(np.ndarray)
+    mask.flags.writeable = False
+    return mask
 
 
 def _merged(

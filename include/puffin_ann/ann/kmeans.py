@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann import blas
 from puffin_ann.ann import kernels_kmeans as kernels
-from puffin_ann.ann.metrics import plain
+from puffin_ann.ann.metrics import frozen
 from puffin_ann.errors import TooFewRowsError
 
 PRODUCT_BYTES = 8 << 20
@@ -36,7 +36,7 @@ def train(
         TooFewRowsError: the sample has fewer rows than k.
 
     """
-    sample = plain(sample)
+    sample = frozen(sample)
     if k < 1 or len(sample) < k:
         raise TooFewRowsError(f"{len(sample)} sampled rows cannot be cut into {k} partitions")
     if k <= FLAT_CENTROIDS:
@@ -95,14 +95,14 @@ def assign(
     """
     ids = np.empty(len(vectors), dtype=np.uint32)
     squared = np.empty(len(vectors), dtype=np.float32)
-    centroids = plain(centroids)
+    centroids = frozen(centroids)
     squares = np.einsum("ij,ij->i", centroids, centroids)
     # Blocks depend on shapes alone: a product split otherwise rounds otherwise.
     step = max(64, min(8192, PRODUCT_BYTES // (4 * len(centroids))))
 
     def block(at: int) -> None:
         part = slice(at, at + step)
-        rows = plain(vectors[part])
+        rows = frozen(vectors[part])
         products = rows @ centroids.T
         kernels.nearest(rows, centroids, squares, products, ids[part], squared[part])
 

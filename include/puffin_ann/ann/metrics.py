@@ -42,7 +42,7 @@ class Metric:
     def distances(self, queries: Floats, vectors: Floats) -> Floats:
         """Return the exact distances of `(q, d)` queries and `(n, d)` vectors: `(q, n) float32`."""
         out = np.empty((len(queries), len(vectors)), dtype=np.float32)
-        kernels.all_distances(self.code, plain(queries), plain(vectors), out)
+        kernels.all_distances(self.code, frozen(queries), frozen(vectors), out)
         return out
 
     def pair_distances(self, queries: Floats, vectors: Floats, ids: NDArray[np.int64]) -> Floats:
@@ -59,16 +59,24 @@ class Metric:
         """
         out = np.empty(ids.shape, dtype=np.float32)
         chosen = np.ascontiguousarray(ids, dtype=np.int64)
-        kernels.chosen_distances(self.code, plain(queries), plain(vectors), chosen, out)
+        kernels.chosen_distances(self.code, frozen(queries), frozen(vectors), chosen, out)
         return out
 
 
 def plain(array: Floats) -> Floats:
-    """Return the array as contiguous float32 of the base class, copied only if it must be.
-
-    A memory map is handed to kernels as an ordinary array: they are compiled for that.
-    """
+    """Return the array as contiguous float32 of the base class, copied only if it must be."""
     return np.ascontiguousarray(array, dtype=np.float32).view(np.ndarray)
+
+
+def frozen(array: Floats) -> Floats:
+    """Return the array as kernels take what they only read: `plain`, and a read-only view.
+
+    A kernel is compiled anew for every kind of array, so that a memory map, a map opened
+    read-only and an ordinary array would cost it three times, seconds each.
+    """
+    view = plain(array)
+    view.flags.writeable = False
+    return view
 
 
 def _norms(vectors: Floats) -> NDArray[np.float64]:
@@ -88,7 +96,9 @@ def _queries_same(queries: Floats) -> Floats:
 def _unit(vectors: Floats) -> Floats:
     norms = _norms(vectors)
     norms[norms == 0.0] = 1.0
-    return plain(np.divide(vectors, norms[:, None], dtype=np.float64).astype(np.float32))
+    out = np.empty(vectors.shape, dtype=np.float32)
+    # Divided in float64, but never held so: numpy goes through a small buffer.
+    return np.divide(vectors, norms[:, None], out=out, dtype=np.float64, casting="same_kind")
 
 
 def _unit_rows(vectors: Floats, norm_bound: float) -> Floats:
