@@ -11,13 +11,14 @@ from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Param, get_current_context, get_parsing_context, task
+from airflow.sdk.exceptions import AirflowFailException
 
 from puffin_ann.declaration import (
     IndexDeclaration,
     declaration_files,
     load_declaration,
 )
-from puffin_ann.errors import DeclarationError
+from puffin_ann.errors import BadInputError, DeclarationError, NotFoundError
 from puffin_ann.settings import settings
 
 SPARK_APPS = Path(__file__).resolve().parents[1] / "spark_apps"
@@ -100,11 +101,15 @@ A run whose recall is under the target publishes nothing.
             """Decide what is built, from which snapshot; a retry finds the plan of its own run."""
             from puffin_ann.lifecycle import run
 
-            run.require_spark()
             context = get_current_context()
-            return run.plan_build(
-                declaration, run_id=context["run_id"], overrides=dict(context["params"])
-            )
+            try:
+                run.require_spark()
+                return run.plan_build(
+                    declaration, run_id=context["run_id"], overrides=dict(context["params"])
+                )
+            except (BadInputError, NotFoundError) as error:
+                # The next attempt would find the same; it would only hold up the next run.
+                raise AirflowFailException(str(error)) from None
 
         @task.short_circuit(ignore_downstream_trigger_rules=False)
         def deal_groups(planned: dict[str, Any]) -> list[list[str]]:

@@ -159,7 +159,7 @@ def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:
 def _side_by_side(answers: "pa.Table", labels: list[str], column: str) -> Grid:
     """One column of answers per query, which is how people compare them."""
     grid = Grid(title=f"nearest {column}, with distance", title_justify="left", box=SIMPLE_HEAD)
-    grid.add_column("rank", justify="right")
+    grid.add_column("rank", justify="right", no_wrap=True, min_width=4)
     cells: dict[tuple[int, int], str] = {}
     for row in answers.to_pylist():
         cells[row["query"], row["rank"]] = f"{row[column]}  {row['distance']:.3f}"
