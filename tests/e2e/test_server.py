@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from email.message import Message
 from pathlib import Path
 
 import psutil
@@ -62,6 +63,16 @@ class LocalAirflow:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
+
+    def page(self, path: str) -> tuple[int, str, Message]:
+        """Get a page as a browser does, which shows its login as a cookie."""
+        headers = {"Cookie": f"_token={self.token}"} if self.token else {}
+        request = urllib.request.Request(self.address + path, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read().decode(), answer.headers
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(), error.headers
 
     def trigger(self, **values: object) -> tuple[int, dict]:
         return self.request("POST", f"/api/v2/dags/{DAG}/dagRuns", logical_date=None, conf=values)
@@ -162,6 +173,32 @@ def test_a_bad_value_in_the_form_is_refused_by_name_and_runs_nothing(airflow, na
     assert 400 <= status < 500
     assert name in json.dumps(answer)
     assert airflow.request("GET", f"/api/v2/dags/{DAG}/dagRuns")[1]["total_entries"] == 0
+
+
+def test_the_page_of_indexes_is_for_those_who_logged_in(airflow):
+    stranger = LocalAirflow(airflow.local, airflow.port)
+    for token in ("", "x.y.z"):
+        stranger.token = token
+        status, text, _ = stranger.page("/puffin-ann/")
+        assert status in (401, 403)
+        assert "glove" not in text
+
+
+def test_the_page_of_indexes_shows_those_declared_and_loads_nothing(airflow):
+    status, text, headers = airflow.page("/puffin-ann/")
+    assert status == 200
+    assert "glove_words" in text
+    assert DAG in text
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+
+
+def test_the_page_of_indexes_stands_in_the_navigation(airflow):
+    _, answer = airflow.request("GET", "/api/v2/plugins")
+    views = [view for plugin in answer["plugins"] for view in plugin["external_views"]]
+    (view,) = [view for view in views if view["name"] == "Vector indexes"]
+    assert airflow.page("/" + view["href"].lstrip("/"))[0] == 200
+    assert airflow.request("GET", "/api/v2/plugins/importErrors")[1]["total_entries"] == 0
 
 
 def test_a_second_up_starts_nothing_and_says_the_same(airflow):
