@@ -36,6 +36,7 @@ demo: $(READY) ## Build an index over 20,000 word vectors with Airflow and Spark
 	@$(BIN)/python include/local/demo.py
 
 up: $(READY) ## Start Airflow on loopback, with its user interface
+	@$(BIN)/python include/local/demo.py table
 	@$(BIN)/python include/local/server.py up
 
 down: ## Stop what `make up` started

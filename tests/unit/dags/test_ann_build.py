@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import ParamValidationError
 
@@ -211,3 +212,12 @@ def test_what_the_plan_hands_on_is_small_however_large_the_index():
     )
     assert len(pointer.groups) <= 100
     assert len(json.dumps(pointer.model_dump())) < 2000
+
+
+def test_input_that_no_retry_can_mend_fails_the_run_at_once(dag, monkeypatch):
+    plan = dag.get_task("plan").python_callable
+    context = {"run_id": "run", "params": {"shards": 0}}
+    monkeypatch.setitem(plan.__globals__, "get_current_context", lambda: context)
+    monkeypatch.setattr("puffin_ann.lifecycle.run.require_spark", lambda: None)
+    with pytest.raises(AirflowFailException, match=r"'shards': 0 is not allowed"):
+        plan()
