@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.definitions.mappedoperator import MappedOperator
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from puffin_ann.declaration import MAX_GROUPS
 from puffin_ann.errors import DeclarationError
