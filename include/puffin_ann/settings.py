@@ -1,7 +1,7 @@
 """All settings that are not part of an index declaration, read once from the environment."""
 
+import hashlib
 import os
-import platform
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -68,13 +68,13 @@ def settings() -> Settings:
 def configure_numba() -> None:
     """Point Numba at a compile cache that can be written, once, before any kernel is imported.
 
-    The folder is separate per library version and CPU, since Numba's cache key knows neither an
-    edit in an imported module nor the instruction set. Where the cache folder is read-only (Spark
-    workers, containers) a temporary one is used.
+    Numba keeps the kernels of different CPUs apart, but does not notice an edit in a module that a
+    kernel imports: the folder's name has a digest of all kernels' sources. Where the cache folder
+    is read-only (Spark workers, containers) a temporary one is used.
     """
     if "NUMBA_CACHE_DIR" in os.environ:
         return
-    leaf = f"numba-{__version__}-{platform.machine()}-{platform.node()}"
+    leaf = f"numba-{__version__}-{_kernel_digest()}"
     for base in (settings().cache_dir, Path(tempfile.gettempdir()) / f"puffin-ann-{os.getuid()}"):
         folder = base / leaf
         try:
@@ -85,3 +85,11 @@ def configure_numba() -> None:
             continue
         os.environ["NUMBA_CACHE_DIR"] = str(folder)
         return
+
+
+def _kernel_digest() -> str:
+    package = Path(__file__).resolve().parent
+    digest = hashlib.sha256()
+    for source in sorted([*package.glob("ann/**/*.py"), *package.glob("blobs/*.py")]):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,63 @@
+import os
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from puffin_ann import settings as module
+from puffin_ann.settings import Settings, configure_numba, settings
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("PUFFIN_ANN_CACHE_DIR", str(tmp_path / "cache"))
+    settings.cache_clear()
+    yield tmp_path
+    settings.cache_clear()
+
+
+def test_compiled_kernels_go_into_the_cache_folder(fresh):
+    configure_numba()
+    assert os.environ["NUMBA_CACHE_DIR"].startswith(str(fresh / "cache" / "numba-"))
+
+
+def test_a_users_own_choice_of_folder_is_kept(fresh, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "/mine")
+    configure_numba()
+    assert os.environ["NUMBA_CACHE_DIR"] == "/mine"
+
+
+def test_kernels_of_changed_sources_go_elsewhere(fresh, monkeypatch):
+    configure_numba()
+    before = os.environ.pop("NUMBA_CACHE_DIR")
+    monkeypatch.setattr(module, "_kernel_digest", lambda: "another")
+    configure_numba()
+    assert os.environ["NUMBA_CACHE_DIR"] != before
+
+
+def test_where_the_cache_cannot_be_written_a_temporary_folder_serves(fresh, monkeypatch):
+    (fresh / "file").write_text("not a folder")
+    monkeypatch.setenv("PUFFIN_ANN_CACHE_DIR", str(fresh / "file"))
+    settings.cache_clear()
+    configure_numba()
+    assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
+    assert str(fresh) not in os.environ["NUMBA_CACHE_DIR"]
+
+
+def test_settings_are_read_from_the_environment_and_checked(monkeypatch):
+    monkeypatch.setenv("PUFFIN_ANN_THREADS", "3")
+    assert Settings().thread_count == 3
+    monkeypatch.setenv("PUFFIN_ANN_THREADS", "-1")
+    with pytest.raises(ValidationError):
+        Settings()
+
+
+def test_importing_the_package_is_cheap():
+    code = (
+        "import sys, puffin_ann; "
+        "print([m for m in ('numba', 'pyarrow', 'pyiceberg', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
