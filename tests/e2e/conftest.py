@@ -17,6 +17,8 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
+from puffin_ann.settings import configure_numba
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "include" / "local"))
 
@@ -73,11 +75,12 @@ class Stage:
 def stage(tmp_path_factory) -> Stage:
     folder = tmp_path_factory.mktemp("stage")
     write_catalog(folder)
+    configure_numba()
     variables = {
         **environment(folder),
         "PUFFIN_ANN_DECLARATIONS_DIR": str(folder / "indexes"),
         # Compiled kernels are shared with other runs: the compiler is not what is tested.
-        "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(ROOT / ".local" / "numba")),
+        "NUMBA_CACHE_DIR": os.environ["NUMBA_CACHE_DIR"],
     }
     made = Stage(folder, variables)
     made.declarations.mkdir()
