@@ -2,7 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,13 +95,13 @@ def _run_stages(
     progress.update(step, total=1, completed=1)
     runner = OnSpark(spark)
     table, location = plan["table"], plan["plan"]
-    works = [
+    works: list[tuple[str, Callable[[], object]]] = [
         ("train centroids", lambda: stages.train(runner, table, location)),
         ("assign rows", lambda: stages.assign(runner, table, location)),
         *(
             (
                 f"build shard group {group}",
-                lambda group=group: stages.build_group(runner, table, location, group),
+                partial(stages.build_group, runner, table, location, group),
             )
             for group in plan["groups"]
         ),
