@@ -172,7 +172,7 @@ def test_codes_of_any_shape_are_searched(pq_m, pq_nbits, tmp_path):
     shard = VamanaEngine().open(tmp_path / "shard", "pq")
     answers = shard.search(queries, 5, width=200)
     assert_answers_are_sound(answers, vectors, queries, 5, "l2")
-    assert recall(answers[1], nearest(vectors, queries, 5, "l2")[1]) >= (0.5 if pq_m < 3 else 0.9)
+    assert recall(answers[1], nearest(vectors, queries, 5, "l2")[1]) >= (0.4 if pq_m < 3 else 0.9)
 
 
 def test_one_shard_is_searched_by_many_threads_at_once(tmp_path):

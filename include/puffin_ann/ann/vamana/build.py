@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import blas
+from puffin_ann.ann import blas, exact, kmeans
+from puffin_ann.ann.metrics import METRICS
 from puffin_ann.ann.vamana import insertion, kernels_whole, leaves
 from puffin_ann.ann.vamana.insertion import Adjacency
 from puffin_ann.ann.vamana.primitives import MAX_ROWS
@@ -17,8 +18,7 @@ SAMPLE_SHARE = 0.02
 SAMPLE_LEAST = 512
 SAMPLE_KEEP = 64
 REPAIR_KEEP = 32
-MANY_ROWS = 500_000
-"""Beyond so many rows, the bulk build takes a smaller fan, to bound its memory."""
+SAMPLED_PER_LANDMARK = 64
 ARITY = 4
 HASHED_ROWS = 65536
 
@@ -66,6 +66,7 @@ def build(
     else:
         graph = _bulk(space, different, most, alpha, seed, threads, tell)
     _hang_equal(graph, first)
+    _add_landmarks(space, different, graph, seed, threads)
     tell("repair", 0.0)
     kernels_whole.make_reachable(
         space.reshape(-1),
@@ -128,7 +129,7 @@ def _bulk(
         different,
         most=most,
         alpha=alpha,
-        plan=leaves.Plan(fan=5) if len(different) > MANY_ROWS else leaves.Plan(),
+        plan=leaves.Plan(),
         seed=[seed, 1],
         threads=threads,
         progress=lambda share: tell("leaves", share),
@@ -148,6 +149,36 @@ def _bulk(
     kernels_whole.add_long_edges(sample, long.neighbours, long.degrees, neighbours, degrees)
     tell("sample", 1.0)
     return Adjacency(neighbours, degrees, int(sample[long.entry]))
+
+
+def _add_landmarks(
+    space: NDArray[np.float32],
+    different: NDArray[np.uint32],
+    graph: Adjacency,
+    seed: int,
+    threads: int,
+) -> None:
+    """Let half of the entry's edges lead to rows spread over all clusters.
+
+    Between tight clusters pruning leaves few edges, and a search that begins in the wrong one may
+    never leave it.
+    """
+    wanted = graph.neighbours.shape[1] // 2
+    generator = np.random.default_rng([seed, 5])
+    size = min(len(different), SAMPLED_PER_LANDMARK * wanted)
+    sample = different[np.sort(generator.choice(len(different), size, replace=False))]
+    rows = space[sample]
+    centroids = kmeans.train(rows, min(wanted, size), seed=seed, threads=threads)
+    nearest, _ = exact.search(centroids, rows, 1, METRICS["l2"], threads=threads)
+    landmarks = np.setdiff1d(sample[nearest[:, 0]], [graph.entry]).astype(np.uint32)
+    edges = np.arange(1, len(landmarks) + 1, dtype=np.uint32)[None, :]
+    kernels_whole.add_long_edges(
+        np.append(np.uint32(graph.entry), landmarks),
+        edges,
+        np.array([len(landmarks)], np.uint16),
+        graph.neighbours,
+        graph.degrees,
+    )
 
 
 def _hang_equal(graph: Adjacency, first: NDArray[np.uint32]) -> None:

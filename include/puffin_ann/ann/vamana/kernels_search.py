@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.kernels_distance import distance, dot, key_distance, order_key
+from puffin_ann.ann.kernels_pq import tables as fill_tables
 from puffin_ann.ann.vamana.beam import beam, insert, unseen
 from puffin_ann.ann.vamana.primitives import (
     F32,
@@ -153,32 +154,6 @@ def search_full(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _tables(
-    codebook: NDArray[np.float32],
-    offsets: NDArray[np.uint32],
-    query: NDArray[np.float32],
-    by_product: bool,
-    out: NDArray[np.float32],
-) -> None:
-    """Write what each codeword contributes to a query's distance, flat `(m · 2**bits,) float32`."""
-    subspaces, words, _ = codebook.shape
-    for j in range(subspaces):
-        first = U64(offsets[j])
-        width = U64(offsets[j + 1]) - first
-        for c in range(words):
-            total = F32(0)
-            word = codebook[j, c]
-            if by_product:
-                for z in range(width):
-                    total -= word[z] * query[first + z]
-            else:
-                for z in range(width):
-                    difference = word[z] - query[first + z]
-                    total += difference * difference
-            out[j * words + c] = total
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
 def _estimate(
     tables: NDArray[np.float32],
     words: Whole,
@@ -257,7 +232,7 @@ def _beam_codes(
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def search_codes(
-    codebook: NDArray[np.float32],
+    words: NDArray[np.float32],
     offsets: NDArray[np.uint32],
     codes: NDArray[np.uint8],
     by_product: bool,
@@ -283,7 +258,7 @@ def search_codes(
     """Answer queries by a beam over codes, whose whole pool is then measured in the space.
 
     Args:
-        codebook: `(m, 2**bits, w) float32`.
+        words: `(m, w, 2**bits) float32`.
         offsets: `(m + 1,) uint32`, where each sub-space begins.
         codes: flat `(n · m,) uint8`.
         by_product: codes stand for rows whose inner product is wanted, not their distance.
@@ -293,25 +268,26 @@ def search_codes(
         The last stamp used.
 
     """
-    subspaces, words, _ = codebook.shape
+    subspaces, _, count = words.shape
     w = U64(width)
     pool = np.empty(keep + 1, np.uint64)
     keys = np.empty(ids.shape[1] + spare + 1, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
-    tables = np.empty(subspaces * words, np.float32)
+    tables = np.empty((subspaces, count), np.float32)
+    flat = tables.reshape(-1)
     for q in range(len(queries)):
         stamp += 1
         if stamp == 256:
             stamps[:] = 0
             stamp = 1
-        _tables(codebook, offsets, moved[q * width : (q + 1) * width], by_product, tables)
+        fill_tables(words, offsets, moved[q * width : (q + 1) * width], by_product, tables)
         floor = F32(0)
         if by_product:
             for j in range(subspaces):
-                floor += tables[j * words : (j + 1) * words].min()
+                floor += tables[j].min()
         size = _beam_codes(
-            tables,
-            U64(words),
+            flat,
+            U64(count),
             floor,
             codes,
             U64(subspaces),

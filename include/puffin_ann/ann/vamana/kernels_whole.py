@@ -96,14 +96,14 @@ def add_long_edges(
 
     Args:
         rows: `(s,) uint32`, the sample.
-        lists: `(s, r) uint32`, places in the sample; r at most half of R.
-        counts: `(s,) uint16`.
+        lists: `(t, r) uint32`, for the first t of the sample: places in it; r at most R.
+        counts: `(t,) uint16`, how many of them.
         neighbours: `(n, R) uint32`, changed.
         degrees: `(n,) uint16`, changed.
 
     """
     most = neighbours.shape[1]
-    for i in range(len(rows)):
+    for i in range(len(lists)):
         line = neighbours[rows[i]]
         degree = min(np.int64(degrees[rows[i]]), most - counts[i])
         for j in range(counts[i]):

@@ -25,7 +25,7 @@ class Plan:
     """How much work the build puts into finding neighbours.
 
     Attributes:
-        leaf: rows of a leaf on average, and half of the most.
+        leaf: rows of a leaf on average, before those too large are cut.
         fan: leaves that a row joins, each time.
         rounds: how often leaders are drawn.
         nearest: neighbours taken from each leaf.
@@ -33,9 +33,14 @@ class Plan:
     """
 
     leaf: int = 1024
-    fan: int = 10
+    fan: int = 6
     rounds: int = 2
-    nearest: int = 6
+    nearest: int = 8
+
+    @property
+    def most(self) -> int:
+        """Rows of a leaf at most; a larger one is cut at random, for its cost is quadratic."""
+        return self.leaf * 5 // 4
 
     @property
     def slots(self) -> int:
@@ -128,7 +133,7 @@ def _leaves(
     leaves = []
     for leaf in range(count):
         entries = members[starts[leaf] : starts[leaf + 1]]
-        pieces = -(-len(entries) // (2 * plan.leaf))
+        pieces = -(-len(entries) // plan.most)
         if pieces > 1:
             entries = generator.permutation(entries)
         leaves += [one for one in np.array_split(entries, max(1, pieces)) if len(one) > 1]
@@ -139,7 +144,7 @@ class _Scratch(threading.local):
     """Arrays a thread uses for leaf after leaf: fresh ones cost a page fault every 4 KiB."""
 
     def __init__(self, plan: Plan, width: int) -> None:
-        most = 2 * plan.leaf + 1
+        most = plan.most
         self.moved = np.empty((most, width), np.float32)
         self.squares = np.empty(most, np.float32)
         self.products = np.empty(TILE * most, np.float32)

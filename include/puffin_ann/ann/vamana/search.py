@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import blas, exact
+from puffin_ann.ann import blas, exact, pq
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.ann.vamana import kernels_search as kernels
 from puffin_ann.ann.vamana import space as spaces
@@ -90,6 +90,7 @@ class Searcher:
         self._degrees = _read_only(degrees)
         self._entry = entry
         self._codes = codes
+        self._words = None if codes is None else pq.turned(codes.codebook)
         self._zero_rows = np.empty(0, np.int64) if zero_rows is None else zero_rows
         self._by_code = codes is not None and _use_codes(beam, space.shape[1])
         self._free: list[_Scratch] = []
@@ -213,9 +214,9 @@ class Searcher:
             distances[part],
             counts[part],
         )
-        if self._by_code and self._codes is not None:
+        if self._by_code and self._codes is not None and self._words is not None:
             scratch.stamp = kernels.search_codes(
-                self._codes.codebook,
+                self._words,
                 self._codes.offsets,
                 self._codes.codes.reshape(-1),
                 self._metric.name == "ip",
