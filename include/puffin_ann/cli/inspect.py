@@ -2,14 +2,13 @@
 
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json
-from puffin_ann.errors import NotFoundError
+from puffin_ann.cli.puffin import opened
 
 if TYPE_CHECKING:
     from puffin_ann.puffin.metadata import BlobMetadata
@@ -24,18 +23,8 @@ def inspect(
 
     Example: puffin-ann inspect words/metadata/ann-glove_words-1234-abcd.puffin
     """
-    from pyiceberg.io import load_file_io
-
-    from puffin_ann.puffin.reader import PuffinReader
-
-    location = file if "://" in file else str(Path(file).absolute())
-    opened = load_file_io({}, location).new_input(location)
-    try:
-        stream = opened.open()
-    except (OSError, ValueError) as error:
-        raise NotFoundError(f"{file}: cannot be opened: {error}") from None
-    with stream:
-        description = _describe(PuffinReader(stream, name=file))
+    with opened(file) as reader:
+        description = _describe(reader)
     if as_json:
         print_json(description)
     else:

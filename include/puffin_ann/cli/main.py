@@ -11,6 +11,7 @@ from puffin_ann.cli.build import build
 from puffin_ann.cli.inspect import inspect
 from puffin_ann.cli.output import errors_to
 from puffin_ann.cli.search import search
+from puffin_ann.cli.size import size
 from puffin_ann.cli.status import status
 from puffin_ann.errors import PuffinAnnError
 
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (build, search, status, inspect):
+for command in (build, search, status, inspect, size):
     app.command(name=command.__name__)(command)
 
 

@@ -1,0 +1,55 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from puffin_ann.cli.main import app
+from puffin_ann.errors import BadInputError, NotFoundError
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "every-blob-1.0.puffin"
+
+
+def size(*arguments: str) -> dict:
+    done = CliRunner().invoke(app, ["size", *arguments, "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_a_billion_rows_are_spread_over_shards_that_java_can_read():
+    found = size("--rows", "1e9", "--dim", "768")
+    assert found["shape"]["rows"] == 10**9
+    assert found["bytes"]["graph"] < 1 << 31
+    assert found["bytes"]["file"] > 10**9 * 4 * 768
+
+
+def test_what_an_index_file_says_is_taken_unless_it_is_given():
+    told = size("--rows", "1000", "--like", str(GOLDEN))["shape"]
+    given = size("--rows", "1000", "--like", str(GOLDEN), "--metric", "ip", "--dim", "9")["shape"]
+    assert given == told | {"metric": "ip", "dimension": 9}
+
+
+def test_exact_search_needs_neither_graph_nor_codes():
+    found = size("--rows", "1000", "--dim", "10", "--degree", "0")
+    assert found["shape"]["pq_subspaces"] == 0
+    assert found["bytes"]["unpacked"] == 1000 * (4 * 10 + 2)
+
+
+def test_people_are_shown_a_table():
+    done = CliRunner().invoke(app, ["size", "--rows", "2000000", "--dim", "100"])
+    assert "2,000,000 rows of 100 dimensions" in done.stdout
+    assert "Puffin file" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--rows", "10"], BadInputError),
+        (["--rows", "10", "--dim", "0"], BadInputError),
+        (["--rows", "10", "--dim", "3", "--metric", "dot"], BadInputError),
+        (["--rows", "10", "--like", "/nowhere.puffin"], NotFoundError),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, error):
+    done = CliRunner().invoke(app, ["size", *arguments])
+    assert isinstance(done.exception, error)
