@@ -6,6 +6,7 @@ LOCAL := .local
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+JARS := $(LOCAL)/jars/.ready
 UV_VERSION := 0.8
 UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
 STEP = @printf '\033[1m== %s\033[0m\n'
@@ -14,7 +15,7 @@ PYTEST := $(BIN)/pytest
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test test-integration test-e2e lint format lock clean
+.PHONY: help setup demo up down jars test test-unit test-integration test-e2e lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -42,8 +43,21 @@ up: $(READY) ## Start Airflow on loopback, with its user interface
 down: ## Stop what `make up` started
 	@[ ! -x $(BIN)/python ] || $(BIN)/python include/local/server.py down
 
-test: $(READY) ## Run the unit tests and the fast integration tests
+jars: $(JARS) ## Fetch the Java code that our files are judged by
+
+$(JARS): tests/integration/puffin/jars.txt | $(READY)
+	$(STEP) "fetch the jars of $< with Spark's resolver (the first time downloads them)"
+	@$(BIN)/python tests/integration/puffin/iceberg_java.py >$(LOCAL)/jars.log 2>&1 || { cat $(LOCAL)/jars.log; exit 1; }
+	@touch $(JARS)
+
+test: $(READY) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg
 	@$(PYTEST) tests/unit tests/integration
+
+test-unit: $(READY) ## Run the unit tests alone
+	@$(PYTEST) tests/unit
+
+test-integration: $(READY) $(JARS) ## Run the integration tests alone
+	@$(PYTEST) tests/integration
 
 test-e2e: $(READY) ## Run whole builds through Airflow, local Spark and a Spark cluster
 	@$(PYTEST) tests/e2e

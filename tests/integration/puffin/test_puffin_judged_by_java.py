@@ -1,7 +1,4 @@
-"""Iceberg's own Java Puffin reader and writer against ours, both ways.
-
-Starts a JVM with the Iceberg Spark runtime that the tests of tables use; Maven keeps it cached.
-"""
+"""Iceberg's own Java Puffin reader and writer against ours, both ways."""
 
 import io
 from pathlib import Path
@@ -10,46 +7,17 @@ import pytest
 
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 
-RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
 GOLDEN = Path(__file__).parents[2] / "golden" / "every-blob-1.0.puffin"
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def jvm():
-    from pyspark import SparkConf
-    from pyspark.java_gateway import launch_gateway
-
-    conf = SparkConf().set("spark.jars.packages", RUNTIME).set("spark.master", "local[1]")
-    gateway = launch_gateway(conf)
-    yield gateway.jvm
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30)
-
-
-def read_by_java(jvm, path):
-    """What Java's reader says of a file: its properties, and of each blob metadata and content."""
-    reader = jvm.org.apache.iceberg.puffin.Puffin.read(
-        jvm.org.apache.iceberg.Files.localInput(str(path))
-    ).build()
-    metadata = reader.fileMetadata()
-    blobs = []
-    pairs = reader.readAll(metadata.blobs()).iterator()
-    while pairs.hasNext():
-        pair = pairs.next()
-        content = jvm.org.apache.iceberg.util.ByteBuffers.toByteArray(pair.second())
-        blobs.append((pair.first(), bytes(content)))
-    return dict(metadata.properties()), blobs
-
-
-def test_java_reads_every_blob_we_write(jvm):
+def test_java_reads_every_blob_we_write(read_by_java):
     with GOLDEN.open("rb") as stream:
         ours = PuffinReader(stream)
         contents = [ours.read(blob) for blob in ours.metadata.blobs]
 
-    properties, theirs = read_by_java(jvm, GOLDEN)
+    properties, theirs = read_by_java(GOLDEN)
 
     assert properties == ours.metadata.properties
     assert [content for _, content in theirs] == contents
@@ -63,18 +31,18 @@ def test_java_reads_every_blob_we_write(jvm):
         assert dict(java.properties()) == blob.properties
 
 
-def test_java_reads_a_compressed_blob_of_many_pieces(jvm, tmp_path):
+def test_java_reads_a_compressed_blob_of_many_pieces(read_by_java, tmp_path):
     content = b"".join(i.to_bytes(4, "little") for i in range(2_000_000))
     path = tmp_path / "large.puffin"
     with path.open("wb") as out, PuffinWriter(out) as writer:
         writer.add("t", content, fields=[1], snapshot_id=1, sequence_number=1, codec="zstd")
         writer.finish({})
 
-    assert read_by_java(jvm, path)[1][0][1] == content
+    assert read_by_java(path)[1][0][1] == content
 
 
 @pytest.mark.parametrize("codec", ["NONE", "ZSTD"])
-def test_blobs_java_writes_are_read_and_carried_intact(jvm, tmp_path, codec):
+def test_blobs_java_writes_are_read_and_carried_intact(jvm, read_by_java, tmp_path, codec):
     puffin = jvm.org.apache.iceberg.puffin
     content = bytes(range(256)) * 300
     path = tmp_path / "java.puffin"
@@ -114,6 +82,6 @@ def test_blobs_java_writes_are_read_and_carried_intact(jvm, tmp_path, codec):
         ours.add("first", b"x" * 10, fields=[], snapshot_id=1, sequence_number=1)
         ours.copy(reader, found)
         ours.finish({})
-    again = read_by_java(jvm, carried)[1][1]
+    again = read_by_java(carried)[1][1]
     assert again[1] == content
     assert again[0].compressionCodec() == found.compression_codec
