@@ -46,8 +46,9 @@ class Staging:
         self._io = io
         self.root = root.rstrip("/")
         self._s3 = s3_of(io, self.root)
-        _, _, path = PyArrowFileIO.parse_location(self.root)
-        if len([part for part in path.split("/") if part]) < 3:
+        # Not PyArrowFileIO.parse_location: it takes an empty path for the working directory.
+        location = urlparse(self.root)
+        if len([part for part in (location.netloc, *location.path.split("/")) if part]) < 3:
             # delete_tree would take a whole bucket or much of a file system with it.
             raise StagingError(f"{root!r} is too short a path for a staging folder")
 
