@@ -15,10 +15,10 @@ PYTEST := $(BIN)/pytest
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down jars test test-unit test-integration test-e2e lint format lock clean
+.PHONY: help setup demo up down jars test test-unit test-integration test-e2e fuzz lint format lock clean
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Create .venv from the lock
 
@@ -61,6 +61,10 @@ test-integration: $(READY) $(JARS) ## Run the integration tests alone
 
 test-e2e: $(READY) ## Run whole builds through Airflow, local Spark and a Spark cluster
 	@$(PYTEST) tests/e2e
+
+fuzz: $(READY) ## Give the decoders spoilt bytes, guided by coverage, for SECONDS (60)
+	@mkdir -p $(LOCAL)/fuzz
+	@$(BIN)/python tests/fuzz/fuzz_decoders.py -max_total_time=$(or $(SECONDS),60) -artifact_prefix=$(LOCAL)/fuzz/ $(LOCAL)/fuzz
 
 lint: $(READY) ## Check style, types and the floors of the library
 	@$(BIN)/ruff check .

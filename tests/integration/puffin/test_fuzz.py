@@ -1,0 +1,32 @@
+"""A short run of the coverage-guided fuzzer; `make fuzz` runs it for as long as one likes."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FUZZER = Path(__file__).parents[2] / "fuzz" / "fuzz_decoders.py"
+RUNS = 50_000
+
+pytestmark = pytest.mark.slow
+
+
+def test_decoders_stand_inputs_that_seek_new_branches(tmp_path, capsys):
+    pytest.importorskip("atheris")
+    done = subprocess.run(
+        [sys.executable, str(FUZZER), f"-runs={RUNS}", "-seed=1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    cases = re.search(r"number_of_executed_units: (\d+)", done.stderr)
+    found = re.search(r"new_units_added: +(\d+)", done.stderr)
+    assert int(cases[1]) >= RUNS
+    assert int(found[1]) > 100, "nothing was learnt from coverage"
+    with capsys.disabled():
+        print(f"\nfuzzer: {int(cases[1]):,} cases given to the decoders")
