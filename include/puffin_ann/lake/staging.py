@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+from urllib.parse import urlparse
 
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
