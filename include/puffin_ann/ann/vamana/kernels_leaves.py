@@ -237,8 +237,8 @@ def choose(
     counts: NDArray[np.int32],
     starts: NDArray[np.int64],
     sources: NDArray[np.uint32],
+    most: Whole,
     alpha: float,
-    neighbours: NDArray[np.uint32],
     degrees: NDArray[np.uint16],
 ) -> None:
     """Prune what was found for rows `first` to `last`, both ways, to their neighbours.
@@ -248,16 +248,17 @@ def choose(
         width: numbers in a row.
         first: first row.
         last: row after the last.
-        forward: `(n, c) uint32`, as `tidy` leaves it.
+        forward: `(n, c) uint32`, c ≥ `most`, as `tidy` leaves it; the neighbours take its place.
         counts: `(n,) int32`.
         starts: `(n + 1,) int64`, as `turn_round` writes it.
         sources: `(edges,) uint32`.
+        most: R.
         alpha: slack.
-        neighbours: `(n, R) uint32`, written.
         degrees: `(n,) uint16`, written.
 
     """
     keys = np.empty(0, np.uint64)
+    chosen = np.empty(most, np.uint32)
     for i in range(first, last):
         back = sources[starts[i] : starts[i + 1]]
         if counts[i] + len(back) > len(keys):
@@ -266,5 +267,17 @@ def choose(
         end = measure(space, width, i, back, len(back), keys, end)
         ordered = np.sort(keys[:end])
         count = min(U64(without_doubles(ordered, end)), U64(MAX_CANDIDATES))
-        line = neighbours[i]
-        degrees[i] = robust_prune(space, width, ordered, count, len(line), alpha, line)
+        degrees[i] = robust_prune(space, width, ordered, count, most, alpha, chosen)
+        for j in range(degrees[i]):
+            forward[i, j] = chosen[j]
+
+
+@njit(cache=True, nogil=True)
+def compact(
+    lists: NDArray[np.uint32], width: Whole, most: Whole, degrees: NDArray[np.uint16]
+) -> None:
+    """Move lists together in flat `(n · width,)` memory, to `most` places each, 0 where unused."""
+    for i in range(len(degrees)):
+        for j in range(most):
+            # every list moves towards the front, past none that is yet to be moved
+            lists[i * most + j] = lists[i * width + j] if j < degrees[i] else U32(0)

@@ -72,12 +72,12 @@ def build(
         progress: told the share that is done.
 
     """
-    forward = np.full((len(space), plan.slots), kernels.NONE, np.uint32)
+    forward = np.full((len(space), max(plan.slots, most)), kernels.NONE, np.uint32)
     generator = np.random.default_rng(seed)
     with blas.single_thread():
         for turn in range(plan.rounds):
-            leaves = _leaves(space, rows, plan, generator, threads)
-            leaves.find(forward, turn * plan.fan * plan.nearest, threads)
+            slot = turn * plan.fan * plan.nearest
+            _leaves(space, rows, plan, generator, threads).find(forward, slot, threads)
             progress((turn + 1) / (plan.rounds + 1))
     return _chosen(space, forward, most, alpha, threads)
 
@@ -185,7 +185,6 @@ def _chosen(
     starts = np.empty(rows + 1, np.int64)
     sources = np.empty(int(counts.sum(dtype=np.int64)), np.uint32)
     kernels.turn_round(forward, counts, starts, sources)
-    neighbours = np.zeros((rows, most), np.uint32)
     degrees = np.zeros(rows, np.uint16)
     flat = space.reshape(-1)
 
@@ -198,11 +197,13 @@ def _chosen(
             counts,
             starts,
             sources,
+            most,
             alpha,
-            neighbours,
             degrees,
         )
 
     for _ in blas.parallel(choose, blocks, threads):
         pass
-    return neighbours, degrees
+    kernels.compact(forward.reshape(-1), forward.shape[1], most, degrees)
+    forward.resize((rows, most), refcheck=False)  # in place: no second copy of the graph
+    return forward, degrees
