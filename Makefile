@@ -47,6 +47,7 @@ jars: $(JARS) ## Fetch the Java code that our files are judged by
 
 $(JARS): tests/integration/puffin/jars.txt | $(READY)
 	$(STEP) "fetch the jars of $< with Spark's resolver (the first time downloads them)"
+	@mkdir -p $(LOCAL)
 	@$(BIN)/python tests/integration/puffin/iceberg_java.py >$(LOCAL)/jars.log 2>&1 || { cat $(LOCAL)/jars.log; exit 1; }
 	@touch $(JARS)
 

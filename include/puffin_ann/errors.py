@@ -123,10 +123,11 @@ class StagingError(EnvironmentProblemError):
 class StoreRefusedError(StagingError):
     """The object store answered that it will not; asked again, it answers the same.
 
-    `status` is the HTTP status: 404 missing, 409 others at it, 412 not in the state asked for.
+    `status` is the HTTP status, 0 if it is not known: 404 missing, 409 others at it, 412 not in the
+    state asked for.
     """
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
 

@@ -198,10 +198,12 @@ class _Job:
         return done
 
     def _make(self, parts: list[Part], upload: str) -> Done:
-        with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="assemble") as pool:
+        pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="assemble")
+        try:
             futures = {pool.submit(self._how(part), part, upload): part.number for part in parts}
             wait(futures, return_when=FIRST_EXCEPTION)
-            # What was not begun by the time of an error is left alone.
+        finally:
+            # After an error, or when the task is told to end, nothing more is begun.
             pool.shutdown(wait=True, cancel_futures=True)
         return {
             number: future.result() for future, number in futures.items() if not future.cancelled()

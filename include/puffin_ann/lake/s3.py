@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlparse
 
 from pyiceberg.io import (
     AWS_ACCESS_KEY_ID,
@@ -65,12 +64,16 @@ class Location:
 
     @classmethod
     def of(cls, uri: str) -> "Location | None":
-        """Return the place a location names on S3, or None if it is elsewhere."""
-        parsed = urlparse(uri, allow_fragments=False)
-        if parsed.scheme not in SCHEMES or not parsed.netloc:
+        """Return the place a location names on S3, or None if it is elsewhere.
+
+        None, too, for a key with a question mark or a hash: implementations of FileIO do not agree
+        on what object that is, so it is left to them.
+        """
+        scheme, _, rest = uri.partition("://")
+        bucket, _, key = rest.partition("/")
+        if scheme not in SCHEMES or not bucket or "?" in rest or "#" in rest:
             return None
-        # Not parsed.path: a key may hold a question mark.
-        return cls(parsed.netloc, uri.split("://", 1)[1].partition("/")[2])
+        return cls(bucket, key)
 
     @classmethod
     def require(cls, uri: str) -> "Location":
@@ -208,6 +211,8 @@ def _client(properties: dict[str, str]) -> Any:
         "profile_name": (S3_PROFILE_NAME, AWS_PROFILE_NAME),
     }
     endpoint = properties.get(S3_ENDPOINT)
+    if endpoint and "://" not in endpoint:
+        endpoint = f"https://{endpoint}"  # Arrow takes a host alone, too
     session = boto3.Session(
         **{name: get_first_property_value(properties, *keys) for name, keys in first.items()}
     )

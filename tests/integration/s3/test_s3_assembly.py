@@ -145,6 +145,16 @@ def test_an_attempt_after_one_that_died_makes_only_what_is_missing(
     assert not proxy.parts(), "a finished object is not made again"
 
 
+def test_names_that_have_to_be_quoted_are_copied_too(s3, proxy, io, folder):
+    folder = f"{folder}/a b+c/ü%20=x"
+    shards = [staged_shard(number, 6 * MB) for number in range(2)]
+    uris = stage(s3, folder, shards)
+    assembly = assembly_of(io, folder, uris)
+    path = assembly.make()
+    assert proxy.bytes < 1 * MB
+    check(s3, path, assembly.finished, shards)
+
+
 def test_attempts_at_the_same_time_make_the_same_object(s3, io, folder):
     shards = [staged_shard(number, 6 * MB) for number in range(4)]
     uris = stage(s3, folder, shards)
