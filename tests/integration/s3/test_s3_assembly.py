@@ -3,6 +3,7 @@
 import io as stdio
 import random
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -100,12 +101,14 @@ def test_200_mb_of_shards_do_not_pass_through_this_process(s3, proxy, io, folder
     uris = stage(s3, folder, shards)
 
     assembly = assembly_of(io, folder, uris, tail=bytes(100_000))
+    began = time.monotonic()
     path = assembly.make()
+    seconds = time.monotonic() - began
 
     moved = proxy.bytes
     with capsys.disabled():
         size = assembly.finished.length
-        print(f"\nassembled {size:,} bytes on S3; {moved:,} bytes passed through this process")
+        print(f"\nassembled {size:,} bytes on S3 in {seconds:.1f} s, {moved:,} through this process")
     assert assembly.finished.length > 200 * MB
     assert moved < 1 * MB
     check(s3, path, assembly.finished, shards)
