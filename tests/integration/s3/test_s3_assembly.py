@@ -108,7 +108,7 @@ def test_200_mb_of_shards_do_not_pass_through_this_process(s3, proxy, io, folder
     moved = proxy.bytes
     with capsys.disabled():
         size = assembly.finished.length
-        print(f"\nassembled {size:,} bytes on S3 in {seconds:.1f} s, {moved:,} through this process")
+        print(f"\nassembled {size:,} bytes on S3 in {seconds:.1f} s, {moved:,} passed here")
     assert assembly.finished.length > 200 * MB
     assert moved < 1 * MB
     check(s3, path, assembly.finished, shards)
