@@ -44,10 +44,10 @@ def options(
 ) -> None:
     """Set up what all commands share."""
     logging.basicConfig(
-        level=logging.INFO if verbose else logging.ERROR,
-        format="%(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
+        level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+    if verbose:
+        logging.getLogger("puffin_ann").setLevel(logging.INFO)
 
 
 def run() -> None:
