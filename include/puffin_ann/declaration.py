@@ -54,7 +54,7 @@ PARAMETERS: Mapping[str, type[VamanaParameters] | type[ExactParameters]] = {
 class GateOptions(_Model):
     """How the recall gate measures before anything is published."""
 
-    queries: int = Field(default=200, ge=10, le=10_000, description="Rows held out as queries.")
+    queries: int = Field(default=200, ge=10, le=10_000, description="Rows that serve as queries.")
     k: int = Field(default=10, ge=1, le=1000, description="Neighbours asked for.")
 
 
@@ -75,9 +75,10 @@ class SparkOptions(_Model):
     @field_validator("conf", mode="before")
     @classmethod
     def _numbers_as_text(cls, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in value.items()}
-        return value
+        if not isinstance(value, Mapping):
+            return value
+        simple = (int, float, bool)
+        return {str(k): json.dumps(v) if isinstance(v, simple) else v for k, v in value.items()}
 
 
 class IndexDeclaration(_Model):
@@ -111,7 +112,8 @@ class IndexDeclaration(_Model):
     def _parameters_of_the_algorithm(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        model = PARAMETERS.get(data.get("algorithm", "vamana"))
+        algorithm = data.get("algorithm", "vamana")
+        model = PARAMETERS.get(algorithm) if isinstance(algorithm, str) else None
         given = data.get("parameters") or {}
         if model is None or not isinstance(given, Mapping):
             return data

@@ -69,12 +69,21 @@ def configure_numba() -> None:
     """Point Numba at a compile cache that can be written, once, before any kernel is imported.
 
     Numba keeps the kernels of different CPUs apart, but does not notice an edit in a module that a
-    kernel imports: the folder's name has a digest of all kernels' sources. Where the cache folder
-    is read-only (Spark workers, containers) a temporary one is used.
+    kernel imports: the folder's name has a digest of all kernels' sources.
     """
     if "NUMBA_CACHE_DIR" in os.environ:
         return
-    leaf = f"numba-{__version__}-{_kernel_digest()}"
+    folder = cache_folder(f"numba-{__version__}-{_kernel_digest()}")
+    if folder is not None:
+        os.environ["NUMBA_CACHE_DIR"] = str(folder)
+
+
+def cache_folder(leaf: str) -> Path | None:
+    """Return a folder of the cache that can be written, made if it is not there.
+
+    Where the cache folder is read-only (Spark workers, containers) a temporary one is used; None
+    where not even that can be had.
+    """
     for base in (settings().cache_dir, Path(tempfile.gettempdir()) / f"puffin-ann-{os.getuid()}"):
         folder = base / leaf
         try:
@@ -83,8 +92,8 @@ def configure_numba() -> None:
                 pass
         except OSError:
             continue
-        os.environ["NUMBA_CACHE_DIR"] = str(folder)
-        return
+        return folder
+    return None
 
 
 def _kernel_digest() -> str:

@@ -1,3 +1,5 @@
+import datetime
+
 import pytest
 
 from puffin_ann.declaration import (
@@ -31,6 +33,10 @@ def test_the_smallest_declaration_gets_working_defaults():
         ({"table": "words"}, ["'table'", "'words'"]),
         ({"recall_target": 2}, ["'recall_target'", "2", "less than or equal to 1"]),
         ({"name": "Words!"}, ["'name'", "'Words!'"]),
+        ({"algorithm": ["vamana"]}, ["'algorithm'", "['vamana']", "'vamana'"]),
+        ({"algorithm": {"vamana": 1}}, ["'algorithm'"]),
+        ({"parameters": [1]}, ["'parameters"]),
+        ({"spark": {"conf": {"a": datetime.date(2026, 1, 1)}}}, ["'spark.conf.a'", "string"]),
     ],
 )
 def test_a_bad_value_is_refused_by_file_field_value_and_what_is_allowed(change, parts):

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from puffin_ann.cli.output import AsJson, console, print_json
 from puffin_ann.declaration import IndexDeclaration, load_declaration, load_declarations
-from puffin_ann.errors import DeclarationError, SparkNotFoundError
+from puffin_ann.errors import DeclarationError, EnvironmentProblemError, SparkNotFoundError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +42,8 @@ def build(
 
     declaration = _find(index)
     runs.require_spark(["java"])
+    if find_spec("pyspark") is None:
+        raise SparkNotFoundError("pyspark cannot be imported; install it beside puffin-ann")
     run_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
     with Progress(
         SpinnerColumn(),
@@ -118,10 +121,8 @@ def _run_stages(
 
 
 def _session(declaration: IndexDeclaration, master: str) -> "SparkSession":
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise SparkNotFoundError(f"pyspark cannot be imported: {error}; install it") from None
+    from pyspark.sql import SparkSession
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = SparkSession.builder.master(master).appName(
         f"puffin-ann build {declaration.name}"
@@ -133,5 +134,11 @@ def _session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     }
     for name, value in {**quiet, **declaration.spark.conf}.items():
         builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except Exception as error:  # whatever Spark's JVM or its gateway has to say
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise EnvironmentProblemError(
+            f"Spark cannot be started on master {master!r}: {reason}"
+        ) from None
     return session

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from puffin_ann.settings import settings
+from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.settings import cache_folder, settings
 
 _MARK = ".complete"
 
@@ -23,7 +24,13 @@ class LocalCache:
     """
 
     def __init__(self, root: Path | None = None, max_bytes: int | None = None) -> None:
-        self.root = root or settings().cache_dir / "shards"
+        found = root or cache_folder("shards")
+        if found is None:
+            raise EnvironmentProblemError(
+                f"neither {settings().cache_dir} nor {tempfile.gettempdir()} can be written, and "
+                "shards are searched from local disk; set PUFFIN_ANN_CACHE_DIR"
+            )
+        self.root = found
         self.max_bytes = max_bytes or settings().cache_max_bytes
 
     def folder(self, key: str, fill: Callable[[Path], None]) -> Path:

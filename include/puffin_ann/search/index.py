@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.errors import BadInputError, ColumnNotFoundError, QueryError, TooFewRowsError
-from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.catalog import snapshot as find_snapshot
 from puffin_ann.lake.column import VectorColumn, vector_column
 from puffin_ann.lake.parquet import read_rows
@@ -374,7 +374,7 @@ def require_snapshot(table: Table, snapshot_id: int | None) -> Snapshot:
     """
     snapshot = find_snapshot(table, snapshot_id)
     if snapshot is None:
-        raise TooFewRowsError(f"table {'.'.join(table.name())} is empty: it has no snapshot yet")
+        raise TooFewRowsError(f"table {name_of(table)} is empty: it has no snapshot yet")
     return snapshot
 
 

@@ -12,7 +12,7 @@ from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines import SearchableShard, engine
-from puffin_ann.errors import BlobFormatError, PuffinFormatError
+from puffin_ann.errors import BlobFormatError, FormatError, PuffinFormatError
 from puffin_ann.lake.diff import ALL, Positions
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
@@ -99,8 +99,11 @@ def load_shard(
                 np.save(folder / f"{name}.npy", getattr(decoded, name))
 
         key = f"{path}:{reader.length}"
-        graph_folder = cache.folder(f"{key}:{graph.offset}:{graph.length}", fill_graph)
-        rows_folder = cache.folder(f"{key}:{rows.offset}:{rows.length}", fill_rows)
+        try:
+            graph_folder = cache.folder(f"{key}:{graph.offset}:{graph.length}", fill_graph)
+            rows_folder = cache.folder(f"{key}:{rows.offset}:{rows.length}", fill_rows)
+        except FormatError as error:
+            raise type(error)(f"{path}, shard {shard.shard_id}: {error}; build it anew") from None
     searchable = algorithm.open(graph_folder)
     arrays = [np.load(rows_folder / f"{name}.npy", mmap_mode="r") for name in _LOCATORS]
     if not all(len(array) == searchable.rows == shard.rows for array in arrays):

@@ -16,6 +16,7 @@ from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.coverage import Coverage
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.errors import FormatError, IndexNotFoundError, PuffinFormatError
+from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.registration import Registered, registered
 from puffin_ann.puffin.reader import PuffinReader
 
@@ -113,7 +114,8 @@ def find_versions(table: Table, index: str) -> Found:
                 table.io, entry.path, index, snapshot_id=entry.snapshot_id, length=entry.file_size
             )
         except (FormatError, OSError) as error:
-            problems.append(f"{entry.path}: {error}")
+            said = str(error)
+            problems.append(said if said.startswith(entry.path) else f"{entry.path}: {said}")
             continue
         if version is not None:
             versions.append(version)
@@ -135,8 +137,7 @@ def require_versions(table: Table, index: str) -> tuple[IndexVersion, ...]:
     found = find_versions(table, index)
     if found.versions:
         return found.versions
-    name = ".".join(table.name())
-    message = f"table {name} has no readable version of an index named {index!r}"
+    message = f"table {name_of(table)} has no readable version of an index named {index!r}"
     if found.others:
         message += f"; it has: {', '.join(found.others)}"
     else:

@@ -1,5 +1,6 @@
 import json
 import sys
+from pathlib import Path
 
 import builds
 import numpy as np
@@ -162,3 +163,19 @@ def test_a_catalog_that_is_not_configured_or_does_not_answer_is_named(cli, catal
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     code, _, err = cli("status", "dead.demo.words")
     assert (code, "catalog 'dead' does not answer" in err) == (6, True)
+
+
+def test_a_damaged_index_file_is_named_and_answers_nothing(cli, indexed):
+    path = Path(indexed.metadata.statistics[0].statistics_path.removeprefix("file://"))
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[100] ^= 1  # in the first shard's graph, which begins the file
+    path.write_bytes(bytes(damaged))
+    code, _, err = search(cli, "--key", "word=w5")
+    assert (code, path.name in err, "shard 0" in err) == (7, True, True)
+    path.write_bytes(whole[:-1])
+    code, _, err = search(cli, "--key", "word=w5")
+    assert (code, "no readable version" in err, err.count(path.name)) == (3, True, 1)
+    path.unlink()
+    code, _, err = search(cli, "--key", "word=w5")
+    assert (code, "no readable version" in err) == (3, True)

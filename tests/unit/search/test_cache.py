@@ -3,6 +3,7 @@ import os
 import pytest
 
 from puffin_ann.search.cache import LocalCache
+from puffin_ann.settings import settings
 
 
 def _fill(text, calls):
@@ -44,3 +45,14 @@ def test_what_was_used_longest_ago_makes_room(tmp_path):
     assert not old.exists()
     assert used.exists()
     assert new.exists()
+
+
+def test_where_the_cache_cannot_be_written_a_temporary_folder_serves(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("PUFFIN_ANN_CACHE_DIR", str(tmp_path / "file"))
+    settings.cache_clear()
+    try:
+        cache = LocalCache()
+    finally:
+        settings.cache_clear()
+    assert os.access(cache.root, os.W_OK)
