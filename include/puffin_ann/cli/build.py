@@ -137,7 +137,9 @@ def _session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     try:
         session: SparkSession = builder.getOrCreate()
     except Exception as error:  # whatever Spark's JVM or its gateway has to say
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        # Py4J tells first which call failed, then, after a colon, why.
+        reason = next((line[2:] for line in lines if line.startswith(": ")), lines[0])
         raise EnvironmentProblemError(
             f"Spark cannot be started on master {master!r}: {reason}"
         ) from None
