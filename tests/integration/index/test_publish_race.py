@@ -1,0 +1,71 @@
+import os
+from threading import Barrier, Thread
+
+import builds
+import numpy as np
+
+from puffin_ann import open_index
+from puffin_ann.lifecycle import publish, run
+from puffin_ann.lifecycle.status import status
+
+QUERIES = np.random.default_rng(3).normal(size=(4, builds.DIMENSION)).astype(np.float32)
+
+
+def staged(name: str, metric: str) -> dict:
+    plan = run.plan_build(builds.declaration(name=name, metric=metric), run_id=f"run-{name}")
+    builds.run_stages(plan)
+    return plan
+
+
+def puffin_files(table) -> list[str]:
+    folder = table.location().removeprefix("file://") + "/metadata"
+    return [name for name in os.listdir(folder) if name.endswith(".puffin")]
+
+
+def assert_both_answer(table) -> None:
+    current = table.current_snapshot().snapshot_id
+    assert [one.index for one in status(table)] == ["first", "second"]
+    for name in ("first", "second"):
+        builds.assert_answers(open_index(table, name), table, current, QUERIES, 5)
+
+
+def test_an_index_published_between_assembly_and_commit_is_carried_along(words, monkeypatch):
+    first, second = staged("first", "l2"), staged("second", "ip")
+    commit, calls = publish._commit, []
+
+    def overtaken(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            run.publish(second["table"], second["plan"])  # calls this function again
+        return commit(*arguments)
+
+    monkeypatch.setattr(publish, "_commit", overtaken)
+    run.publish(first["table"], first["plan"])
+    assert len(calls) == 3  # the second's, the first's refused one, the first's again
+    words.refresh()
+    assert_both_answer(words)
+    assert len({one.file for one in status(words)}) == 1
+    assert len(puffin_files(words)) == 2  # the file of the refused attempt is gone
+
+
+def test_two_runs_that_publish_at_once_both_end_published(words):
+    plans = [staged("first", "l2"), staged("second", "ip")]
+    start, errors = Barrier(2), []
+
+    def publish_one(plan):
+        start.wait()
+        try:
+            run.publish(plan["table"], plan["plan"])
+        except Exception as error:
+            errors.append(error)
+
+    threads = [Thread(target=publish_one, args=(plan,)) for plan in plans]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    words.refresh()
+    assert_both_answer(words)
+    replaced = [s for s in words.snapshots() if s.summary.operation.value == "replace"]
+    assert len(replaced) == 2
