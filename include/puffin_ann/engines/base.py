@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
-from puffin_ann.blobs.graph import Graph
 from puffin_ann.declaration import PARAMETERS
 from puffin_ann.errors import DeclarationError, QueryError
 
@@ -17,7 +16,10 @@ Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
 ascending by (distance, id)."""
 
 Dead = NDArray[np.bool_] | NDArray[np.uint8] | None
-"""`(n,)` bool or uint8, non-zero for rows that may not be answered; None means that all may."""
+"""`(n,)` bool or uint8, non-zero for the rows that are meant; made once, passed to many calls."""
+
+Built = Any
+"""A shard as its engine has just built it: arrays, some of them mapped from the build's scratch."""
 
 Progress = Callable[[str, float], None]
 """Called with the name of a stage and the share of it that is done."""
@@ -45,15 +47,17 @@ class SearchableShard(Protocol):
         *,
         width: int,
         dead: Dead = None,
+        allowed: Dead = None,
         threads: int = 1,
     ) -> Answers:
-        """Return min(k, live rows) near rows of each query, with exact distances.
+        """Return min(k, rows that may be answered) near rows of each query, with exact distances.
 
         Args:
             queries: `(q, d) float32`, finite.
             k: Answers wanted, at least 1.
             width: Effort: larger finds more of the true neighbours and takes longer.
             dead: Rows that are passed through but never answered.
+            allowed: The only rows that may be answered, e.g. by a filter; None means all.
             threads: Threads to use; the answers do not depend on it.
 
         Raises:
@@ -62,9 +66,15 @@ class SearchableShard(Protocol):
         """
 
     def exhaustive(
-        self, queries: NDArray[np.float32], k: int, *, dead: Dead = None, threads: int = 1
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        dead: Dead = None,
+        allowed: Dead = None,
+        threads: int = 1,
     ) -> Answers:
-        """Return the k nearest live rows of each query, exactly."""
+        """Return the k nearest rows of each query that may be answered, exactly."""
 
     def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the stored vectors of rows, `(m, d) float32`."""
@@ -76,6 +86,10 @@ class ShardEngine(Protocol):
     @property
     def algorithm(self) -> str:
         """Name in index declarations."""
+
+    @property
+    def blob_type(self) -> str:
+        """Type of the blob that `encode` writes, and that `inspect` shows."""
 
     def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
         """Validate parameters; `DeclarationError` names the parameter and what is allowed."""
@@ -91,7 +105,7 @@ class ShardEngine(Protocol):
         threads: int,
         scratch: Path,
         progress: Progress | None = None,
-    ) -> Graph:
+    ) -> Built:
         """Build a shard.
 
         Args:
@@ -106,7 +120,40 @@ class ShardEngine(Protocol):
 
         """
 
-    def encode(self, built: Graph, out: BinaryIO) -> int:
+    def insert(
+        self,
+        directory: Path,
+        added: NDArray[np.float32],
+        *,
+        dead: Dead = None,
+        parameters: Any,
+        norm_bound: float,
+        seed: int,
+        threads: int,
+        scratch: Path,
+        progress: Progress | None = None,
+    ) -> Built:
+        """Add a batch of rows to an unpacked shard, without building it anew.
+
+        Rows of the shard keep their ordinals; the added ones follow them in the order given.
+
+        Args:
+            directory: What `unpack` filled; it is left as it is.
+            added: `(m, d) float32`, finite.
+            dead: Rows of the shard that are deleted; they stay, and nothing new rests on them.
+            parameters: What `check` returned for the declaration the shard was built by.
+            norm_bound: As for `build`.
+            seed: As for `build`.
+            threads: Threads to use; the result does not depend on it.
+            scratch: As for `build`.
+            progress: Told how far it is.
+
+        Raises:
+            BlobFormatError: The folder does not hold a whole unpacked shard.
+
+        """
+
+    def encode(self, built: Built, out: BinaryIO) -> int:
         """Write a built shard as a blob and return its length in bytes."""
 
     def unpack(self, source: BinaryIO, directory: Path) -> None:
@@ -150,10 +197,20 @@ def check_search(queries: NDArray[np.float32], k: int, dimension: int) -> NDArra
     return np.ascontiguousarray(queries, np.float32)
 
 
-def live(dead: Dead, rows: int) -> NDArray[np.bool_] | None:
-    """Return `(n,) bool`, the rows that may be answered; None means all."""
-    if dead is None:
-        return None
-    if dead.shape != (rows,):
-        raise QueryError(f"dead has shape {dead.shape}; the shard has {rows} rows")
-    return ~dead.astype(np.bool_)
+def barred(dead: Dead, allowed: Dead, rows: int) -> NDArray[np.uint8] | None:
+    """Return `(n,) uint8`, non-zero for rows that may not be answered; None means that all may.
+
+    Costs nothing where no row is excluded by `allowed`: `dead` itself is returned, not a copy.
+    """
+    for name, mask in (("dead", dead), ("allowed", allowed)):
+        if mask is not None and (mask.shape != (rows,) or mask.dtype.itemsize != 1):
+            raise QueryError(
+                f"{name} has shape {mask.shape} and type {mask.dtype}; the shard has {rows} rows, "
+                "each marked by a bool or uint8"
+            )
+    if allowed is None:
+        return None if dead is None else dead.view(np.uint8)
+    excluded: NDArray[np.bool_] = allowed.view(np.uint8) == 0
+    if dead is not None:
+        excluded |= dead.view(np.uint8) != 0
+    return excluded.view(np.uint8)

@@ -20,11 +20,41 @@ from puffin_ann.engines.base import (
     Dead,
     Progress,
     SearchableShard,
+    barred,
     check_search,
     checked_parameters,
-    live,
 )
 from puffin_ann.errors import BlobFormatError
+
+COPIED_ROWS = 65_536
+
+
+def appended(
+    stored: NDArray[np.float32], added: NDArray[np.float32], path: Path
+) -> NDArray[np.float32]:
+    """Write `(n, d)` rows and `(m, d)` added ones to a new file; return it mapped.
+
+    Raises:
+        BlobFormatError: the widths differ.
+
+    """
+    if added.ndim != 2 or added.shape[1] != stored.shape[1]:
+        raise BlobFormatError(
+            f"rows of shape {added.shape} cannot be added to a shard of "
+            f"{stored.shape[1]} dimensions"
+        )
+    rows = len(stored) + len(added)
+    if not rows:
+        return np.zeros(stored.shape, np.float32)
+    out = np.lib.format.open_memmap(
+        path, mode="w+", dtype=np.float32, shape=(rows, stored.shape[1])
+    )
+    for start in range(0, len(stored), COPIED_ROWS):
+        block = stored[start : start + COPIED_ROWS]
+        out[start : start + len(block)] = block
+    out[len(stored) :] = added
+    mapped: NDArray[np.float32] = out
+    return mapped
 
 
 class StoredVectors:
@@ -52,17 +82,29 @@ class StoredVectors:
         return int(self._vectors.nbytes)
 
     def exhaustive(
-        self, queries: NDArray[np.float32], k: int, *, dead: Dead = None, threads: int = 1
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        dead: Dead = None,
+        allowed: Dead = None,
+        threads: int = 1,
     ) -> Answers:
-        """Return the k nearest live rows of each query, exactly."""
+        """Return the k nearest rows of each query that may be answered, exactly."""
+        excluded = barred(dead, allowed, self.rows)
         return exact.search(
             check_search(queries, k, self.dimension),
             self._vectors,
             k,
             self._metric,
-            allowed=live(dead, self.rows),
+            allowed=None if excluded is None else excluded == 0,
             threads=threads,
         )
+
+    @property
+    def all_vectors(self) -> NDArray[np.float32]:
+        """`(n, d) float32`, mapped."""
+        return self._vectors
 
     def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the stored vectors of rows, `(m, d) float32`."""
@@ -79,16 +121,18 @@ class ExactShard(StoredVectors):
         *,
         width: int,
         dead: Dead = None,
+        allowed: Dead = None,
         threads: int = 1,
     ) -> Answers:
         """Return what `exhaustive` does, whatever the width."""
-        return self.exhaustive(queries, k, dead=dead, threads=threads)
+        return self.exhaustive(queries, k, dead=dead, allowed=allowed, threads=threads)
 
 
 class ExactEngine:
     """Stores vectors as they are."""
 
     algorithm = "exact"
+    blob_type = graph_blob.TYPE
 
     def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
         """Validate parameters: there are none."""
@@ -120,6 +164,31 @@ class ExactEngine:
             neighbours=np.zeros((rows, 0), np.uint32),
             vectors=vectors,
             dimension=dimension,
+        )
+
+    def insert(
+        self,
+        directory: Path,
+        added: NDArray[np.float32],
+        *,
+        dead: Dead = None,
+        parameters: Any,
+        norm_bound: float,
+        seed: int,
+        threads: int,
+        scratch: Path,
+        progress: Progress | None = None,
+    ) -> Graph:
+        """Return the stored vectors with the added ones behind them."""
+        graph = graph_blob.open(directory)
+        return self.build(
+            appended(StoredVectors(graph).all_vectors, added, scratch / "vectors.npy"),
+            metric=graph.metric,
+            parameters=parameters,
+            norm_bound=norm_bound,
+            seed=seed,
+            threads=threads,
+            scratch=scratch,
         )
 
     def encode(self, built: Graph, out: BinaryIO) -> int:

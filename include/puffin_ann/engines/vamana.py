@@ -14,7 +14,14 @@ from puffin_ann.ann.vamana.build import build as build_graph
 from puffin_ann.ann.vamana.search import Beam, Codes, Searcher
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
-from puffin_ann.engines.base import Answers, Dead, Progress, check_search, checked_parameters, live
+from puffin_ann.engines.base import (
+    Answers,
+    Dead,
+    Progress,
+    barred,
+    check_search,
+    checked_parameters,
+)
 from puffin_ann.engines.exact import StoredVectors
 from puffin_ann.errors import BlobFormatError, DeclarationError
 
@@ -73,12 +80,12 @@ class VamanaShard(StoredVectors):
         *,
         width: int,
         dead: Dead = None,
+        allowed: Dead = None,
         threads: int = 1,
     ) -> Answers:
-        """Return min(k, live rows) near rows of each query, with exact distances."""
+        """Return min(k, rows that may be answered) near rows of each query, exact distances."""
         queries = check_search(queries, k, self.dimension)
-        allowed = live(dead, self.rows)
-        mask = None if allowed is None else (~allowed).view(np.uint8)
+        mask = barred(dead, allowed, self.rows)
         return self._searcher.search(queries, k, width=width, dead=mask, threads=threads)
 
 
@@ -86,6 +93,7 @@ class VamanaEngine:
     """Builds, stores and opens Vamana shards."""
 
     algorithm = "vamana"
+    blob_type = graph_blob.TYPE
 
     def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
         """Validate parameters; `DeclarationError` names the one that is wrong."""

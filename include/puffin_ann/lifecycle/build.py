@@ -1,7 +1,7 @@
 """Stage 1b: build one shard from its staged rows, each from a local memory-mapped file."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann import __version__
-from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.engines import engine
@@ -35,7 +34,7 @@ def build_shard(
     threads: int,
     progress: Progress | None = None,
 ) -> BuiltShard:
-    """Build a shard and stage it as a Puffin file with its graph and rows blobs.
+    """Build a shard and stage it as a Puffin file with its engine's blob and its rows blob.
 
     Disk in use: the shard's rows once, what the engine needs, and its two blobs; memory does not
     grow with the stored vectors.
@@ -56,8 +55,8 @@ def build_shard(
             scratch=scratch,
             progress=progress,
         )
-        graph, located = scratch / "graph.blob", scratch / "rows.blob"
-        with graph.open("wb") as out:
+        encoded, located = scratch / "shard.blob", scratch / "rows.blob"
+        with encoded.open("wb") as out:
             algorithm.encode(built, out)
         with located.open("wb") as out:
             rows_blob.write(
@@ -68,9 +67,14 @@ def build_shard(
             )
         return BuiltShard(
             shard_id=shard,
-            file=_stage(workspace, plan, shard, graph, located),
+            file=_stage(
+                workspace,
+                plan,
+                shard,
+                {algorithm.blob_type: encoded, rows_blob.TYPE: located},
+            ),
             rows=len(rows.vectors),
-            bytes=graph.stat().st_size + located.stat().st_size,
+            bytes=encoded.stat().st_size + located.stat().st_size,
             seconds=time.monotonic() - began,
         )
 
@@ -114,12 +118,12 @@ def _mapped(rows: int, dimension: int, scratch: Path) -> StagedRows:
 
 
 def _stage(
-    workspace: Workspace, plan: BuildPlan, shard: int, graph: Path, rows: Path
+    workspace: Workspace, plan: BuildPlan, shard: int, blobs: Mapping[str, Path]
 ) -> StagedFile:
     properties = {"index": plan.declaration.name, "shard": str(shard)}
     name = attempt_unique(f"shard-{shard:05d}.puffin")
     with workspace.staging.create(name) as out, PuffinWriter(out) as writer:
-        for kind, path in ((graph_blob.TYPE, graph), (rows_blob.TYPE, rows)):
+        for kind, path in blobs.items():
             writer.add(
                 kind,
                 path,

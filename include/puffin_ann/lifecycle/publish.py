@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
-from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.routing import TYPE as ROUTING
 from puffin_ann.blobs.routing import Routing
+from puffin_ann.engines import engine
 from puffin_ann.errors import (
     ConflictError,
     FormatError,
@@ -227,7 +227,7 @@ def _shards(
 ) -> Iterator[tuple[PuffinReader, BlobMetadata]]:
     for shard in version.routing.shards:
         with _pinned(table, recipe, version.file_of(shard)) as reader:
-            for kind in (graph_blob.TYPE, rows_blob.TYPE):
+            for kind in (engine(version.routing.algorithm).blob_type, rows_blob.TYPE):
                 for blob in reader.find(kind, index=version.index, shard=str(shard.shard_id)):
                     yield reader, blob
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines import SearchableShard, engine
@@ -86,12 +85,12 @@ def load_shard(
     """
     path = version.file_of(shard)
     with open_puffin(io, path) as reader:
-        graph = _only(reader, graph_blob.TYPE, version.index, shard)
-        rows = _only(reader, rows_blob.TYPE, version.index, shard)
         algorithm = engine(version.routing.algorithm)
+        built = _only(reader, algorithm.blob_type, version.index, shard)
+        rows = _only(reader, rows_blob.TYPE, version.index, shard)
 
-        def fill_graph(folder: Path) -> None:
-            algorithm.unpack(reader.open(graph), folder)
+        def fill_engine(folder: Path) -> None:
+            algorithm.unpack(reader.open(built), folder)
 
         def fill_rows(folder: Path) -> None:
             decoded = rows_blob.read(reader.open(rows))
@@ -100,11 +99,11 @@ def load_shard(
 
         key = f"{path}:{reader.length}"
         try:
-            graph_folder = cache.folder(f"{key}:{graph.offset}:{graph.length}", fill_graph)
+            engine_folder = cache.folder(f"{key}:{built.offset}:{built.length}", fill_engine)
             rows_folder = cache.folder(f"{key}:{rows.offset}:{rows.length}", fill_rows)
         except FormatError as error:
             raise type(error)(f"{path}, shard {shard.shard_id}: {error}; build it anew") from None
-    searchable = algorithm.open(graph_folder)
+    searchable = algorithm.open(engine_folder)
     arrays = [np.load(rows_folder / f"{name}.npy", mmap_mode="r") for name in _LOCATORS]
     if not all(len(array) == searchable.rows == shard.rows for array in arrays):
         raise BlobFormatError(
