@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+import platform
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -12,6 +14,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from puffin_ann import __version__
 
 MIB = 1 << 20
+
+SimdLevel = Literal["vbmi", "avx2", "portable"]
+_VBMI = {"avx512f", "avx512bw", "avx512vl", "avx512vbmi", "avx512vnni"}
 
 
 def _default_cache_dir() -> Path:
@@ -52,6 +57,10 @@ class Settings(BaseSettings):
         ge=0,
         description="Threads of a search or build in this process; 0 means every core.",
     )
+    simd: Literal["auto", "vbmi", "avx2", "portable"] = Field(
+        default="auto",
+        description="Vector instructions that kernels use; auto: the best this machine has.",
+    )
 
     @property
     def thread_count(self) -> int:
@@ -69,13 +78,45 @@ def configure_numba() -> None:
     """Point Numba at a compile cache that can be written, once, before any kernel is imported.
 
     Numba keeps the kernels of different CPUs apart, but does not notice an edit in a module that a
-    kernel imports: the folder's name has a digest of all kernels' sources.
+    kernel imports: the folder's name has a digest of all kernels' sources. Nor does it notice that
+    another level of vector instructions was asked for than this CPU would get: such kernels lie in
+    a folder of their own, even where the user chose the place.
     """
-    if "NUMBA_CACHE_DIR" in os.environ:
+    level = settings().simd
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen is not None:
+        if level != "auto" and Path(chosen).name != f"simd-{level}":
+            os.environ["NUMBA_CACHE_DIR"] = str(Path(chosen) / f"simd-{level}")
         return
-    folder = cache_folder(f"numba-{__version__}-{_kernel_digest()}")
+    leaf = f"numba-{__version__}-{_kernel_digest()}"
+    folder = cache_folder(leaf if level == "auto" else f"{leaf}/simd-{level}")
     if folder is not None:
         os.environ["NUMBA_CACHE_DIR"] = str(folder)
+
+
+def simd_level() -> SimdLevel:
+    """Return the level of vector instructions that kernels of this process are written for.
+
+    `NUMBA_CPU_FEATURES`, by which Numba is told to compile for another machine, is honoured.
+    """
+    level = settings().simd
+    if level != "auto":
+        return level
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return "portable"
+    there = _cpu_features()
+    if there >= _VBMI:
+        return "vbmi"
+    return "avx2" if "avx2" in there else "portable"
+
+
+def _cpu_features() -> set[str]:
+    told = os.environ.get("NUMBA_CPU_FEATURES")
+    if told is not None:
+        return {name[1:] for name in told.split(",") if name.startswith("+")}
+    import llvmlite.binding as llvm
+
+    return {name for name, there in llvm.get_host_cpu_features().items() if there}
 
 
 def cache_folder(leaf: str) -> Path | None:

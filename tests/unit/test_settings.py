@@ -23,6 +23,18 @@ def test_compiled_kernels_go_into_the_cache_folder(fresh):
     assert os.environ["NUMBA_CACHE_DIR"].startswith(str(fresh / "cache" / "numba-"))
 
 
+def test_kernels_of_a_level_that_was_asked_for_lie_apart(fresh, monkeypatch):
+    monkeypatch.setenv("PUFFIN_ANN_SIMD", "portable")
+    configure_numba()
+    assert os.environ["NUMBA_CACHE_DIR"].endswith("/simd-portable")
+    before = os.environ["NUMBA_CACHE_DIR"]
+    configure_numba()
+    assert os.environ["NUMBA_CACHE_DIR"] == before
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "/mine")
+    configure_numba()
+    assert os.environ["NUMBA_CACHE_DIR"] == "/mine/simd-portable"
+
+
 def test_a_users_own_choice_of_folder_is_kept(fresh, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/mine")
     configure_numba()
