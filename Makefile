@@ -45,10 +45,10 @@ down: ## Stop what `make up` started
 
 jars: $(JARS) ## Fetch the Java code that our files are judged by
 
-$(JARS): tests/integration/puffin/jars.txt | $(READY)
+$(JARS): tests/integration/stack/jars.txt | $(READY)
 	$(STEP) "fetch the jars of $< with Spark's resolver (the first time downloads them)"
 	@mkdir -p $(LOCAL)
-	@$(BIN)/python tests/integration/puffin/iceberg_java.py >$(LOCAL)/jars.log 2>&1 || { cat $(LOCAL)/jars.log; exit 1; }
+	@$(BIN)/python tests/integration/stack/iceberg_java.py >$(LOCAL)/jars.log 2>&1 || { cat $(LOCAL)/jars.log; exit 1; }
 	@touch $(JARS)
 
 test: $(READY) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg

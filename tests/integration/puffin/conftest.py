@@ -1,4 +1,4 @@
-import iceberg_java
+import lakes
 import pytest
 
 
@@ -9,37 +9,11 @@ def stage(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def spark(stage):
-    """Spark with Iceberg's own implementation; its catalog `test` is in `stage`."""
-    from pyspark.sql import SparkSession
-
-    catalog = "spark.sql.catalog.test"
-    settings = {
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.host": "127.0.0.1",
-        "spark.jars": ",".join(map(str, iceberg_java.jars())),
-        "spark.sql.extensions": (
-            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-        ),
-        "spark.sql.warehouse.dir": str(stage / "spark-warehouse"),
-        catalog: "org.apache.iceberg.spark.SparkCatalog",
-        f"{catalog}.type": "jdbc",
-        f"{catalog}.uri": f"jdbc:sqlite:{stage}/catalog.db",
-        f"{catalog}.jdbc.schema-version": "V1",
-        f"{catalog}.warehouse": f"file://{stage}/warehouse",
-        f"{catalog}.cache-enabled": "false",
-    }
-    builder = SparkSession.builder.appName("puffin-ann tests")
-    session = builder.config(map=settings).getOrCreate()
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="session")
-def jvm(spark):
-    return spark.sparkContext._jvm
+def spark(spark, stage):
+    """The run's Spark session; its catalog `test` is in `stage`."""
+    for key, value in lakes.embedded_settings("test", stage).items():
+        spark.conf.set(key, value)
+    return spark
 
 
 @pytest.fixture
