@@ -1,0 +1,96 @@
+"""Sums of 4-bit codes on every level this machine has, against NumPy."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from puffin_ann.ann import fastscan
+from puffin_ann.ann.simd import F32X16, LEVEL, store_of
+
+store = store_of(F32X16)
+LEVELS = {"vbmi": ["vbmi", "avx2", "portable"], "avx2": ["avx2", "portable"]}
+HERE = LEVELS.get(LEVEL, ["portable"])
+vbmi, avx2, portable = (fastscan.SUMS[level] for level in ("vbmi", "avx2", "portable"))
+
+
+@njit
+def scan_vbmi(codes, blocks, tables, groups, out):
+    for b in range(np.uint64(blocks)):
+        first, second = vbmi(codes, b * groups * 64, tables, groups)
+        store(out, b * 32, first)
+        store(out, b * 32 + 16, second)
+
+
+@njit
+def scan_avx2(codes, blocks, tables, groups, out):
+    for b in range(np.uint64(blocks)):
+        first, second = avx2(codes, b * groups * 64, tables, groups)
+        store(out, b * 32, first)
+        store(out, b * 32 + 16, second)
+
+
+@njit
+def scan_portable(codes, blocks, tables, groups, out):
+    for b in range(np.uint64(blocks)):
+        first, second = portable(codes, b * groups * 64, tables, groups)
+        store(out, b * 32, first)
+        store(out, b * 32 + 16, second)
+
+
+SCANS = {"vbmi": scan_vbmi, "avx2": scan_avx2, "portable": scan_portable}
+
+
+@pytest.mark.parametrize("level", HERE)
+@pytest.mark.parametrize("count", [1, 4, 50, 257, 300, 1024])
+@pytest.mark.parametrize("greatest", [True, False])
+def test_sums_of_chosen_bytes_are_exact_on_every_level(level, count, greatest):
+    random = np.random.default_rng(count)
+    codes = random.integers(0, 16, (70, count)).astype(np.uint8)
+    tables = random.integers(0, 256, (count, 16)).astype(np.uint8)
+    if greatest:
+        tables[:] = 255
+    packed = fastscan.pack(codes, fastscan.ORDERS[level])
+    blocks, groups, _ = packed.shape
+    room = np.zeros(groups * 64, np.uint8)
+    room[: tables.size] = tables.reshape(-1)
+    out = np.empty(blocks * 32, np.float32)
+    SCANS[level](packed.reshape(-1), blocks, room, np.uint64(groups), out)
+    wanted = tables[np.arange(count), codes].sum(axis=1, dtype=np.int64)
+    np.testing.assert_array_equal(out[:70], wanted)
+
+
+@njit
+def make_tables(query, words, width, offsets, count, floats, tables):
+    return fastscan.quantised_tables(query, words, width, offsets, count, floats, tables)
+
+
+def test_tables_in_bytes_give_products_within_half_a_step_a_code():
+    random = np.random.default_rng(5)
+    offsets = np.array([0, 3, 6, 8], np.uint32)
+    words = np.zeros((3, 3, 16), np.float32)
+    for j, width in enumerate(np.diff(offsets)):
+        words[j, :width] = random.standard_normal((width, 16))
+    query = np.zeros(11, np.float32)
+    query[:8] = random.standard_normal(8)
+    floats, tables = np.empty(48, np.float32), np.zeros(64, np.uint8)
+    scale, shift = make_tables(query, words.reshape(-1), 3, offsets, 3, floats, tables)
+    codes = random.integers(0, 16, (200, 3))
+    got = shift + scale * tables[:48].reshape(3, 16)[np.arange(3), codes].sum(axis=1)
+    products = [
+        sum(query[offsets[j] : offsets[j] + 3] @ words[j, :, row[j]] for j in range(3))
+        for row in codes
+    ]
+    np.testing.assert_allclose(got, -2 * np.array(products), atol=1.5 * scale + 1e-5)
+    assert tables[48:].max() == 0
+    assert tables[:48].max() == 255
+
+
+def test_tables_of_a_zero_query_are_zero():
+    floats, tables = np.empty(16, np.float32), np.full(64, 7, np.uint8)
+    words = np.ones(16, np.float32)
+    scale, shift = make_tables(
+        np.zeros(2, np.float32), words, 1, np.array([0, 1], np.uint32), 1, floats, tables
+    )
+    assert not tables[:16].any()
+    assert np.isfinite(scale)
+    assert shift == 0
