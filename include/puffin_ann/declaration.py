@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from puffin_ann.errors import DeclarationError
 
 MetricName = Literal["l2", "cosine", "ip"]
-AlgorithmName = Literal["vamana", "exact"]
+AlgorithmName = Literal["vamana", "hnsw", "exact"]
 
 MAX_GROUPS = 100
 """Most group ids that travel through XCom, whatever the number of shards."""
@@ -40,13 +40,27 @@ class VamanaParameters(_Model):
     pq_nbits: int = Field(default=8, ge=4, le=8, description="Bits per sub-quantiser.")
 
 
+class HnswParameters(_Model):
+    """Parameters of an HNSW graph, named as in the paper and in hnswlib."""
+
+    M: int = Field(default=16, ge=2, le=256, description="Links of a row in an upper layer.")
+    ef_construction: int = Field(
+        default=200, ge=8, le=4000, description="Candidates kept while building."
+    )
+    reproducible: bool = Field(
+        default=True,
+        description="Add rows by one thread, so that the same seed and rows give the same index.",
+    )
+
+
 class ExactParameters(_Model):
     """The exact engine has no parameters."""
 
 
-Parameters = VamanaParameters | ExactParameters
-PARAMETERS: Mapping[str, type[VamanaParameters] | type[ExactParameters]] = {
+Parameters = VamanaParameters | HnswParameters | ExactParameters
+PARAMETERS: Mapping[str, type[_Model]] = {
     "vamana": VamanaParameters,
+    "hnsw": HnswParameters,
     "exact": ExactParameters,
 }
 
@@ -102,6 +116,7 @@ class IndexDeclaration(_Model):
     )
     gate: GateOptions = GateOptions()
     bad_vectors: Literal["skip", "refuse"] = "skip"
+    publish: Literal["snapshot", "statistics", "auto"] = "auto"
     schedule: str | None = None
     spark: SparkOptions = SparkOptions()
     build: BuildOptions = BuildOptions()
@@ -130,11 +145,12 @@ class IndexDeclaration(_Model):
     def fingerprint(self) -> str:
         """Digest of everything that shapes the built index; another value means: build again.
 
-        The recall target, the gate, the schedule and Spark's options shape no byte of it.
+        The recall target, the gate, the schedule, the way of publishing and Spark's options shape
+        no byte of it.
         """
         shape = self.model_dump(
             mode="json",
-            exclude={"recall_target", "gate", "schedule", "spark", "build"},
+            exclude={"recall_target", "gate", "schedule", "spark", "build", "publish"},
         )
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -9,6 +9,7 @@ import yaml
 from puffin_ann.declaration import (
     BuildOptions,
     GateOptions,
+    HnswParameters,
     IndexDeclaration,
     SparkOptions,
     VamanaParameters,
@@ -44,6 +45,7 @@ DECLARATIONS = tables((ROOT / "docs" / "declarations.md").read_text())
     [
         ("Fields", IndexDeclaration),
         ("`parameters` of `vamana`", VamanaParameters),
+        ("`parameters` of `hnsw`", HnswParameters),
         ("`gate`", GateOptions),
         ("`spark`", SparkOptions),
         ("`build`", BuildOptions),
@@ -67,6 +69,7 @@ def test_the_fields_said_to_shape_the_index_change_the_fingerprint():
         "algorithm": "exact", "parameters": {"R": 32}, "shards": 2, "partitions_per_shard": 2,
         "bad_vectors": "refuse", "seed": 1, "recall_target": 0.9, "gate": {"k": 5},
         "schedule": "@daily", "spark": {"conn_id": "x"}, "build": {"max_submits": 2},
+            "publish": "statistics",
     }  # fmt: skip
     for row in DECLARATIONS["Fields"]:
         name = row["field"].strip("`")

@@ -85,17 +85,25 @@ class Upload:
 def _abort(store: S3, bucket: str, prefix: str, which: Callable[[Upload], bool]) -> None:
     """Abort uploads, and so free the parts they hold; errors are logged only."""
     try:
-        for upload in filter(which, _uploads(store, bucket, prefix)):
-            _log.info("aborting upload %s of s3://%s/%s", upload.id, bucket, upload.key)
-            with answers(f"upload {upload.id} of {upload.key}"):
-                store.client.abort_multipart_upload(
-                    Bucket=bucket, Key=upload.key, UploadId=upload.id
-                )
+        for upload in filter(which, uploads(store, bucket, prefix)):
+            abort_upload(store, bucket, upload)
     except StagingError as error:
         _log.warning("unfinished uploads may be left under s3://%s/%s: %s", bucket, prefix, error)
 
 
-def _uploads(store: S3, bucket: str, prefix: str) -> list[Upload]:
+def abort_upload(store: S3, bucket: str, upload: Upload) -> None:
+    """Abort one upload; no error if it is gone already."""
+    _log.info("aborting upload %s of s3://%s/%s", upload.id, bucket, upload.key)
+    try:
+        with answers(f"upload {upload.id} of {upload.key}"):
+            store.client.abort_multipart_upload(Bucket=bucket, Key=upload.key, UploadId=upload.id)
+    except StoreRefusedError as error:
+        if error.status != 404:
+            raise
+
+
+def uploads(store: S3, bucket: str, prefix: str) -> list[Upload]:
+    """Return the uploads begun under a prefix and neither completed nor aborted."""
     found: list[Upload] = []
     with answers(f"s3://{bucket}/{prefix}"):
         pages = store.client.get_paginator("list_multipart_uploads")
@@ -167,7 +175,7 @@ class _Job:
         return (Taken(second.source, 0, first.length + second.length), *pieces[2:])
 
     def _ids(self) -> list[str]:
-        found = _uploads(self._store, self._place.bucket, self._place.key)
+        found = uploads(self._store, self._place.bucket, self._place.key)
         mine = [one for one in found if one.key == self._place.key]
         return [one.id for one in sorted(mine, key=lambda one: (one.begun, one.id))]
 

@@ -1,14 +1,15 @@
-"""Publish a Puffin file in one catalog commit: an index snapshot and its registration.
+"""Publish a Puffin file in one catalog commit that asserts the branch head it was planned on.
 
-The index snapshot is a `replace` without data change. Its commit asserts that the branch head is
-the snapshot the run was planned on; that assertion alone is what keeps two writers apart, so
-nothing here ever moves a snapshot to another parent.
+In mode `snapshot` the commit adds an index snapshot (a `replace` without data change) and registers
+the file; nothing here ever moves that snapshot to another parent. In mode `statistics` it registers
+the file under the base snapshot alone. What no assertion can guard, the statistics slot of a
+snapshot that others know too, is looked at afterwards (see `slots`).
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -18,31 +19,20 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
     ValidationException,
 )
-from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
-from pyiceberg.table.update import (
-    AssertTableUUID,
-    SetStatisticsUpdate,
-    TableRequirement,
-    TableUpdate,
-)
-from pyiceberg.table.update.snapshot import _SnapshotProducer
-from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.table.statistics import BlobMetadata
 
 from puffin_ann.errors import (
     CatalogUnavailableError,
     ConflictError,
     StagingError,
     UnclearCommitError,
-    UnsupportedTableError,
 )
 from puffin_ann.lake.catalog import name_of
-
-RUN_ID_SUFFIX = ".run-id"
-"""A summary key `ann.<index>.run-id` names the run; a run publishes at most once."""
+from puffin_ann.lake.index_snapshot import PublishMode, publish_mode
+from puffin_ann.lake.publication import Attempt, Published, Request, find_published
+from puffin_ann.lake.slots import give_back, overwritten
 
 ATTEMPTS = 4
 LOOKS = 4
@@ -61,15 +51,6 @@ _REFUSALS = (
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Published:
-    """A published index snapshot; `already` if an earlier attempt of the run published it."""
-
-    snapshot_id: int
-    sequence_number: int
-    already: bool
-
-
 def publish(
     table: Table,
     *,
@@ -81,28 +62,46 @@ def publish(
     summary: Mapping[str, str],
     blob_metadata: Sequence[BlobMetadata] = (),
     branch: str = MAIN_BRANCH,
+    mode: PublishMode = "snapshot",
+    run_prefix: str = "",
+    carried: Collection[str] = (),
 ) -> Published:
-    """Commit an index snapshot on `branch` that registers the Puffin file at `statistics_path`.
+    """Register the Puffin file at `statistics_path` in one commit that asserts `branch`'s head.
 
-    One catalog commit adds the snapshot (the parent's manifests and totals carried over, `summary`
-    and `statistics-file` in its summary), registers the file under it and, if that has no
-    statistics of its own, under the base snapshot too, so that neither rollback nor expiry of the
-    index snapshot alone loses the file.
+    In mode `snapshot` the commit adds an index snapshot to `branch` (the parent's manifests and
+    totals carried over, `summary` and `statistics-file` in its summary), registers the file under
+    it and, if that has no statistics of its own, under the base snapshot too, so that neither
+    rollback nor expiry of the index snapshot alone loses the file. In mode `statistics` it adds no
+    snapshot and registers the file under the base snapshot, in the place of a file in `carried`
+    if one stands there. A file that others register there at the same moment is given its place
+    back.
 
-    `summary` must have a run id under `ann.<index>.run-id`. `blob_metadata` may list standard blob
-    types only: PyIceberg cannot load a table whose metadata names others. `table` is not changed;
-    load it again to see the result.
+    Args:
+        table: not changed; load it again to see the result.
+        expected_head: snapshot of `branch` that the run was planned on.
+        base_snapshot_id: snapshot whose rows the index covers.
+        statistics_path: location of the file, which must be there.
+        file_size: its bytes.
+        footer_size: bytes of its footer.
+        summary: for the index snapshot; names the run under `ann.<index>.run-id`.
+        blob_metadata: standard blob types only, each with fields: PyIceberg cannot load a table
+            whose metadata names other types, and Spark's optimizer fails on a blob without fields.
+        branch: on which to publish.
+        mode: see above.
+        run_prefix: what the locations of the run's files, and of no other's, begin with.
+        carried: locations of files whose blobs this one holds as well.
 
     Raises:
-        ConflictError: the branch head is not `expected_head`; nothing was published.
+        ConflictError: the branch head is not `expected_head`, or somebody else's file stands under
+            the base snapshot in mode `statistics`, or that snapshot is gone; nothing was published.
         UnclearCommitError: the catalog's answers were lost, or the file vanished while it was being
             published. Files must be kept; after every other error nothing was published, and the
             file can be deleted.
         CatalogUnavailableError: the catalog does not answer, or refuses such commits altogether.
-        UnsupportedTableError: the table's format version is one PyIceberg cannot write.
+        UnsupportedTableError: the table's format version forbids an index snapshot.
         StagingError: the file is missing or has another size.
     """
-    request = _Request(
+    request = Request(
         expected_head=expected_head,
         base_snapshot_id=base_snapshot_id,
         path=statistics_path,
@@ -111,6 +110,9 @@ def publish(
         summary=dict(summary),
         blob_metadata=tuple(blob_metadata),
         branch=branch,
+        mode=mode,
+        run_prefix=run_prefix,
+        carried=frozenset(carried),
     )
     _check_file(table, request)
     published = _Publication(table, request).run()
@@ -119,76 +121,15 @@ def publish(
     return published
 
 
-@dataclass(frozen=True)
-class _Request:
-    expected_head: int
-    base_snapshot_id: int
-    path: str
-    file_size: int
-    footer_size: int
-    summary: dict[str, str]
-    blob_metadata: tuple[BlobMetadata, ...]
-    branch: str
-
-    def __post_init__(self) -> None:
-        if not self.run_ids:
-            raise ValueError(f"summary has no key ann.<index>{RUN_ID_SUFFIX}: {self.summary}")
-
-    @property
-    def run_ids(self) -> dict[str, str]:
-        return {key: run for key, run in self.summary.items() if key.endswith(RUN_ID_SUFFIX)}
-
-    def statistics(self, snapshot_id: int) -> StatisticsFile:
-        return StatisticsFile.model_validate(
-            {
-                "snapshot-id": snapshot_id,
-                "statistics-path": self.path,
-                "file-size-in-bytes": self.file_size,
-                "file-footer-size-in-bytes": self.footer_size,
-                "blob-metadata": list(self.blob_metadata),
-            }
-        )
-
-
-class IndexSnapshot(_SnapshotProducer["IndexSnapshot"]):
-    """A `replace` snapshot that carries every manifest of its parent, data and delete, as it is."""
-
-    def _existing_manifests(self) -> list[ManifestFile]:
-        return list(self._parent().manifests(io=self._io))
-
-    def _deleted_entries(self) -> list[ManifestEntry]:
-        return []
-
-    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        # PyIceberg's own way to carry totals, update_snapshot_summaries(), refuses `replace`.
-        summary = self._parent().summary
-        totals = {
-            key: value
-            for key, value in (summary.additional_properties if summary else {}).items()
-            if key.startswith("total-")
-        }
-        return Summary(operation=Operation.REPLACE, **{**totals, **snapshot_properties})
-
-    def _parent(self) -> Snapshot:
-        parent = self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id or -1)
-        if parent is None:
-            raise ConflictError("the branch has no snapshot to publish on")
-        return parent
-
-    def remove_manifest_list(self) -> None:
-        """Delete the manifest list, the only file written here, after a definite refusal."""
-        self._clean_all_uncommitted()
-
-
 @dataclass
 class _Publication:
     """One call of `publish`: attempts to commit until the outcome is known, or given up on."""
 
     table: Table
-    request: _Request
-    unclear: list[int] = field(default_factory=list)
-    """Snapshot ids of attempts whose outcome is not known; each asserted the same head, so at
-    most one of them can ever land, however late."""
+    request: Request
+    unclear: list[Attempt] = field(default_factory=list)
+    """Attempts whose outcome is not known. Each asserted the same head: in mode `snapshot` at most
+    one of them can ever land, however late; in mode `statistics` all do the same."""
 
     def run(self) -> Published:
         for attempt in range(ATTEMPTS):
@@ -206,33 +147,80 @@ class _Publication:
 
     def _attempt(self) -> Published | None:
         fresh = self._load()
-        _check_format(fresh)
-        found = _published(fresh, self.request, self.unclear)
+        publish_mode(fresh, self.request.mode)  # refuses a format version that forbids snapshots
+        found = self._find(fresh)
         if found is not None:
-            return found
-        self._check_head(fresh)
-        snapshot, updates, requirements = _stage(fresh, self.request)
-        self.unclear.append(snapshot.snapshot_id)  # as long as we do not know better
+            return self._settled(fresh, found)
+        attempt = self._staged(fresh)
+        self.unclear.append(attempt)  # as long as we do not know better
         try:
             # Not commit_transaction(): that retries by itself, and puts the snapshot on the new
             # head. This is the one attempt below it, with our requirements.
-            fresh._do_commit(updates=updates, requirements=requirements)
+            fresh._do_commit(updates=attempt.updates, requirements=attempt.requirements)
         except _REFUSALS as error:
-            return self._refused(snapshot, error)
+            return self._refused(attempt, error)
         except Exception as error:
-            _log.warning("no answer to the commit of snapshot %d: %s", snapshot.snapshot_id, error)
+            _log.warning("no answer to the commit of %s: %s", self.request.path, error)
             return self._look()
-        committed = fresh.snapshot_by_id(snapshot.snapshot_id)
-        sequence_number = committed.sequence_number if committed else None
-        return Published(snapshot.snapshot_id, sequence_number or 0, already=False)
+        committed = fresh.snapshot_by_id(attempt.snapshot_id)
+        number = committed.sequence_number if committed else None
+        return self._settled(fresh, Published(attempt.snapshot_id, number or 0, already=False))
 
-    def _refused(self, snapshot: IndexSnapshot, error: Exception) -> Published | None:
+    def _staged(self, fresh: Table) -> Attempt:
+        """Make the commit for the table as it is, if that is still what was planned on."""
+        try:
+            self._check_head(fresh)
+            return Attempt.of(fresh, self.request)
+        except ConflictError as error:
+            if self.unclear:
+                raise self._unclear_error() from error
+            raise
+
+    def _find(self, table: Table) -> Published | None:
+        ours = {attempt.snapshot_id for attempt in self.unclear}
+        return find_published(table, self.request, ours)
+
+    def _settled(self, table: Table, published: Published) -> Published:
+        """Give back the place under the base snapshot, if the commit took it from somebody.
+
+        Raises:
+            ConflictError: in mode `statistics` nothing is published then.
+        """
+        landed = [one for one in self.unclear if one.snapshot_id == published.snapshot_id]
+        if published.already or not any(one.fills_base for one in landed):
+            return published
+        request = self.request
+        pushed_out = overwritten(
+            table,
+            request.base_snapshot_id,
+            request.path,
+            seen={one.seen for one in landed},
+            seen_in=landed[0].seen_in if len(landed) == 1 else None,
+        )
+        if pushed_out is None:
+            return published
+        give_back(self.table, pushed_out, ours=request.path)
+        if request.mode == "snapshot":
+            return published
+        if request.is_of_the_run(pushed_out.statistics_path):
+            return replace(published, already=True)
+        if len(self.unclear) > 1:
+            raise self._unclear_error()
+        raise ConflictError(
+            f"{pushed_out.statistics_path} was registered under snapshot "
+            f"{request.base_snapshot_id} of {name_of(table)} at the same moment; nothing was "
+            "published"
+        )
+
+    def _refused(self, attempt: Attempt, error: Exception) -> Published | None:
         # A transport that repeats requests may report the refusal of its own second one.
-        found = _published(self._load(), self.request, self.unclear)
+        fresh = self._load()
+        found = self._find(fresh)
         if found is not None:
-            return found
-        self.unclear.remove(snapshot.snapshot_id)
-        snapshot.remove_manifest_list()
+            return self._settled(fresh, found)
+        self.unclear.remove(attempt)
+        if attempt.snapshot is not None:
+            attempt.snapshot.remove_manifest_list()
         if isinstance(error, CommitFailedException):
             return None  # if the head stayed, somebody else was faster elsewhere in the table
         if self.unclear:
@@ -244,9 +232,10 @@ class _Publication:
     def _look(self) -> Published | None:
         """Look for the outcome of an attempt without an answer, some time long."""
         for look in range(LOOKS):
-            found = _published(self._load(), self.request, self.unclear)
+            fresh = self._load()
+            found = self._find(fresh)
             if found is not None:
-                return found
+                return self._settled(fresh, found)
             time.sleep(WAIT_SECONDS * 2**look)
         return None
 
@@ -254,8 +243,6 @@ class _Publication:
         head = fresh.metadata.snapshot_by_name(self.request.branch)
         if head is not None and head.snapshot_id == self.request.expected_head:
             return
-        if self.unclear:
-            raise self._unclear_error()
         raise ConflictError(
             f"branch {self.request.branch!r} of {name_of(fresh)} is at snapshot "
             f"{head.snapshot_id if head else 'none'}, not at {self.request.expected_head} as "
@@ -278,76 +265,15 @@ class _Publication:
             ) from error
 
     def _unclear_error(self) -> UnclearCommitError:
-        ids = ", ".join(map(str, self.unclear))
+        ids = ", ".join(str(attempt.snapshot_id) for attempt in self.unclear)
         return UnclearCommitError(
             f"the catalog's answer to publishing {name_of(self.table)} was lost, and snapshot "
-            f"{ids} is not in the table so far; it may still appear. {self.request.path} is kept; "
-            "run the task again, it finds out what became of it"
+            f"{ids} is not in the table so far, or not with the file; it may still appear. "
+            f"{self.request.path} is kept; run the task again, it finds out what became of it"
         )
 
 
-def _stage(
-    fresh: Table, request: _Request
-) -> tuple[IndexSnapshot, tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    """Write the manifest list and return the updates and requirements of the one commit."""
-    transaction = fresh.transaction()
-    snapshot = IndexSnapshot(
-        Operation.REPLACE,
-        transaction,
-        fresh.io,
-        snapshot_properties={**request.summary, "statistics-file": request.path},
-        branch=request.branch,
-    )
-    updates, requirements = snapshot._commit()
-    registrations = [request.statistics(snapshot.snapshot_id)]
-    if _slot_is_free(fresh, request.base_snapshot_id):
-        registrations.append(request.statistics(request.base_snapshot_id))
-    return (
-        snapshot,
-        (*updates, *(SetStatisticsUpdate(statistics=one) for one in registrations)),
-        (*requirements, AssertTableUUID(uuid=fresh.metadata.table_uuid)),
-    )
-
-
-def _slot_is_free(table: Table, snapshot_id: int) -> bool:
-    """Tell whether a snapshot exists and has no statistics; one has room for a single file."""
-    return table.snapshot_by_id(snapshot_id) is not None and all(
-        entry.snapshot_id != snapshot_id for entry in table.metadata.statistics
-    )
-
-
-def _published(table: Table, request: _Request, ours: Iterable[int]) -> Published | None:
-    """Find what an earlier attempt of this call, or an earlier call of the run, published.
-
-    The file's own registration counts as well: the index snapshot may have expired since.
-    """
-    own = set(ours)
-    for snapshot in table.snapshots():
-        properties = snapshot.summary.additional_properties if snapshot.summary else {}
-        same_run = properties.get("statistics-file") and any(
-            properties.get(key) == run for key, run in request.run_ids.items()
-        )
-        if same_run or snapshot.snapshot_id in own:
-            already = snapshot.snapshot_id not in own
-            return Published(snapshot.snapshot_id, snapshot.sequence_number or 0, already)
-    for entry in table.metadata.statistics:
-        if entry.statistics_path == request.path:
-            under = table.snapshot_by_id(entry.snapshot_id)
-            number = under.sequence_number if under else None
-            return Published(entry.snapshot_id, number or 0, already=True)
-    return None
-
-
-def _check_format(table: Table) -> None:
-    if table.metadata.format_version > 2:
-        raise UnsupportedTableError(
-            f"{name_of(table)} is of format version {table.metadata.format_version}; PyIceberg "
-            "cannot commit snapshots to tables above version 2, so no index can be published in "
-            "one; use a version 2 table"
-        )
-
-
-def _check_file(table: Table, request: _Request) -> None:
+def _check_file(table: Table, request: Request) -> None:
     file = table.io.new_input(request.path)
     if not file.exists():
         raise StagingError(f"{request.path} is missing; nothing was published")
@@ -357,7 +283,7 @@ def _check_file(table: Table, request: _Request) -> None:
         )
 
 
-def _check_still_there(table: Table, request: _Request, published: Published) -> None:
+def _check_still_there(table: Table, request: Request, published: Published) -> None:
     """Notice a file that orphan removal took between our first look and the commit."""
     try:
         there = table.io.new_input(request.path).exists()

@@ -2,10 +2,11 @@
 
 import hashlib
 import logging
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata as ListedBlob
@@ -23,10 +24,11 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.assembly import Assembly, Names
 from puffin_ann.lake.catalog import load_table
-from puffin_ann.lake.publish import Published
+from puffin_ann.lake.index_snapshot import publish_mode
+from puffin_ann.lake.publication import Published
 from puffin_ann.lake.publish import publish as commit
 from puffin_ann.lake.recipe import Recipe
-from puffin_ann.lake.registration import registered
+from puffin_ann.lake.registration import Registered, registered
 from puffin_ann.lifecycle import candidate
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.documents import (
@@ -58,11 +60,21 @@ type it does not know, so our own stand in the file's footer only."""
 
 @dataclass(frozen=True)
 class Assembled:
-    """A finished file, not yet named by the table's metadata."""
+    """A finished file, not yet named by the table's metadata.
+
+    Attributes:
+        path: its location.
+        file: what its writer says of it.
+        bytes_copied: bytes of blobs carried along.
+        run_prefix: what the locations of the run's files begin with.
+        carried: registered files of which nothing is lost if this one takes their place.
+    """
 
     path: str
     file: FinishedFile
     bytes_copied: int
+    run_prefix: str
+    carried: frozenset[str]
 
 
 def publish_run(workspace: Workspace) -> PublishedVersion:
@@ -146,6 +158,8 @@ def _commit(
     head = table.current_snapshot()
     if head is None:
         raise ConflictError(f"table {plan.table} has no snapshot any more; nothing was published")
+    mode, reason = publish_mode(table, plan.declaration.publish)
+    log.info("publish: by %s, since %s", mode, reason)
     return commit(
         table,
         expected_head=head.snapshot_id,
@@ -167,6 +181,9 @@ def _commit(
             for blob in assembled.file.metadata.blobs
             if blob.type in LISTED_TYPES and blob.fields
         ],
+        mode=mode,
+        run_prefix=assembled.run_prefix,
+        carried=assembled.carried,
     )
 
 
@@ -199,7 +216,8 @@ def assemble(table: Table, plan: BuildPlan, version: IndexVersion) -> Assembled:
         run=f"{plan.declaration.name}-{plan.base_snapshot_id}-{_short_hash(plan.run_id)}",
     )
     assembly = Assembly(table.io, names)
-    carried = list(_carried(table, version.index, assembly.recipe))
+    cargo = _Cargo(table, version.index, plan.base_snapshot_id, assembly.recipe)
+    carried = list(cargo.blobs())
     with PuffinWriter(assembly.recipe) as writer:
         for reader, blob in _shards(table, version, assembly.recipe):
             writer.copy(reader, blob)
@@ -210,7 +228,23 @@ def assemble(table: Table, plan: BuildPlan, version: IndexVersion) -> Assembled:
     path = assembly.make()
     copied = sum(blob.length for _, blob in carried)
     log.info("publish: assembled %s, %d bytes, %d of them carried", path, finished.length, copied)
-    return Assembled(path, finished, copied)
+    return Assembled(
+        path=path,
+        file=finished,
+        bytes_copied=copied,
+        run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
+        carried=frozenset(cargo.files),
+    )
+
+
+def was_published(table: Table, index: str, run_id: str) -> bool:
+    """Tell whether the table's metadata names a publication of a run of the index."""
+    file = re.compile(rf"/ann-{re.escape(index)}-\d+-{_short_hash(run_id)}-[^/]*$")
+    return any(file.search(entry.path) for entry in registered(table)) or any(
+        snapshot.summary is not None
+        and snapshot.summary.additional_properties.get(f"ann.{index}.run-id") == run_id
+        for snapshot in table.snapshots()
+    )
 
 
 def _short_hash(text: str) -> str:
@@ -242,28 +276,65 @@ def _pinned(
         yield reader
 
 
-def _carried(
-    table: Table, index: str, recipe: Recipe
-) -> Iterator[tuple[PuffinReader, BlobMetadata]]:
-    """Yield what the table's registered files hold besides this index, each thing once.
+@dataclass
+class _Cargo:
+    """What the table's registered files hold besides one index.
 
-    Newest first: of another index its newest version, of foreign blobs those of the newest file
-    that has any, so that an index snapshot hides no statistics.
+    Attributes:
+        table: as it is now.
+        index: the index that is published, and so not carried.
+        base_snapshot_id: snapshot whose foreign blobs come first: in mode `statistics` the new file
+            takes the place of the one that has them.
+        recipe: of the new file.
+        files: once `blobs` has ended, the registered files of which everything is carried that
+            no newer file has, or that are gone.
     """
-    seen = {index}
-    foreign_found = False
-    for entry in registered(table):
-        try:
-            with _pinned(table, recipe, entry.path, entry.file_size) as reader:
+
+    table: Table
+    index: str
+    base_snapshot_id: int
+    recipe: Recipe
+    files: set[str] = field(default_factory=set)
+
+    def blobs(self) -> Iterator[tuple[PuffinReader, BlobMetadata]]:
+        """Yield each thing once: of another index its newest version, foreign blobs of one file.
+
+        Foreign blobs are those of the newest file that has any, so that an index snapshot hides no
+        statistics; the file under the base snapshot counts as the newest.
+        """
+        entries = registered(self.table)
+        seen = {self.index}
+        foreign = next((one.path for one in self._by_base(entries) if self._has_foreign(one)), None)
+        for entry in entries:
+            for reader in self._opened(entry):
                 here = {blob.properties.get("index", "") for blob in reader.find(ROUTING)} - seen
                 seen |= here
-                foreign = [b for b in reader.metadata.blobs if not b.type.startswith(OUR_PREFIX)]
                 for blob in reader.metadata.blobs:
-                    if blob.properties.get("index", "") in here and blob not in foreign:
+                    if _is_foreign(blob):
+                        if entry.path == foreign:
+                            yield reader, blob
+                    elif blob.properties.get("index", "") in here:
                         yield reader, blob
-                if foreign and not foreign_found:
-                    foreign_found = True
-                    for blob in foreign:
-                        yield reader, blob
+                self.files.add(entry.path)
+
+    def _by_base(self, entries: list[Registered]) -> list[Registered]:
+        return sorted(entries, key=lambda one: self.base_snapshot_id not in one.snapshot_ids)
+
+    def _has_foreign(self, entry: Registered) -> bool:
+        return any(
+            _is_foreign(blob) for reader in self._opened(entry) for blob in reader.metadata.blobs
+        )
+
+    def _opened(self, entry: Registered) -> Iterator[PuffinReader]:
+        """Yield the reader of a registered file, or nothing where it cannot be read."""
+        try:
+            with _pinned(self.table, self.recipe, entry.path, entry.file_size) as reader:
+                yield reader
         except (OSError, FormatError, StoreRefusedError) as error:
             log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
+            if not self.table.io.new_input(entry.path).exists():
+                self.files.add(entry.path)
+
+
+def _is_foreign(blob: BlobMetadata) -> bool:
+    return not blob.type.startswith(OUR_PREFIX)

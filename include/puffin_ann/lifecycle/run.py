@@ -14,6 +14,7 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import SparkNotFoundError, TooFewRowsError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.column import table_vector_column
+from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.live import LiveFile
 from puffin_ann.lake.parquet import dimension_of
 from puffin_ann.lake.staging import Staging
@@ -26,7 +27,7 @@ from puffin_ann.lifecycle.plan import (
     nothing_to_do,
     shard_groups,
 )
-from puffin_ann.lifecycle.publish import publish_run
+from puffin_ann.lifecycle.publish import publish_run, was_published
 from puffin_ann.lifecycle.workspace import Workspace, staging_root
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.index import require_snapshot
@@ -91,15 +92,12 @@ def _workplace(table: Table, index: str, run: str) -> tuple[str, Staging]:
     A run whose plan is staged goes on, published or not. One that was published and cleared away
     must not be taken for this one when its tasks are run again: it gets a number.
     """
-    published = {
-        snapshot.summary.additional_properties.get(f"ann.{index}.run-id")
-        for snapshot in table.snapshots()
-        if snapshot.summary
-    }
     names = chain([run], (f"{run}-{number}" for number in count(2)))
     places = ((name, Staging(table.io, staging_root(table, index, name))) for name in names)
     return next(
-        (name, staging) for name, staging in places if name not in published or staging.exists(PLAN)
+        (name, staging)
+        for name, staging in places
+        if staging.exists(PLAN) or not was_published(table, index, name)
     )
 
 
@@ -126,6 +124,7 @@ def _published(table: Table, index: str, live: LiveState) -> list[tuple[str, boo
 
 
 def _make_plan(declaration: IndexDeclaration, table: Table, run: str, live: LiveState) -> BuildPlan:
+    publish_mode(table, declaration.publish)  # refused here, not after the build
     column = table_vector_column(table, declaration.column)
     if declaration.key is not None:
         statuses.require_column(table, declaration.key)

@@ -19,7 +19,8 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake import publish as publishing
 from puffin_ann.lake.live import live_files
-from puffin_ann.lake.publish import Published, publish
+from puffin_ann.lake.publication import Published
+from puffin_ann.lake.publish import publish
 from puffin_ann.lake.registration import registered
 
 CONTENT = b"PFA1" + bytes(60)

@@ -1,0 +1,94 @@
+"""The index snapshot: a `replace` without data change, and when it is not to be used."""
+
+from typing import Literal
+
+from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary, ancestors_of
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.typedef import EMPTY_DICT
+
+from puffin_ann.errors import ConflictError, UnsupportedTableError
+from puffin_ann.lake.catalog import name_of
+
+PublishMode = Literal["snapshot", "statistics"]
+
+WRITABLE_VERSION = 2
+"""Newest format version to which PyIceberg can commit snapshots."""
+
+
+class IndexSnapshot(_SnapshotProducer["IndexSnapshot"]):
+    """A `replace` snapshot that carries every manifest of its parent, data and delete, as it is."""
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        return list(self._parent().manifests(io=self._io))
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return []
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        # PyIceberg's own way to carry totals, update_snapshot_summaries(), refuses `replace`.
+        summary = self._parent().summary
+        totals = {
+            key: value
+            for key, value in (summary.additional_properties if summary else {}).items()
+            if key.startswith("total-")
+        }
+        return Summary(operation=Operation.REPLACE, **{**totals, **snapshot_properties})
+
+    def _parent(self) -> Snapshot:
+        parent = self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id or -1)
+        if parent is None:
+            raise ConflictError("the branch has no snapshot to publish on")
+        return parent
+
+    def remove_manifest_list(self) -> None:
+        """Delete the manifest list, the only file written here, after a definite refusal."""
+        self._clean_all_uncommitted()
+
+
+def publish_mode(
+    table: Table, declared: Literal["snapshot", "statistics", "auto"], branch: str = MAIN_BRANCH
+) -> tuple[PublishMode, str]:
+    """Return how to publish into a table as it is now, and why.
+
+    `auto` takes an index snapshot unless the table's format version forbids one, or it would keep
+    another branch from being fast-forwarded to: the branch continues from this one's head, which
+    one more snapshot here would no longer be.
+
+    Raises:
+        UnsupportedTableError: an index snapshot is declared, and the table can have none.
+    """
+    version = table.metadata.format_version
+    if version > WRITABLE_VERSION:
+        if declared == "snapshot":
+            raise UnsupportedTableError(
+                f"{name_of(table)} is of format version {version}; PyIceberg cannot commit "
+                f"snapshots to tables above version {WRITABLE_VERSION}: declare 'publish: auto' "
+                "or 'publish: statistics'"
+            )
+        return "statistics", f"the table is of format version {version}"
+    if declared != "auto":
+        return declared, "declared"
+    ahead = branches_ahead(table, branch)
+    if ahead:
+        return "statistics", f"branch {ahead[0]!r} continues from the head of {branch!r}"
+    return "snapshot", f"no branch continues from the head of {branch!r}"
+
+
+def branches_ahead(table: Table, branch: str = MAIN_BRANCH) -> list[str]:
+    """Return the other branches that `branch` can be fast-forwarded to, or will be able to."""
+    head = table.metadata.snapshot_by_name(branch)
+    if head is None:
+        return []
+    return sorted(
+        name
+        for name, ref in table.metadata.refs.items()
+        if name != branch
+        and ref.snapshot_ref_type == SnapshotRefType.BRANCH
+        and any(
+            one.snapshot_id == head.snapshot_id
+            for one in ancestors_of(table.snapshot_by_id(ref.snapshot_id), table.metadata)
+        )
+    )
