@@ -4,7 +4,17 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from puffin_ann.blobs import centroid, coverage, delta, graph, metrics, routing, rows, tombstones
+from puffin_ann.blobs import (
+    centroid,
+    coverage,
+    delta,
+    graph,
+    hnsw,
+    metrics,
+    routing,
+    rows,
+    tombstones,
+)
 from puffin_ann.blobs.container import ContainerReader
 
 OURS: dict[str, tuple[str, np.dtype[Any]]] = {
@@ -15,6 +25,7 @@ OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     tombstones.TYPE: (tombstones.KIND, tombstones.HEAD),
     centroid.TYPE: (centroid.KIND, centroid.HEAD),
     delta.TYPE: (delta.KIND, graph.HEAD),
+    hnsw.TYPE: (hnsw.KIND, hnsw.HEAD),
 }
 """Blob types we write: their kind in the container and the record of their section `head`."""
 

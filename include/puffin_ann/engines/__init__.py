@@ -7,6 +7,7 @@ from puffin_ann.errors import DeclarationError
 
 _ENGINES = {
     "exact": ("puffin_ann.engines.exact", "ExactEngine"),
+    "hnsw": ("puffin_ann.engines.hnsw", "HnswEngine"),
     "vamana": ("puffin_ann.engines.vamana", "VamanaEngine"),
 }
 

@@ -5,7 +5,7 @@ import io
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_ann.blobs import coverage, graph, routing, rows
+from puffin_ann.blobs import coverage, graph, hnsw, routing, rows
 
 
 def sample_routing(metric="l2", partitions=6, dimension=5, seed=1):
@@ -91,6 +91,39 @@ def sample_graph(n=500, d=7, r=8, m=3, bits=8, *, metric="l2", vectors=True, see
         vectors=rng.standard_normal((n, d)).astype(np.float32) if vectors else None,
         dimension=d,
         subspace_offsets=offsets,
+        properties={"seed": "1"},
+    )
+
+
+def sample_hnsw(n=400, d=6, links=5, *, metric="l2", seed=1):
+    rng = np.random.default_rng(seed)
+    levels = rng.choice(4, n, p=[0.7, 0.2, 0.08, 0.02]).astype(np.uint8)
+    top = int(levels.max(initial=0))
+
+    def lists(layers, most):
+        degrees = np.zeros(len(layers), np.uint16)
+        found = np.zeros((len(layers), most), np.uint32)
+        for i, layer in enumerate(layers):
+            there = np.flatnonzero(levels >= layer)
+            degrees[i] = rng.integers(0, min(most, len(there)) + 1)
+            found[i, : degrees[i]] = np.sort(rng.choice(there, degrees[i], replace=False))
+        return degrees, found
+
+    degrees, neighbours = lists([0] * n, 2 * links)
+    upper_degrees, upper = lists(
+        [layer for level in levels for layer in range(1, level + 1)], links
+    )
+    return hnsw.Hnsw(
+        metric=metric,
+        ef_construction=200,
+        entry=int(np.flatnonzero(levels == top)[-1]) if n else 0,
+        neighbours=neighbours,
+        degrees=degrees,
+        levels=levels,
+        upper_neighbours=upper,
+        upper_degrees=upper_degrees,
+        vectors=rng.standard_normal((n, d)).astype(np.float32),
+        dimension=d,
         properties={"seed": "1"},
     )
 

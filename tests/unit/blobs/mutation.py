@@ -97,7 +97,7 @@ def assemble(sections: dict[str, bytes], kind: str) -> bytes:
     return out.getvalue()
 
 
-BLOCKS = {"adja": "adjt", "locs": "loct", "perm": "pert"}
+BLOCKS = {"adja": "adjt", "uppa": "uppt", "locs": "loct", "perm": "pert"}
 
 
 def mutate_sealed(sections: dict[str, bytes], kind: str, rng: random.Random) -> bytes:

@@ -6,10 +6,18 @@ import struct
 
 import numpy as np
 import pytest
-from blob_samples import same, sample_coverage, sample_graph, sample_routing, sample_rows, written
+from blob_samples import (
+    same,
+    sample_coverage,
+    sample_graph,
+    sample_hnsw,
+    sample_routing,
+    sample_rows,
+    written,
+)
 from pyroaring import BitMap
 
-from puffin_ann.blobs import centroid, coverage, delta, graph, routing, rows, tombstones
+from puffin_ann.blobs import centroid, coverage, delta, graph, hnsw, routing, rows, tombstones
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS, describe
 from puffin_ann.errors import BlobFormatError, FormatError
@@ -105,6 +113,7 @@ EVERY_KIND = {
     tombstones.TYPE: lambda: tombstones.encode(BitMap([1, 5])),
     centroid.TYPE: lambda: centroid.encode(sample_centroids()),
     delta.TYPE: lambda: written(delta.write, sample_delta()),
+    hnsw.TYPE: lambda: written(hnsw.write, sample_hnsw()),
 }
 
 

@@ -7,11 +7,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from blob_samples import sample_coverage, sample_graph, sample_routing, sample_rows, written
+from blob_samples import (
+    sample_coverage,
+    sample_graph,
+    sample_hnsw,
+    sample_routing,
+    sample_rows,
+    written,
+)
 from pyroaring import BitMap
 from test_centroid_delta_describe import sample_centroids, sample_delta
 
-from puffin_ann.blobs import centroid, coverage, delta, describe, graph, routing, rows, tombstones
+from puffin_ann.blobs import (
+    centroid,
+    coverage,
+    delta,
+    describe,
+    graph,
+    hnsw,
+    routing,
+    rows,
+    tombstones,
+)
 from puffin_ann.blobs.container import ContainerReader
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "format.md").read_text()
@@ -35,6 +52,7 @@ RECORDS = {
     "puffin_ann.blobs.coverage:HEAD",
     "puffin_ann.blobs.coverage:FILE",
     "puffin_ann.blobs.graph:HEAD",
+    "puffin_ann.blobs.hnsw:HEAD",
     "puffin_ann.blobs.rows:HEAD",
     "puffin_ann.blobs.tombstones:HEAD",
     "puffin_ann.blobs.centroid:HEAD",
@@ -83,6 +101,7 @@ EVERYTHING = {
     tombstones: lambda: tombstones.encode(BitMap([1])),
     centroid: lambda: centroid.encode(sample_centroids()),
     delta: lambda: written(delta.write, sample_delta()),
+    hnsw: lambda: written(hnsw.write, sample_hnsw()),
 }
 
 

@@ -10,7 +10,15 @@ import random
 
 import numpy as np
 import pytest
-from blob_samples import same, sample_coverage, sample_graph, sample_routing, sample_rows, written
+from blob_samples import (
+    same,
+    sample_coverage,
+    sample_graph,
+    sample_hnsw,
+    sample_routing,
+    sample_rows,
+    written,
+)
 from mutation import mutate, mutate_sealed, mutate_table, sections_of
 from pyroaring import BitMap
 from test_centroid_delta_describe import sample_centroids, sample_delta
@@ -22,6 +30,7 @@ from puffin_ann.blobs import (
     coverage,
     delta,
     graph,
+    hnsw,
     kernels,
     routing,
     rows,
@@ -44,6 +53,22 @@ def read_graph(module):
         return value
 
     return read
+
+
+def read_hnsw(data, folder):
+    hnsw.unpack(io.BytesIO(data), folder)
+    value = hnsw.open(folder)
+    assert value.neighbours.shape == (value.rows, 2 * value.links)
+    assert max(value.neighbours.max(initial=0), value.upper_neighbours.max(initial=0)) < max(
+        value.rows, 1
+    )
+    assert value.degrees.max(initial=0) <= 2 * value.links
+    assert value.upper_degrees.max(initial=0) <= value.links
+    assert value.levels.sum() == len(value.upper_degrees)
+    layer = [one for level in value.levels for one in range(1, level + 1)]
+    for at, degree in enumerate(value.upper_degrees):
+        assert (value.levels[value.upper_neighbours[at, :degree]] >= layer[at]).all()
+    return value
 
 
 def read_rows(data, folder):
@@ -79,6 +104,7 @@ TARGETS = {
     ),
     "centroid": (centroid, centroid.encode(sample_centroids()), lambda d, f: centroid.decode(d)),
     "delta": (delta, written(delta.write, sample_delta()), read_graph(delta)),
+    "hnsw": (hnsw, written(hnsw.write, sample_hnsw(120, d=3, links=4)), read_hnsw),
 }
 RAW, SEALED, TABLE = 2200, 5500, 1600
 

@@ -9,7 +9,7 @@ from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened
 from puffin_ann.engines import engine
 from puffin_ann.errors import DeclarationError, QueryError
 
-ALGORITHMS = ["exact", "vamana"]
+ALGORITHMS = ["exact", "hnsw", "vamana"]
 
 
 @pytest.fixture(params=ALGORITHMS)
@@ -170,8 +170,8 @@ def test_unknown_parameters_are_refused_by_name(algorithm):
 
 
 def test_unknown_algorithms_are_refused_and_known_ones_named():
-    with pytest.raises(DeclarationError, match=r"'hnsw'.*exact.*vamana"):
-        engine("hnsw")
+    with pytest.raises(DeclarationError, match=r"'voronoi'.*exact.*vamana"):
+        engine("voronoi")
 
 
 values = st.sampled_from([0.0, 1.0, -1.0, 0.5]) | st.floats(-100, 100, width=32)

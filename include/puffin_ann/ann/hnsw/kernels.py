@@ -1,0 +1,243 @@
+"""The loops of HNSW: down the layers to where a search begins, and the tail of hnswlib's file."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.kernels_distance import distance, dot, key_distance, order_key
+from puffin_ann.ann.vamana.beam import beam, insert
+from puffin_ann.ann.vamana.primitives import FAST, U64, Whole, row_of, squared_l2
+
+from numba import njit  # isort: skip  (after the primitives have configured it)
+
+BAD_TAIL = -1
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def descend(
+    space: NDArray[np.float32],
+    width: Whole,
+    upper: NDArray[np.uint32],
+    links: Whole,
+    upper_degrees: NDArray[np.uint16],
+    first: NDArray[np.uint32],
+    entry: Whole,
+    top: Whole,
+    queries: NDArray[np.float32],
+    query: Whole,
+) -> np.uint64:
+    """Walk greedily down the upper layers; return the row at which layer 0 is entered.
+
+    Args:
+        space: flat `(n · width,) float32`.
+        width: numbers in a row.
+        upper: flat `(u · links,) uint32`.
+        links: M.
+        upper_degrees: `(u,) uint16`.
+        first: `(n,) uint32`, see `layers.first_lists`.
+        entry: row of the highest layer.
+        top: that layer.
+        queries: flat float32.
+        query: where in `queries` the query begins.
+
+    """
+    w = U64(width)
+    at = U64(query)
+    node = U64(entry)
+    nearest = squared_l2(space, node * w, queries, at, w)
+    for step in range(top):
+        layer = U64(top - step)
+        moved = True
+        while moved:
+            moved = False
+            line = U64(first[node]) + layer - U64(1)
+            for j in range(U64(upper_degrees[line])):
+                row = U64(upper[line * U64(links) + j])
+                found = squared_l2(space, row * w, queries, at, w)
+                if found < nearest:
+                    nearest = found
+                    node = row
+                    moved = True
+    return node
+
+
+@njit(cache=True, nogil=True)
+def _answer(
+    metric: int,
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    query: int,
+    pool: NDArray[np.uint64],
+    size: Whole,
+    dead: NDArray[np.uint8],
+    keys: NDArray[np.uint64],
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> int:
+    """Write the nearest live rows of a pool by exact distance; return how many there are.
+
+    As many are measured as `keys` has room for, which is more than k: the pool is in the order of
+    float32 sums.
+    """
+    k = len(ids)
+    square = dot(queries, query, queries, query)
+    found = 0
+    for i in range(U64(size)):
+        row = int(row_of(pool[i]))
+        if len(dead) and dead[row]:
+            continue
+        insert(keys, found, order_key(distance(metric, queries, query, square, vectors, row), row))
+        found += 1
+        if found == len(keys):
+            break
+    count = min(k, found)
+    for j in range(k):
+        if j < count:
+            ids[j] = np.int64(keys[j] & U64(0xFFFFFFFF))
+            distances[j] = key_distance(keys[j])
+        else:
+            ids[j] = -1
+            distances[j] = np.inf
+    return count
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def search(
+    space: NDArray[np.float32],
+    width: Whole,
+    neighbours: NDArray[np.uint32],
+    stride: Whole,
+    degrees: NDArray[np.uint16],
+    upper: NDArray[np.uint32],
+    links: Whole,
+    upper_degrees: NDArray[np.uint16],
+    first: NDArray[np.uint32],
+    entry: Whole,
+    top: Whole,
+    moved: NDArray[np.float32],
+    metric: int,
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    keep: Whole,
+    spare: Whole,
+    dead: NDArray[np.uint8],
+    stamps: NDArray[np.uint8],
+    stamp: Whole,
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+    counts: NDArray[np.int64],
+) -> Whole:
+    """Answer queries by a beam over layer 0, begun where `descend` arrives.
+
+    Args:
+        space: flat `(n · width,) float32`.
+        width: numbers in a row of the space.
+        neighbours: flat `(n · stride,) uint32`.
+        stride: 2M.
+        degrees: `(n,) uint16`.
+        upper: and the five after it: see `descend`.
+        links: M.
+        upper_degrees: `(u,) uint16`.
+        first: `(n,) uint32`.
+        entry: row of the highest layer.
+        top: that layer.
+        moved: flat `(q · width,) float32`, the queries in the space.
+        metric: code.
+        vectors: `(n, d) float32`, as stored.
+        queries: `(q, d) float32`.
+        keep: ef, candidates kept.
+        spare: candidates beyond k whose exact distance is taken.
+        dead: `(n,) uint8`, or empty.
+        stamps: `(n,) uint8` scratch, kept from call to call.
+        stamp: the last one used; 0 at first, with `stamps` all 0.
+        ids: `(q, k) int64`, written.
+        distances: `(q, k) float32`, written.
+        counts: `(q,) int64`, written: answers of each query.
+
+    Returns:
+        The last stamp used.
+
+    """
+    pool = np.empty(keep + 1, np.uint64)
+    keys = np.empty(ids.shape[1] + spare, np.uint64)
+    fresh = np.empty(stride + 1, np.uint32)
+    trail = np.empty(0, np.uint64)
+    for q in range(len(queries)):
+        stamp += 1
+        if stamp == 256:
+            stamps[:] = 0
+            stamp = 1
+        begin = descend(
+            space, width, upper, links, upper_degrees, first, entry, top, moved, q * width
+        )
+        size, _ = beam(
+            space,
+            width,
+            neighbours,
+            stride,
+            degrees,
+            np.int64(begin),
+            moved,
+            q * width,
+            pool,
+            keep,
+            stamps,
+            np.uint8(stamp),
+            fresh,
+            trail,
+        )
+        counts[q] = _answer(
+            metric, vectors, queries, q, pool, size, dead, keys, ids[q], distances[q]
+        )
+    return stamp
+
+
+@njit(cache=True, nogil=True)
+def tail_levels(tail: NDArray[np.uint32], links: int, levels: NDArray[np.uint8]) -> int:
+    """Read each row's level off the tail of hnswlib's file; return the lists there are.
+
+    The tail has, for each row, the bytes of its upper lists, then the lists: a count and `links`
+    neighbours each. `BAD_TAIL` if that is not what it has.
+    """
+    at = 0
+    lists = 0
+    for row in range(len(levels)):
+        if at >= len(tail):
+            return BAD_TAIL
+        words = np.int64(tail[at]) // 4
+        level = words // (links + 1)
+        if words * 4 != tail[at] or level * (links + 1) != words or level > 255:
+            return BAD_TAIL
+        levels[row] = level
+        lists += level  # type: ignore[assignment]
+        at += 1 + words  # type: ignore[assignment]
+    return lists if at == len(tail) else BAD_TAIL
+
+
+@njit(cache=True, nogil=True)
+def tail_lists(
+    tail: NDArray[np.uint32],
+    levels: NDArray[np.uint8],
+    degrees: NDArray[np.uint16],
+    lists: NDArray[np.uint32],
+) -> None:
+    """Read the upper lists off a tail that `tail_levels` has found sound.
+
+    Args:
+        tail: flat uint32.
+        levels: `(n,) uint8`.
+        degrees: `(u,) uint16`, written.
+        lists: `(u, M) uint32`, written; 0 beyond the degree.
+
+    """
+    links = lists.shape[1]
+    at = 0
+    line = 0
+    for row in range(len(levels)):
+        at += 1
+        for _ in range(levels[row]):
+            degree = min(np.int64(tail[at] & np.uint32(0xFFFF)), links)
+            degrees[line] = degree
+            for j in range(links):
+                lists[line, j] = tail[at + 1 + j] if j < degree else 0
+            at += links + 1
+            line += 1
