@@ -1,111 +1,175 @@
-"""Statistics slots: a snapshot has one, the last writer wins, and no requirement guards it.
+"""Change which files the table's `statistics` name, without a snapshot, by one guarded commit.
 
-Iceberg's catalogs can be made to refuse a commit if a branch moved, not if somebody else's
-statistics file was registered meanwhile. So whoever fills a slot looks afterwards at what stood in
-it right before, which the table's log of metadata files tells, and gives it back.
+There is one statistics file per snapshot, its slot, and the last writer wins without a word. So a
+change says what it saw in each slot. A catalog that swaps one pointer refuses it if anything moved;
+others check head and table only, so that what a change threw out unseen is put back afterwards.
 """
 
 import logging
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.statistics import StatisticsFile
-from pyiceberg.table.update import AssertTableUUID, SetStatisticsUpdate
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveStatisticsUpdate,
+    SetStatisticsUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 
-from puffin_ann.errors import UnclearCommitError
+from puffin_ann.errors import CatalogUnavailableError, ConflictError, UnclearCommitError
 from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.past import metadata_document
 
 ATTEMPTS = 4
+WAIT_SECONDS = 0.25
 
 _log = logging.getLogger(__name__)
 
 
-def slot(metadata: TableMetadata, snapshot_id: int) -> StatisticsFile | None:
-    """Return the statistics file registered under a snapshot."""
-    return next((one for one in metadata.statistics if one.snapshot_id == snapshot_id), None)
+@dataclass(frozen=True)
+class SlotChange:
+    """What to write into slots, by snapshot id.
 
-
-def path_in(metadata: TableMetadata, snapshot_id: int) -> str | None:
-    """Return the location of the statistics file registered under a snapshot."""
-    entry = slot(metadata, snapshot_id)
-    return entry.statistics_path if entry else None
-
-
-def overwritten(
-    table: Table,
-    snapshot_id: int,
-    path: str,
-    *,
-    seen: Collection[str | None],
-    seen_in: str | None = None,
-) -> StatisticsFile | None:
-    """Return what registering `path` under a snapshot pushed out, if it is not what we had seen.
-
-    Args:
-        table: as loaded after the registration.
-        snapshot_id: whose slot was filled.
-        path: location of the file that was registered.
-        seen: what stood in the slot when the registration was prepared, at each attempt.
-        seen_in: the metadata file that was looked at then. If it is the one before the current,
-            nobody came between, and nothing is read.
+    Attributes:
+        seen: for each slot changed, the path it held when this was decided; None: it was free.
+        register: entries to set.
+        clear: slots to empty.
     """
-    log = table.metadata.metadata_log
-    if log and seen_in is not None and log[-1].metadata_file == seen_in:
-        return None
-    registered = False
-    for state in _states(table):
-        entry = slot(state, snapshot_id)
-        if entry is not None and entry.statistics_path == path:
-            registered = True
-        elif registered:
-            return entry if entry is not None and entry.statistics_path not in seen else None
-    return None
+
+    seen: Mapping[int, str | None]
+    register: Mapping[int, StatisticsFile] = field(default_factory=dict)
+    clear: frozenset[int] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether there is nothing to do."""
+        return not self.register and not self.clear
+
+    def is_done(self, table: Table) -> bool:
+        """Tell whether the table's slots are as this change leaves them."""
+        held = slots(table)
+        return all(held.get(one) == entry for one, entry in self.register.items()) and not (
+            self.clear & held.keys()
+        )
 
 
-def _states(table: Table) -> Iterator[TableMetadata]:
-    """Yield the table's states, the newest first, as far as they are kept."""
-    yield table.metadata
-    for entry in reversed(table.metadata.metadata_log):
-        try:
-            yield FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
-        except (OSError, ValueError) as error:
-            _log.warning(
-                "cannot tell whether statistics were overwritten: %s is not readable (%s)",
-                entry.metadata_file,
-                error,
-            )
-            return
+def slots(table: Table) -> dict[int, StatisticsFile]:
+    """Return the table's statistics by snapshot id, as it was loaded."""
+    return {entry.snapshot_id: entry for entry in table.metadata.statistics}
 
 
-def give_back(table: Table, entry: StatisticsFile, *, ours: str) -> None:
-    """Register again what `ours` pushed out of its slot, unless somebody filled the slot anew.
+def change_slots(table: Table, change: SlotChange, *, expected_head: int | None) -> Table:
+    """Apply a change by one catalog commit; returns the table as it is then.
 
     Raises:
-        UnclearCommitError: the catalog does not say whether it is registered again.
+        ConflictError: the head or a slot is not what was seen; nothing was changed.
+        UnclearCommitError: the catalog's answer was lost.
+        CatalogUnavailableError: the catalog refuses, or does not answer.
     """
-    problem: Exception | None = None
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(WAIT_SECONDS * 2**attempt)
+        fresh = _load(table)
+        if change.is_done(fresh):
+            return fresh
+        _check(fresh, change, expected_head)
         try:
-            fresh = table.catalog.load_table(table.name())
-            if path_in(fresh.metadata, entry.snapshot_id) != ours:
-                return
-            fresh._do_commit(
-                updates=(SetStatisticsUpdate(statistics=entry),),
-                requirements=(AssertTableUUID(uuid=fresh.metadata.table_uuid),),
-            )
+            fresh._do_commit(_updates(fresh, change), _requirements(fresh, expected_head))
+        except CommitFailedException:
+            continue  # if head and slots stayed, somebody was faster elsewhere in the table
         except Exception as error:
-            problem = error
-            continue
-        _log.warning(
-            "%s was registered under snapshot %d of %s at the same moment; it is so again",
-            entry.statistics_path,
-            entry.snapshot_id,
-            name_of(table),
-        )
-        return
+            return _look(table, change, error)
+        return _put_back(fresh, change)
+    raise ConflictError(
+        f"{name_of(table)} was changed by others during each of {ATTEMPTS} attempts to change its "
+        "statistics; nothing was changed"
+    )
+
+
+def _updates(table: Table, change: SlotChange) -> tuple[TableUpdate, ...]:
+    held = slots(table)
+    return (
+        *(RemoveStatisticsUpdate(snapshot_id=one) for one in sorted(change.clear & held.keys())),
+        *(SetStatisticsUpdate(statistics=entry) for entry in change.register.values()),
+    )
+
+
+def _requirements(table: Table, expected_head: int | None) -> tuple[TableRequirement, ...]:
+    return (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=expected_head),
+    )
+
+
+def _check(table: Table, change: SlotChange, expected_head: int | None) -> None:
+    head = table.metadata.current_snapshot_id
+    if head != expected_head:
+        raise ConflictError(f"{name_of(table)} is at snapshot {head}, not at {expected_head}")
+    held = slots(table)
+    for slot, path in change.seen.items():
+        now = held[slot].statistics_path if slot in held else None
+        if now != path and not (now is None and slot in change.clear):
+            raise ConflictError(
+                f"the statistics of snapshot {slot} of {name_of(table)} were {path} and are {now}"
+            )
+    for slot in change.register:
+        if table.snapshot_by_id(slot) is None:
+            raise ConflictError(f"snapshot {slot} of {name_of(table)} has expired")
+
+
+def _look(table: Table, change: SlotChange, error: Exception) -> Table:
+    """Find out what became of a commit without an answer."""
+    fresh = _load(table)
+    if change.is_done(fresh):
+        return fresh
     raise UnclearCommitError(
-        f"{ours} took the place of {entry.statistics_path} under snapshot {entry.snapshot_id} of "
-        f"{name_of(table)}, and the catalog does not let it be registered again: {problem}"
-    ) from problem
+        f"the catalog's answer to a change of the statistics of {name_of(table)} was lost "
+        f"({error}), and it has not come to pass so far"
+    ) from error
+
+
+def _load(table: Table) -> Table:
+    try:
+        return table.catalog.load_table(table.name())
+    except Exception as error:
+        raise CatalogUnavailableError(
+            f"catalog {table.catalog.name!r} does not answer: {error}"
+        ) from error
+
+
+def _put_back(table: Table, change: SlotChange) -> Table:
+    """Restore entries of others that came into a slot between our look at it and our commit.
+
+    The metadata before ours says what was there; nothing is known where the catalog keeps none.
+    """
+    log = table.metadata.metadata_log
+    before = metadata_document(table.io, log[-1].metadata_file) if log else None
+    if before is None:
+        return table
+    lost = [
+        StatisticsFile.model_validate(entry)
+        for entry in before.get("statistics", ())
+        if entry["snapshot-id"] in change.seen
+        and entry["statistics-path"] != change.seen[entry["snapshot-id"]]
+    ]
+    if not lost:
+        return table
+    _log.warning(
+        "putting back statistics of others that came in meanwhile: %s",
+        ", ".join(entry.statistics_path for entry in lost),
+    )
+    table._do_commit(
+        tuple(SetStatisticsUpdate(statistics=entry) for entry in lost),
+        (AssertTableUUID(uuid=table.metadata.table_uuid),),
+    )
+    raise ConflictError(
+        f"statistics of snapshots {', '.join(str(one.snapshot_id) for one in lost)} of "
+        f"{name_of(table)} were written by others meanwhile; theirs stand"
+    )
