@@ -80,6 +80,26 @@ class BuildOptions(_Model):
     )
 
 
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class RetentionOptions(_Model):
+    """Which versions of the index stay when newer ones are published."""
+
+    versions: int = Field(
+        default=2, ge=1, le=100, description="Newest versions kept, beside those that tags name."
+    )
+    grace: Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")] = Field(
+        default="24h",
+        description="What is no longer needed stays so long: joins may still read it.",
+    )
+
+    @property
+    def grace_ms(self) -> int:
+        """The grace in milliseconds."""
+        return int(self.grace[:-1]) * SECONDS[self.grace[-1]] * 1000
+
+
 class SparkOptions(_Model):
     """How Airflow submits to Spark."""
 
@@ -117,6 +137,7 @@ class IndexDeclaration(_Model):
     gate: GateOptions = GateOptions()
     bad_vectors: Literal["skip", "refuse"] = "skip"
     publish: Literal["snapshot", "statistics", "auto"] = "auto"
+    retention: RetentionOptions = RetentionOptions()
     schedule: str | None = None
     spark: SparkOptions = SparkOptions()
     build: BuildOptions = BuildOptions()
@@ -145,12 +166,12 @@ class IndexDeclaration(_Model):
     def fingerprint(self) -> str:
         """Digest of everything that shapes the built index; another value means: build again.
 
-        The recall target, the gate, the schedule, the way of publishing and Spark's options shape
-        no byte of it.
+        The recall target, the gate, retention, the schedule, the way of publishing and Spark's
+        options shape no byte of it.
         """
         shape = self.model_dump(
             mode="json",
-            exclude={"recall_target", "gate", "schedule", "spark", "build", "publish"},
+            exclude={"recall_target", "gate", "schedule", "spark", "build", "publish", "retention"},
         )
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
 

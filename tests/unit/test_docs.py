@@ -11,6 +11,7 @@ from puffin_ann.declaration import (
     GateOptions,
     HnswParameters,
     IndexDeclaration,
+    RetentionOptions,
     SparkOptions,
     VamanaParameters,
     parse_declaration,
@@ -47,6 +48,7 @@ DECLARATIONS = tables((ROOT / "docs" / "declarations.md").read_text())
         ("`parameters` of `vamana`", VamanaParameters),
         ("`parameters` of `hnsw`", HnswParameters),
         ("`gate`", GateOptions),
+        ("`retention`", RetentionOptions),
         ("`spark`", SparkOptions),
         ("`build`", BuildOptions),
     ],
@@ -69,6 +71,7 @@ def test_the_fields_said_to_shape_the_index_change_the_fingerprint():
         "algorithm": "exact", "parameters": {"R": 32}, "shards": 2, "partitions_per_shard": 2,
         "bad_vectors": "refuse", "seed": 1, "recall_target": 0.9, "gate": {"k": 5},
         "schedule": "@daily", "spark": {"conn_id": "x"}, "build": {"max_submits": 2},
+        "retention": {"versions": 3},
             "publish": "statistics",
     }  # fmt: skip
     for row in DECLARATIONS["Fields"]:
