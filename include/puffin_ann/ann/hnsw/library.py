@@ -43,6 +43,9 @@ HEADER = np.dtype(
 )
 """What hnswlib 0.8 writes first, on a machine of 64 bits and little-endian."""
 
+SEEDS = (1 << 31) - 1
+"""The generator of levels (minstd) counts modulo this, and takes seed 0 for 1."""
+
 BLOCK_ROWS = 8192
 HASHED_ROWS = 65_536
 ARITY = 4
@@ -85,7 +88,10 @@ def build(
     different = np.flatnonzero(first == np.arange(len(space), dtype=np.uint32)).astype(np.uint32)
     with _index(space.shape[1]) as index:
         index.init_index(
-            max_elements=len(different), M=links, ef_construction=ef_construction, random_seed=seed
+            max_elements=len(different),
+            M=links,
+            ef_construction=ef_construction,
+            random_seed=1 + seed % (SEEDS - 1),
         )
         _add(index, space, different, threads, progress)
         native = _saved(index, scratch)
