@@ -1,5 +1,7 @@
 """The index snapshot: a `replace` without data change, and when it is not to be used."""
 
+import os
+import uuid
 from typing import Literal
 
 from pyiceberg.manifest import ManifestEntry, ManifestFile
@@ -16,6 +18,12 @@ PublishMode = Literal["snapshot", "statistics"]
 
 WRITABLE_VERSION = 2
 """Newest format version to which PyIceberg can commit snapshots."""
+
+OURS = b"puffin"
+"""First bytes of the UUIDs in our files' names. A commit whose outcome is not known leaves its
+manifest list; nothing else would tell it from one that another writer is about to commit."""
+
+_OURS_IN_NAMES = str(uuid.UUID(bytes=OURS.ljust(16, b"\0")))[:13]
 
 
 class IndexSnapshot(_SnapshotProducer["IndexSnapshot"]):
@@ -92,3 +100,13 @@ def branches_ahead(table: Table, branch: str = MAIN_BRANCH) -> list[str]:
             for one in ancestors_of(table.snapshot_by_id(ref.snapshot_id), table.metadata)
         )
     )
+
+
+def own_uuid() -> uuid.UUID:
+    """Return a UUID for the names of an index snapshot's files, by which clean-up knows them."""
+    return uuid.UUID(bytes=OURS + os.urandom(16 - len(OURS)))
+
+
+def is_own_manifest_list(name: str) -> bool:
+    """Tell whether a file name is that of an index snapshot's manifest list."""
+    return name.startswith("snap-") and f"-{_OURS_IN_NAMES}" in name and name.endswith(".avro")

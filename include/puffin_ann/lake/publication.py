@@ -16,8 +16,8 @@ from pyiceberg.table.update import (
 
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.index_snapshot import IndexSnapshot, PublishMode
-from puffin_ann.lake.slots import path_in
+from puffin_ann.lake.index_snapshot import IndexSnapshot, PublishMode, own_uuid
+from puffin_ann.lake.overwrites import path_in
 
 RUN_ID_SUFFIX = ".run-id"
 """A summary key `ann.<index>.run-id` names the run; a run publishes at most once."""
@@ -117,12 +117,13 @@ def _with_snapshot(fresh: Table, request: Request) -> Attempt:
         Operation.REPLACE,
         transaction,
         fresh.io,
+        commit_uuid=own_uuid(),
         snapshot_properties={**request.summary, "statistics-file": request.path},
         branch=request.branch,
     )
     updates, requirements = snapshot._commit()  # asserts the branch head
     base = request.base_snapshot_id
-    fills_base = fresh.snapshot_by_id(base) is not None and path_in(fresh.metadata, base) is None
+    fills_base = fresh.snapshot_by_id(base) is not None and path_in(fresh, base) is None
     under = (snapshot.snapshot_id, base) if fills_base else (snapshot.snapshot_id,)
     return Attempt(
         snapshot_id=snapshot.snapshot_id,
@@ -142,7 +143,7 @@ def _alone(fresh: Table, request: Request) -> Attempt:
             f"snapshot {base} of {name_of(fresh)}, which the index covers, has expired; nothing "
             "was published, build the index again"
         )
-    seen = path_in(fresh.metadata, base)
+    seen = path_in(fresh, base)
     if seen is not None and seen not in request.carried:
         raise ConflictError(
             f"{seen} is registered under snapshot {base} of {name_of(fresh)} and its blobs are not "

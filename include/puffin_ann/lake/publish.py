@@ -3,7 +3,7 @@
 In mode `snapshot` the commit adds an index snapshot (a `replace` without data change) and registers
 the file; nothing here ever moves that snapshot to another parent. In mode `statistics` it registers
 the file under the base snapshot alone. What no assertion can guard, the statistics slot of a
-snapshot that others know too, is looked at afterwards (see `slots`).
+snapshot that others know too, is looked at afterwards (see `overwrites`).
 """
 
 import logging
@@ -31,8 +31,8 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.index_snapshot import PublishMode, publish_mode
+from puffin_ann.lake.overwrites import give_back, overwritten
 from puffin_ann.lake.publication import Attempt, Published, Request, find_published
-from puffin_ann.lake.slots import give_back, overwritten
 
 ATTEMPTS = 4
 LOOKS = 4

@@ -302,38 +302,41 @@ class _Cargo:
         Foreign blobs are those of the newest file that has any, so that an index snapshot hides no
         statistics; the file under the base snapshot counts as the newest.
         """
-        entries = registered(self.table)
+        readers = self._readable()
+        by_base = sorted(readers, key=lambda one: self.base_snapshot_id not in one[0].snapshot_ids)
+        foreign = next((one for one, reader in by_base if _foreign_blobs(reader)), None)
         seen = {self.index}
-        foreign = next((one.path for one in self._by_base(entries) if self._has_foreign(one)), None)
-        for entry in entries:
-            for reader in self._opened(entry):
-                here = {blob.properties.get("index", "") for blob in reader.find(ROUTING)} - seen
-                seen |= here
-                for blob in reader.metadata.blobs:
-                    if _is_foreign(blob):
-                        if entry.path == foreign:
-                            yield reader, blob
-                    elif blob.properties.get("index", "") in here:
-                        yield reader, blob
-                self.files.add(entry.path)
+        for entry, reader in readers:
+            here = {blob.properties.get("index", "") for blob in reader.find(ROUTING)} - seen
+            seen |= here
+            for blob in reader.metadata.blobs:
+                if _is_foreign(blob):
+                    wanted = entry is foreign
+                else:
+                    wanted = blob.properties.get("index", "") in here
+                if wanted:
+                    yield reader, blob
 
-    def _by_base(self, entries: list[Registered]) -> list[Registered]:
-        return sorted(entries, key=lambda one: self.base_snapshot_id not in one.snapshot_ids)
+    def _readable(self) -> list[tuple[Registered, PuffinReader]]:
+        """Read the footers of the registered files, the newest first; note which are accounted for.
 
-    def _has_foreign(self, entry: Registered) -> bool:
-        return any(
-            _is_foreign(blob) for reader in self._opened(entry) for blob in reader.metadata.blobs
-        )
+        Ranges are copied by the recipe, so that the readers may be closed.
+        """
+        found = []
+        for entry in registered(self.table):
+            try:
+                with _pinned(self.table, self.recipe, entry.path, entry.file_size) as reader:
+                    found.append((entry, reader))
+            except (OSError, FormatError, StoreRefusedError) as error:
+                log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
+                if self.table.io.new_input(entry.path).exists():
+                    continue
+            self.files.add(entry.path)
+        return found
 
-    def _opened(self, entry: Registered) -> Iterator[PuffinReader]:
-        """Yield the reader of a registered file, or nothing where it cannot be read."""
-        try:
-            with _pinned(self.table, self.recipe, entry.path, entry.file_size) as reader:
-                yield reader
-        except (OSError, FormatError, StoreRefusedError) as error:
-            log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
-            if not self.table.io.new_input(entry.path).exists():
-                self.files.add(entry.path)
+
+def _foreign_blobs(reader: PuffinReader) -> list[BlobMetadata]:
+    return [blob for blob in reader.metadata.blobs if _is_foreign(blob)]
 
 
 def _is_foreign(blob: BlobMetadata) -> bool:
