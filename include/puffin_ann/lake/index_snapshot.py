@@ -2,6 +2,8 @@
 
 import os
 import uuid
+import os
+import uuid
 from typing import Literal
 
 from pyiceberg.manifest import ManifestEntry, ManifestFile
