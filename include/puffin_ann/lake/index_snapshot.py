@@ -2,8 +2,6 @@
 
 import os
 import uuid
-import os
-import uuid
 from typing import Literal
 
 from pyiceberg.manifest import ManifestEntry, ManifestFile
