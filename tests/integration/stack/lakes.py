@@ -1,6 +1,7 @@
 """A lake: a catalog that PyIceberg, Spark and the library share, and the store under it."""
 
 import itertools
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,18 +62,40 @@ class Lake:
         text = statement.format(t=self.named(table), c=self.name, n=f"{self.namespace}.{table}")
         return self.spark.sql(text).collect()
 
+    def leaked(self, table: Table) -> set[str]:
+        """Puffin files, manifests and manifest lists that the table's metadata does not name."""
+        table.refresh()
+        named = {one.statistics_path for one in table.metadata.statistics}
+        for snapshot in table.snapshots():
+            named.add(snapshot.manifest_list)
+            for manifest in snapshot.manifests(table.io):
+                named.add(manifest.manifest_path)
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                named |= {entry.data_file.file_path for entry in entries}
+        written = {one for one in self.files(table) if one.endswith((".puffin", ".avro", ".stats"))}
+        return written - {_plain(one) for one in named}
+
     def files(self, table: Table) -> set[str]:
         """Locations of all objects under the table's location, whoever wrote them."""
         location = table.location().rstrip("/") + "/"
         if not self.on_s3:
-            root = Path(location.removeprefix("file://"))
-            return {f"file://{path}" for path in root.rglob("*") if path.is_file()}
+            root = Path(_plain(location))
+            return {str(path) for path in root.rglob("*") if path.is_file()}
         prefix = location.removeprefix(f"s3://{object_store.BUCKET}/")
         pages = self.s3.get_paginator("list_objects_v2").paginate(
             Bucket=object_store.BUCKET, Prefix=prefix
         )
         keys = (one["Key"] for page in pages for one in page.get("Contents", ()))
         return {f"s3://{object_store.BUCKET}/{key}" for key in keys}
+
+
+def _plain(location: str) -> str:
+    """A location as `files` gives it; writers spell the scheme of a path on disk differently."""
+    return (
+        location
+        if location.startswith("s3:")
+        else re.sub("^/+", "/", location.removeprefix("file:"))
+    )
 
 
 def spark_settings(name: str, uri: str, endpoint: str) -> dict[str, str]:

@@ -1,0 +1,61 @@
+"""Publications of small indexes, ready to be sent, and what must hold after them."""
+
+from typing import Any
+
+import builds
+import numpy as np
+from lakes import Lake
+from pyiceberg.table import Table
+
+from puffin_ann import open_index
+from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle import run
+from puffin_ann.lifecycle.documents import GATE, PLAN, BuildPlan, Gated, load, store
+from puffin_ann.lifecycle.workspace import staging_root
+from puffin_ann.search.versions import find_versions
+
+QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
+
+
+def staged(lake: Lake, *, name: str = builds.INDEX, run_id: str = "run", **declared: Any) -> dict:
+    """A build of an index of `words`, all but its publication."""
+    declaration = builds.declaration(name=name, table=lake.named(), **declared)
+    plan = run.plan_build(declaration, run_id=run_id, overrides={"force": True})
+    builds.run_stages(plan)
+    return plan
+
+
+def another_run(plan: dict, run_id: str) -> dict:
+    """A run of its own that has come to the same candidate, without building it once more."""
+    table = load_table(plan["table"])
+    first = Staging(table.io, plan["plan"].rsplit("/", 1)[0])
+    document = load(first, PLAN, BuildPlan).model_copy(update={"run_id": run_id})
+    second = Staging(table.io, staging_root(table, document.declaration.name, run_id))
+    store(second, PLAN, document)
+    store(second, GATE, load(first, GATE, Gated))
+    return {**plan, "run_id": run_id, "plan": second.uri(PLAN)}
+
+
+def publish(plan: dict) -> dict:
+    return run.publish(plan["table"], plan["plan"])
+
+
+def runs_published(table: Table, index: str = builds.INDEX) -> list[str]:
+    """Run ids of the table's index snapshots, the oldest first."""
+    key = f"ann.{index}.run-id"
+    summaries = [one.summary.additional_properties for one in table.refresh().snapshots()]
+    return [summary[key] for summary in summaries if key in summary]
+
+
+def assert_sound(lake: Lake, *names: str) -> Table:
+    """Every index answers as brute force does, and no file is leaked or lost."""
+    table = lake.load()
+    current = table.current_snapshot().snapshot_id
+    for name in names or (builds.INDEX,):
+        assert find_versions(table, name).problems == ()
+        builds.assert_answers(open_index(table, name), table, current, QUERIES, 4)
+    for entry in table.metadata.statistics:
+        assert table.io.new_input(entry.statistics_path).exists()
+    assert not {one for one in lake.leaked(table) if "/ann-staging/" not in one}
+    return table
