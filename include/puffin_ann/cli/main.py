@@ -8,6 +8,7 @@ import typer
 
 from puffin_ann import __version__
 from puffin_ann.cli.build import build
+from puffin_ann.cli.doctor import clean, doctor
 from puffin_ann.cli.inspect import inspect
 from puffin_ann.cli.output import errors_to
 from puffin_ann.cli.search import search
@@ -20,12 +21,12 @@ app = typer.Typer(
     help="Vector indexes that live inside Apache Iceberg tables.\n\n"
     "Catalogs are those of PyIceberg's own configuration (.pyiceberg.yaml or PYICEBERG_*).\n\n"
     "Exit codes: 0 done, 2 bad input, 3 not found, 4 the table moved on, 5 recall under the "
-    "target, 6 something outside is missing, 7 broken bytes, 1 anything else.",
+    "target, 6 something outside is missing, 7 broken bytes, 8 problems found, 1 anything else.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (build, search, status, inspect, size):
+for command in (build, search, status, inspect, size, doctor, clean):
     app.command(name=command.__name__)(command)
 
 

@@ -62,6 +62,15 @@ def former_entries(table: Table, paths: Collection[str]) -> dict[str, FormerEntr
     return found
 
 
+def manifest_lists_of(table: Table) -> frozenset[str]:
+    """Return the manifest lists that the table's earlier metadata name."""
+    found: set[str] = set()
+    for log in table.metadata.metadata_log:
+        document = metadata_document(table.io, log.metadata_file) or {}
+        found |= {one["manifest-list"] for one in document.get("snapshots", ())}
+    return frozenset(found)
+
+
 def metadata_document(io: FileIO, location: str) -> dict[str, Any] | None:
     """Read a metadata file as plain JSON; None if it is gone or cannot be read.
 

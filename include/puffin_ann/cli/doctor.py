@@ -1,0 +1,122 @@
+"""`puffin-ann doctor` and `puffin-ann clean`: is anything wrong, and may anything go."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table as Grid
+from rich.text import Text
+
+from puffin_ann.cli.output import AsJson, TableName, console, print_json
+
+if TYPE_CHECKING:
+    from puffin_ann.declaration import IndexDeclaration
+    from puffin_ann.lifecycle.clean import CleanReport
+    from puffin_ann.lifecycle.doctor import Diagnosis
+
+PROBLEMS_LEFT = 8
+"""Exit code: problems were found, and are there still."""
+
+
+def doctor(
+    table: TableName,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Repair what can be repaired; clean up what is due.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Do not read whole files for their checksums.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find what is wrong with a table's indexes: registrations, files, coverage, checksums.
+
+    Leaves with exit code 8 if problems are found and not repaired.
+
+    Example: puffin-ann doctor demo.glove.words --quick
+    """
+    from puffin_ann.lifecycle import doctor as doctors
+
+    found = doctors.doctor(table, _declared(table), fix=fix, quick=quick)
+    if as_json:
+        print_json({**found.model_dump(), "problems_left": found.problems_left})
+    else:
+        _show_diagnosis(found)
+    if found.problems_left:
+        raise typer.Exit(PROBLEMS_LEFT)
+
+
+def clean(
+    table: TableName,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Remove nothing; list what would go, and why.")
+    ] = False,
+    grace: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of the declared retention's grace, such as 12h.", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove superseded versions beyond their retention, and what failed runs left behind.
+
+    Example: puffin-ann clean demo.glove.words --dry-run
+    """
+    from puffin_ann.lifecycle import clean as cleaning
+
+    report = cleaning.clean(table, _declared(table) or (), dry_run=dry_run, grace=grace)
+    if as_json:
+        print_json(report.model_dump())
+    else:
+        _show_clean(report)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+def _declared(table: str) -> "list[IndexDeclaration] | None":
+    """Return the declarations of a table's indexes; None if there is no folder of declarations."""
+    from puffin_ann.declaration import load_declarations
+    from puffin_ann.settings import settings
+
+    folder = settings().declarations_dir
+    if not folder.is_dir():
+        return None
+    return [one for one in load_declarations(folder) if one.table == table]
+
+
+def _show_diagnosis(found: "Diagnosis") -> None:
+    if not found.findings:
+        console.print(f"{found.table}: nothing is wrong", highlight=False)
+    else:
+        grid = Grid(title=f"indexes of {found.table}", title_justify="left")
+        for name in ("finding", "index", "what", "remedy"):
+            grid.add_column(name, overflow="fold")
+        for one in found.findings:
+            cells = (
+                one.kind if one.is_problem else f"({one.kind})",
+                ", ".join(one.indexes),
+                f"{one.what}\n{one.file}".strip(),
+                "repaired" if one.repaired else one.remedy,
+            )
+            grid.add_row(*map(Text, cells))
+        console.print(grid)
+    for action in found.actions:
+        console.print(f"did: {action}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_clean(report: "CleanReport") -> None:
+    verb = "would go" if report.dry_run else "removed"
+    if report.gone:
+        grid = Grid(title=f"{verb}, of {report.table}", title_justify="left")
+        for name in ("what", "bytes", "where", "why"):
+            grid.add_column(name, overflow="fold", justify="right" if name == "bytes" else "left")
+        for one in report.gone:
+            grid.add_row(*map(Text, (one.kind, f"{one.bytes:,}", one.location, one.why)))
+        console.print(grid)
+    size = sum(one.bytes for one in report.gone)
+    console.print(
+        f"{report.table}: {len(report.gone)} things {verb}, {size:,} bytes; "
+        f"{len(report.waiting)} wait for their grace to end",
+        highlight=False,
+    )
+    for problem in report.failed:
+        console.print(f"not removed: {problem}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,289 @@
+"""Remove what no index needs any more: superseded versions, and what failed runs left behind.
+
+Nothing goes before its grace is over, and nothing that the table's metadata needs. What a run left
+whose outcome is not known is told from a lost publication by the table's earlier metadata.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import IndexDeclaration, RetentionOptions
+from puffin_ann.errors import StagingError
+from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.listing import (
+    StoredObject,
+    abort,
+    canonical,
+    delete_object,
+    listed,
+    unfinished_uploads,
+)
+from puffin_ann.lake.past import manifest_lists_of
+from puffin_ann.lake.slots import SlotChange, change_slots, slots
+from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle.inventory import Inventory, metadata_folder, take_inventory
+from puffin_ann.lifecycle.retention import Verdict, judge, names_of_snapshots, policies
+from puffin_ann.lifecycle.workspace import STAGING_FOLDER
+
+log = logging.getLogger("puffin_ann")
+
+Kind = Literal["superseded version", "unpublished file", "staging", "manifest list", "upload"]
+
+
+class Leftover(BaseModel):
+    """Something that goes, or will go when its grace is over.
+
+    Attributes:
+        location: the object, the folder of a run's staging, or the object an upload was to make.
+        bytes: what it takes up, as far as known.
+        why: the reason, with the version that took its place or the like.
+        idle_seconds: how long it has not been needed, or not been written to.
+        grace_seconds: how long it has to be so before it goes.
+        slots: snapshots from which it is deregistered first.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Kind
+    location: str
+    bytes: int
+    why: str
+    idle_seconds: int
+    grace_seconds: int
+    slots: tuple[int, ...] = ()
+
+    @property
+    def is_due(self) -> bool:
+        """Tell whether its grace is over."""
+        return self.idle_seconds >= self.grace_seconds
+
+
+class CleanReport(BaseModel):
+    """What a clean-up removed, or would remove in a dry run.
+
+    Attributes:
+        gone: what went; in a dry run, exactly what would go now.
+        waiting: what goes later, its grace not being over.
+        failed: what could not be removed, one sentence each.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    dry_run: bool
+    gone: tuple[Leftover, ...]
+    waiting: tuple[Leftover, ...]
+    failed: tuple[str, ...] = ()
+
+
+def clean(
+    table: str | Table,
+    declarations: Iterable[IndexDeclaration] = (),
+    *,
+    dry_run: bool = False,
+    grace: str | None = None,
+    at_ms: int | None = None,
+) -> CleanReport:
+    """Deregister superseded versions and delete their files; delete what failed runs left.
+
+    Args:
+        table: by name, or as loaded.
+        declarations: of this table's indexes, for their retention; what was built by is known.
+        dry_run: remove nothing, say what would go.
+        grace: such as `12h`; takes the place of every index's own.
+        at_ms: what counts as now, milliseconds since 1970.
+
+    Raises:
+        ConflictError: the table was changed meanwhile; nothing was removed.
+        UnclearCommitError: the catalog's answer was lost; nothing was deleted.
+        StagingError: the store does not answer.
+    """
+    loaded = load_table(table)
+    inventory = take_inventory(loaded, at_ms=at_ms)
+    found = leftovers(inventory, tuple(declarations), grace=grace)
+    due = [one for one in found if one.is_due]
+    failed: list[str] = []
+    gone = tuple(due) if dry_run else _remove(inventory, due, failed)
+    return CleanReport(
+        table=".".join((inventory.table.catalog.name, *inventory.table.name())),
+        dry_run=dry_run,
+        gone=gone,
+        waiting=tuple(one for one in found if not one.is_due),
+        failed=tuple(failed),
+    )
+
+
+def leftovers(
+    inventory: Inventory, declarations: Iterable[IndexDeclaration] = (), *, grace: str | None = None
+) -> list[Leftover]:
+    """List what is not needed any more, due or not; reads the store, changes nothing."""
+    published = inventory.published
+    retention = policies(declarations, published)
+    if grace is not None:
+        retention = {
+            index: RetentionOptions(versions=one.versions, grace=grace)
+            for index, one in retention.items()
+        }
+    verdicts = judge(published, retention, names_of_snapshots(inventory.table))
+    longest = max(
+        (one.grace_ms for one in retention.values()),
+        default=RetentionOptions(**({"grace": grace} if grace else {})).grace_ms,
+    )
+    return [
+        *_superseded(inventory, verdicts),
+        *_unpublished(inventory, longest),
+        *_staging(inventory, retention, longest),
+        *_manifest_lists(inventory, longest),
+        *_uploads(inventory, longest),
+    ]
+
+
+def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[Leftover]:
+    for one in verdicts:
+        if not one.is_kept:
+            yield Leftover(
+                kind="superseded version",
+                location=one.file.path,
+                bytes=one.file.bytes or 0,
+                why="; ".join(one.superseded),
+                idle_seconds=_seconds(inventory.now_ms - one.since_ms),
+                grace_seconds=_seconds(one.grace_ms),
+                slots=tuple(sorted(one.file.entries)),
+            )
+
+
+def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
+    """List files of runs that failed, were killed, or whose commit was not answered.
+
+    A file that some snapshot or earlier metadata names is none of them, readable or not.
+    """
+    for file in inventory.files:
+        if not file.is_published and file.bytes is not None:
+            yield Leftover(
+                kind="unpublished file",
+                location=file.path,
+                bytes=file.bytes,
+                why="no metadata of the table names it: its run failed, or its commit never landed",
+                idle_seconds=_seconds(inventory.now_ms - file.modified_ms),
+                grace_seconds=_seconds(grace_ms),
+            )
+
+
+def _staging(
+    inventory: Inventory, retention: Mapping[str, RetentionOptions], longest: int
+) -> Iterable[Leftover]:
+    root = f"{metadata_folder(inventory.table)}/{STAGING_FOLDER}"
+    runs: dict[tuple[str, str], list[StoredObject]] = defaultdict(list)
+    for one in listed(inventory.table.io, root, recursive=True):
+        index, _, rest = one.uri[len(root) + 1 :].partition("/")
+        run, slash, _ = rest.partition("/")
+        if slash:
+            runs[index, run].append(one)
+    registered = [canonical(path) for path in _registered_paths(inventory.table)]
+    for (index, run), objects in sorted(runs.items()):
+        folder = f"{root}/{index}/{run}"
+        if any(path.startswith(canonical(folder) + "/") for path in registered):
+            continue
+        grace = retention[index].grace_ms if index in retention else longest
+        yield Leftover(
+            kind="staging",
+            location=folder,
+            bytes=sum(one.bytes for one in objects),
+            why=f"run {run} of index {index!r} staged {len(objects)} objects and wrote no more",
+            idle_seconds=_seconds(inventory.now_ms - max(one.modified_ms for one in objects)),
+            grace_seconds=_seconds(grace),
+        )
+
+
+def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
+    """List manifest lists of index snapshots that never came to be: of commits not answered."""
+    found = [
+        one
+        for one in listed(inventory.table.io, metadata_folder(inventory.table))
+        if is_own_manifest_list(one.uri.rpartition("/")[2])
+    ]
+    needed = {canonical(one.manifest_list) for one in inventory.table.snapshots()}
+    unknown = [one for one in found if canonical(one.uri) not in needed]
+    if unknown:  # snapshots that expired are the catalog's and Iceberg's to clear
+        needed |= {canonical(path) for path in manifest_lists_of(inventory.table)}
+    for one in unknown:
+        if canonical(one.uri) not in needed:
+            yield Leftover(
+                kind="manifest list",
+                location=one.uri,
+                bytes=one.bytes,
+                why="no metadata of the table names it: the commit of its snapshot never landed",
+                idle_seconds=_seconds(inventory.now_ms - one.modified_ms),
+                grace_seconds=_seconds(grace_ms),
+            )
+
+
+def _uploads(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
+    io, prefix = inventory.table.io, f"{metadata_folder(inventory.table)}/ann-"
+    for uri, upload in unfinished_uploads(io, prefix):
+        begun_ms = int(upload.begun.timestamp() * 1000)
+        yield Leftover(
+            kind="upload",
+            location=uri,
+            bytes=0,
+            why=f"upload {upload.id} was begun and never completed",
+            idle_seconds=_seconds(inventory.now_ms - begun_ms),
+            grace_seconds=_seconds(grace_ms),
+        )
+
+
+def _remove(
+    inventory: Inventory, due: Iterable[Leftover], failed: list[str]
+) -> tuple[Leftover, ...]:
+    """Deregister what is registered, then delete; what a late commit registered meanwhile stays."""
+    wanted = list(due)
+    table = _deregister(inventory, wanted)
+    gone = []
+    for one in wanted:
+        try:
+            if _delete(inventory, table, one):
+                gone.append(one)
+                log.info("clean: removed %s %s: %s", one.kind, one.location, one.why)
+        except StagingError as error:
+            failed.append(f"{one.location}: {error}")
+            log.warning("clean: %s is left behind: %s", one.location, error)
+    return tuple(gone)
+
+
+def _deregister(inventory: Inventory, due: Iterable[Leftover]) -> Table:
+    held = slots(inventory.table)
+    cleared = frozenset(slot for one in due for slot in one.slots)
+    if not cleared:
+        return inventory.table.catalog.load_table(inventory.table.name())
+    change = SlotChange(seen={slot: held[slot].statistics_path for slot in cleared}, clear=cleared)
+    return change_slots(inventory.table, change, expected_head=inventory.head)
+
+
+def _delete(inventory: Inventory, table: Table, one: Leftover) -> bool:
+    io = inventory.table.io
+    if canonical(one.location) in {canonical(path) for path in _registered_paths(table)}:
+        log.warning("clean: %s was registered meanwhile and stays", one.location)
+        return False
+    if one.kind == "staging":
+        Staging(io, one.location).delete_tree()
+    elif one.kind == "upload":
+        for uri, upload in unfinished_uploads(io, one.location):
+            if uri == one.location and f"upload {upload.id} " in one.why:
+                abort(io, uri, upload)
+    else:
+        delete_object(io, one.location)
+    return True
+
+
+def _registered_paths(table: Table) -> list[str]:
+    return [entry.statistics_path for entry in table.metadata.statistics]
+
+
+def _seconds(milliseconds: int) -> int:
+    return milliseconds // 1000

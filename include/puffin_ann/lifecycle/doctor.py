@@ -1,0 +1,350 @@
+"""Find what is wrong with a table's indexes, and repair what can be repaired."""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+from pyiceberg.table import Table
+
+from puffin_ann.blobs.container import ContainerReader
+from puffin_ann.blobs.describe import OURS
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import FormatError, UnsupportedTableError
+from puffin_ann.lake.catalog import load_table, name_of
+from puffin_ann.lake.expiry import Horizon, surviving
+from puffin_ann.lake.slots import slots
+from puffin_ann.lifecycle.clean import clean, leftovers
+from puffin_ann.lifecycle.guard import LEAD_MS, GuardPlan, guard, plan_guard
+from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
+from puffin_ann.search.coverage import LiveState, live_state, view_of
+from puffin_ann.search.versions import load_version, open_puffin
+
+STALE = 0.05
+"""Share of the live rows that searches scan or mask before an index counts as stale."""
+
+Kind = Literal[
+    "lost",
+    "dangling",
+    "dropped",
+    "replaced",
+    "expiring",
+    "orphan",
+    "undeclared",
+    "stale",
+    "damaged",
+]
+
+
+class Finding(BaseModel):
+    """Something about a table's indexes that somebody should know.
+
+    Attributes:
+        kind: `lost`: no readable file of an index is left; `dangling`: a registered file is gone;
+            `dropped`, `replaced`: a registration was removed, or thrown out by others' statistics;
+            `expiring`: an expiry is about to take a file's last registrations; `orphan`: no
+            metadata names a file; `undeclared`: an index is published and no longer declared;
+            `stale`: searches scan or mask much; `damaged`: bytes are not those that were written.
+        indexes: the indexes concerned.
+        file: the file concerned, if one is.
+        what: what is wrong, in one sentence.
+        remedy: what repairs it, or who.
+        is_problem: whether something should be done; else it is merely told.
+        repaired: whether this call of `doctor` repaired it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Kind
+    indexes: tuple[str, ...]
+    file: str
+    what: str
+    remedy: str
+    is_problem: bool = True
+    repaired: bool = False
+
+
+class Diagnosis(BaseModel):
+    """What was found, and what was done about it.
+
+    Attributes:
+        findings: problems first.
+        actions: one sentence for each thing repaired.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    findings: tuple[Finding, ...]
+    actions: tuple[str, ...] = ()
+
+    @property
+    def problems_left(self) -> int:
+        """Number of problems that were not repaired."""
+        return sum(one.is_problem and not one.repaired for one in self.findings)
+
+
+def doctor(
+    table: str | Table,
+    declarations: Iterable[IndexDeclaration] | None = None,
+    *,
+    fix: bool = False,
+    quick: bool = False,
+    at_ms: int | None = None,
+) -> Diagnosis:
+    """Examine a table's indexes; with `fix`, do what the guard and the clean-up do.
+
+    Args:
+        table: by name, or as loaded.
+        declarations: of this table's indexes; None: it is not known which are declared.
+        fix: repair what can be repaired.
+        quick: leave out the checksums of blobs, for which whole files are read.
+        at_ms: what counts as now, milliseconds since 1970.
+    """
+    loaded = load_table(table)
+    declared = None if declarations is None else tuple(declarations)
+    inventory = take_inventory(loaded, at_ms=at_ms)
+    before = examine(inventory, declared, quick=quick)
+    if not fix:
+        return Diagnosis(table=name_of(loaded), findings=tuple(before))
+    actions = list(guard(loaded, declared or ()).actions)
+    cleaned = clean(loaded, declared or (), at_ms=at_ms)
+    actions += [f"removed {one.kind} {one.location}: {one.why}" for one in cleaned.gone]
+    actions += [f"could not remove {one}" for one in cleaned.failed]
+    left = examine(take_inventory(loaded, at_ms=at_ms), declared, quick=True)
+    # Damage to bytes is never repaired here, so that files are not read whole a second time.
+    still = {_identity(one) for one in left if one.is_problem}
+    found = {_identity(one) for one in before}
+    findings = [
+        one
+        if one.kind == "damaged" or _identity(one) in still
+        else one.model_copy(update={"repaired": one.is_problem})
+        for one in before
+    ] + [one for one in left if one.is_problem and _identity(one) not in found]
+    return Diagnosis(table=name_of(loaded), findings=tuple(findings), actions=tuple(actions))
+
+
+def examine(
+    inventory: Inventory,
+    declarations: Sequence[IndexDeclaration] | None = None,
+    *,
+    quick: bool = False,
+) -> list[Finding]:
+    """Return what is to be said of a table's indexes, problems first; changes nothing."""
+    plan = plan_guard(inventory, declarations or ())
+    findings = [
+        *_lost(plan),
+        *_registrations(inventory, plan, declarations or ()),
+        *_orphans(inventory, declarations or ()),
+        *_undeclared(plan, declarations),
+        *_stale(inventory, plan),
+        *_damaged(inventory, quick=quick),
+    ]
+    return sorted(findings, key=lambda one: not one.is_problem)
+
+
+def _identity(one: Finding) -> tuple[str, tuple[str, ...], str]:
+    return (one.kind, one.indexes, one.file)
+
+
+def _indexes(file: IndexFile) -> tuple[str, ...]:
+    return tuple(sorted({held.index for held in file.holds}))
+
+
+def _lost(plan: GuardPlan) -> Iterator[Finding]:
+    for index in plan.lost:
+        yield Finding(
+            kind="lost",
+            indexes=(index,),
+            file="",
+            what=f"index {index!r} was published, and no readable file of it is left",
+            remedy="build it again: 'puffin-ann build' or its build DAG",
+        )
+
+
+def _registrations(
+    inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration]
+) -> Iterator[Finding]:
+    for file in inventory.files:
+        if file.bytes is None and file.entries:
+            yield Finding(
+                kind="dangling",
+                indexes=_indexes(file),
+                file=file.path,
+                what=f"registered under snapshots {_ids(file.entries)}, and not there",
+                remedy="the guard removes the registration",
+            )
+    published = inventory.published
+    verdicts = judge(
+        published, policies(declarations, published), names_of_snapshots(inventory.table)
+    )
+    healed = {file.path for file, _ in plan.register.values()}
+    if plan.again:
+        healed |= {file.path for file in plan.live.values()}
+    expected = surviving(inventory.table, Horizon(inventory.now_ms + LEAD_MS))
+    for verdict in verdicts:
+        if verdict.is_kept:
+            yield from _registration(inventory, verdict.file, expected, verdict.file.path in healed)
+
+
+def _registration(
+    inventory: Inventory, file: IndexFile, expected: frozenset[int], is_healed: bool
+) -> Iterator[Finding]:
+    """Tell what became of the registrations of a file that is kept."""
+    is_safe = bool(expected & file.entries.keys())
+    remedy = "the guard registers or publishes it again" if is_healed else _elsewhere(file)
+    problem = not is_safe or (is_healed and not file.entries)
+    for slot in file.named_by:
+        if slot in file.entries:
+            continue
+        other = slots(inventory.table).get(slot)
+        what = (
+            f"its index snapshot {slot} has lost its registration"
+            if other is None
+            else f"under its index snapshot {slot}, {other.statistics_path} is registered instead"
+        )
+        yield Finding(
+            kind="dropped" if other is None else "replaced",
+            indexes=_indexes(file),
+            file=file.path,
+            what=what,
+            remedy=remedy,
+            is_problem=problem,
+        )
+    if not file.entries and not file.named_by:
+        yield Finding(
+            kind="dropped",
+            indexes=_indexes(file),
+            file=file.path,
+            what="earlier metadata registered it, and nothing does now",
+            remedy=remedy,
+        )
+    if file.entries and not is_safe:
+        yield Finding(
+            kind="expiring",
+            indexes=_indexes(file),
+            file=file.path,
+            what=f"an expiry in the next 24 hours removes snapshots {_ids(file.entries)}, the only "
+            "ones it is registered under",
+            remedy=remedy,
+        )
+
+
+def _elsewhere(file: IndexFile) -> str:
+    if file.entries:
+        return f"none needed: it is registered under snapshots {_ids(file.entries)}"
+    return "none: there is no snapshot left that it could be registered under"
+
+
+def _ids(snapshot_ids: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(snapshot_ids)))
+
+
+def _orphans(inventory: Inventory, declarations: Sequence[IndexDeclaration]) -> Iterator[Finding]:
+    for one in leftovers(inventory, declarations):
+        if one.kind == "superseded version":
+            continue
+        left = one.grace_seconds - one.idle_seconds
+        later = "" if one.is_due else f" in {left // 3600} h {left % 3600 // 60} min"
+        yield Finding(
+            kind="orphan",
+            indexes=(),
+            file=one.location,
+            what=f"{one.kind}: {one.why}",
+            remedy=f"'puffin-ann clean' removes it{later}",
+            is_problem=one.is_due,
+        )
+
+
+def _undeclared(
+    plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
+) -> Iterator[Finding]:
+    if declarations is None:
+        return
+    for index in sorted(plan.live.keys() - {one.name for one in declarations}):
+        yield Finding(
+            kind="undeclared",
+            indexes=(index,),
+            file=plan.live[index].path,
+            what=f"index {index!r} is published, and no declaration names it",
+            remedy="declare it, or drop it with its table's statistics",
+        )
+
+
+def _stale(inventory: Inventory, plan: GuardPlan) -> Iterator[Finding]:
+    if inventory.head is None:
+        return
+    try:
+        live = live_state(inventory.table, inventory.head)
+    except UnsupportedTableError as error:
+        for index, file in sorted(plan.live.items()):
+            yield Finding(
+                kind="stale", indexes=(index,), file=file.path, what=str(error), remedy="see there"
+            )
+        return
+    for index, file in sorted(plan.live.items()):
+        yield from _stale_index(inventory.table, index, file, live)
+
+
+def _stale_index(table: Table, index: str, file: IndexFile, live: LiveState) -> Iterator[Finding]:
+    try:
+        version = load_version(table.io, file.path, index, length=file.bytes)
+    except (FormatError, OSError) as error:
+        yield Finding(
+            kind="damaged",
+            indexes=(index,),
+            file=file.path,
+            what=str(error),
+            remedy="build the index again with 'force'",
+        )
+        return
+    if version is None:
+        return
+    view = view_of(table, version, live)
+    if view.cost > STALE * max(1, live.rows):
+        yield Finding(
+            kind="stale",
+            indexes=(index,),
+            file=file.path,
+            what=f"searches scan {view.rows_to_scan:,} rows that index {index!r} does not cover "
+            f"and mask {view.rows_masked:,} that are gone, of {live.rows:,} live ones "
+            f"(coverage {view.coverage:.1%})",
+            remedy="build it again: 'puffin-ann build' or its build DAG",
+        )
+
+
+def _damaged(inventory: Inventory, *, quick: bool) -> Iterator[Finding]:
+    for file in inventory.files:
+        if not file.is_published or file.bytes is None:
+            continue
+        problems = [file.problem] if file.problem else []
+        if not problems and not quick:
+            problems = list(damages(inventory, file))
+        for problem in problems:
+            yield Finding(
+                kind="damaged",
+                indexes=_indexes(file),
+                file=file.path,
+                what=problem,
+                remedy="build the index again with 'force'; this file goes by retention",
+            )
+
+
+def damages(inventory: Inventory, file: IndexFile) -> Iterator[str]:
+    """Read every blob of ours as a stream, and say which of its bytes are not what was written."""
+    with open_puffin(inventory.table.io, file.path, file.bytes) as reader:
+        for blob in reader.metadata.blobs:
+            if blob.type not in OURS:
+                continue
+            try:
+                stored = (
+                    io.BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
+                )
+                container = ContainerReader(stored, OURS[blob.type][0])
+                for section in container.sections:
+                    for _ in container.pieces(section):
+                        pass
+            except (FormatError, OSError) as error:
+                place = " ".join(f"{key} {value}" for key, value in sorted(blob.properties.items()))
+                yield f"{blob.type} of {place}: {error}"

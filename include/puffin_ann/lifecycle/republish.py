@@ -1,0 +1,157 @@
+"""Publish again, on top of the head, what is published already: no index is built for it."""
+
+import logging
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from pyiceberg.table import Table
+from pyiceberg.table.statistics import BlobMetadata as ListedBlob
+
+from puffin_ann.errors import FormatError, StagingError, UnclearCommitError
+from puffin_ann.lake.assembly import Assembly, Names
+from puffin_ann.lake.index_snapshot import publish_mode
+from puffin_ann.lake.listing import delete_object
+from puffin_ann.lake.publish import publish
+from puffin_ann.lake.recipe import Recipe
+from puffin_ann.lake.registration import registered
+from puffin_ann.lifecycle.build import CREATED_BY
+from puffin_ann.lifecycle.inventory import IndexFile, Inventory, metadata_folder
+from puffin_ann.lifecycle.publish import LISTED_TYPES, OUR_PREFIX
+from puffin_ann.puffin.metadata import BlobMetadata
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
+from puffin_ann.search.versions import open_puffin
+
+log = logging.getLogger("puffin_ann")
+
+NAME = "re-published"
+"""Stands where the name of an index would; those have no hyphen."""
+
+Blob = tuple[PuffinReader, BlobMetadata]
+
+
+def republish(inventory: Inventory, live: Mapping[str, IndexFile]) -> tuple[str, int]:
+    """Publish one file with all live indexes on the head; returns its location and snapshot.
+
+    Others' blobs are carried along and stay listed: those registered under the head first.
+
+    Args:
+        inventory: of the table, whose head is published on.
+        live: by index, the file to take it from.
+
+    Raises:
+        ConflictError: the head moved; nothing was published, and no file is left.
+        UnclearCommitError: the catalog's answer was lost; the file is kept.
+    """
+    table, head = inventory.table, inventory.head
+    assert head is not None
+    run = uuid.uuid4().hex[:12]
+    names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run}")
+    assembly = Assembly(table.io, names)
+    ours = list(_live_blobs(table, live, assembly.recipe))
+    carried, foreign = _foreign_blobs(table, head, assembly.recipe)
+    with PuffinWriter(assembly.recipe) as writer:
+        for reader, blob in sorted([*ours, *foreign], key=lambda one: not _is_shard(one[1])):
+            writer.copy(reader, blob)
+        finished = writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run}"})
+    path = assembly.make()
+    try:
+        published = publish(
+            table,
+            expected_head=head,
+            base_snapshot_id=head,
+            statistics_path=path,
+            file_size=finished.length,
+            footer_size=finished.footer_size,
+            summary=_summary(live, run),
+            blob_metadata=listed_blobs(finished.metadata.blobs),
+            mode=publish_mode(table, "auto")[0],
+            run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
+            carried=carried | {file.path for file in live.values()},
+        )
+    except UnclearCommitError:
+        raise
+    except Exception:
+        _discard(table, path)
+        raise
+    _log(path, published.snapshot_id, finished, live)
+    return path, published.snapshot_id
+
+
+def listed_blobs(blobs: Collection[BlobMetadata]) -> list[ListedBlob]:
+    """Return the blobs of a file that may stand in the table's metadata."""
+    return [
+        ListedBlob.model_validate(
+            {
+                "type": blob.type,
+                "snapshot-id": blob.snapshot_id,
+                "sequence-number": blob.sequence_number,
+                "fields": list(blob.fields),
+                "properties": dict(blob.properties),
+            }
+        )
+        for blob in blobs
+        if blob.type in LISTED_TYPES and blob.fields
+    ]
+
+
+def _log(path: str, snapshot_id: int, file: FinishedFile, live: Collection[str]) -> None:
+    log.info(
+        "guard: published %s again as snapshot %d, file %s, %d bytes copied",
+        ", ".join(sorted(live)),
+        snapshot_id,
+        path,
+        file.length,
+    )
+
+
+def _summary(live: Mapping[str, IndexFile], run: str) -> dict[str, str]:
+    summary = {f"ann.{NAME}.run-id": run}
+    for index, file in live.items():
+        for held in file.holds:
+            if held.index == index:
+                summary[f"ann.{index}.base-snapshot-id"] = str(held.base_snapshot_id)
+                summary[f"ann.{index}.version"] = held.version
+    return summary
+
+
+def _is_shard(blob: BlobMetadata) -> bool:
+    return "shard" in blob.properties
+
+
+def _live_blobs(table: Table, live: Mapping[str, IndexFile], recipe: Recipe) -> Iterator[Blob]:
+    for index, file in live.items():
+        with _pinned(table, recipe, file.path, file.bytes) as reader:
+            for blob in reader.metadata.blobs:
+                if blob.type.startswith(OUR_PREFIX) and blob.properties.get("index") == index:
+                    yield reader, blob
+
+
+def _foreign_blobs(table: Table, head: int, recipe: Recipe) -> tuple[frozenset[str], list[Blob]]:
+    """Return the newest file that has blobs of others, and those; the head's file comes first."""
+    entries = sorted(registered(table), key=lambda one: head not in one.snapshot_ids)
+    for entry in entries:
+        try:
+            with _pinned(table, recipe, entry.path, entry.file_size) as reader:
+                foreign = [b for b in reader.metadata.blobs if not b.type.startswith(OUR_PREFIX)]
+        except (OSError, FormatError, StagingError) as error:
+            log.warning("guard: registered file %s cannot be read: %s", entry.path, error)
+            continue
+        if foreign:
+            return frozenset({entry.path}), [(reader, blob) for blob in foreign]
+    return frozenset(), []
+
+
+@contextmanager
+def _pinned(table: Table, recipe: Recipe, path: str, length: int | None) -> Iterator[PuffinReader]:
+    recipe.pin(path)
+    with open_puffin(table.io, path, length) as reader:
+        yield reader
+
+
+def _discard(table: Table, path: str) -> None:
+    try:
+        delete_object(table.io, path)
+    except StagingError as error:  # the refusal itself is what has to be told
+        log.warning("guard: %s is left behind: %s", path, error)
