@@ -199,21 +199,23 @@ def _keep_others(
     place for the order of versions.
     """
     table = inventory.table
+    names = names_of_snapshots(table)
     order = {one.snapshot_id: one.sequence_number or 0 for one in table.snapshots()}
     for verdict in kept:
         file = verdict.file
         newer = [one.order for one in inventory.published if one.order > file.order]
         limit = min(newer, default=max(order.values(), default=0) + 1)
-        if expected & {slot for slot in file.entries if slot not in clear}:
-            continue
-        free = [
+        free = {
             slot
             for slot in expected
             if (inventory.is_free(slot) or slot in clear)
             and slot not in register
             and order[slot] < limit
-        ]
+        }
         own = {*file.named_by, *(held.base_snapshot_id for held in file.holds)}
+        if expected & file.entries.keys() - clear.keys():
+            # Safe for now; for good only where a tag or a branch holds one of its own snapshots.
+            free &= own & names.keys() if not names.keys() & file.entries.keys() else set()
         best = max(free, key=lambda slot: (slot in own, order[slot]), default=None)
         if best is not None:
             register[best] = (file, verdict.reasons[0])

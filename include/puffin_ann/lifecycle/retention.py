@@ -72,7 +72,7 @@ def judge(
     """Say of each published file whether it stays.
 
     A file stays if it is the newest to hold one of the versions that an index keeps, or if a tag or
-    a branch stands at a snapshot that it is registered under or that names it.
+    a branch stands at a snapshot that it is registered under, that names it, or that it covers.
 
     Args:
         files: usable ones, the newest first.
@@ -85,19 +85,25 @@ def judge(
 
 @dataclass(frozen=True)
 class _History:
-    """The versions of one index, newest first, each with the files that hold it, newest first."""
+    """The versions of one index, newest first, each with the files that hold it, newest first.
+
+    `by_base` has the newest file for each snapshot that a version covers.
+    """
 
     versions: tuple[str, ...]
     files: Mapping[str, tuple[IndexFile, ...]]
+    by_base: Mapping[int, IndexFile]
 
     @classmethod
     def of(cls, index: str, files: Sequence[IndexFile]) -> "_History":
         found: dict[str, tuple[IndexFile, ...]] = {}
+        by_base: dict[int, IndexFile] = {}
         for file in files:
             for held in file.holds:
                 if held.index == index:
                     found[held.version] = (*found.get(held.version, ()), file)
-        return cls(tuple(found), found)
+                    by_base.setdefault(held.base_snapshot_id, file)
+        return cls(tuple(found), found, by_base)
 
     def first_published_ms(self, version: str) -> int:
         return min(file.published_ms for file in self.files[version])
@@ -109,9 +115,14 @@ def _judge(
     retention: Mapping[str, RetentionOptions],
     names: Mapping[int, Sequence[str]],
 ) -> Verdict:
+    covered = {
+        held.base_snapshot_id
+        for held in file.holds
+        if histories[held.index].by_base[held.base_snapshot_id] is file
+    }
     reasons = [
         f"{name} stands at snapshot {slot}"
-        for slot in sorted({*file.entries, *file.named_by})
+        for slot in sorted({*file.entries, *file.named_by, *covered})
         for name in names.get(slot, ())
     ]
     superseded: list[str] = []
