@@ -7,7 +7,7 @@ twice; where those leave credentials out, both look for them in the same places.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from pyiceberg.io import (
@@ -109,7 +109,7 @@ class S3:
     @cached_property
     def client(self) -> Any:
         """The botocore client."""
-        return _client(self._properties)
+        return _client(tuple(sorted(self._properties.items())))
 
     def version(self, uri: str) -> str:
         """Return the ETag of an object."""
@@ -198,7 +198,9 @@ def _answered(what: str, response: Mapping[str, Any]) -> StagingError:
     return StagingError(f"the store failed at {what}: {reason}")
 
 
-def _client(properties: dict[str, str]) -> Any:
+@lru_cache(maxsize=8)  # a client takes a sixth of a second to make, and a run loads tables often
+def _client(settled: tuple[tuple[str, str], ...]) -> Any:
+    properties = dict(settled)
     # Not at the top: botocore takes a third of a second to import, and most tables are elsewhere.
     import boto3
     from botocore.config import Config
