@@ -15,7 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from puffin_ann.errors import DeclarationError
 
 MetricName = Literal["l2", "cosine", "ip"]
-AlgorithmName = Literal["vamana", "hnsw", "exact"]
+AlgorithmName = Literal["vamana", "hnsw", "ivf_pq", "centroid", "exact"]
+
+CENTROID = "centroid"
+"""The algorithm that has no shards: centroids of data files, whose rows stay in the table alone."""
 
 MAX_GROUPS = 100
 """Most group ids that travel through XCom, whatever the number of shards."""
@@ -53,14 +56,47 @@ class HnswParameters(_Model):
     )
 
 
+class IvfPqParameters(_Model):
+    """Parameters of inverted lists with product-quantised codes of 4 bits."""
+
+    lists: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="Lists of a shard; none means about twice the root of its rows.",
+    )
+    pq_m: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Codes of a row, two a byte; none means one for each dimension or two.",
+    )
+    pq_nbits: Literal[4] = Field(default=4, description="Bits per code: a scan needs 4.")
+
+
+class CentroidParameters(_Model):
+    """Parameters of the tier that keeps centroids of whole data files, and no vectors."""
+
+    centroids: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="Centroids of a data file, or of each part that a large one is read in.",
+    )
+
+
 class ExactParameters(_Model):
     """The exact engine has no parameters."""
 
 
-Parameters = VamanaParameters | HnswParameters | ExactParameters
+Parameters = (
+    VamanaParameters | HnswParameters | IvfPqParameters | CentroidParameters | ExactParameters
+)
 PARAMETERS: Mapping[str, type[_Model]] = {
     "vamana": VamanaParameters,
     "hnsw": HnswParameters,
+    "ivf_pq": IvfPqParameters,
+    CENTROID: CentroidParameters,
     "exact": ExactParameters,
 }
 
@@ -158,10 +194,23 @@ class IndexDeclaration(_Model):
         except ValidationError as error:
             raise ValueError("; ".join(_complaints(error, prefix="parameters."))) from None
 
+    @model_validator(mode="after")
+    def _no_shards_without_any(self) -> "IndexDeclaration":
+        if self.algorithm == CENTROID:
+            for name in ("shards", "partitions_per_shard"):
+                if getattr(self, name) != IndexDeclaration.model_fields[name].default:
+                    raise ValueError(f"algorithm {CENTROID!r} has no shards; leave {name!r} out")
+        return self
+
     @property
     def partitions(self) -> int:
         """Partitions of the whole index."""
-        return self.shards * self.partitions_per_shard
+        return 1 if self.algorithm == CENTROID else self.shards * self.partitions_per_shard
+
+    @property
+    def shards_built(self) -> int:
+        """Shards that a build makes."""
+        return 0 if self.algorithm == CENTROID else self.shards
 
     def fingerprint(self) -> str:
         """Digest of everything that shapes the built index; another value means: build again.

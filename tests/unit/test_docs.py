@@ -8,6 +8,7 @@ import yaml
 
 from puffin_ann.declaration import (
     BuildOptions,
+    CentroidParameters,
     GateOptions,
     HnswParameters,
     IndexDeclaration,
@@ -47,6 +48,7 @@ DECLARATIONS = tables((ROOT / "docs" / "declarations.md").read_text())
         ("Fields", IndexDeclaration),
         ("`parameters` of `vamana`", VamanaParameters),
         ("`parameters` of `hnsw`", HnswParameters),
+        ("`parameters` of `centroid`", CentroidParameters),
         ("`gate`", GateOptions),
         ("`retention`", RetentionOptions),
         ("`spark`", SparkOptions),

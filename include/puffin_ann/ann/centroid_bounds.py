@@ -171,6 +171,7 @@ def _lowered(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Lower bounds below what a distance that was rounded to float32, or cut to it, may be."""
     lowered: NDArray[np.float64] = np.minimum(bounds, LARGEST)
     lowered -= NARROWED * np.abs(lowered)
+    lowered[np.isnan(lowered)] = -np.inf  # a query of zeros, a radius that is not known
     return lowered
 
 

@@ -10,7 +10,9 @@ from pydantic import TypeAdapter
 from pyroaring import BitMap
 
 from puffin_ann.ann import kmeans
+from puffin_ann.ann.centroids import of_rows, radii
 from puffin_ann.ann.metrics import METRICS
+from puffin_ann.declaration import CENTROID, CentroidParameters
 from puffin_ann.errors import BadVectorsError
 from puffin_ann.lifecycle import truth
 from puffin_ann.lifecycle.documents import Assigned, AssignTask, BuildPlan, Document, StagedFile
@@ -50,6 +52,9 @@ class AssignSummary:
         row_groups: (m, 3) int64: file id, row group, its rows.
         deleted: (m, 2) int64: file id, position in the file.
         skipped: (m, 2) int64: file id, position in the file.
+        file_centroids: (c, d) float32, centroids of data files, if the algorithm is `centroid`.
+        file_radii: (c,) float32, largest distance of a row each stands for, rounded up.
+        file_ids: (c,) uint32, the file of each.
         truth_distances, truth_duplicates, truth_counts: see `truth.Truth`.
     """
 
@@ -60,6 +65,9 @@ class AssignSummary:
     row_groups: NDArray[np.int64]
     deleted: NDArray[np.int64]
     skipped: NDArray[np.int64]
+    file_centroids: NDArray[np.float32]
+    file_radii: NDArray[np.float32]
+    file_ids: NDArray[np.uint32]
     truth_distances: NDArray[np.float32]
     truth_duplicates: NDArray[np.int64]
     truth_counts: NDArray[np.int64]
@@ -83,11 +91,15 @@ def run_task(
             reads.append(part.read(row_group, identities=True))
             row_groups.append((part.file.file_id, row_group, size))
     rows = concatenated([read.rows for read in reads], plan.dimension)
-    partition, radii = _assign(rows, plan, trained, threads=threads)
+    partition, partition_radii = _assign(rows, plan, trained, threads=threads)
     shards = trained.partition_shards[partition]
+    made, made_radii, made_ids = _file_centroids(rows, plan, number, threads=threads)
+    staged = rows
+    if plan.declaration.algorithm == CENTROID:  # no shard takes a row: they stay in the table
+        staged, shards = rows.take(np.zeros(0, dtype=np.int64)), shards[:0]
     name = attempt_unique(f"segment-{number:05d}")
     with workspace.staging.create(name) as out:
-        counts, checksums = write_segment(out, rows, shards, plan.declaration.shards)
+        counts, checksums = write_segment(out, staged, shards, plan.declaration.shards)
     answers = truth.of_rows(
         trained.queries,
         rows,
@@ -102,10 +114,13 @@ def run_task(
         partition_rows=np.bincount(partition, minlength=plan.declaration.partitions).astype(
             np.uint64
         ),
-        partition_radii=radii,
+        partition_radii=partition_radii,
         row_groups=np.array(row_groups, dtype=np.int64).reshape(-1, 3),
         deleted=_positions(file_of, [read.deleted for read in reads]),
         skipped=_positions(file_of, [read.skipped for read in reads]),
+        file_centroids=made,
+        file_radii=made_radii,
+        file_ids=made_ids,
         truth_distances=answers.distances,
         truth_duplicates=answers.duplicates,
         truth_counts=answers.duplicate_counts,
@@ -128,10 +143,30 @@ def _assign(
     """Return each row's partition, and the radius each partition needs to hold its rows."""
     metric = METRICS[plan.declaration.metric]
     space = metric.to_search_space(rows.vectors, float(trained.norm_bound[0]))
-    partition, squared = kmeans.assign(space, trained.centroids, threads=threads)
-    radii = np.zeros(plan.declaration.partitions, dtype=np.float32)
-    np.maximum.at(radii, partition, np.sqrt(np.maximum(squared, 0)).astype(np.float32))
-    return partition, radii
+    partition, _ = kmeans.assign(space, trained.centroids, threads=threads)
+    return partition, radii(space, trained.centroids, partition, metric.name)
+
+
+def _file_centroids(
+    rows: StagedRows, plan: BuildPlan, task: int, *, threads: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.uint32]]:
+    """Return centroids of the task's part of each data file, their radii and file ids."""
+    found = [(np.zeros((0, plan.dimension), np.float32), np.zeros(0, np.float32))]
+    ids = [np.zeros(0, np.uint32)]
+    parameters = plan.declaration.parameters
+    if isinstance(parameters, CentroidParameters):
+        for file_id in np.unique(rows.locators[:, 0]):
+            made = of_rows(
+                rows.vectors[rows.locators[:, 0] == file_id],
+                plan.declaration.metric,
+                parameters.centroids,
+                seed=plan.declaration.seed + task,
+                threads=threads,
+            )
+            found.append(made)
+            ids.append(np.full(len(made[0]), file_id, dtype=np.uint32))
+    centroids, largest = zip(*found, strict=True)
+    return np.concatenate(centroids), np.concatenate(largest), np.concatenate(ids)
 
 
 def _positions(file_of: Sequence[int], bitmaps: Sequence[BitMap]) -> NDArray[np.int64]:
@@ -158,6 +193,9 @@ def summarise(workspace: Workspace, outcomes: Sequence[AssignOutcome]) -> Staged
         row_groups=np.concatenate([part.row_groups for part in parts]),
         deleted=np.concatenate([part.deleted for part in parts]),
         skipped=np.concatenate([part.skipped for part in parts]),
+        file_centroids=np.concatenate([part.file_centroids for part in parts]),
+        file_radii=np.concatenate([part.file_radii for part in parts]),
+        file_ids=np.concatenate([part.file_ids for part in parts]),
         truth_distances=answers.distances,
         truth_duplicates=answers.duplicates,
         truth_counts=answers.duplicate_counts,

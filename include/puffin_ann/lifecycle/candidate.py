@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
+from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs.centroid import Centroids
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
+from puffin_ann.declaration import CENTROID
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.documents import BuildPlan, BuiltShard
@@ -35,14 +38,15 @@ def routing_of(
 ) -> Routing:
     """Return the routing of a freshly built index, before anything was measured."""
     declaration = plan.declaration
+    kept = slice(0, 0) if declaration.algorithm == CENTROID else slice(None)
     return Routing(
         metric=declaration.metric,
         algorithm=declaration.algorithm,
         dimension=plan.dimension,
-        centroids=trained.centroids,
-        partition_shards=trained.partition_shards,
-        partition_rows=summary.partition_rows,
-        partition_radii=summary.partition_radii,
+        centroids=trained.centroids[kept],
+        partition_shards=trained.partition_shards[kept],
+        partition_rows=summary.partition_rows[kept],
+        partition_radii=summary.partition_radii[kept],
         norm_bound=float(trained.norm_bound[0]),
         shards=tuple(
             ShardEntry(
@@ -56,7 +60,7 @@ def routing_of(
             for shard in sorted(shards, key=lambda shard: shard.shard_id)
         ),
         search_width=64,
-        probe_partitions=declaration.partitions,
+        probe_partitions=len(trained.centroids[kept]),
         recall=None,
         properties={
             FINGERPRINT: declaration.fingerprint(),
@@ -90,6 +94,21 @@ def coverage_of(plan: BuildPlan, summary: AssignSummary, location: str) -> Cover
     return Coverage(plan.base_snapshot_id, tuple(files), plan.manifests)
 
 
+def centroids_of(plan: BuildPlan, summary: AssignSummary, coverage: Coverage) -> Centroids | None:
+    """Return the centroids of data files, if the index consists of them."""
+    if plan.declaration.algorithm != CENTROID:
+        return None
+    place = {file.file_id: number for number, file in enumerate(coverage.files)}
+    order = np.argsort(summary.file_ids, kind="stable")
+    return Centroids(
+        metric=plan.declaration.metric,
+        centroids=summary.file_centroids[order],
+        files=np.array([place[int(one)] for one in summary.file_ids[order]], dtype=np.uint32),
+        max_distances=summary.file_radii[order],
+        paths=tuple(file.path for file in coverage.files),
+    )
+
+
 def _by_file(table: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
     order = np.argsort(table[:, 0], kind="stable")
     ordered = table[order]
@@ -120,10 +139,14 @@ def measured(
     )
 
 
-def encode(plan: BuildPlan, routing: Routing, coverage: Coverage) -> bytes:
+def encode(
+    plan: BuildPlan, routing: Routing, coverage: Coverage, centroids: Centroids | None
+) -> bytes:
     """Return the candidate file's bytes."""
     out = io.BytesIO()
     with PuffinWriter(out) as writer:
+        if centroids is not None:
+            _add(writer, plan, centroid_blob.TYPE, centroid_blob.encode(centroids))
         add_index_blobs(writer, plan, routing, coverage)
         writer.finish({"created-by": CREATED_BY})
     return out.getvalue()
@@ -138,12 +161,16 @@ def add_index_blobs(
         (coverage_blob.TYPE, coverage_blob.encode(coverage)),
     )
     for kind, data in blobs:
-        writer.add(
-            kind,
-            data,
-            fields=[plan.field_id],
-            snapshot_id=plan.base_snapshot_id,
-            sequence_number=plan.base_sequence_number,
-            properties={"index": plan.declaration.name},
-            codec="zstd",
-        )
+        _add(writer, plan, kind, data)
+
+
+def _add(writer: PuffinWriter, plan: BuildPlan, kind: str, data: bytes) -> None:
+    writer.add(
+        kind,
+        data,
+        fields=[plan.field_id],
+        snapshot_id=plan.base_snapshot_id,
+        sequence_number=plan.base_sequence_number,
+        properties={"index": plan.declaration.name},
+        codec="zstd",
+    )

@@ -79,7 +79,7 @@ class Judge:
             self.queries,
             self.k + most,
             width=width,
-            probe_partitions=probe_partitions,
+            probe_partitions=probe_partitions or None,
             allow_fewer=True,
         )
         recalls = _recalls(
@@ -137,6 +137,8 @@ def choose_widths(index: Index, judge: Judge, *, target: float, partitions: int)
     Returns:
         Search width and partitions to probe; the widest search if none reaches the target.
     """
+    if not len(index.version.routing.centroids):
+        return WIDTHS[0], 0  # files are left out by proven bounds only: nothing to choose
     if len(judge.queries) < FEW_QUERIES:
         return max(WIDTHS[8], 4 * judge.k), partitions
     spare = target + (1.0 - target) / 2  # users' queries are no rows of the table
@@ -178,7 +180,8 @@ def run_gate(
     location = workspace.table.location()
     routing = candidate.routing_of(plan, trained, summary, shards, figures)
     coverage = candidate.coverage_of(plan, summary, location)
-    trial = workspace.stage_bytes("trial.puffin", candidate.encode(plan, routing, coverage))
+    files = candidate.centroids_of(plan, summary, coverage)
+    trial = workspace.stage_bytes("trial.puffin", candidate.encode(plan, routing, coverage, files))
     version = load_version(workspace.table.io, trial.uri, declaration.name)
     if version is None:
         raise StagingError(f"{trial.uri} does not hold index {declaration.name!r}")
@@ -213,7 +216,7 @@ def run_gate(
     )
     return Gated(
         candidate=workspace.stage_bytes(
-            "candidate.puffin", candidate.encode(plan, final, coverage)
+            "candidate.puffin", candidate.encode(plan, final, coverage, files)
         ),
         k=declaration.gate.k,
         queries=measure.queries,

@@ -80,8 +80,9 @@ def shard_groups(shards: int, max_submits: int) -> dict[str, tuple[int, ...]]:
     """Deal the shards to at most `max_submits` groups of equal size.
 
     Shards hold about the same number of rows, since partitions are dealt to them by expected rows.
+    Without shards there is one group all the same, of none: Airflow skips what has no group.
     """
-    groups = min(shards, max_submits)
+    groups = max(1, min(shards, max_submits))
     bounds = [shards * number // groups for number in range(groups + 1)]
     return {
         f"{number:03d}": tuple(range(bounds[number], bounds[number + 1]))

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
+from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.routing import TYPE as ROUTING
 from puffin_ann.blobs.routing import Routing
+from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
 from puffin_ann.errors import (
     ConflictError,
@@ -195,7 +197,7 @@ def summary_of(plan: BuildPlan, version: IndexVersion) -> dict[str, str]:
         "base-snapshot-id": str(plan.base_snapshot_id),
         "algorithm": routing.algorithm,
         "metric": routing.metric,
-        "vectors": str(sum(shard.rows for shard in routing.shards)),
+        "vectors": str(version.vectors),
         "shards": str(len(routing.shards)),
         "max-tombstone-ratio": "0",
     }
@@ -264,6 +266,10 @@ def _shards(
             for kind in (engine(version.routing.algorithm).blob_type, rows_blob.TYPE):
                 for blob in reader.find(kind, index=version.index, shard=str(shard.shard_id)):
                     yield reader, blob
+    if version.routing.algorithm == CENTROID:
+        with _pinned(table, recipe, version.path) as reader:
+            for blob in reader.find(centroid_blob.TYPE, index=version.index):
+                yield reader, blob
 
 
 @contextmanager

@@ -69,6 +69,8 @@ class OnSpark:
         import pyarrow as pa
 
         given = list(payloads)
+        if not given:
+            return []
 
         def in_task(batches: Iterable[Any]) -> Iterator[Any]:
             for batch in batches:

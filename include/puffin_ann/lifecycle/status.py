@@ -86,7 +86,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         bytes=version.length,
         shards=len(routing.shards),
         partitions=len(routing.centroids),
-        vectors=sum(shard.rows for shard in routing.shards),
+        vectors=version.vectors,
         skipped=json.loads(routing.properties.get("skipped", "{}")),
         coverage=view.coverage,
         rows_to_scan=view.rows_to_scan,

@@ -1,10 +1,10 @@
 """Open an index at a snapshot and search it: route, probe, mask, scan, merge, fetch."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from itertools import chain
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -14,49 +14,29 @@ from pyiceberg.table.snapshots import Snapshot
 
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.errors import BadInputError, ColumnNotFoundError, QueryError, TooFewRowsError
+from puffin_ann.declaration import CENTROID
+from puffin_ann.errors import ColumnNotFoundError, QueryError, TooFewRowsError
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.catalog import snapshot as find_snapshot
 from puffin_ann.lake.column import VectorColumn, vector_column
-from puffin_ann.lake.parquet import read_rows
+from puffin_ann.search.answers import SearchReport, answer_table
 from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.centroids import FileTier
 from puffin_ann.search.coverage import LiveState, View, live_state, view_of
 from puffin_ann.search.probe import Merged, Source, merge, route
 from puffin_ann.search.scan import Scan
 from puffin_ann.search.shards import LoadedShard, load_shard
 from puffin_ann.search.versions import IndexVersion, require_versions
+from puffin_ann.search.within import (
+    Part,
+    pairs_within,
+    scan_parts,
+    shard_parts,
+    shards_within,
+)
 from puffin_ann.settings import settings
 
 Freshness = Literal["exact", "indexed"]
-
-LOCATOR = pa.struct(
-    [
-        pa.field("file", pa.string()),
-        pa.field("row_group", pa.int32()),
-        pa.field("row_offset", pa.int64()),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class SearchReport:
-    """What an answer rests on; stands as JSON in the metadata of the answer's schema.
-
-    Attributes:
-        index_snapshot: snapshot the version used is registered under.
-        base_snapshot: snapshot whose rows that version covers.
-        snapshot: snapshot that was asked for.
-        coverage: share of its live rows that the version covers.
-        shards_probed: shards searched, over all queries of the batch.
-        rows_scanned: live rows outside the index that each query was compared with.
-    """
-
-    index_snapshot: int | None
-    base_snapshot: int
-    snapshot: int
-    coverage: float
-    shards_probed: int
-    rows_scanned: int
 
 
 @dataclass
@@ -135,7 +115,8 @@ class Index:
             freshness: `exact` also compares live rows that the index does not cover yet;
                 `indexed` leaves them out.
             width: search width inside a shard; default: what the build measured.
-            probe_partitions: nearest partitions whose shards are probed; default: likewise.
+            probe_partitions: nearest partitions whose shards are probed; default: likewise. Of an
+                index of centroids: nearest data files compared; default: all that can matter.
             allow_fewer: answer with fewer than k rows where fewer are live, instead of an error.
 
         Returns:
@@ -152,7 +133,12 @@ class Index:
         for name, value in (("width", width), ("probe_partitions", probe_partitions)):
             if value is not None and value < 1:
                 raise QueryError(f"{name} is {value}; it must be at least 1")
-        if exhaustive:
+        if self._files is not None:
+            source, probed = self._files.search(
+                batch, k, most=probe_partitions, exhaustive=exhaustive
+            )
+            sources = [source]
+        elif exhaustive:
             sources, probed = self._search_exhaustively(batch, k)
         else:
             sources, probed = self._search_shards(batch, k, width, probe_partitions)
@@ -160,15 +146,61 @@ class Index:
         if freshness == "exact" and self.view.rows_to_scan:
             sources.append(self._scan.search(batch, k))
             scanned = self.view.rows_to_scan
-        report = SearchReport(
-            index_snapshot=self.version.snapshot_id,
-            base_snapshot=self.version.coverage.base_snapshot_id,
-            snapshot=self.view.snapshot_id,
-            coverage=self.coverage,
-            shards_probed=probed,
-            rows_scanned=scanned,
-        )
+        report = self._report(probed, scanned)
         return self._answer(merge(sources, k), sources, columns, report)
+
+    def within(
+        self,
+        queries: ArrayLike,
+        distance: float,
+        *,
+        columns: Sequence[str] = (),
+        freshness: Freshness = "exact",
+    ) -> pa.Table:
+        """Return every live row nearer to a query than a distance; equals brute force.
+
+        Files, or shards, are left out where their centroids and radii prove that they hold none.
+
+        Args:
+            queries: as for `search`.
+            distance: rows at less than it are answered, in the unit of the metric.
+            columns: columns of the table to fetch for the rows found.
+            freshness: as for `search`.
+
+        Returns:
+            As `search` does: by query, then distance, then locator.
+
+        Raises:
+            QueryError: a wrong value or shape.
+            ColumnNotFoundError: a column the table does not have.
+        """
+        batch = self._checked_queries(queries)
+        self._checked_freshness(freshness)
+        if isinstance(distance, bool) or not isinstance(distance, int | float | np.number):
+            raise QueryError(f"distance is {distance!r}; it must be a number")
+        if np.isnan(distance):
+            raise QueryError("distance is NaN; it must be a number")
+        limit = float(distance)
+        if self._files is not None:
+            parts = self._files.parts_within(batch, limit)
+        else:
+            parts = self._shards_within(batch, limit)
+        if freshness == "exact" and self.view.rows_to_scan:
+            parts = chain(parts, scan_parts(self._scan.batches(self.dimension), len(batch)))
+            scanned = self.view.rows_to_scan
+        else:
+            scanned = 0
+        query, rank, distances, keys, probed = pairs_within(batch, limit, self.metric, parts)
+        report = self._report(probed, scanned)
+        return answer_table(
+            self.table, self.view.files, query, rank, distances, keys, columns, report
+        )
+
+    def _shards_within(self, queries: NDArray[np.float32], distance: float) -> Iterator[Part]:
+        for number, asking in shards_within(self.version.routing, queries, distance):
+            shard = self._shard(self.version.routing.shards[number])
+            dead = self._dead[shard.entry.shard_id]
+            yield from shard_parts(shard, dead, self.view.rank_of_file_id, asking)
 
     def _checked_queries(self, queries: ArrayLike) -> NDArray[np.float32]:
         try:
@@ -190,8 +222,7 @@ class Index:
     def _checked_k(self, k: int, allow_fewer: bool, freshness: Freshness) -> int:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise QueryError(f"k is {k!r}; it must be a whole number of at least 1")
-        if freshness not in ("exact", "indexed"):
-            raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
+        self._checked_freshness(freshness)
         live = self.view.rows_answered
         if freshness == "exact":
             live += self.view.rows_to_scan
@@ -201,6 +232,17 @@ class Index:
                 f"ask for at most {live}, or pass allow_fewer=True to get as many as there are"
             )
         return max(1, min(int(k), live))
+
+    def _checked_freshness(self, freshness: Freshness) -> None:
+        if freshness not in ("exact", "indexed"):
+            raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
+
+    @cached_property
+    def _files(self) -> FileTier | None:
+        """The data files themselves, where the index is of their centroids alone."""
+        if self.version.routing.algorithm != CENTROID:
+            return None
+        return FileTier(self.table, self.version, self.view, self.column)
 
     def _shard(self, entry: ShardEntry) -> LoadedShard:
         if entry.shard_id not in self._shards:
@@ -292,6 +334,16 @@ class Index:
 
         return Source(ids, distances, keys)
 
+    def _report(self, probed: int, scanned: int) -> SearchReport:
+        return SearchReport(
+            index_snapshot=self.version.snapshot_id,
+            base_snapshot=self.version.coverage.base_snapshot_id,
+            snapshot=self.view.snapshot_id,
+            coverage=self.coverage,
+            shards_probed=probed,
+            rows_scanned=scanned,
+        )
+
     def _answer(
         self,
         merged: Merged,
@@ -305,27 +357,10 @@ class Index:
         for number, one in enumerate(sources):
             here = source == number
             keys[:, here] = one.keys(ids[here])
-        paths = np.asarray(self.view.files, dtype=object)[keys[0]]
-        fields: dict[str, Any] = {
-            "query": pa.array(query, pa.int32()),
-            "rank": pa.array(rank + 1, pa.int32()),
-            "distance": pa.array(merged.distances[query, rank], pa.float32()),
-        }
-        clash = sorted(set(columns) & {*fields, "locator"})
-        if clash:
-            raise BadInputError(
-                f"column {clash[0]!r} has the name of a result column; rename it in the table or "
-                "fetch it by the locator"
-            )
-        if columns:
-            fetched = read_rows(self.table, list(paths), keys[1], keys[2], list(columns))
-            fields.update(zip(fetched.column_names, fetched.columns, strict=True))
-        fields["locator"] = pa.StructArray.from_arrays(
-            [pa.array(paths, pa.string()), pa.array(keys[1], pa.int32()), pa.array(keys[2])],
-            fields=list(LOCATOR),
+        distances = merged.distances[query, rank]
+        return answer_table(
+            self.table, self.view.files, query, rank + 1, distances, keys, columns, report
         )
-        metadata = {"puffin_ann": json.dumps(asdict(report))}
-        return pa.table(fields).replace_schema_metadata(metadata)
 
 
 def _spread(

@@ -21,7 +21,7 @@ KEPT_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True)
-class _Batch:
+class RowBatch:
     """Vectors of one row group that are to be compared.
 
     Attributes:
@@ -43,25 +43,26 @@ class Scan:
     def __init__(self, table: Table, view: View, column: VectorColumn, metric: str) -> None:
         self._table, self._view, self._column = table, view, column
         self._metric = METRICS[metric]
-        self._kept: list[_Batch] | None = None
+        self._kept: list[RowBatch] | None = None
         self._dimension = 0
 
     def search(self, queries: NDArray[np.float32], k: int) -> Source:
         """Return the k nearest scanned rows of each query; ids are places in the answer's keys."""
-        self._dimension = queries.shape[1]
-        best = _Best(len(queries), k)
-        for batch in self._batches():
+        best = Best(len(queries), k)
+        for batch in self.batches(queries.shape[1]):
             ids, distances = exact.search(
                 queries, batch.vectors, k, self._metric, threads=settings().thread_count
             )
             best.add(batch, ids, distances)
         return best.source()
 
-    def _batches(self) -> Iterator[_Batch]:
+    def batches(self, dimension: int) -> Iterator[RowBatch]:
+        """Give the vectors to compare, of a width, row group by row group."""
+        self._dimension = dimension
         if self._kept is not None:
             yield from self._kept
             return
-        kept: list[_Batch] | None = []
+        kept: list[RowBatch] | None = []
         size = 0
         for batch in self._read():
             size += batch.vectors.nbytes
@@ -72,7 +73,7 @@ class Scan:
             yield batch
         self._kept = kept
 
-    def _read(self) -> Iterator[_Batch]:
+    def _read(self) -> Iterator[RowBatch]:
         rank = {path: number for number, path in enumerate(self._view.files)}
         for file, positions in self._view.scanned:
             parquet = open_file(self._table.io, file.path)
@@ -92,7 +93,7 @@ class Scan:
                     parquet=parquet,
                 )
                 keep = wanted & read.valid
-                yield _Batch(
+                yield RowBatch(
                     np.ascontiguousarray(read.matrix[keep]),
                     rank[file.path],
                     row_group,
@@ -110,7 +111,7 @@ def _wanted(positions: object, first: int, rows: int) -> NDArray[np.bool_]:
     return wanted
 
 
-class _Best:
+class Best:
     """The k best scanned rows of each query so far, with their locators."""
 
     def __init__(self, queries: int, k: int) -> None:
@@ -120,7 +121,8 @@ class _Best:
             np.full((3, queries, k), -1, dtype=np.int64),
         )
 
-    def add(self, batch: _Batch, ids: NDArray[np.int64], distances: NDArray[np.float32]) -> None:
+    def add(self, batch: RowBatch, ids: NDArray[np.int64], distances: NDArray[np.float32]) -> None:
+        """Take in the nearest rows of a batch, all queries answered in the same order."""
         new = Source(
             ids,
             distances,
@@ -139,6 +141,7 @@ class _Best:
         self._source = _table_source(merged.distances, locators)
 
     def source(self) -> Source:
+        """Return them as a source; ids are places in its own keys."""
         return self._source
 
 

@@ -51,6 +51,13 @@ class IndexVersion:
     routing: Routing
     coverage: Coverage
 
+    @property
+    def vectors(self) -> int:
+        """Number of rows indexed; an index of centroids alone has them in no shard."""
+        if self.routing.shards:
+            return sum(shard.rows for shard in self.routing.shards)
+        return sum(file.rows - len(file.deleted | file.skipped) for file in self.coverage.files)
+
     def file_of(self, shard: ShardEntry) -> str:
         """Return the Puffin file that holds the blobs of one shard."""
         return shard.file or self.path

@@ -1,0 +1,78 @@
+"""What a search answers: a table of rows with their distances and places, and what it rests on."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.table import Table
+
+from puffin_ann.errors import BadInputError
+from puffin_ann.lake.parquet import read_rows
+
+LOCATOR = pa.struct(
+    [
+        pa.field("file", pa.string()),
+        pa.field("row_group", pa.int32()),
+        pa.field("row_offset", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SearchReport:
+    """What an answer rests on; stands as JSON in the metadata of the answer's schema.
+
+    Attributes:
+        index_snapshot: snapshot the version used is registered under.
+        base_snapshot: snapshot whose rows that version covers.
+        snapshot: snapshot that was asked for.
+        coverage: share of its live rows that the version covers.
+        shards_probed: shards searched, over all queries of the batch; data files compared, where
+            the index is of their centroids alone.
+        rows_scanned: live rows outside the index that each query was compared with.
+    """
+
+    index_snapshot: int | None
+    base_snapshot: int
+    snapshot: int
+    coverage: float
+    shards_probed: int
+    rows_scanned: int
+
+
+def answer_table(
+    table: Table,
+    files: Sequence[str],
+    query: NDArray[np.int64],
+    rank: NDArray[np.int64],
+    distances: NDArray[np.float32],
+    keys: NDArray[np.int64],
+    columns: Sequence[str],
+    report: SearchReport,
+) -> pa.Table:
+    """Return answers, their locators given as ranks of files, row groups and offsets."""
+    paths = np.asarray(files, dtype=object)[keys[0]]
+    fields: dict[str, Any] = {
+        "query": pa.array(query, pa.int32()),
+        "rank": pa.array(rank, pa.int32()),
+        "distance": pa.array(distances, pa.float32()),
+    }
+    clash = sorted(set(columns) & {*fields, "locator"})
+    if clash:
+        raise BadInputError(
+            f"column {clash[0]!r} has the name of a result column; rename it in the table or "
+            "fetch it by the locator"
+        )
+    if columns:
+        fetched = read_rows(table, list(paths), keys[1], keys[2], list(columns))
+        fields.update(zip(fetched.column_names, fetched.columns, strict=True))
+    fields["locator"] = pa.StructArray.from_arrays(
+        [pa.array(paths, pa.string()), pa.array(keys[1], pa.int32()), pa.array(keys[2])],
+        fields=list(LOCATOR),
+    )
+    metadata = {"puffin_ann": json.dumps(asdict(report))}
+    return pa.table(fields).replace_schema_metadata(metadata)

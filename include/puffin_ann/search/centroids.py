@@ -1,0 +1,293 @@
+"""The file-level tier: centroids say which data files can matter, their rows are compared exactly.
+
+No vector is stored twice: what is compared is read from the table's Parquet. A file is left out of
+a query only where a proven bound shows that none of its rows can be among the answers, so that
+answers are exact, unless fewer files are asked for.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+
+from puffin_ann.ann import exact
+from puffin_ann.ann.centroid_bounds import Bounds
+from puffin_ann.ann.metrics import METRICS
+from puffin_ann.blobs import centroid as centroid_blob
+from puffin_ann.blobs.coverage import CoveredFile
+from puffin_ann.errors import FormatError
+from puffin_ann.lake.column import VectorColumn
+from puffin_ann.lake.diff import ALL
+from puffin_ann.lake.parquet import open_file, read_vectors
+from puffin_ann.search.coverage import View
+from puffin_ann.search.probe import Source
+from puffin_ann.search.scan import Best, RowBatch
+from puffin_ann.search.versions import IndexVersion, open_puffin
+from puffin_ann.search.within import Part, batch_part
+from puffin_ann.settings import MIB, settings
+
+KEPT_BYTES = 256 * MIB
+"""Vectors of files that were read are kept for the next search up to this size."""
+READ_AHEAD = 8
+"""Most files read at a time. The first is read alone, then twice as many each time: the nearest
+often rule out the rest."""
+
+
+@dataclass(frozen=True)
+class _Live:
+    """Rows of a covered file that are indexed and live.
+
+    Attributes:
+        file: the file.
+        path: absolute.
+        rank: place of the file among those of the view.
+        barred: (m,) int64, ascending, positions that are not to be answered.
+    """
+
+    file: CoveredFile
+    path: str
+    rank: int
+    barred: NDArray[np.int64]
+
+    @property
+    def rows(self) -> int:
+        return self.file.rows - len(self.barred)
+
+
+def load_centroids(io: FileIO, version: IndexVersion) -> centroid_blob.Centroids:
+    """Read an index version's centroid blob.
+
+    Raises:
+        FormatError: there is not exactly one, or it does not fit the version's other blobs.
+    """
+    with open_puffin(io, version.path, version.length) as reader:
+        blobs = reader.find(centroid_blob.TYPE, index=version.index)
+        if len(blobs) != 1:
+            raise FormatError(
+                f"{version.path}: expected one centroid blob of index {version.index!r}, "
+                f"found {len(blobs)}"
+            )
+        found = centroid_blob.decode(reader.read(blobs[0]))
+    known = (version.routing.metric, version.routing.dimension)
+    if (found.metric, found.centroids.shape[1]) != known:
+        raise FormatError(f"{version.path}: the centroid blob of {version.index!r} is of another")
+    return found
+
+
+class FileTier:
+    """The covered files of an index version, seen from one snapshot.
+
+    Args:
+        table: the table.
+        version: an index version of algorithm `centroid`.
+        view: the version against the snapshot.
+        column: the vector column, in the schema of the snapshot.
+    """
+
+    def __init__(
+        self, table: Table, version: IndexVersion, view: View, column: VectorColumn
+    ) -> None:
+        self._io, self._column = table.io, column
+        self._metric = METRICS[version.routing.metric]
+        self._dimension = version.routing.dimension
+        self._files = [_live(file, view) for file in version.coverage.files]
+        self._bounds = _bounds(load_centroids(table.io, version), version)
+        self._kept: dict[int, list[RowBatch]] = {}
+        self._kept_bytes = 0
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a probe asks; owners are the covered files, in order."""
+        return self._bounds
+
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        most: int | None = None,
+        exhaustive: bool = False,
+    ) -> tuple[Source, int]:
+        """Return the k nearest indexed live rows of each query, and how many files were compared.
+
+        Args:
+            queries: (q, d) float32.
+            k: neighbours.
+            most: files that a query is compared with, those of least bound, as long as they have k
+                rows; None: as many as it takes to be exact.
+            exhaustive: compare every file.
+        """
+        lower = self._lower(queries, exhaustive=exhaustive)
+        best = Best(len(queries), k)
+        if most is None:
+            compared = self._visit(queries, k, lower, best)
+            return best.source(), compared
+        order = np.argsort(lower, axis=1, kind="stable")
+        chosen = np.zeros(lower.shape, dtype=np.bool_)
+        np.put_along_axis(chosen, order[:, :most], True, axis=1)
+        compared = self._visit(queries, k, np.where(chosen, lower, np.inf), best)
+        short = ~np.isfinite(best.source().distances[:, -1])
+        if short.any():
+            rest = np.where(chosen | ~short[:, None], np.inf, lower)
+            compared += self._visit(queries, k, rest, best)
+        return best.source(), compared
+
+    def _visit(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        lower: NDArray[np.float64],
+        best: Best,
+    ) -> int:
+        """Compare files by their bounds, until none can matter; return how many were compared."""
+        nearest = lower.min(axis=0, initial=np.inf)
+        order = np.argsort(nearest, kind="stable")
+        compared, at, wave = 0, 0, 1
+        while at < len(order):
+            furthest = best.source().distances[:, -1]
+            if nearest[order[at]] > furthest.max():
+                break
+            chosen: list[tuple[int, NDArray[np.int64]]] = []
+            while at < len(order) and len(chosen) < wave:
+                number = int(order[at])
+                at += 1
+                bounds = lower[:, number]
+                # A row at the very distance of the k-th may come before it, by its locator.
+                asking = np.flatnonzero(np.isfinite(bounds) & (bounds <= furthest))
+                if len(asking):
+                    chosen.append((number, asking))
+            read = self._read([number for number, _ in chosen])
+            for (_, asking), batches in zip(chosen, read, strict=True):
+                for batch in batches:
+                    self._compare(queries, asking, batch, k, best)
+            compared += len(chosen)
+            wave = min(2 * wave, READ_AHEAD)
+        return compared
+
+    def parts_within(self, queries: NDArray[np.float32], distance: float) -> Iterator[Part]:
+        """Give the rows of every file that may hold one nearer to a query than `distance`."""
+        near = np.zeros((len(queries), len(self._files)), dtype=np.bool_)
+        for number, query in enumerate(queries):
+            near[number, self._bounds.within(query, distance)] = True
+        near &= np.array([one.rows > 0 for one in self._files], dtype=np.bool_)
+        wanted = np.flatnonzero(near.any(axis=0)).tolist()
+        for at in range(0, len(wanted), READ_AHEAD):
+            part = wanted[at : at + READ_AHEAD]
+            for number, batches in zip(part, self._read(part), strict=True):
+                for batch in batches:
+                    yield batch_part(batch, np.flatnonzero(near[:, number]), unit=number)
+
+    def _lower(self, queries: NDArray[np.float32], *, exhaustive: bool) -> NDArray[np.float64]:
+        """Return (q, files) float64 bounds, infinite for files without a row to answer."""
+        lower = np.empty((len(queries), len(self._files)))
+        for number, query in enumerate(queries):
+            lower[number] = self._bounds.of_owners(query)
+        if exhaustive:
+            lower[:] = -np.inf
+        lower[:, np.array([one.rows == 0 for one in self._files], dtype=np.bool_)] = np.inf
+        return np.where(lower == -np.inf, np.finfo(np.float64).min, lower)
+
+    def _compare(
+        self,
+        queries: NDArray[np.float32],
+        asking: NDArray[np.int64],
+        batch: RowBatch,
+        k: int,
+        best: Best,
+    ) -> None:
+        ids, distances = exact.search(
+            queries[asking], batch.vectors, k, self._metric, threads=settings().thread_count
+        )
+        if len(asking) < len(queries):
+            all_ids = np.full((len(queries), k), -1, dtype=np.int64)
+            all_distances = np.full((len(queries), k), np.inf, dtype=np.float32)
+            all_ids[asking], all_distances[asking] = ids, distances
+            ids, distances = all_ids, all_distances
+        best.add(batch, ids, distances)
+
+    def _read(self, numbers: list[int]) -> list[list[RowBatch]]:
+        missing = [number for number in numbers if number not in self._kept]
+        found = dict(zip(missing, self._fetch(missing), strict=True))
+        for number, batches in found.items():
+            size = sum(batch.vectors.nbytes for batch in batches)
+            if self._kept_bytes + size <= KEPT_BYTES:
+                self._kept[number] = batches
+                self._kept_bytes += size
+        return [found[number] if number in found else self._kept[number] for number in numbers]
+
+    def _fetch(self, numbers: list[int]) -> list[list[RowBatch]]:
+        if len(numbers) <= 1:
+            return [self._rows(number) for number in numbers]
+        with ThreadPoolExecutor(len(numbers)) as pool:
+            return list(pool.map(self._rows, numbers))
+
+    def _rows(self, number: int) -> list[RowBatch]:
+        """Read the indexed live rows of a file, by row group."""
+        live = self._files[number]
+        batches = []
+        first = 0
+        with open_file(self._io, live.path) as parquet:
+            for row_group, rows in enumerate(live.file.row_groups):
+                low, high = np.searchsorted(live.barred, [first, first + rows])
+                keep = np.ones(rows, dtype=np.bool_)
+                keep[live.barred[low:high] - first] = False
+                first += rows
+                if not keep.any():
+                    continue
+                read = read_vectors(
+                    self._io, live.path, row_group, self._column, self._dimension, parquet=parquet
+                )
+                if len(read.valid) != rows:
+                    raise FormatError(
+                        f"{live.path}: row group {row_group} has {len(read.valid)} rows, "
+                        f"not the {rows} that were indexed"
+                    )
+                keep &= read.valid
+                batches.append(
+                    RowBatch(
+                        np.ascontiguousarray(read.matrix[keep]),
+                        live.rank,
+                        row_group,
+                        np.flatnonzero(keep),
+                    )
+                )
+        return batches
+
+
+def _live(file: CoveredFile, view: View) -> _Live:
+    rank = int(view.rank_of_file_id[file.file_id])
+    masked = view.masked.get(file.file_id)
+    if masked is ALL:
+        barred = np.arange(file.rows, dtype=np.int64)
+    else:
+        positions = file.deleted | file.skipped
+        if masked is not None:
+            positions = positions | masked
+        barred = np.asarray(positions.to_array(), dtype=np.int64)
+    return _Live(file, view.files[rank], rank, barred)
+
+
+def _bounds(found: centroid_blob.Centroids, version: IndexVersion) -> Bounds:
+    """Return the bounds by covered file.
+
+    A file of which the blob says nothing has no row that could be indexed; so has one without a
+    vector.
+    """
+    place = {file.path: number for number, file in enumerate(version.coverage.files)}
+    try:
+        owners = np.array([place[path] for path in found.paths], dtype=np.int64)
+    except KeyError as error:
+        raise FormatError(
+            f"{version.path}: the centroid blob names {error}, which the index does not cover"
+        ) from None
+    return Bounds(
+        found.metric,
+        found.centroids,
+        found.max_distances,
+        owners[found.files] if len(found.files) else np.zeros(0, np.int64),
+        len(version.coverage.files),
+    )
