@@ -35,6 +35,13 @@ def search(
         ),
     ] = None,
     k: Annotated[int, typer.Option(help="Neighbours per query.")] = 10,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            help="Instead of the k nearest, show every row at less than this distance "
+            "(l2: Euclidean, cosine: 1 - cos, ip: negated inner product)."
+        ),
+    ] = None,
     columns: Annotated[
         str, typer.Option(help="Columns of the table to show, separated by commas.")
     ] = "",
@@ -49,6 +56,8 @@ def search(
     """Find the nearest rows of a vector from a file, or of a row of the table.
 
     Example: puffin-ann search demo.glove.words glove_words --key word=coffee --columns word
+
+    Example: puffin-ann search demo.glove.words glove_words --key word=coffee --within 0.4
     """
     from puffin_ann.search.index import open_index
 
@@ -59,9 +68,14 @@ def search(
     if vector is not None:
         queries = _vectors_of_file(vector)
         labels = [str(number) for number in range(len(queries))]
-        answers = opened.search(queries, k, columns=wanted, exhaustive=exhaustive)
-    else:
+        if within is None:
+            answers = opened.search(queries, k, columns=wanted, exhaustive=exhaustive)
+        else:
+            answers = opened.within(queries, within, columns=wanted)
+    elif within is None:
         labels, answers = _search_keys(opened, key or [], k, wanted, exhaustive)
+    else:
+        labels, answers = _keys_within(opened, key or [], within, wanted)
     if as_json:
         print_json(_as_json(answers, labels))
     else:
@@ -111,6 +125,24 @@ def _search_keys(
             keep.append((place, taken[query]))
     if min(taken) < k:
         raise QueryError(f"k is {k}, but there are only {min(taken)} other live rows")
+    return [row.label for row in rows], _ranked(answers, keep)
+
+
+def _keys_within(
+    opened: "Index", keys: list[str], distance: float, columns: list[str]
+) -> tuple[list[str], "pa.Table"]:
+    """Find every row nearer than a distance to rows of the table, each row itself left out."""
+    import numpy as np
+
+    from puffin_ann.search.rows import vector_of_row
+
+    rows = [vector_of_row(opened, *_key(text)) for text in keys]
+    answers = opened.within(np.stack([row.vector for row in rows]), distance, columns=columns)
+    keep, taken = [], [0] * len(rows)
+    for place, row in enumerate(answers.select(["query", "locator"]).to_pylist()):
+        if row["locator"] != rows[row["query"]].locator:
+            taken[row["query"]] += 1
+            keep.append((place, taken[row["query"]]))
     return [row.label for row in rows], _ranked(answers, keep)
 
 

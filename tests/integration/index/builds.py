@@ -16,8 +16,17 @@ DIMENSION = 8
 INDEX = "words_index"
 
 
+PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "vamana": {"R": 8, "L": 16, "pq_m": 4, "pq_nbits": 4},
+    "hnsw": {"M": 4, "ef_construction": 16},
+}
+"""Parameters of graphs for some dozens of rows."""
+
+
 def declaration(**changes: Any) -> IndexDeclaration:
     """A small index over `test.demo.words`."""
+    if changes.get("algorithm") == "centroid":  # it has no shards
+        changes = {"shards": 1, "partitions_per_shard": 8, **changes}
     data = {
         "name": INDEX,
         "table": "test.demo.words",
@@ -127,3 +136,26 @@ def assert_answers_are(
             )
             if exhaustive:
                 np.testing.assert_allclose(mine, np.sort(exact)[:expected], rtol=1e-12)
+
+
+def assert_within(
+    index: Index,
+    rows: tuple[np.ndarray, np.ndarray],
+    queries: np.ndarray,
+    shares: tuple[float, ...] = (0.0, 0.1, 0.5, 1.0),
+) -> None:
+    """Hold threshold queries to brute force, at distances that some shares of the rows have."""
+    ids, vectors = rows
+    every = np.array([distances(index.metric, query, vectors) for query in queries])
+    for threshold in [*np.quantile(every, shares).tolist(), 2 * float(abs(every).max()) + 1]:
+        slack = 1e-6 * max(1.0, abs(threshold))
+        found = index.within(queries, threshold, columns=["id"])
+        for number, exact in enumerate(every):
+            here = found.filter(pa.compute.equal(found.column("query"), number))
+            answered = here.column("id").to_pylist()
+            assert len(set(answered)) == len(answered), "a row was answered twice"
+            assert set(ids[exact < threshold - slack].tolist()) <= set(answered)
+            assert set(answered) <= set(ids[exact < threshold + slack].tolist())
+            found_distances = here.column("distance").to_pylist()
+            assert found_distances == sorted(found_distances)
+            assert here.column("rank").to_pylist() == list(range(1, len(answered) + 1))

@@ -34,9 +34,9 @@ def snapshots(table) -> list[int]:
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
-@pytest.mark.parametrize("algorithm", ["exact", "vamana"])
+@pytest.mark.parametrize("algorithm", ["exact", "vamana", "hnsw", "centroid"])
 def test_a_built_index_answers_as_brute_force_does(words, metric, algorithm):
-    parameters = {} if algorithm == "exact" else {"R": 16, "L": 32, "pq_m": 4, "pq_nbits": 4}
+    parameters = builds.PARAMETERS.get(algorithm, {})
     declared = builds.declaration(metric=metric, algorithm=algorithm, parameters=parameters)
     builds.build(declared, "run")
     words.refresh()

@@ -141,6 +141,22 @@ def test_inspect_shows_any_puffin_file(cli, indexed, tmp_path):
     assert (code, "gone.puffin" in err) == (3, True)
 
 
+def test_every_row_nearer_than_a_distance(cli, indexed):
+    code, out, _ = search(cli, "--key", "word=w5", "--within", "3.5", "--columns", "word", "--json")
+    found = json.loads(out)
+    ids, vectors = builds.live(indexed)
+    exact = builds.distances("l2", vectors[ids == 5][0], vectors)
+    nearer = ids[np.argsort(exact, kind="stable")][1 : (exact < 3.5).sum()]
+    assert code == 0
+    assert len(nearer) > 1
+    assert [row["word"] for row in found["answers"]] == [f"w{number}" for number in nearer]
+    assert [row["rank"] for row in found["answers"]] == list(range(1, len(nearer) + 1))
+    code, out, _ = search(cli, "--key", "word=w5", "--within", "0.0001", "--json")
+    assert (code, json.loads(out)["answers"]) == (0, [])
+    code, _, err = search(cli, "--key", "word=w5", "--within", "nan")
+    assert (code, "distance is NaN" in err) == (2, True)
+
+
 @pytest.mark.parametrize("command", ["build", "search", "status", "inspect"])
 def test_every_command_has_help_with_an_example(cli, command):
     code, out, _ = cli(command, "--help")

@@ -36,7 +36,7 @@ class History(RuleBasedStateMachine):
 
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
-        algorithm=st.sampled_from(["exact", "vamana"]),
+        algorithm=st.sampled_from(["exact", "vamana", "hnsw", "centroid"]),
     )
     def start(self, metric, algorithm):
         self.patch = pytest.MonkeyPatch()
@@ -55,9 +55,11 @@ class History(RuleBasedStateMachine):
             schema=builds.rows([]).schema,
             properties={"write.parquet.row-group-limit": "7"},
         )
-        parameters = {} if algorithm == "exact" else {"R": 8, "L": 16, "pq_m": 4, "pq_nbits": 4}
         self.declared = builds.declaration(
-            metric=metric, algorithm=algorithm, parameters=parameters, recall_target=0.5
+            metric=metric,
+            algorithm=algorithm,
+            parameters=builds.PARAMETERS.get(algorithm, {}),
+            recall_target=0.5,
         )
         self.next_id, self.runs, self.oracle = 0, 0, {}
         self.append(20)
@@ -130,6 +132,7 @@ class History(RuleBasedStateMachine):
             index = open_index(self.table, builds.INDEX, snapshot_id)
             for k in (3, len(rows[0]) + 3):
                 builds.assert_answers_are(index, rows, QUERIES, k)
+            builds.assert_within(index, rows, QUERIES, (0.2,))
 
     def live(self, snapshot_id):
         """What the oracle says of a snapshot; snapshots never change."""
