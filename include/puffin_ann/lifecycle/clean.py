@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import BadInputError, StagingError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.listing import (
@@ -100,6 +100,7 @@ def clean(
         at_ms: what counts as now, milliseconds since 1970.
 
     Raises:
+        BadInputError: `grace` is not a number with its unit.
         ConflictError: the table was changed meanwhile; nothing was removed.
         UnclearCommitError: the catalog's answer was lost; nothing was deleted.
         StagingError: the store does not answer.
@@ -125,16 +126,12 @@ def leftovers(
     """List what is not needed any more, due or not; reads the store, changes nothing."""
     published = inventory.published
     retention = policies(declarations, published)
+    usual = RetentionOptions()
     if grace is not None:
-        retention = {
-            index: RetentionOptions(versions=one.versions, grace=grace)
-            for index, one in retention.items()
-        }
+        usual = _with_grace(usual, grace)
+        retention = {index: _with_grace(one, grace) for index, one in retention.items()}
     verdicts = judge(published, retention, names_of_snapshots(inventory.table))
-    longest = max(
-        (one.grace_ms for one in retention.values()),
-        default=RetentionOptions(**({"grace": grace} if grace else {})).grace_ms,
-    )
+    longest = max((one.grace_ms for one in retention.values()), default=usual.grace_ms)
     return [
         *_superseded(inventory, verdicts),
         *_unpublished(inventory, longest),
@@ -142,6 +139,15 @@ def leftovers(
         *_manifest_lists(inventory, longest),
         *_uploads(inventory, longest),
     ]
+
+
+def _with_grace(retention: RetentionOptions, grace: str) -> RetentionOptions:
+    try:
+        return RetentionOptions(versions=retention.versions, grace=grace)
+    except ValidationError:
+        raise BadInputError(
+            f"{grace!r} is no grace: write a number and s, m, h or d, such as 12h"
+        ) from None
 
 
 def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[Leftover]:

@@ -1,0 +1,221 @@
+"""The doctor finds and names what is wrong, repairs what can be repaired, and says so."""
+
+import json
+
+import builds
+import lives
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from puffin_ann.cli.main import app
+from puffin_ann.errors import PuffinAnnError
+from puffin_ann.lake.slots import slots
+from puffin_ann.lifecycle.doctor import doctor
+from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.settings import settings
+
+DECLARED = [builds.declaration()]
+DAYS_MS = 24 * lives.HOUR_MS
+
+
+def kinds(found, *, problems: bool = True) -> list[str]:
+    return sorted(one.kind for one in found.findings if one.is_problem == problems)
+
+
+def snapshots_of(table) -> tuple[int, int]:
+    """The index snapshot and its base, right after a publication."""
+    head = table.refresh().current_snapshot()
+    return head.snapshot_id, head.parent_snapshot_id
+
+
+def test_a_sound_table_has_nothing_to_say(words):
+    assert doctor(words, DECLARED).findings == ()
+    lives.publish(words, "a")
+    found = doctor(words, DECLARED)
+    assert found.findings == ()
+    assert found.problems_left == 0
+
+
+def test_a_dropped_registration_is_named_and_repaired(words):
+    path = lives.publish(words, "a")
+    index_snapshot, base = snapshots_of(words)
+    lives.drop_registration(words, index_snapshot)
+    assert kinds(doctor(words, DECLARED), problems=False) == ["dropped"]  # the base's is left
+    lives.drop_registration(words, base)
+    (finding,) = doctor(words, DECLARED).findings
+    assert (finding.kind, finding.indexes, finding.file) == ("dropped", (builds.INDEX,), path)
+    assert str(index_snapshot) in finding.what
+    fixed = doctor(words, DECLARED, fix=True)
+    assert fixed.findings[0].repaired
+    assert fixed.problems_left == 0
+    assert any("registered" in action for action in fixed.actions)
+    assert doctor(words, DECLARED).findings == ()
+    lives.assert_alive(words)
+
+
+def test_a_replaced_registration_is_named_with_what_replaced_it(words):
+    lives.publish(words, "a")
+    theirs = [lives.analyse(words, one) for one in snapshots_of(words)]
+    (finding,) = doctor(words, DECLARED).findings
+    assert finding.kind == "replaced"
+    assert theirs[0] in finding.what
+    fixed = doctor(words, DECLARED, fix=True)
+    assert fixed.problems_left == 0
+    assert kinds(doctor(words, DECLARED)) == []
+    assert set(theirs) <= {entry.statistics_path for entry in slots(words.refresh()).values()}
+    lives.assert_alive(words)
+
+
+def test_a_dangling_registration_is_named_and_removed(words):
+    lives.publish(words, "a")
+    words.append(builds.rows(range(60, 62)))
+    second = lives.publish(words, "b")
+    words.io.delete(second)
+    found = doctor(words, DECLARED)
+    assert kinds(found) == ["dangling"]
+    assert found.findings[0].file == second
+    assert doctor(words, DECLARED, fix=True).problems_left == 0
+    assert doctor(words, DECLARED).findings == ()
+    lives.assert_alive(words)
+
+
+def test_a_lost_index_cannot_be_repaired(words):
+    words.io.delete(lives.publish(words, "a"))
+    assert kinds(doctor(words, DECLARED)) == ["dangling", "lost"]
+    fixed = doctor(words, DECLARED, fix=True)
+    assert {one.kind: one.repaired for one in fixed.findings} == {"dangling": True, "lost": False}
+    assert fixed.problems_left == 1
+
+
+@pytest.mark.parametrize(("days", "expected"), [(3.9, []), (4.1, ["expiring"])])
+def test_a_registration_about_to_expire_is_named_a_day_ahead(words, days, expected):
+    lives.publish(words, "a")
+    words.append(builds.rows(range(60, 62)))
+    # The snapshots' own times are now; what counts as now is moved, Iceberg keeps 5 days.
+    at = now_ms() + int(days * DAYS_MS)
+    assert kinds(doctor(words, DECLARED, at_ms=at)) == expected
+    assert doctor(words, DECLARED, fix=True, at_ms=at).problems_left == 0
+    assert kinds(doctor(words, DECLARED, at_ms=at)) == []
+
+
+def test_the_tables_own_properties_say_when_a_snapshot_expires(words):
+    lives.publish(words, "a")
+    words.append(builds.rows(range(60, 62)))
+    day = {"history.expire.max-snapshot-age-ms": str(DAYS_MS)}
+    words.transaction().set_properties(day).commit_transaction()
+    assert kinds(doctor(words, DECLARED, at_ms=now_ms() + lives.HOUR_MS)) == ["expiring"]
+    keep = {"history.expire.min-snapshots-to-keep": "3"}
+    words.transaction().set_properties(keep).commit_transaction()
+    assert kinds(doctor(words, DECLARED, at_ms=now_ms() + lives.HOUR_MS)) == []
+
+
+def test_an_orphan_is_a_problem_once_its_grace_is_over(words):
+    lives.publish(words, "a")
+    orphan = f"{words.location()}/metadata/ann-{builds.INDEX}-1-dead-beef.puffin"
+    with words.io.new_output(orphan).create() as out:
+        out.write(b"half a file")
+    assert kinds(doctor(words, DECLARED), problems=False) == ["orphan"]
+    at = now_ms() + 25 * lives.HOUR_MS
+    found = doctor(words, DECLARED, at_ms=at)
+    assert [(one.kind, one.file) for one in found.findings] == [("orphan", orphan)]
+    assert doctor(words, DECLARED, fix=True, at_ms=at).problems_left == 0
+    assert orphan not in lives.index_files(words)
+
+
+def test_an_index_that_is_no_longer_declared_is_named(words):
+    lives.publish(words, "a")
+    found = doctor(words, [builds.declaration(name="another")])
+    assert [(one.kind, one.indexes) for one in found.findings] == [("undeclared", (builds.INDEX,))]
+    assert doctor(words, None).findings == ()  # declarations are not known here
+
+
+def test_stale_coverage_is_named_with_its_rows(words):
+    lives.publish(words, "a")
+    words.append(builds.rows(range(60, 63)))
+    assert kinds(doctor(words, DECLARED)) == []  # 3 rows of 63 are no reason to build
+    words.append(builds.rows(range(63, 90)))
+    words.delete("id < 5")
+    (finding,) = doctor(words, DECLARED).findings
+    assert finding.kind == "stale"
+    assert "scan 55 rows" in finding.what  # the file that held the deleted ones was rewritten
+    assert doctor(words, DECLARED, fix=True).problems_left == 1
+    lives.publish(words, "b")
+    assert kinds(doctor(words, DECLARED)) == []
+
+
+def test_a_spoilt_byte_of_any_blob_is_found_unless_told_to_be_quick(words):
+    path = lives.publish(words, "a")
+    local = path.removeprefix("file://")
+    with open(local, "r+b") as file:
+        file.seek(200)
+        byte = file.read(1)
+        file.seek(200)
+        file.write(bytes([byte[0] ^ 1]))
+    (finding,) = doctor(words, DECLARED).findings
+    assert finding.kind == "damaged"
+    assert "checksum" in finding.what
+    assert "shard 0" in finding.what
+    assert doctor(words, DECLARED, quick=True).findings == ()
+    assert doctor(words, DECLARED, fix=True).problems_left == 1
+
+
+def test_a_file_of_another_length_than_registered_is_damaged(words):
+    path = lives.publish(words, "a")
+    with open(path.removeprefix("file://"), "ab") as file:
+        file.write(b"more")
+    assert kinds(doctor(words, DECLARED, quick=True)) == ["damaged", "lost"]
+
+
+@pytest.fixture
+def command(words, tmp_path, monkeypatch):
+    """Run the command line with one declared index; returns its exit code and what it printed."""
+    folder = tmp_path / "indexes"
+    folder.mkdir()
+    declared = builds.declaration().model_dump(mode="json")
+    (folder / f"{builds.INDEX}.yaml").write_text(yaml.safe_dump(declared))
+    monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(folder))
+    settings.cache_clear()
+
+    def run(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, list(arguments))
+        if isinstance(result.exception, PuffinAnnError):  # which `run` tells in one line
+            return result.exception.exit_code, str(result.exception)
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result.exit_code, result.output
+
+    return run
+
+
+def test_the_command_tells_people_and_machines_and_leaves_with_a_code(words, command):
+    lives.publish(words, "a")
+    assert command("doctor", "test.demo.words")[0] == 0
+    for slot in tuple(slots(words.refresh())):
+        lives.drop_registration(words, slot)
+    code, text = command("doctor", "test.demo.words")
+    assert code == 8
+    assert "dropped" in text
+    code, text = command("doctor", "test.demo.words", "--json", "--quick")
+    assert code == 8
+    assert json.loads(text)["problems_left"] == 1
+    code, text = command("doctor", "test.demo.words", "--fix")
+    assert code == 0
+    assert "repaired" in text
+    assert "did: registered" in text
+    assert "nothing is wrong" in command("doctor", "test.demo.words")[1]
+
+
+def test_the_command_lists_what_would_go_and_then_removes_it(words, command):
+    first = lives.publish(words, "a")
+    for run in ("b", "c"):
+        words.append(builds.rows(range(60, 62)))
+        lives.publish(words, run)
+    code, text = command("clean", "test.demo.words", "--dry-run", "--grace", "0s", "--json")
+    assert code == 0
+    (gone,) = json.loads(text)["gone"]
+    assert gone["location"] == first
+    assert "newer versions" in gone["why"]
+    assert "0 things would go" in command("clean", "test.demo.words", "--dry-run")[1]
+    assert "1 things removed" in command("clean", "test.demo.words", "--grace", "0s")[1]
+    assert first not in lives.index_files(words)
+    assert command("clean", "test.demo.words", "--grace", "soon")[0] == 2
