@@ -67,6 +67,19 @@ def snapshot(table: Table, snapshot_id: int | None = None) -> Snapshot | None:
     return found
 
 
+def snapshot_of_ref(table: Table, ref: str) -> Snapshot:
+    """Return the snapshot that a branch or tag names.
+
+    Raises SnapshotNotFoundError, which lists the branches and tags there are.
+    """
+    found = table.metadata.snapshot_by_name(ref)
+    if found is None:
+        raise SnapshotNotFoundError(
+            f"{name_of(table)} has no branch or tag {ref!r}; it has: {_some(sorted(table.refs()))}"
+        )
+    return found
+
+
 def name_of(table: Table) -> str:
     """Return `catalog.namespace.table`, the name that `load_table` takes."""
     return ".".join((table.catalog.name, *table.name()))

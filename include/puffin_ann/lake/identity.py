@@ -94,6 +94,38 @@ def lineage(parquet: pq.ParquetFile, file: LiveFile, row_group: int) -> NDArray[
     return np.stack([ids, numbers], axis=1).astype(np.uint64)
 
 
+def matched(gone: NDArray[np.uint64], come: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Find the rows that reappear: pair rows of equal identity, each row at most once.
+
+    Identities are multisets, since vectors may be equal: of three equal rows that are gone and two
+    that have come, two are paired, in the order they are given in.
+
+    Args:
+        gone: (n, 2) uint64, identities of rows that are no longer where they were.
+        come: (m, 2) uint64, identities of rows that are where none was.
+
+    Returns:
+        (n,) int64, for each row of `gone` its place in `come`, or -1 where it does not reappear.
+    """
+    everything = np.concatenate([gone, come])
+    # By identity; equal ones with those gone first, each in the order given (a stable sort).
+    order = np.lexsort((everything[:, 1], everything[:, 0]))
+    ordered = everything[order]
+    starts = np.ones(len(order), dtype=np.bool_)
+    starts[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    group = np.cumsum(starts) - 1
+    first = np.flatnonzero(starts)
+    is_gone = order < len(gone)
+    counts = np.bincount(group[is_gone], minlength=len(first))
+    sizes = np.diff(np.append(first, len(order)))
+    rank = np.arange(len(order)) - first[group]
+    paired = is_gone & (rank < (sizes - counts)[group])
+    partner = first[group] + counts[group] + rank
+    places = np.full(len(gone), -1, dtype=np.int64)
+    places[order[paired]] = order[partner[paired]] - len(gone)
+    return places
+
+
 def _hash_vectors(matrix: NDArray[np.float32]) -> NDArray[np.uint64]:
     """Return m[k][0] + m[k][1] * d + the sum over the vector's words: (n, 4) uint64."""
     rows, dimension = matrix.shape

@@ -16,7 +16,7 @@ from puffin_ann.ann.metrics import METRICS
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import ColumnNotFoundError, QueryError, TooFewRowsError
-from puffin_ann.lake.catalog import load_table, name_of
+from puffin_ann.lake.catalog import load_table, name_of, snapshot_of_ref
 from puffin_ann.lake.catalog import snapshot as find_snapshot
 from puffin_ann.lake.column import VectorColumn, vector_column
 from puffin_ann.search.answers import SearchReport, answer_table
@@ -373,7 +373,9 @@ def _spread(
     return all_ids, all_distances
 
 
-def open_index(table: Table | str, name: str, snapshot_id: int | None = None) -> Index:
+def open_index(
+    table: Table | str, name: str, snapshot_id: int | None = None, *, ref: str | None = None
+) -> Index:
     """Open an index of a table, for the rows live in one snapshot.
 
     Any retained version answers for any snapshot; the one that leaves the fewest rows to mask and
@@ -383,6 +385,7 @@ def open_index(table: Table | str, name: str, snapshot_id: int | None = None) ->
         table: a PyIceberg table, or `catalog.namespace.table` of PyIceberg's configuration.
         name: the index's name.
         snapshot_id: a retained snapshot; None is the current one.
+        ref: a branch or tag, instead of a snapshot id.
 
     Example:
         >>> index = open_index("demo.glove.words", "glove_words")  # doctest: +SKIP
@@ -390,9 +393,12 @@ def open_index(table: Table | str, name: str, snapshot_id: int | None = None) ->
 
     Raises:
         TableNotFoundError, CatalogUnavailableError, SnapshotNotFoundError, IndexNotFoundError.
+        QueryError: both a snapshot id and a branch or tag are given.
     """
+    if ref is not None and snapshot_id is not None:
+        raise QueryError("give either snapshot_id or ref, not both")
     loaded = load_table(table)
-    snapshot = require_snapshot(loaded, snapshot_id)
+    snapshot = snapshot_of_ref(loaded, ref) if ref else require_snapshot(loaded, snapshot_id)
     versions = require_versions(loaded, name)
     live = live_state(loaded, snapshot.snapshot_id)
     views = [view_of(loaded, version, live) for version in versions]
