@@ -55,7 +55,7 @@ def answer_table(
     report: SearchReport,
 ) -> pa.Table:
     """Return answers, their locators given as ranks of files, row groups and offsets."""
-    paths = np.asarray(files, dtype=object)[keys[0]]
+    paths = [files[rank_of_file] for rank_of_file in keys[0].tolist()]
     fields: dict[str, Any] = {
         "query": pa.array(query, pa.int32()),
         "rank": pa.array(rank, pa.int32()),
@@ -68,7 +68,7 @@ def answer_table(
             "fetch it by the locator"
         )
     if columns:
-        fetched = read_rows(table, list(paths), keys[1], keys[2], list(columns))
+        fetched = read_rows(table, paths, keys[1], keys[2], list(columns))
         fields.update(zip(fetched.column_names, fetched.columns, strict=True))
     fields["locator"] = pa.StructArray.from_arrays(
         [pa.array(paths, pa.string()), pa.array(keys[1], pa.int32()), pa.array(keys[2])],

@@ -37,6 +37,10 @@ READ_AHEAD = 8
 often rule out the rest."""
 
 
+FEW = 128
+"""Files put in order at first; all of thousands would take longer than to bound them."""
+
+
 @dataclass(frozen=True)
 class _Live:
     """Rows of a covered file that are indexed and live.
@@ -95,6 +99,7 @@ class FileTier:
         self._metric = METRICS[version.routing.metric]
         self._dimension = version.routing.dimension
         self._files = [_live(file, view) for file in version.coverage.files]
+        self._empty = np.array([one.rows == 0 for one in self._files], dtype=np.bool_)
         self._bounds = _bounds(load_centroids(table.io, version), version)
         self._kept: dict[int, list[RowBatch]] = {}
         self._kept_bytes = 0
@@ -145,9 +150,11 @@ class FileTier:
     ) -> int:
         """Compare files by their bounds, until none can matter; return how many were compared."""
         nearest = lower.min(axis=0, initial=np.inf)
-        order = np.argsort(nearest, kind="stable")
+        order = _first_ascending(nearest)
         compared, at, wave = 0, 0, 1
-        while at < len(order):
+        while at < len(nearest):
+            if at == len(order):
+                order = np.argsort(nearest, kind="stable")
             furthest = best.source().distances[:, -1]
             if nearest[order[at]] > furthest.max():
                 break
@@ -173,7 +180,7 @@ class FileTier:
         near = np.zeros((len(queries), len(self._files)), dtype=np.bool_)
         for number, query in enumerate(queries):
             near[number, self._bounds.within(query, distance)] = True
-        near &= np.array([one.rows > 0 for one in self._files], dtype=np.bool_)
+        near &= ~self._empty
         wanted = np.flatnonzero(near.any(axis=0)).tolist()
         for at in range(0, len(wanted), READ_AHEAD):
             part = wanted[at : at + READ_AHEAD]
@@ -188,8 +195,9 @@ class FileTier:
             lower[number] = self._bounds.of_owners(query)
         if exhaustive:
             lower[:] = -np.inf
-        lower[:, np.array([one.rows == 0 for one in self._files], dtype=np.bool_)] = np.inf
-        return np.where(lower == -np.inf, np.finfo(np.float64).min, lower)
+        np.maximum(lower, np.finfo(np.float64).min, out=lower)  # infinite means: not to be read
+        lower[:, self._empty] = np.inf
+        return lower
 
     def _compare(
         self,
@@ -256,6 +264,15 @@ class FileTier:
                     )
                 )
         return batches
+
+
+def _first_ascending(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return where the first values in ascending order stand: as many as most searches look at."""
+    if len(values) <= FEW:
+        return np.argsort(values, kind="stable")
+    few = np.sort(np.argpartition(values, FEW)[: FEW + 1])
+    below: NDArray[np.int64] = few[values[few] < values[few].max()]
+    return below[np.argsort(values[below], kind="stable")]
 
 
 def _live(file: CoveredFile, view: View) -> _Live:
