@@ -202,7 +202,7 @@ are whole numbers below 2²⁴.
 block_sums = SUMS[LEVEL]
 
 
-@njit(inline="always")
+@njit(cache=True, nogil=True)
 def quantised_tables(query, words, width, offsets, count, floats, tables):  # type: ignore[no-untyped-def]
     """Write a query's tables in bytes; return scale and shift.
 

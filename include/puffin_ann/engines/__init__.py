@@ -8,6 +8,7 @@ from puffin_ann.errors import DeclarationError
 _ENGINES = {
     "exact": ("puffin_ann.engines.exact", "ExactEngine"),
     "hnsw": ("puffin_ann.engines.hnsw", "HnswEngine"),
+    "ivf_pq": ("puffin_ann.engines.ivf_pq", "IvfPqEngine"),
     "vamana": ("puffin_ann.engines.vamana", "VamanaEngine"),
 }
 

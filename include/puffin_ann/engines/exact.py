@@ -5,7 +5,7 @@ The blob is a graph blob of maximum degree 0: vectors alone.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,14 +57,26 @@ def appended(
     return mapped
 
 
+class HasVectors(Protocol):
+    """A shard as its blob is opened."""
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric."""
+
+    @property
+    def vectors(self) -> NDArray[np.float32] | None:
+        """`(n, d) float32` as stored."""
+
+
 class StoredVectors:
     """The vectors of a shard, searched by comparison with every row."""
 
-    def __init__(self, graph: Graph) -> None:
-        if graph.vectors is None:
+    def __init__(self, shard: HasVectors) -> None:
+        if shard.vectors is None:
             raise BlobFormatError("graph blob: the shard has no vectors")
-        self._vectors = graph.vectors.view(np.ndarray)
-        self._metric = METRICS[graph.metric]
+        self._vectors = shard.vectors.view(np.ndarray)
+        self._metric = METRICS[shard.metric]
 
     @property
     def rows(self) -> int:

@@ -9,7 +9,7 @@ from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened
 from puffin_ann.engines import engine
 from puffin_ann.errors import DeclarationError, QueryError
 
-ALGORITHMS = ["exact", "hnsw", "vamana"]
+ALGORITHMS = ["exact", "ivf_pq", "hnsw", "vamana"]
 
 
 @pytest.fixture(params=ALGORITHMS)

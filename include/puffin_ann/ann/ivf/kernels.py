@@ -1,0 +1,402 @@
+"""The search of inverted lists, compiled: lists, codes, refinement and exact distances in one go.
+
+A candidate is one integer, an `order_key`: a score and what it belongs to, sorting by the score.
+Scores need no root and no sum that is the same for all rows: they order as distances do.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.fastscan import BLOCK, GROUP, GROUP_BYTES, block_sums, quantised_tables
+from puffin_ann.ann.kernels_distance import COSINE, L2, distance, dot
+from puffin_ann.ann.simd import (
+    F32X16,
+    fill_of,
+    less_mask,
+    load_of,
+    lowest_bit,
+    multiply_add,
+    prefetch,
+    store_of,
+)
+
+from numba import njit  # isort: skip  (after the vectors' module has configured it)
+
+TILE = 64
+"""Centroids measured at once: dimension by dimension, 64 numbers side by side."""
+TOGETHER = 4
+"""Queries for which a tile is read once."""
+MARGIN = 8
+"""So many more rows than asked for get an exact distance: float32 sums may have erred in order."""
+FAR = np.float32(3e38)
+"""Scores from here on are not looked at: there is no row, or numbers were too large."""
+
+FAST = {"reassoc", "contract", "nsz"}
+U64, U32, I64, F32 = np.uint64, np.uint32, np.int64, np.float32
+_LOW = np.uint64(0xFFFFFFFF)
+_LINE = np.uint64(16)
+
+_load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
+
+
+@njit(inline="always")
+def _key(score, number):  # type: ignore[no-untyped-def]
+    """Return the `order_key` of a score that is no −0, without a branch."""
+    bits = U32(F32(score).view(U32))
+    sign = U32(bits >> U32(31))
+    flipped = U32(bits ^ U32(U32(U32(0) - sign) | U32(0x80000000)))
+    return (U64(flipped) << U64(32)) | U64(number)
+
+
+@njit(inline="always")
+def _score(key):  # type: ignore[no-untyped-def]
+    bits = U32(key >> U64(32))
+    sign = U32(bits >> U32(31))
+    return U32(bits ^ U32(U32(sign - U32(1)) | U32(0x80000000))).view(F32)
+
+
+@njit(cache=True, nogil=True)
+def select(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
+    """Bring the `wanted` least of the first `count` keys to the front, in no order (Hoare)."""
+    low, high = 0, count - 1
+    while low < high:
+        pivot = keys[(low + high) >> 1]
+        i, j = low, high
+        while i <= j:
+            while keys[i] < pivot:
+                i += 1
+            while keys[j] > pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                i += 1
+                j -= 1
+        if wanted - 1 <= j:
+            high = j
+        elif wanted - 1 >= i:
+            low = i
+        else:
+            break
+
+
+@njit(inline="always")
+def _measure_one(query, at, centroids, tiles, dimension, out, to):  # type: ignore[no-untyped-def]
+    """Write ‖c‖² − 2⟨q, c⟩ of every centroid."""
+    place = U64(0)
+    for tile in range(U64(tiles)):
+        squares = place + U64(dimension) * U64(TILE)
+        s0, s1 = _load(centroids, squares), _load(centroids, squares + _LINE)
+        s2, s3 = _load(centroids, squares + U64(32)), _load(centroids, squares + U64(48))
+        for z in range(U64(dimension)):
+            x = _fill(F32(-2) * query[U64(at) + z])
+            s0 = multiply_add(x, _load(centroids, place), s0)
+            s1 = multiply_add(x, _load(centroids, place + _LINE), s1)
+            s2 = multiply_add(x, _load(centroids, place + U64(32)), s2)
+            s3 = multiply_add(x, _load(centroids, place + U64(48)), s3)
+            place += U64(TILE)
+        place += U64(TILE)
+        end = U64(to) + tile * U64(TILE)
+        _store(out, end, s0)
+        _store(out, end + _LINE, s1)
+        _store(out, end + U64(32), s2)
+        _store(out, end + U64(48), s3)
+
+
+@njit(inline="always")
+def _measure_four(queries, stride, centroids, tiles, dimension, out, room):  # type: ignore[no-untyped-def]
+    """As `_measure_one` for four queries, bit for bit: half a tile of each at a time."""
+    at_1, at_2, at_3 = U64(stride), U64(2) * U64(stride), U64(3) * U64(stride)
+    for half in range(U64(2) * U64(tiles)):
+        part = (half & U64(1)) * U64(32)
+        place = (half >> U64(1)) * (U64(dimension) + U64(1)) * U64(TILE) + part
+        squares = place + U64(dimension) * U64(TILE)
+        a0, a1 = _load(centroids, squares), _load(centroids, squares + _LINE)
+        b0, b1, c0, c1, d0, d1 = a0, a1, a0, a1, a0, a1
+        for z in range(U64(dimension)):
+            w0, w1 = _load(centroids, place), _load(centroids, place + _LINE)
+            x = _fill(F32(-2) * queries[z])
+            a0, a1 = multiply_add(x, w0, a0), multiply_add(x, w1, a1)
+            x = _fill(F32(-2) * queries[at_1 + z])
+            b0, b1 = multiply_add(x, w0, b0), multiply_add(x, w1, b1)
+            x = _fill(F32(-2) * queries[at_2 + z])
+            c0, c1 = multiply_add(x, w0, c0), multiply_add(x, w1, c1)
+            x = _fill(F32(-2) * queries[at_3 + z])
+            d0, d1 = multiply_add(x, w0, d0), multiply_add(x, w1, d1)
+            place += U64(TILE)
+        end = (half >> U64(1)) * U64(TILE) + part
+        _store(out, end, a0)
+        _store(out, end + _LINE, a1)
+        _store(out, end + U64(room), b0)
+        _store(out, end + U64(room) + _LINE, b1)
+        _store(out, end + U64(2) * U64(room), c0)
+        _store(out, end + U64(2) * U64(room) + _LINE, c1)
+        _store(out, end + U64(3) * U64(room), d0)
+        _store(out, end + U64(3) * U64(room) + _LINE, d1)
+
+
+@njit(inline="always")
+def _measure(queries, stride, together, centroids, tiles, dimension, out, room):  # type: ignore[no-untyped-def]
+    if together == TOGETHER:
+        _measure_four(queries, stride, centroids, tiles, dimension, out, room)
+    else:
+        for i in range(together):
+            _measure_one(queries, i * stride, centroids, tiles, dimension, out, i * room)
+
+
+@njit(inline="always")
+def _prepare(metric, queries, i, square, origin, out, at):  # type: ignore[no-untyped-def]
+    """Write a query as centroids and codes are meant: from the origin, or of length 1."""
+    factor = F32(1)
+    if metric != L2:
+        factor = F32(1.0 / np.sqrt(square)) if square > 0.0 else F32(0)
+    for z in range(U64(len(origin))):
+        out[U64(at) + z] = factor * (queries[i, z] - origin[z])
+
+
+@njit(inline="always")
+def _nearest_first(scores, at, keys, lists, probes):  # type: ignore[no-untyped-def]
+    """Sort the nearest lists to the front of `keys`."""
+    for j in range(U64(lists)):
+        keys[j] = _key(scores[U64(at) + j], j)
+    if probes < lists:
+        select(keys, lists, probes)
+    keys[:probes].sort()
+
+
+@njit(inline="always")
+def _scan_list(  # type: ignore[no-untyped-def]
+    base, scale, limit, first, last, codes, tables, groups, biases, ordinals, barred, keep,
+    sums, found, count,
+):  # fmt: skip
+    """Add the rows of a list that are under the limit to `found`; return (count, limit)."""
+    room = len(found) - BLOCK
+    scales = _fill(scale)
+    size = U64(groups) * U64(GROUP_BYTES)
+    for b in range(U64(first), U64(last)):
+        s0, s1 = block_sums(codes, b * size, tables, groups)
+        at = b * U64(BLOCK)
+        s0 = multiply_add(s0, scales, _load(biases, at))
+        s1 = multiply_add(s1, scales, _load(biases, at + _LINE))
+        bound = _fill(limit - base)
+        mask = less_mask(s0, bound) | (less_mask(s1, bound) << _LINE)
+        if mask != U64(0):
+            _store(sums, U64(0), s0)
+            _store(sums, _LINE, s1)
+            while mask != U64(0):
+                j = lowest_bit(mask)
+                mask &= mask - U64(1)
+                row = ordinals[at + j]
+                if len(barred) == 0 or barred[row] == 0:
+                    found[count] = _key(base + sums[j], row)
+                    count += 1
+            if count > room:
+                select(found, count, keep)
+                count = keep
+                limit = _score(found[:keep].max())
+    return count, limit
+
+
+@njit(inline="always")
+def _relative(query, at, centroids, name, dimension, moved):  # type: ignore[no-untyped-def]
+    """Write a query relative to a centroid, and return their squared distance."""
+    tile, lane = U64(name) // U64(TILE), U64(name) % U64(TILE)
+    place = tile * (U64(dimension) + U64(1)) * U64(TILE) + lane
+    total = F32(0)
+    square = F32(0)
+    for z in range(U64(dimension)):
+        value = centroids[place + z * U64(TILE)]
+        moved[z] = query[U64(at) + z] - value
+        total += moved[z] * moved[z]
+        square += value * value
+    # For ip a centroid has one dimension more than a query.
+    return total + max(F32(0), centroids[place + U64(dimension) * U64(TILE)] - square)
+
+
+@njit(inline="always")
+def _scan(  # type: ignore[no-untyped-def]
+    relative, query, at, centroids, dimension, words, width, offsets, count, keys, lists, probes,
+    starts, codes, groups, biases, ordinals, barred, refined, moved, floats, tables, sums, found,
+):  # fmt: skip
+    """Leave the best rows of the nearest lists in `found`; return how many, at most `refined`."""
+    scale, shift = F32(0), F32(0)
+    if not relative:
+        whole = query[at : at + dimension + width]
+        scale, shift = quantised_tables(whole, words, width, offsets, count, floats, tables)
+    held, limit, done = 0, FAR, 0
+    while done < lists and (done < probes or held < refined):
+        if done == probes:
+            keys[probes:lists].sort()
+        name = keys[done] & _LOW
+        base = _score(keys[done]) + shift
+        done += 1
+        if done < probes:
+            ahead = U64(starts[keys[done] & _LOW]) * U64(groups) * U64(GROUP_BYTES)
+            for z in range(U64(0), U64(1024), U64(64)):
+                prefetch(codes, ahead + z)
+        if relative:
+            base = _relative(query, at, centroids, name, dimension, moved)
+            scale, less = quantised_tables(moved, words, width, offsets, count, floats, tables)
+            base += less
+        held, limit = _scan_list(
+            base, scale, limit, starts[name], starts[name + U64(1)], codes, tables, groups, biases,
+            ordinals, barred, refined, sums, found, held,
+        )  # fmt: skip
+    if held > refined:
+        select(found, held, refined)
+        held = refined
+    return held
+
+
+@njit(inline="always", fastmath=FAST)
+def _squared(query, from_query, vectors, from_vectors, factor, dimension):  # type: ignore[no-untyped-def]
+    """Return ‖q − factor · x‖²: of near rows it keeps the digits that a product would lose."""
+    total = F32(0)
+    for z in range(U64(dimension)):
+        difference = query[U64(from_query) + z] - factor * vectors[U64(from_vectors) + z]
+        total += difference * difference
+    return total
+
+
+@njit(inline="always", fastmath=FAST)
+def _product(query, from_query, vectors, from_vectors, dimension):  # type: ignore[no-untyped-def]
+    total = F32(0)
+    for z in range(U64(dimension)):
+        total += query[U64(from_query) + z] * vectors[U64(from_vectors) + z]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _refine(  # type: ignore[no-untyped-def]
+    metric, query, at, unit_query, at_unit, vectors, dimension, inverse_norms, found, count
+):
+    """Put float32 scores from the stored vectors in the place of those from codes."""
+    for i in range(U64(count)):
+        row = (found[i] & _LOW) * U64(dimension)
+        for z in range(U64(0), U64(dimension), _LINE):
+            prefetch(vectors, row + z)
+    for i in range(U64(count)):
+        row = found[i] & _LOW
+        place = row * U64(dimension)
+        if metric == COSINE:
+            inverse = inverse_norms[row]
+            score = _squared(unit_query, at_unit, vectors, place, inverse, dimension)
+            if inverse == F32(0):  # a zero row has distance 1 from all, squared 2 on the sphere
+                score = F32(2)
+        elif metric == L2:
+            score = _squared(query, at, vectors, place, F32(1), dimension)
+        else:
+            score = F32(0) - _product(query, at, vectors, place, dimension)
+        found[i] = _key(score + F32(0), row)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _answer(metric, queries, i, square, vectors, found, count, ids, distances):  # type: ignore[no-untyped-def]
+    """Write the k nearest of the candidates by their exact distances; return how many."""
+    k = ids.shape[1]
+    best = min(count, k + MARGIN)
+    if best < count:
+        select(found, count, best)
+    for j in range(best):
+        row = found[j] & _LOW
+        found[j] = _key(distance(metric, queries, i, square, vectors, row) + F32(0), row)
+    found[:best].sort()
+    there = min(best, k)
+    for j in range(there):
+        ids[i, j] = I64(found[j] & _LOW)
+        distances[i, j] = _score(found[j])
+    for j in range(there, k):
+        ids[i, j] = -1
+        distances[i, j] = np.inf
+    return there
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def search(
+    metric: int,
+    relative: bool,
+    queries: NDArray[np.float32],
+    vectors: NDArray[np.float32],
+    inverse_norms: NDArray[np.float32],
+    origin: NDArray[np.float32],
+    centroids: NDArray[np.float32],
+    lists: int,
+    words: NDArray[np.float32],
+    offsets: NDArray[np.uint32],
+    codes: NDArray[np.uint8],
+    biases: NDArray[np.float32],
+    ordinals: NDArray[np.uint32],
+    starts: NDArray[np.int64],
+    barred: NDArray[np.uint8],
+    probes: int,
+    refined: int,
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> int:
+    """Write near rows of each query with exact distances; return how many lines are not full.
+
+    After `probes` lists further ones follow as long as fewer than `refined` rows were found.
+
+    Args:
+        metric: its code.
+        relative: biases and codes are meant for queries relative to each centroid.
+        queries: `(q, d) float32`.
+        vectors: `(n, d) float32`, as stored.
+        inverse_norms: `(n,) float32` for cosine, 0 for a zero row; else `(0,)`.
+        origin: `(d,) float32`, what is taken off a query.
+        centroids: flat `(tiles, d + 1, 64) float32`: 64 centroids side by side, dimension by
+            dimension, their squared norms last (infinite where there is none).
+        lists: how many there are.
+        words: `(m, w, 16) float32`.
+        offsets: `(m + 1,) uint32`.
+        codes: flat `(blocks, groups, 64) uint8`, as `fastscan.pack` gives them.
+        biases: `(blocks · 32,) float32`, added to the score of a row; infinite where there is none.
+        ordinals: `(blocks · 32,) uint32`.
+        starts: `(lists + 1,) int64`, the block each list begins at.
+        barred: `(n,) uint8`, non-zero for rows that may not be answered; `(0,)` if all may.
+        probes: lists to look through, at least 1.
+        refined: candidates to measure by their stored vectors, at least 1.
+        ids: `(q, k) int64`, written; -1 where there is no answer.
+        distances: `(q, k) float32`, written.
+
+    """
+    dimension = queries.shape[1]
+    count, width = words.shape[0], words.shape[1]
+    flat_words = words.reshape(-1)
+    flat_vectors = vectors.reshape(-1)
+    flat_queries = queries.reshape(-1)
+    groups = (count + GROUP - 1) // GROUP
+    tiles = (lists + TILE - 1) // TILE
+    room = tiles * TILE
+    stride = dimension + width
+    prepared = np.zeros(TOGETHER * stride, np.float32)
+    moved = np.zeros(stride, np.float32)
+    squares = np.zeros(TOGETHER)
+    scores = np.empty(TOGETHER * room, np.float32)
+    keys = np.empty(room, np.uint64)
+    floats = np.empty(16 * count, np.float32)
+    tables = np.zeros(groups * GROUP_BYTES, np.uint8)
+    sums = np.empty(BLOCK, np.float32)
+    found = np.empty(2 * refined + 2 * BLOCK, np.uint64)
+    short = 0
+    for begin in range(0, len(queries), TOGETHER):
+        together = min(TOGETHER, len(queries) - begin)
+        for i in range(together):
+            squares[i] = dot(queries, begin + i, queries, begin + i)
+            _prepare(metric, queries, begin + i, squares[i], origin, prepared, i * stride)
+        _measure(prepared, stride, together, centroids, tiles, dimension, scores, room)
+        for i in range(together):
+            _nearest_first(scores, i * room, keys, lists, probes)
+            held = _scan(
+                relative, prepared, i * stride, centroids, dimension, flat_words, width, offsets,
+                count, keys, lists, probes, starts, codes, groups, biases, ordinals, barred,
+                refined, moved, floats, tables, sums, found,
+            )  # fmt: skip
+            _refine(
+                metric, flat_queries, (begin + i) * dimension, prepared, i * stride, flat_vectors,
+                dimension, inverse_norms, found, held,
+            )  # fmt: skip
+            there = _answer(
+                metric, queries, begin + i, squares[i], vectors, found, held, ids, distances
+            )
+            short += there < ids.shape[1]
+    return short

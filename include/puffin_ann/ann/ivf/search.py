@@ -1,0 +1,220 @@
+"""The lists as a search reads them, and the search."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann import blas, exact, fastscan
+from puffin_ann.ann.ivf import kernels
+from puffin_ann.ann.ivf.lists import Lists, Trained, one_in_a_byte
+from puffin_ann.ann.metrics import METRICS, frozen
+from puffin_ann.ann.pq import turned
+
+Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+QUERIES_A_PIECE = 64
+"""Queries that one thread takes at a time."""
+PACKED_ROWS = 65_536
+
+_NONE = frozen(np.zeros(0, np.float32))
+_ALL = np.zeros(0, np.uint8)
+_ALL.flags.writeable = False
+
+
+class Searcher:
+    """Searches lists; safe to use from several threads.
+
+    Args:
+        trained: by which the lists were made.
+        lists: the lists.
+        vectors: `(n, d) float32`, read-only, by ordinal.
+        inverse_norms: `(n,) float32`, for cosine; see `inverse_norms`.
+        packed: `(blocks, groups, 64) uint8`, what `packed_codes` gave on a machine of this one's
+            order; None makes it now.
+
+    """
+
+    def __init__(
+        self,
+        trained: Trained,
+        lists: Lists,
+        vectors: NDArray[np.float32],
+        inverse_norms: NDArray[np.float32] | None = None,
+        packed: NDArray[np.uint8] | None = None,
+    ) -> None:
+        self._metric = METRICS[trained.metric]
+        self._relative = trained.relative
+        self._vectors = frozen(vectors)
+        self._inverse_norms = _NONE if inverse_norms is None else frozen(inverse_norms)
+        self._origin = frozen(trained.origin)
+        self._count = len(trained.centroids)
+        self._centroids = frozen(tiled(trained.centroids, trained.dimension).reshape(-1))
+        self._words = frozen(turned(trained.codebook))
+        self._offsets = trained.offsets.astype(np.uint32)
+        starts, slots = block_starts(lists.starts)
+        self._starts = starts
+        self._biases = np.full(int(starts[-1]) * fastscan.BLOCK, np.inf, np.float32)
+        self._biases[slots] = lists.biases
+        self._ordinals = np.zeros(len(self._biases), np.uint32)
+        self._ordinals[slots] = lists.ordinals
+        if packed is None:
+            packed = np.concatenate(list(packed_codes(lists, len(trained.codebook))))
+        self._codes = np.ascontiguousarray(packed).view(np.ndarray).reshape(-1)
+        self._codes.flags.writeable = False
+
+    @property
+    def lists(self) -> int:
+        """Number of lists."""
+        return self._count
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes that searches touch, the vectors among them."""
+        arrays = (self._vectors, self._inverse_norms, self._centroids, self._codes)
+        return sum(array.nbytes for array in (*arrays, self._biases, self._ordinals))
+
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        probes: int,
+        refined: int,
+        barred: NDArray[np.uint8] | None = None,
+        threads: int = 1,
+    ) -> Answers:
+        """Return min(k, rows that may be answered) near rows of each query, exact distances.
+
+        Args:
+            queries: `(q, d) float32`, C-contiguous.
+            k: answers wanted.
+            probes: lists to look through; more if they hold too few rows that may be answered.
+            refined: candidates to measure exactly.
+            barred: `(n,) uint8`, non-zero for rows that may not be answered.
+            threads: threads to use; the answers do not depend on it.
+
+        """
+        ids = np.empty((len(queries), k), np.int64)
+        distances = np.empty((len(queries), k), np.float32)
+        queries = frozen(queries)
+        mask = _ALL if barred is None else _read_only(barred)
+        if threads == 1 or len(queries) <= QUERIES_A_PIECE:
+            short = self._run(queries, mask, probes, refined, ids, distances)
+        else:
+            pieces = range(0, len(queries), QUERIES_A_PIECE)
+
+            def one(at: int) -> int:
+                part = slice(at, at + QUERIES_A_PIECE)
+                return self._run(queries[part], mask, probes, refined, ids[part], distances[part])
+
+            short = sum(blas.parallel(one, pieces, threads))
+        if short:
+            self._complete(queries, barred, ids, distances, threads)
+        return ids, distances
+
+    def _run(
+        self,
+        queries: NDArray[np.float32],
+        barred: NDArray[np.uint8],
+        probes: int,
+        refined: int,
+        ids: NDArray[np.int64],
+        distances: NDArray[np.float32],
+    ) -> int:
+        short: int = kernels.search(
+            self._metric.code,
+            self._relative,
+            queries,
+            self._vectors,
+            self._inverse_norms,
+            self._origin,
+            self._centroids,
+            self._count,
+            self._words,
+            self._offsets,
+            self._codes,
+            self._biases,
+            self._ordinals,
+            self._starts,
+            barred,
+            min(probes, self._count),
+            refined,
+            ids,
+            distances,
+        )
+        return short
+
+    def _complete(
+        self,
+        queries: NDArray[np.float32],
+        barred: NDArray[np.uint8] | None,
+        ids: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        threads: int,
+    ) -> None:
+        """Compare all rows for queries that got fewer than k: there may be no more, or numbers
+        were too large for a score."""
+        lines = np.flatnonzero(ids[:, -1] < 0)
+        allowed = None if barred is None else barred == 0
+        ids[lines], distances[lines] = exact.search(
+            queries[lines],
+            self._vectors,
+            ids.shape[1],
+            self._metric,
+            allowed=allowed,
+            threads=threads,
+        )
+
+
+def tiled(centroids: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
+    """Return `(tiles, d + 1, 64) float32`: 64 centroids side by side, their squares at the end.
+
+    Only the first d dimensions of a centroid are kept: a query has none beyond.
+    """
+    tiles = -(-len(centroids) // kernels.TILE)
+    flat = np.zeros((tiles * kernels.TILE, dimension + 1), np.float32)
+    flat[: len(centroids), :dimension] = centroids[:, :dimension]
+    flat[:, dimension] = np.inf
+    flat[: len(centroids), dimension] = np.einsum("ij,ij->i", centroids, centroids)
+    return np.ascontiguousarray(flat.reshape(tiles, kernels.TILE, dimension + 1).transpose(0, 2, 1))
+
+
+def block_starts(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return `(lists + 1,)` first blocks of lists, and `(n,)` the slot each row gets in them."""
+    blocks = np.zeros(len(starts), np.int64)
+    np.cumsum(-(-np.diff(starts) // fastscan.BLOCK), out=blocks[1:])
+    shift = np.repeat(blocks[:-1] * fastscan.BLOCK - starts[:-1], np.diff(starts))
+    return blocks, np.arange(int(starts[-1])) + shift
+
+
+def packed_codes(lists: Lists, count: int) -> Iterator[NDArray[np.uint8]]:
+    """Give the codes in the order of this machine, `(blocks, groups, 64) uint8`, in pieces."""
+    first = 0
+    total = len(lists.starts) - 1
+    while first < total:
+        reach = int(np.searchsorted(lists.starts, lists.starts[first] + PACKED_ROWS, "right")) - 1
+        last = min(max(reach, first + 1), total)
+        begin, end = int(lists.starts[first]), int(lists.starts[last])
+        blocks, slots = block_starts(lists.starts[first : last + 1] - begin)
+        codes = np.zeros((int(blocks[-1]) * fastscan.BLOCK, count), np.uint8)
+        codes[slots] = one_in_a_byte(lists.codes[begin:end], count)
+        yield fastscan.pack(codes)
+        first = last
+
+
+def _read_only(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    view = np.ascontiguousarray(mask).view()
+    view.flags.writeable = False
+    return view
+
+
+def inverse_norms(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return `(n,) float32`: 1 over the norm of each row, 0 for a zero row."""
+    out = np.zeros(len(vectors), np.float32)
+    for at in range(0, len(vectors), 16_384):
+        block = np.asarray(vectors[at : at + 16_384])
+        norms = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64))
+        there = norms > 0
+        out[at : at + len(block)][there] = np.minimum(1 / norms[there], 3e38)
+    return out

@@ -1,0 +1,258 @@
+"""`algorithm: ivf_pq`: inverted lists of 4-bit codes, refined from the stored vectors."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from puffin_ann.ann import fastscan
+from puffin_ann.ann.ivf import lists as inverted
+from puffin_ann.ann.ivf import search as searching
+from puffin_ann.ann.ivf.lists import Lists, Trained
+from puffin_ann.ann.ivf.search import Searcher
+from puffin_ann.blobs import ivf as ivf_blob
+from puffin_ann.blobs.ivf import Ivf
+from puffin_ann.engines.base import (
+    Answers,
+    Dead,
+    Progress,
+    barred,
+    check_search,
+    checked_parameters,
+)
+from puffin_ann.engines.exact import StoredVectors, appended
+from puffin_ann.errors import BlobFormatError, DeclarationError
+
+PACKED = f"packed-{fastscan.ORDER}.npy"
+INVERSE_NORMS = "inverse-norms.npy"
+"""Written beside the unpacked blob: codes as this machine scans them, and norms for cosine."""
+
+
+class IvfShard(StoredVectors):
+    """An opened shard.
+
+    Args:
+        ivf: as `blobs.ivf.open` gives it.
+        searcher: over its lists; None if it has none, and every row is compared.
+
+    """
+
+    def __init__(self, ivf: Ivf, searcher: Searcher | None) -> None:
+        super().__init__(ivf)
+        self._searcher = searcher
+        self._coarseness = 1.0
+        if ivf.codebook is not None:
+            self._coarseness = (ivf.dimension / len(ivf.codebook)) ** 1.5
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes that searches touch: vectors, codes and centroids."""
+        return super().resident_bytes if self._searcher is None else self._searcher.resident_bytes
+
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        width: int,
+        dead: Dead = None,
+        allowed: Dead = None,
+        threads: int = 1,
+    ) -> Answers:
+        """Return min(k, rows that may be answered) near rows of each query, exact distances."""
+        searcher = self._searcher
+        if searcher is None:
+            return self.exhaustive(queries, k, dead=dead, allowed=allowed, threads=threads)
+        queries = check_search(queries, k, self.dimension)
+        mask = barred(dead, allowed, self.rows)
+        probes, refined = self.effort(k, width)
+        if mask is not None:
+            # A list gives as much as if it had only the rows that may be answered, and those are
+            # spread thinner: more lists hold the same number of them.
+            probes = min(probes * self.rows // max(1, self.rows - _count(mask)), searcher.lists)
+        return searcher.search(
+            queries, k, probes=probes, refined=refined, barred=mask, threads=threads
+        )
+
+    def effort(self, k: int, width: int) -> tuple[int, int]:
+        """Return (lists to look through, candidates to refine); neither falls as width grows.
+
+        Measured on word vectors of 100 and sentence vectors of 384 dimensions: recall is bought by
+        lists, and cheapest with few candidates, though more the coarser the codes are. A width
+        beyond all lists adds candidates, up to every row.
+        """
+        lists = 0 if self._searcher is None else self._searcher.lists
+        probes = max(1, min(-(-width // 2), lists))
+        refined = k + k // 2 + math.ceil(math.sqrt(max(width, 1)) * self._coarseness)
+        return probes, min(refined + max(0, width - 2 * lists), max(self.rows, 1))
+
+
+class IvfPqEngine:
+    """Builds, stores and opens shards of inverted lists."""
+
+    algorithm = "ivf_pq"
+    blob_type = ivf_blob.TYPE
+
+    def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
+        """Validate parameters; `DeclarationError` names the one that is wrong."""
+        model = checked_parameters(self.algorithm, parameters)
+        subspaces = getattr(model, "pq_m", None)
+        if dimension is not None and subspaces is not None and subspaces > dimension:
+            raise DeclarationError(
+                f"algorithm 'ivf_pq': parameter 'pq_m': {subspaces} is not allowed: vectors of "
+                f"{dimension} dimensions have at most {dimension} sub-spaces"
+            )
+        return model
+
+    def build(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        metric: str,
+        parameters: Any,
+        norm_bound: float,
+        seed: int,
+        threads: int,
+        scratch: Path,
+        progress: Progress | None = None,
+    ) -> Ivf:
+        """Build a shard; see `ShardEngine.build`.
+
+        The norm bound is not used: within a shard the longest of its own rows is a tighter one.
+        """
+        tell = progress or (lambda stage, share: None)
+        rows, dimension = vectors.shape
+        tell("train", 0.0)
+        trained = inverted.train(
+            vectors,
+            metric,
+            lists=parameters.lists or inverted.default_lists(rows),
+            subspaces=parameters.pq_m or inverted.default_subspaces(dimension),
+            seed=seed,
+            threads=threads,
+        )
+        tell("train", 1.0)
+        properties = {"seed": str(seed)}
+        if trained is None:
+            return Ivf(metric, vectors, properties=properties)
+        lists = inverted.fill(trained, vectors, threads)
+        tell("codes", 1.0)
+        return _joined(trained, lists, vectors, properties)
+
+    def insert(
+        self,
+        directory: Path,
+        added: NDArray[np.float32],
+        *,
+        dead: Dead = None,
+        parameters: Any,
+        norm_bound: float,
+        seed: int,
+        threads: int,
+        scratch: Path,
+        progress: Progress | None = None,
+    ) -> Ivf:
+        """Add rows to the lists as they were trained; see `ShardEngine.insert`.
+
+        A shard that was too small for lists is built anew.
+        """
+        tell = progress or (lambda stage, share: None)
+        ivf = ivf_blob.open(directory)
+        vectors = appended(ivf.vectors, added, scratch / "vectors.npy")
+        trained, lists = _parts(ivf)
+        if trained is None or lists is None:
+            return self.build(
+                vectors,
+                metric=ivf.metric,
+                parameters=parameters,
+                norm_bound=norm_bound,
+                seed=seed,
+                threads=threads,
+                scratch=scratch,
+                progress=progress,
+            )
+        lists = inverted.extended(trained, lists, added, threads)
+        tell("codes", 1.0)
+        return _joined(trained, lists, vectors, ivf.properties)
+
+    def encode(self, built: Ivf, out: BinaryIO) -> int:
+        """Write the blob and return its length in bytes."""
+        return ivf_blob.write(built, out)
+
+    def unpack(self, source: BinaryIO, directory: Path) -> None:
+        """Turn a blob into files to be memory-mapped, and add the codes as they are scanned."""
+        ivf_blob.unpack(source, directory)
+        ivf = ivf_blob.open(directory)
+        _, lists = _parts(ivf)
+        if lists is None or ivf.codebook is None:
+            return
+        blocks = int(searching.block_starts(lists.starts)[0][-1])
+        groups = fastscan.groups_of(len(ivf.codebook))
+        shape = (blocks, groups, fastscan.GROUP_BYTES)
+        out = np.lib.format.open_memmap(directory / PACKED, mode="w+", dtype=np.uint8, shape=shape)
+        at = 0
+        for piece in searching.packed_codes(lists, len(ivf.codebook)):
+            out[at : at + len(piece)] = piece
+            at += len(piece)
+        out.flush()
+        if ivf.metric == "cosine":
+            np.save(directory / INVERSE_NORMS, searching.inverse_norms(ivf.vectors))
+
+    def open(self, directory: Path) -> IvfShard:
+        """Open an unpacked shard.
+
+        Raises:
+            BlobFormatError: The folder does not hold a whole unpacked shard.
+
+        """
+        ivf = ivf_blob.open(directory)
+        trained, lists = _parts(ivf)
+        if trained is None or lists is None:
+            return IvfShard(ivf, None)
+        packed = inverse_norms = None
+        try:
+            # Another machine of the same cache may have written another order: then it is made now.
+            if (directory / PACKED).exists():
+                packed = np.load(directory / PACKED, mmap_mode="r", allow_pickle=False)
+            if ivf.metric == "cosine":
+                inverse_norms = np.load(directory / INVERSE_NORMS, allow_pickle=False)
+            return IvfShard(ivf, Searcher(trained, lists, ivf.vectors, inverse_norms, packed))
+        except (OSError, ValueError) as error:
+            raise BlobFormatError(f"{directory} is not a whole unpacked shard: {error}") from None
+
+
+def _count(mask: NDArray[np.uint8]) -> int:
+    return int(np.count_nonzero(mask.view(np.bool_)))
+
+
+def _parts(ivf: Ivf) -> tuple[Trained | None, Lists | None]:
+    """Return what the shard's lists are made of; None if it has none."""
+    trained = ivf.origin, ivf.centroids, ivf.subspace_offsets, ivf.codebook
+    listed = ivf.starts, ivf.ordinals, ivf.codes, ivf.biases
+    if any(array is None for array in (*trained, *listed)):
+        return None, None
+    return Trained(ivf.metric, ivf.relative, ivf.scale, *trained), Lists(*listed)  # type: ignore[arg-type]
+
+
+def _joined(
+    trained: Trained, lists: Lists, vectors: NDArray[np.float32], properties: Mapping[str, str]
+) -> Ivf:
+    return Ivf(
+        metric=trained.metric,
+        vectors=vectors,
+        relative=trained.relative,
+        scale=trained.scale,
+        origin=trained.origin,
+        centroids=trained.centroids,
+        subspace_offsets=trained.offsets,
+        codebook=trained.codebook,
+        starts=lists.starts,
+        ordinals=lists.ordinals,
+        codes=lists.codes,
+        biases=lists.biases,
+        properties=properties,
+    )
