@@ -27,7 +27,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit" / "blobs"))
 with atheris.instrument_imports(include=["puffin_ann"], exclude=["puffin_ann.blobs.kernels"]):
     import mutation
 
-    from puffin_ann.blobs import centroid, coverage, delta, graph, hnsw, routing, rows, tombstones
+    from puffin_ann.blobs import (
+        centroid,
+        coverage,
+        delta,
+        graph,
+        hnsw,
+        ivf,
+        routing,
+        rows,
+        tombstones,
+    )
     from puffin_ann.errors import FormatError
     from puffin_ann.lake import deletion_vector
     from puffin_ann.puffin import PuffinReader
@@ -60,12 +70,13 @@ DECODERS: dict[bytes, Callable[[bytes], object]] = {
     b"g": unpack(graph),
     b"d": unpack(delta),
     b"h": unpack(hnsw),
+    b"i": unpack(ivf),
     b"l": lambda data: rows.read(io.BytesIO(data)),
     b"t": tombstones.decode,
     b"n": centroid.decode,
 }
 BLOBS = {b"r": routing, b"c": coverage, b"g": graph, b"d": delta, b"l": rows, b"t": tombstones}
-BLOBS |= {b"n": centroid, b"h": hnsw}
+BLOBS |= {b"n": centroid, b"h": hnsw, b"i": ivf}
 
 
 def seeds() -> list[bytes]:

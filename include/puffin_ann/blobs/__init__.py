@@ -3,5 +3,5 @@
 Every blob is a `container` of checksummed sections. Blobs that fit memory have `encode(x) -> bytes`
 and `decode(bytes) -> x` (`routing`, `coverage`, `tombstones`, `centroid`); large ones stream with
 `write(x, out)` and `read(source)` (`rows`) or `unpack(source, directory)` and `open(directory)`
-(`graph`, `delta`).
+(`graph`, `delta`, `hnsw`, `ivf`).
 """

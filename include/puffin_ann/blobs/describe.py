@@ -10,6 +10,7 @@ from puffin_ann.blobs import (
     delta,
     graph,
     hnsw,
+    ivf,
     metrics,
     routing,
     rows,
@@ -26,6 +27,7 @@ OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     centroid.TYPE: (centroid.KIND, centroid.HEAD),
     delta.TYPE: (delta.KIND, graph.HEAD),
     hnsw.TYPE: (hnsw.KIND, hnsw.HEAD),
+    ivf.TYPE: (ivf.KIND, ivf.HEAD),
 }
 """Blob types we write: their kind in the container and the record of their section `head`."""
 

@@ -34,7 +34,7 @@ def snapshots(table) -> list[int]:
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
-@pytest.mark.parametrize("algorithm", ["exact", "vamana", "hnsw", "centroid"])
+@pytest.mark.parametrize("algorithm", ["exact", "vamana", "hnsw", "ivf_pq", "centroid"])
 def test_a_built_index_answers_as_brute_force_does(words, metric, algorithm):
     parameters = builds.PARAMETERS.get(algorithm, {})
     declared = builds.declaration(metric=metric, algorithm=algorithm, parameters=parameters)

@@ -15,7 +15,7 @@ from puffin_ann.lifecycle.status import status
 
 QUERIES = np.random.default_rng(5).normal(size=(5, builds.DIMENSION)).astype(np.float32)
 METRICS = ["l2", "cosine", "ip"]
-ALGORITHMS = ["centroid", "exact", "hnsw", "vamana"]
+ALGORITHMS = ["centroid", "exact", "hnsw", "ivf_pq", "vamana"]
 
 
 def centroids(**changes):

@@ -36,7 +36,7 @@ class History(RuleBasedStateMachine):
 
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
-        algorithm=st.sampled_from(["exact", "vamana", "hnsw", "centroid"]),
+        algorithm=st.sampled_from(["exact", "vamana", "hnsw", "ivf_pq", "centroid"]),
     )
     def start(self, metric, algorithm):
         self.patch = pytest.MonkeyPatch()

@@ -5,7 +5,7 @@ import io
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_ann.blobs import coverage, graph, hnsw, routing, rows
+from puffin_ann.blobs import coverage, graph, hnsw, ivf, routing, rows
 
 
 def sample_routing(metric="l2", partitions=6, dimension=5, seed=1):
@@ -124,6 +124,34 @@ def sample_hnsw(n=400, d=6, links=5, *, metric="l2", seed=1):
         upper_degrees=upper_degrees,
         vectors=rng.standard_normal((n, d)).astype(np.float32),
         dimension=d,
+        properties={"seed": "1"},
+    )
+
+
+def sample_ivf(n=300, d=5, lists=7, m=3, *, metric="l2", relative=False, seed=1):
+    rng = np.random.default_rng(seed)
+    offsets = np.linspace(0, d, m + 1).astype(np.uint32)
+    widths = np.diff(offsets)
+    codebook = rng.standard_normal((m, 16, int(widths.max()))).astype(np.float32)
+    for j, width in enumerate(widths):
+        codebook[j, :, width:] = 0
+    codes = rng.integers(0, 256, (n, -(-m // 2))).astype(np.uint8)
+    if m % 2:
+        codes[:, -1] &= 15
+    cuts = np.sort(rng.integers(0, n + 1, lists - 1))
+    return ivf.Ivf(
+        metric=metric,
+        vectors=rng.standard_normal((n, d)).astype(np.float32),
+        relative=relative,
+        scale=0.25 if metric == "ip" else 1.0,
+        origin=rng.standard_normal(d).astype(np.float32),
+        centroids=rng.standard_normal((lists, d + (metric == "ip"))).astype(np.float32),
+        subspace_offsets=offsets,
+        codebook=codebook,
+        starts=np.concatenate([[0], cuts, [n]]).astype(np.int64),
+        ordinals=rng.permutation(n).astype(np.uint32),
+        codes=codes,
+        biases=rng.standard_normal(n).astype(np.float32),
         properties={"seed": "1"},
     )
 

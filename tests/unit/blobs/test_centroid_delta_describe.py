@@ -11,13 +11,14 @@ from blob_samples import (
     sample_coverage,
     sample_graph,
     sample_hnsw,
+    sample_ivf,
     sample_routing,
     sample_rows,
     written,
 )
 from pyroaring import BitMap
 
-from puffin_ann.blobs import centroid, coverage, delta, graph, hnsw, routing, rows, tombstones
+from puffin_ann.blobs import centroid, coverage, delta, graph, hnsw, ivf, routing, rows, tombstones
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS, describe
 from puffin_ann.errors import BlobFormatError, FormatError
@@ -114,6 +115,7 @@ EVERY_KIND = {
     centroid.TYPE: lambda: centroid.encode(sample_centroids()),
     delta.TYPE: lambda: written(delta.write, sample_delta()),
     hnsw.TYPE: lambda: written(hnsw.write, sample_hnsw()),
+    ivf.TYPE: lambda: written(ivf.write, sample_ivf()),
 }
 
 

@@ -11,6 +11,7 @@ from blob_samples import (
     sample_coverage,
     sample_graph,
     sample_hnsw,
+    sample_ivf,
     sample_routing,
     sample_rows,
     written,
@@ -25,6 +26,7 @@ from puffin_ann.blobs import (
     describe,
     graph,
     hnsw,
+    ivf,
     routing,
     rows,
     tombstones,
@@ -53,6 +55,7 @@ RECORDS = {
     "puffin_ann.blobs.coverage:FILE",
     "puffin_ann.blobs.graph:HEAD",
     "puffin_ann.blobs.hnsw:HEAD",
+    "puffin_ann.blobs.ivf:HEAD",
     "puffin_ann.blobs.rows:HEAD",
     "puffin_ann.blobs.tombstones:HEAD",
     "puffin_ann.blobs.centroid:HEAD",
@@ -102,6 +105,7 @@ EVERYTHING = {
     centroid: lambda: centroid.encode(sample_centroids()),
     delta: lambda: written(delta.write, sample_delta()),
     hnsw: lambda: written(hnsw.write, sample_hnsw()),
+    ivf: lambda: written(ivf.write, sample_ivf()),
 }
 
 

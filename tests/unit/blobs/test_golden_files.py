@@ -15,6 +15,7 @@ from blob_samples import (
     sample_coverage,
     sample_graph,
     sample_hnsw,
+    sample_ivf,
     sample_routing,
     sample_rows,
     written,
@@ -22,7 +23,7 @@ from blob_samples import (
 from pyroaring import BitMap
 from test_centroid_delta_describe import sample_centroids, sample_delta
 
-from puffin_ann.blobs import centroid, coverage, delta, graph, hnsw, routing, rows, tombstones
+from puffin_ann.blobs import centroid, coverage, delta, graph, hnsw, ivf, routing, rows, tombstones
 from puffin_ann.blobs.describe import OURS
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 
@@ -38,11 +39,14 @@ VALUES = {
     centroid.TYPE: sample_centroids(),
     delta.TYPE: sample_delta(),
     hnsw.TYPE: sample_hnsw(60, d=3, links=3, metric="cosine"),
+    ivf.TYPE: sample_ivf(70, metric="ip", relative=True),
 }
-MODULES = {m.TYPE: m for m in (routing, coverage, graph, rows, tombstones, centroid, delta, hnsw)}
-STORED_PLAIN = {graph.TYPE, rows.TYPE, delta.TYPE, hnsw.TYPE}
+MODULES = {
+    m.TYPE: m for m in (routing, coverage, graph, rows, tombstones, centroid, delta, hnsw, ivf)
+}
+STORED_PLAIN = {graph.TYPE, rows.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE}
 
-LATER = {"hnsw-1.0.puffin": (hnsw.TYPE,)}
+LATER = {"hnsw-1.0.puffin": (hnsw.TYPE,), "ivf-1.0.puffin": (ivf.TYPE,)}
 FIRST = tuple(type for type in VALUES if type not in {t for types in LATER.values() for t in types})
 HELD = {"every-blob-1.0.puffin": FIRST, **LATER}
 """The types in each file."""

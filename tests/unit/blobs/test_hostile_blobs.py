@@ -15,6 +15,7 @@ from blob_samples import (
     sample_coverage,
     sample_graph,
     sample_hnsw,
+    sample_ivf,
     sample_routing,
     sample_rows,
     written,
@@ -31,6 +32,7 @@ from puffin_ann.blobs import (
     delta,
     graph,
     hnsw,
+    ivf,
     kernels,
     routing,
     rows,
@@ -71,6 +73,21 @@ def read_hnsw(data, folder):
     return value
 
 
+def read_ivf(data, folder):
+    ivf.unpack(io.BytesIO(data), folder)
+    value = ivf.open(folder)
+    assert np.isfinite(value.vectors).all()
+    if value.has_lists:
+        assert np.array_equal(np.sort(value.ordinals), np.arange(value.rows))
+        assert value.starts[0] == 0
+        assert value.starts[-1] == value.rows
+        assert (np.diff(value.starts) >= 0).all()
+        assert value.codes.shape == (value.rows, -(-len(value.codebook) // 2))
+        assert all(np.isfinite(a).all() for a in (value.centroids, value.codebook, value.biases))
+        assert value.subspace_offsets[-1] == value.dimension
+    return value
+
+
 def read_rows(data, folder):
     value = rows.read(io.BytesIO(data))
     key = np.stack([value.file_ids, value.row_groups, value.offsets])
@@ -104,6 +121,7 @@ TARGETS = {
     ),
     "centroid": (centroid, centroid.encode(sample_centroids()), lambda d, f: centroid.decode(d)),
     "delta": (delta, written(delta.write, sample_delta()), read_graph(delta)),
+    "lists": (ivf, written(ivf.write, sample_ivf(120, d=4)), read_ivf),
     "hnsw": (hnsw, written(hnsw.write, sample_hnsw(120, d=3, links=4)), read_hnsw),
 }
 RAW, SEALED, TABLE = 2200, 5500, 1600
