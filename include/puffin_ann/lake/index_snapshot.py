@@ -4,6 +4,7 @@ import os
 import uuid
 from typing import Literal
 
+from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -66,7 +67,8 @@ def publish_mode(
     one more snapshot here would no longer be.
 
     Raises:
-        UnsupportedTableError: an index snapshot is declared, and the table can have none.
+        UnsupportedTableError: an index snapshot is declared and the table can have none, or its
+            catalog cannot change tables of this format version at all.
     """
     version = table.metadata.format_version
     if version > WRITABLE_VERSION:
@@ -75,6 +77,12 @@ def publish_mode(
                 f"{name_of(table)} is of format version {version}; PyIceberg cannot commit "
                 f"snapshots to tables above version {WRITABLE_VERSION}: declare 'publish: auto' "
                 "or 'publish: statistics'"
+            )
+        if isinstance(table.catalog, MetastoreCatalog):
+            raise UnsupportedTableError(
+                f"{name_of(table)} is of format version {version}, and catalog "
+                f"{table.catalog.name!r} leaves it to PyIceberg to write the table's metadata, "
+                f"which it can up to version {WRITABLE_VERSION}: use a REST catalog"
             )
         return "statistics", f"the table is of format version {version}"
     if declared != "auto":

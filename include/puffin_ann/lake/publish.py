@@ -45,6 +45,7 @@ _REFUSALS = (
     BadRequestError,
     UnauthorizedError,
     ForbiddenError,
+    NotImplementedError,  # PyIceberg's own, of metadata that it cannot write
 )
 """Answers that say for certain that nothing was committed. Any other error leaves it open."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import object_store
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -52,6 +53,32 @@ class Lake:
         if rows.num_rows:
             created.append(rows)
         return created
+
+    def create_by_spark(self, rows: pa.Table, table: str = "words", **properties: str) -> Table:
+        """A table that Spark writes, in format version 3 unless said otherwise."""
+        self.create(rows, f"{table}_source")
+        settings = {
+            "format-version": "3",
+            "write.delete.mode": "merge-on-read",
+            "write.update.mode": "merge-on-read",
+            "write.merge.mode": "merge-on-read",
+            **properties,
+        }
+        listed = ", ".join(f"'{key}' = '{value}'" for key, value in settings.items())
+        source = self.named(f"{table}_source")
+        self.sql(
+            f"CREATE TABLE {{t}} USING iceberg TBLPROPERTIES ({listed}) "
+            f"AS SELECT * FROM {source} ORDER BY id",
+            table,
+        )
+        return self.load(table)
+
+    def rows(self, at: str = "", table: str = "words") -> tuple[np.ndarray, np.ndarray]:
+        """What Spark reads: ids and vectors; `at` is a clause such as `VERSION AS OF 3`."""
+        found = self.sql(f"SELECT id, embedding FROM {{t}} {at} WHERE embedding IS NOT NULL", table)
+        ids = np.array([row.id for row in found], dtype=np.int64)
+        vectors = np.array([row.embedding for row in found], dtype=np.float32)
+        return ids, vectors.reshape(len(ids), -1)
 
     def load(self, table: str = "words") -> Table:
         """The table as the catalog has it now."""
