@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from puffin_ann.ann.hnsw import library
 from puffin_ann.ann.hnsw.layers import Layers
-from puffin_ann.ann.hnsw.search import Searcher
+from puffin_ann.ann.hnsw.search import Searcher, space_metric
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.ann.vamana import space as spaces
 from puffin_ann.blobs import hnsw as hnsw_blob
@@ -103,11 +103,12 @@ class HnswEngine:
         """Build a shard; see `ShardEngine.build`.
 
         Rows are added by one thread unless the parameters give up that the same seed and rows make
-        the same shard. The norm bound is not used: the longest row of the shard is a tighter one.
+        the same shard. The norm bound is not used: inner products are taken as they are.
         """
         tell = progress or (lambda stage, share: None)
         layers = library.build(
-            spaces.of_rows(vectors, metric, scratch / SPACE),
+            spaces.of_rows(vectors, space_metric(metric), scratch / SPACE),
+            product=metric == "ip",
             links=parameters.M,
             ef_construction=parameters.ef_construction,
             seed=seed,
@@ -130,11 +131,7 @@ class HnswEngine:
         scratch: Path,
         progress: Progress | None = None,
     ) -> Hnsw:
-        """Add a batch of rows; see `ShardEngine.insert`.
-
-        For `ip`, an added row longer than every other moves all rows in the space that the graph
-        lies in; its edges stay, and new ones are made by the distances after the move.
-        """
+        """Add a batch of rows; see `ShardEngine.insert`."""
         tell = progress or (lambda stage, share: None)
         blob = hnsw_blob.open(directory)
         vectors = appended(blob.vectors.view(np.ndarray), added, scratch / "vectors.npy")
@@ -150,8 +147,9 @@ class HnswEngine:
                 progress=progress,
             )
         layers = library.insert(
-            spaces.of_rows(vectors, blob.metric, scratch / SPACE),
+            spaces.of_rows(vectors, space_metric(blob.metric), scratch / SPACE),
             _layers(blob),
+            product=blob.metric == "ip",
             dead=barred(dead, None, blob.rows),
             ef_construction=blob.ef_construction,
             threads=1 if parameters.reproducible else threads,
@@ -168,7 +166,8 @@ class HnswEngine:
         """Turn a blob into files to be memory-mapped, and add the rows as they are searched."""
         hnsw_blob.unpack(source, directory)
         blob = hnsw_blob.open(directory)
-        spaces.of_rows(blob.vectors.view(np.ndarray), blob.metric, directory / SPACE)
+        vectors = blob.vectors.view(np.ndarray)
+        spaces.of_rows(vectors, space_metric(blob.metric), directory / SPACE)
 
     def open(self, directory: Path) -> HnswShard:
         """Open an unpacked shard.
@@ -178,17 +177,19 @@ class HnswEngine:
 
         """
         blob = hnsw_blob.open(directory)
-        if not blob.rows or not spaces.is_needed(blob.metric, blob.dimension):
-            width = spaces.padded_width(blob.metric, blob.dimension)
+        metric = space_metric(blob.metric)
+        width = spaces.padded_width(metric, blob.dimension)
+        if not blob.rows or not spaces.is_needed(metric, blob.dimension):
             space = blob.vectors if blob.rows else np.zeros((0, width), np.float32)
             return HnswShard(blob, space)
         try:
             space = spaces.opened(directory / SPACE)
         except (OSError, ValueError) as error:
             raise BlobFormatError(f"{directory} is not a whole unpacked shard: {error}") from None
-        wanted = (blob.rows, spaces.padded_width(blob.metric, blob.dimension))
-        if space.shape != wanted:
-            raise BlobFormatError(f"{directory / SPACE}: shape {space.shape}, not {wanted}")
+        if space.shape != (blob.rows, width):
+            raise BlobFormatError(
+                f"{directory / SPACE}: shape {space.shape}, not {(blob.rows, width)}"
+            )
         return HnswShard(blob, space, spaces.zero_rows(directory / SPACE))
 
 

@@ -4,16 +4,60 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.kernels_distance import distance, dot, key_distance, order_key
-from puffin_ann.ann.vamana.beam import beam, insert
-from puffin_ann.ann.vamana.primitives import FAST, U64, Whole, row_of, squared_l2
+from puffin_ann.ann.vamana.beam import insert, unseen
+from puffin_ann.ann.vamana.primitives import (
+    F32,
+    FAST,
+    U32,
+    U64,
+    Whole,
+    expanded,
+    is_expanded,
+    prefetch,
+    row_of,
+)
 
 from numba import njit  # isort: skip  (after the primitives have configured it)
 
 BAD_TAIL = -1
+PREFETCHED = 128
+"""Numbers of a row asked for ahead; the hardware fetches the rest of a longer one."""
+
+_SIGN = np.uint32(0x80000000)
+
+
+@njit(inline="always")
+def _signed(value: np.float32, row: Whole) -> np.uint64:
+    """Return a candidate of a distance that may be negative; candidates sort as those do."""
+    bits = F32(value).view(U32)
+    bits = ~bits & U32(0xFFFFFFFF) if bits & _SIGN else bits | _SIGN
+    return (U64(bits) << U64(32)) | (U64(row) << U64(1))
+
+
+@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+def _apart(
+    product: bool,
+    one: NDArray[np.float32],
+    at_one: Whole,
+    other: NDArray[np.float32],
+    at_other: Whole,
+    width: Whole,
+) -> np.float32:
+    """Return the squared distance of two rows of flat arrays, or their product, negated."""
+    total = F32(0)
+    if product:
+        for i in range(U64(width)):
+            total -= one[U64(at_one) + i] * other[U64(at_other) + i]
+        return total
+    for i in range(U64(width)):
+        difference = one[U64(at_one) + i] - other[U64(at_other) + i]
+        total += difference * difference
+    return total
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def descend(
+    product: bool,
     space: NDArray[np.float32],
     width: Whole,
     upper: NDArray[np.uint32],
@@ -28,6 +72,7 @@ def descend(
     """Walk greedily down the upper layers; return the row at which layer 0 is entered.
 
     Args:
+        product: measure by negated inner product, not by squared distance.
         space: flat `(n · width,) float32`.
         width: numbers in a row.
         upper: flat `(u · links,) uint32`.
@@ -43,7 +88,7 @@ def descend(
     w = U64(width)
     at = U64(query)
     node = U64(entry)
-    nearest = squared_l2(space, node * w, queries, at, w)
+    nearest = _apart(product, space, node * w, queries, at, w)
     for step in range(top):
         layer = U64(top - step)
         moved = True
@@ -52,12 +97,82 @@ def descend(
             line = U64(first[node]) + layer - U64(1)
             for j in range(U64(upper_degrees[line])):
                 row = U64(upper[line * U64(links) + j])
-                found = squared_l2(space, row * w, queries, at, w)
+                found = _apart(product, space, row * w, queries, at, w)
                 if found < nearest:
                     nearest = found
                     node = row
                     moved = True
     return node
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def beam(
+    product: bool,
+    space: NDArray[np.float32],
+    width: Whole,
+    neighbours: NDArray[np.uint32],
+    stride: Whole,
+    degrees: NDArray[np.uint16],
+    entry: Whole,
+    queries: NDArray[np.float32],
+    query: Whole,
+    pool: NDArray[np.uint64],
+    keep: Whole,
+    stamps: NDArray[np.uint8],
+    stamp: np.uint8,
+    fresh: NDArray[np.uint32],
+) -> Whole:
+    """Find candidates near a query in layer 0; return how many the pool holds.
+
+    Args:
+        product: measure by negated inner product, not by squared distance.
+        space: flat `(n · width,) float32`.
+        width: numbers in a row, a multiple of 16.
+        neighbours: flat `(n · stride,) uint32`.
+        stride: 2M.
+        degrees: `(n,) uint16`.
+        entry: row to begin at.
+        queries: flat float32.
+        query: where in `queries` the query begins.
+        pool: `(keep + 1,) uint64`, written: candidates, ascending.
+        keep: ef, candidates kept.
+        stamps: `(n,) uint8`; rows that carry `stamp` count as seen.
+        stamp: of this search, carried by no row yet.
+        fresh: `(stride + 1,) uint32` scratch.
+
+    """
+    w = U64(width)
+    at = U64(query)
+    pool[0] = _signed(_apart(product, space, U64(entry) * w, queries, at, w), entry)
+    stamps[entry] = stamp
+    size = U64(1)
+    full = U64(keep)
+    ahead = min(w, U64(PREFETCHED))
+    current = U64(0)
+    while current < size:
+        key = pool[current]
+        if is_expanded(key):
+            current += U64(1)
+            continue
+        pool[current] = expanded(key)
+        node = row_of(key)
+        count = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
+        for j in range(count):
+            for z in range(U64(0), ahead, U64(16)):
+                prefetch(space, U64(fresh[j]) * w + z)
+        nearest = current + U64(1)
+        for j in range(count):
+            row = U64(fresh[j])
+            new = _signed(_apart(product, space, row * w, queries, at, w), row)
+            if size == full:
+                if new >= pool[size - U64(1)]:
+                    continue
+                size -= U64(1)
+            place = U64(insert(pool, size, new))
+            size += U64(1)
+            nearest = min(nearest, place)
+        current = nearest
+    return size
 
 
 @njit(cache=True, nogil=True)
@@ -102,6 +217,7 @@ def _answer(
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def search(
+    product: bool,
     space: NDArray[np.float32],
     width: Whole,
     neighbours: NDArray[np.uint32],
@@ -129,6 +245,7 @@ def search(
     """Answer queries by a beam over layer 0, begun where `descend` arrives.
 
     Args:
+        product: measure by negated inner product, not by squared distance.
         space: flat `(n · width,) float32`.
         width: numbers in a row of the space.
         neighbours: flat `(n · stride,) uint32`.
@@ -160,16 +277,26 @@ def search(
     pool = np.empty(keep + 1, np.uint64)
     keys = np.empty(ids.shape[1] + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
-    trail = np.empty(0, np.uint64)
     for q in range(len(queries)):
         stamp += 1
         if stamp == 256:
             stamps[:] = 0
             stamp = 1
         begin = descend(
-            space, width, upper, links, upper_degrees, first, entry, top, moved, q * width
+            product,
+            space,
+            width,
+            upper,
+            links,
+            upper_degrees,
+            first,
+            entry,
+            top,
+            moved,
+            q * width,
         )
-        size, _ = beam(
+        size = beam(
+            product,
             space,
             width,
             neighbours,
@@ -183,7 +310,6 @@ def search(
             stamps,
             np.uint8(stamp),
             fresh,
-            trail,
         )
         counts[q] = _answer(
             metric, vectors, queries, q, pool, size, dead, keys, ids[q], distances[q]

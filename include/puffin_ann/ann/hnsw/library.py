@@ -1,6 +1,6 @@
 """Build and extend HNSW graphs with hnswlib.
 
-hnswlib is handed squared L2 over the metric's search space, so that one graph serves every metric.
+hnswlib measures by squared L2 (over unit vectors for cosine) or by inner product.
 What it made is read off the file it saves, mapped: its bindings would copy the whole graph instead.
 A graph to be extended goes the other way, through a file of the same form that is written here from
 arrays that were checked; no byte of hnswlib's ever comes from outside.
@@ -57,6 +57,7 @@ Progress = Callable[[float], None]
 def build(
     space: NDArray[np.float32],
     *,
+    product: bool,
     links: int,
     ef_construction: int,
     seed: int,
@@ -68,6 +69,7 @@ def build(
 
     Args:
         space: `(n, w) float32`, read-only, as `vamana.space.of_rows` gives it.
+        product: measure by inner product, not by distance.
         links: M.
         ef_construction: candidates kept for each row added.
         seed: of the levels.
@@ -86,7 +88,7 @@ def build(
         return empty(links)
     first = _first_equal(space)
     different = np.flatnonzero(first == np.arange(len(space), dtype=np.uint32)).astype(np.uint32)
-    with _index(space.shape[1]) as index:
+    with _index(space.shape[1], product) as index:
         index.init_index(
             max_elements=len(different),
             M=links,
@@ -104,6 +106,7 @@ def insert(
     space: NDArray[np.float32],
     layers: Layers,
     *,
+    product: bool,
     dead: NDArray[np.uint8] | None,
     ef_construction: int,
     threads: int,
@@ -115,6 +118,7 @@ def insert(
     Args:
         space: `(n + m, w) float32`: the rows of the graph, then the added ones.
         layers: of the first n; checked.
+        product: as for `build`.
         dead: `(n,) uint8`, non-zero for rows that no added row shall be linked to. Those in upper
             layers, one of M, are linked to all the same: without a single row to hold on to,
             hnswlib reads beyond a list.
@@ -132,7 +136,7 @@ def insert(
     fresh = fresh[fresh >= known]
     native = scratch / "hnswlib.bin"
     _write(native, space, layers, ef_construction)
-    with _index(space.shape[1]) as index:
+    with _index(space.shape[1], product) as index:
         index.load_index(str(native), max_elements=known + len(fresh))
         native.unlink()
         if dead is not None:
@@ -149,10 +153,10 @@ def insert(
 
 
 @contextlib.contextmanager
-def _index(width: int) -> Iterator[Any]:
+def _index(width: int, product: bool) -> Iterator[Any]:
     import hnswlib
 
-    yield hnswlib.Index(space="l2", dim=width)
+    yield hnswlib.Index(space="ip" if product else "l2", dim=width)
 
 
 def _add(

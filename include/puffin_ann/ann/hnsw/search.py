@@ -25,6 +25,16 @@ EXHAUSTIVE_ROWS = 256
 _NOBODY = np.empty(0, np.uint8)
 
 
+def space_metric(metric: str) -> str:
+    """Return the metric in whose space rows are held.
+
+    Vectors are as they are for `ip` too, and measured by inner product: among augmented ones, the
+    few long rows that are the answers lie far from all others and from each other, and are hardly
+    found (recall@10 of 0.4 for norms that differ by a factor of a thousand, 1.0 by inner product).
+    """
+    return "l2" if metric == "ip" else metric
+
+
 @dataclass(eq=False)
 class _Scratch:
     stamps: NDArray[np.uint8]
@@ -37,7 +47,7 @@ class Searcher:
     Args:
         metric: name.
         vectors: `(n, d) float32`, as stored.
-        space: `(n, w) float32`, as `vamana.space.of_rows` gives it.
+        space: `(n, w) float32`, as `vamana.space.of_rows` gives it for `space_metric`.
         layers: trusted: every number in them is in range.
         zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction.
 
@@ -98,12 +108,13 @@ class Searcher:
         ids = np.empty((len(queries), k), np.int64)
         distances = np.empty((len(queries), k), np.float32)
         counts = np.empty(len(queries), np.int64)
-        moved = spaces.of_queries(queries, self._metric.name)
+        moved = spaces.of_queries(queries, space_metric(self._metric.name))
         mask = _NOBODY if dead is None else dead
 
         def run(part: slice) -> None:
             scratch = self._take()
             scratch.stamp = kernels.search(
+                self._metric.name == "ip",
                 self._space.reshape(-1),
                 self._space.shape[1],
                 self._neighbours,
