@@ -15,7 +15,7 @@ PYTEST := $(BIN)/pytest
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down jars test test-unit test-integration test-e2e fuzz lint format lock clean
+.PHONY: help setup demo up down jars test test-unit test-integration test-e2e fuzz soak lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ test-e2e: $(READY) ## Run whole builds through Airflow, local Spark and a Spark 
 fuzz: $(READY) ## Give the decoders spoilt bytes, guided by coverage, for SECONDS (60)
 	@mkdir -p $(LOCAL)/fuzz
 	@$(BIN)/python tests/fuzz/fuzz_decoders.py -max_total_time=$(or $(SECONDS),60) -artifact_prefix=$(LOCAL)/fuzz/ $(LOCAL)/fuzz
+
+soak: $(READY) $(JARS) ## Live random lives of tables and their indexes for MINUTES (10); SPARK=1 with Spark's procedures
+	@SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SPARK=$(SPARK) $(PYTEST) tests/integration/soak
 
 lint: $(READY) ## Check style, types and the floors of the library
 	@$(BIN)/ruff check .

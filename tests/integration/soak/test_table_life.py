@@ -1,0 +1,42 @@
+"""Random lives of a table and its indexes, for as long as asked.
+
+make soak MINUTES=60            # PyIceberg alone, many short steps
+make soak MINUTES=60 SPARK=1    # with Spark's own procedures among them
+"""
+
+import os
+import time
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from table_life import TableLife
+
+MINUTES = float(os.environ.get("SOAK_MINUTES", "1.5"))
+STEPS = int(os.environ.get("SOAK_STEPS", "12"))
+PHASES = (Phase.generate, Phase.shrink) if os.environ.get("SOAK_SHRINK") else (Phase.generate,)
+"""A life is told step by step as it is; to make it shorter takes many more."""
+
+
+def live(machine, minutes: float) -> int:
+    """Run lives until the time is over; returns how many batches of them there were."""
+    end = time.monotonic() + minutes * 60
+    batches = 0
+    while time.monotonic() < end:
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=2,
+                stateful_step_count=STEPS,
+                deadline=None,
+                database=None,
+                print_blob=True,
+                phases=PHASES,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+        batches += 1
+    return batches
+
+
+def test_random_lives_keep_every_promise():
+    assert live(TableLife, MINUTES) > 0
