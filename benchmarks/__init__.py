@@ -1,0 +1,1 @@
+"""Benchmarks against what users would pick instead; `make bench` runs them."""

@@ -1,0 +1,132 @@
+"""Run benchmarks, each family in a process of its own, and write docs/benchmarks.md."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.failures import CannotMeasureError
+from benchmarks.results import Result, machine, save, saved
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+console = Console()
+
+Measure = Callable[[int], Result]
+
+
+def _family(module: str, *arguments: str) -> Measure:
+    """Import a family's module only when it is run: each has needs of its own."""
+
+    def measure(rounds: int) -> Result:
+        made: Result = import_module(f"benchmarks.{module}").measure(*arguments, rounds)
+        return made
+
+    return measure
+
+
+FAMILIES: Mapping[str, Measure] = {
+    "graphs-glove-100d": _family("graphs", "glove-100d"),
+    "graphs-gloss-384d": _family("graphs", "gloss-384d"),
+    "lists-glove-100d": _family("lists", "glove-100d"),
+    "lists-gloss-384d": _family("lists", "gloss-384d"),
+    "sharded": _family("sharded", "glove-100d"),
+    "first": _family("first", "glove-100d"),
+    "spark": _family("spark", "glove-100d"),
+    "insert": _family("insert", "glove-100d"),
+    "memory": _family("memory", "glove-100d"),
+    "centroids": _family("centroids"),
+    "diff": _family("diff"),
+}
+QUICK: Mapping[str, Measure] = {
+    "graphs-glove-20k": _family("graphs", "glove-20k"),
+    "lists-glove-20k": _family("lists", "glove-20k"),
+    "insert-glove-20k": _family("insert", "glove-20k"),
+}
+
+
+@app.command()
+def run(
+    only: Annotated[str, typer.Option(help="Families to run, separated by commas.")] = "",
+    quick: Annotated[bool, typer.Option(help="Small runs over the sample data.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Times that everything is timed.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print results as JSON.")] = False,
+) -> None:
+    """Measure; a family that fails is reported, and the others go on.
+
+    Example: python -m benchmarks run --only graphs-glove-100d,insert
+    """
+    known = QUICK if quick else FAMILIES
+    wanted = [one for one in only.split(",") if one] or list(known)
+    unknown = [one for one in wanted if one not in known]
+    if unknown:
+        raise typer.BadParameter(f"no family {unknown[0]!r}; there are: {', '.join(known)}")
+    for family in wanted:
+        if not as_json:
+            console.print(f"[bold]== {family}[/bold]")
+        command = [sys.executable, "-m", "benchmarks", "one", family, "--rounds", str(rounds)]
+        subprocess.run([*command, *(["--quick"] if quick else [])], check=False)
+    results = saved(wanted)
+    if as_json:
+        print("[" + ",".join(one.model_dump_json() for one in results) + "]")
+    else:
+        for result in results:
+            _show(result)
+    failed = [one for one in results if one.failure]
+    if failed or len(results) < len(wanted):
+        raise typer.Exit(1)
+
+
+@app.command()
+def one(
+    family: str,
+    rounds: Annotated[int, typer.Option(min=1)] = 3,
+    quick: Annotated[bool, typer.Option()] = False,
+) -> None:
+    """Measure one family in this process and keep its result."""
+    began = time.perf_counter()
+    measure = (QUICK if quick else FAMILIES)[family]
+    try:
+        result = measure(rounds)
+    except (CannotMeasureError, ImportError) as error:
+        result = Result(family=family, failure=str(error))
+    except Exception as error:
+        save(Result(family=family, failure=f"{type(error).__name__}: {error}"))
+        raise
+    seconds = time.perf_counter() - began
+    save(result.model_copy(update={"family": family, "seconds": seconds, "machine": machine()}))
+
+
+@app.command()
+def report() -> None:
+    """Write docs/benchmarks.md and its pictures from the results that were kept."""
+    from benchmarks.report import write
+
+    path = write(saved(FAMILIES))
+    console.print(f"wrote {path}")
+
+
+def _show(result: Result) -> None:
+    if result.failure:
+        console.print(f"[red]{result.family}: {result.failure}[/red]")
+        return
+    table = Table(title=f"{result.family} ({result.seconds:.0f} s)", title_justify="left")
+    for heading in ("what", "ours", "theirs", "measured", "at least", "aim", ""):
+        table.add_column(heading)
+    for row in result.rows:
+        measured = "–" if row.measured is None else f"{row.measured:.3g} {row.unit}"
+        bounds = [f"{'≤' if row.below else '≥'} {bound:g}" for bound in (row.least, row.aim)]
+        verdict = "[green]reached[/green]" if row.reached else "[red]short[/red]"
+        table.add_row(row.what, row.ours, row.theirs, measured, *bounds, verdict)
+    console.print(table)
+    for fact in [*(row.note for row in result.rows if row.note), *result.facts]:
+        console.print(f"  {fact}")
+
+
+if __name__ == "__main__":
+    app()

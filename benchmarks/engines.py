@@ -1,0 +1,127 @@
+"""Ours and theirs, behind one way to build and to search."""
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.data import NEIGHBOURS
+from benchmarks.race import Contender
+from puffin_ann.engines import SearchableShard, engine
+
+BUILD_THREADS = 2
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of a build: on the wall, and of all threads together."""
+
+    wall: float
+    processor: float
+
+
+class Clock:
+    """Measures a block; `timed` is there when it ends."""
+
+    timed: Timed
+
+    def __enter__(self) -> "Clock":
+        self._began = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wall, processor = self._began
+        self.timed = Timed(time.perf_counter() - wall, time.process_time() - processor)
+
+
+def build_ours(
+    algorithm: str,
+    vectors: NDArray[np.float32],
+    folder: Path,
+    parameters: Mapping[str, Any] | None = None,
+) -> tuple[Timed, Any]:
+    """Build a shard; returns how long that took and what was built."""
+    one = engine(algorithm)
+    checked = one.check(parameters or {}, vectors.shape[1])
+    scratch = Path(tempfile.mkdtemp(dir=folder))
+    with Clock() as clock:
+        built = one.build(
+            vectors,
+            metric="l2",
+            parameters=checked,
+            norm_bound=0.0,
+            seed=0,
+            threads=BUILD_THREADS,
+            scratch=scratch,
+        )
+    return clock.timed, built
+
+
+def through_blob(algorithm: str, built: Any, folder: Path) -> tuple[SearchableShard, Path]:
+    """Write a shard to its blob, and open it from there, as every search does."""
+    one = engine(algorithm)
+    blob = folder / f"{algorithm}.blob"
+    with blob.open("wb") as out:
+        one.encode(built, out)
+    unpacked = Path(tempfile.mkdtemp(dir=folder))
+    with blob.open("rb") as source:
+        one.unpack(source, unpacked)
+    return one.open(unpacked), unpacked
+
+
+def ours(algorithm: str, shard: SearchableShard) -> Contender:
+    """Return a shard of ours as a contender: its width is the effort."""
+
+    def search(queries: NDArray[np.float32], effort: int) -> NDArray[np.int64]:
+        return shard.search(queries, NEIGHBOURS, width=effort, threads=1)[0]
+
+    return Contender(f"puffin-ann {algorithm}", search)
+
+
+def build_hnswlib(vectors: NDArray[np.float32]) -> tuple[Timed, Any]:
+    """Build hnswlib's graph with M 16 and ef 200."""
+    import hnswlib
+
+    index = hnswlib.Index("l2", vectors.shape[1])
+    with Clock() as clock:
+        index.init_index(len(vectors), M=16, ef_construction=200)
+        index.set_num_threads(BUILD_THREADS)
+        index.add_items(vectors)
+    return clock.timed, index
+
+
+def hnswlib_contender(index: Any) -> Contender:
+    """Return hnswlib as a contender: ef is the effort."""
+
+    def search(queries: NDArray[np.float32], effort: int) -> NDArray[np.integer]:
+        index.set_ef(effort)
+        found: NDArray[np.integer] = index.knn_query(queries, k=NEIGHBOURS, num_threads=1)[0]
+        return found
+
+    return Contender("hnswlib", search)
+
+
+def build_symphony(vectors: NDArray[np.float32], degree: int) -> tuple[Timed, Any]:
+    """Build rabitqlib's SymphonyQG."""
+    import rabitqlib
+
+    index = rabitqlib.SymqgIndex(vectors.shape[1], degree, "l2")
+    with Clock() as clock:
+        index.build(vectors, 200, BUILD_THREADS)
+    return clock.timed, index
+
+
+def symphony_contender(index: Any) -> Contender:
+    """Return SymphonyQG as a contender: ef is the effort."""
+
+    def search(queries: NDArray[np.float32], effort: int) -> NDArray[np.integer]:
+        call = index.search if len(queries) == 1 else index.search_batch
+        first = np.asarray(call(queries, NEIGHBOURS, effort, 1)[0])
+        return first.reshape(len(queries), NEIGHBOURS).astype(np.int64)
+
+    return Contender("rabitqlib SymphonyQG", search)

@@ -1,0 +1,82 @@
+"""A table with real vectors in an embedded catalog, and builds of indexes over it."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from puffin_ann.declaration import IndexDeclaration, parse_declaration
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from puffin_ann.lifecycle.runners import Runner
+
+CATALOG = "bench"
+TABLE = f"{CATALOG}.vectors.rows"
+FILES = 8
+ROW_GROUP_ROWS = 4096
+
+
+def configure(folder: Path) -> None:
+    """Point PyIceberg and the library at a folder; before PyIceberg is imported."""
+    if "pyiceberg" in sys.modules and f"PYICEBERG_CATALOG__{CATALOG.upper()}__URI" not in os.environ:
+        raise RuntimeError("PyIceberg reads its configuration when it is imported: configure first")
+    os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__URI"] = f"sqlite:///{folder}/catalog.db"
+    os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__WAREHOUSE"] = f"file://{folder}/warehouse"
+    (folder / "warehouse").mkdir(exist_ok=True)
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+
+
+def create_table(vectors: NDArray[np.float32]) -> "Table":
+    """Write vectors to a table, with their numbers in column `id`, in several data files."""
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog(CATALOG)
+    catalog.create_namespace_if_not_exists("vectors")
+    schema = pa.schema([("id", pa.int64()), ("embedding", pa.list_(pa.float32()))])
+    table = catalog.create_table(
+        "vectors.rows",
+        schema=schema,
+        properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)},
+    )
+    for part in np.array_split(np.arange(len(vectors)), FILES):
+        values = pa.array(vectors[part].ravel())
+        offsets = pa.array(np.arange(len(part) + 1, dtype=np.int32) * vectors.shape[1])
+        lists = pa.ListArray.from_arrays(offsets, values)
+        table.append(pa.table([pa.array(part), lists], schema=schema))
+    return table
+
+
+def declared(**changes: Any) -> IndexDeclaration:
+    """Return the declaration of an index of four shards, otherwise with every default."""
+    fields = {
+        "name": "bench",
+        "table": TABLE,
+        "column": "embedding",
+        "metric": "l2",
+        "shards": 4,
+        **changes,
+    }
+    return parse_declaration(fields, source="benchmark")
+
+
+def build(declaration: IndexDeclaration, run_id: str, runner: "Runner") -> Mapping[str, Any]:
+    """Run a whole build and publish it; returns the plan's pointer."""
+    from puffin_ann.lifecycle import run, stages
+
+    plan = run.plan_build(declaration, run_id=run_id, overrides={"force": True})
+    where = (plan["table"], plan["plan"])
+    stages.train(runner, *where)
+    stages.assign(runner, *where)
+    for group in plan["groups"]:
+        stages.build_group(runner, *where, group)
+    stages.gate(runner, *where)
+    run.publish(*where)
+    return plan
