@@ -27,6 +27,9 @@ SUMS = 1e-12
 """Relative error of a float64 sum of squares or products, a hundred times over."""
 NARROWED = 2.0**-23
 """Twice what a distance loses when it is rounded to float32."""
+SMALLEST = 1.5e-45
+"""The least number of float32 and a little: what is rounded down there is off by up to half of it,
+however small it is itself."""
 COSINE = 1e-12
 """Absolute error of 1 − cos in float64, a hundred times over."""
 
@@ -170,7 +173,7 @@ class Bounds:
 def _lowered(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Lower bounds below what a distance that was rounded to float32, or cut to it, may be."""
     lowered: NDArray[np.float64] = np.minimum(bounds, LARGEST)
-    lowered -= NARROWED * np.abs(lowered)
+    lowered -= NARROWED * np.abs(lowered) + SMALLEST
     lowered[np.isnan(lowered)] = -np.inf  # a query of zeros, a radius that is not known
     return lowered
 

@@ -15,12 +15,16 @@ from puffin_ann.ann.metrics import METRICS, frozen
 
 PRODUCTS = 1 << 20
 """Pairs looked at in one go."""
+MOST_ROWS = 65_536
 PAIRS = 4096
 """Pairs whose exact distance is taken in one go."""
 TINY = 1.2e-38
 """What a product below the smallest normal float32 may lose."""
-SLACK = 3e-7
-"""Relative: distances are rounded to float32 before they are compared."""
+SLACK, SMALLEST = 3e-7, 1.5e-45
+"""Relative and absolute: distances are rounded to float32 before they are compared."""
+
+FEW_QUERIES = 4
+"""For so few, all distances are taken sooner than most pairs are ruled out."""
 
 Found = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 
@@ -48,11 +52,14 @@ def rows_nearer(
         `(m,) int64` queries, `(m,) int64` rows and `(m,) float32` distances, in order of rows.
 
     """
-    step = max(1, PRODUCTS // max(1, len(queries)))
+    step = min(MOST_ROWS, max(1, PRODUCTS // max(1, len(queries))))
 
     def block(at: int) -> Found:
         rows = frozen(vectors[at : at + step])
         there = None if barred is None else barred[at : at + step] == 0
+        if len(queries) <= FEW_QUERIES:
+            near = METRICS[metric].distances(queries, rows)
+            return _below(near, distance, there, at)
         query, row = _candidates(queries, rows, distance, metric, there)
         found = list(_exact(queries, rows, query, row, distance, metric))
         if not found:
@@ -66,6 +73,16 @@ def rows_nearer(
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
     query, row, near = (np.concatenate(part) for part in zip(*parts, strict=True))
     return query, row, near
+
+
+def _below(
+    near: NDArray[np.float32], distance: float, there: NDArray[np.bool_] | None, at: int
+) -> Found:
+    below = near.T.astype(np.float64) < distance
+    if there is not None:
+        below &= there[:, None]
+    row, query = np.nonzero(below)
+    return query, row + at, near[query, row]
 
 
 def _candidates(
@@ -91,7 +108,7 @@ def _candidates(
         else:
             least = -inner
         # What overflowed is not a number: such a pair is looked at.
-        near = ~(least - SLACK * np.abs(least) >= distance)
+        near = ~(least - SLACK * np.abs(least) - SMALLEST >= distance)
     if there is not None:
         near &= there[:, None]
     row, query = np.nonzero(near)

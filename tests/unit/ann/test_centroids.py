@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 from puffin_ann.ann import centroids, kernels_centroid
 from puffin_ann.ann.centroid_bounds import Bounds
 from puffin_ann.ann.metrics import METRICS
-from puffin_ann.ann.nearer import rows_nearer
+from puffin_ann.ann.nearer import FEW_QUERIES, rows_nearer
 
 NAMES = sorted(METRICS)
 
@@ -96,6 +96,14 @@ def test_the_owners_within_are_those_that_can_be(metric):
     np.testing.assert_array_equal(everything[chosen], lower)
 
 
+@pytest.mark.parametrize("metric", NAMES)
+@pytest.mark.parametrize("query", [1e-45, -1e-45, 3e-45])
+def test_bounds_hold_where_distances_are_the_least_there_are(metric, query):
+    rows, one = np.array([[1.5], [-1.5]], np.float32), np.array([query], np.float32)
+    groups = [rows[:1], rows[1:]]
+    assert (bounds_of(groups, metric, 1).of_owners(one) <= least(groups, one, metric)).all()
+
+
 def test_owners_without_rows_are_infinitely_far():
     bounds = bounds_of([normal(3, 4), np.zeros((0, 4), np.float32)], "l2", 1)
     assert np.isinf(bounds.of_owners(normal(1, 4)[0])).tolist() == [False, True]
@@ -144,7 +152,8 @@ def test_centroids_stand_for_every_row(metric, count):
 def test_rows_nearer_are_those_of_brute_force(data, metric):
     d = data.draw(st.integers(1, 6))
     rows = data.draw(arrays.arrays(np.float32, (data.draw(st.integers(0, 9)), d), elements=numbers))
-    queries = data.draw(arrays.arrays(np.float32, (2, d), elements=numbers))
+    count = data.draw(st.sampled_from([0, 1, FEW_QUERIES, FEW_QUERIES + 1]))
+    queries = data.draw(arrays.arrays(np.float32, (count, d), elements=numbers))
     barred = data.draw(arrays.arrays(np.uint8, (len(rows),), elements=st.integers(0, 1)))
     distances = METRICS[metric].distances(queries, rows)
     with np.errstate(over="ignore"):
