@@ -11,6 +11,8 @@ UV_VERSION := 0.8
 UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
 STEP = @printf '\033[1m== %s\033[0m\n'
 PYTEST := $(BIN)/pytest
+PEERS := $(LOCAL)/peers/.ready
+BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -70,6 +72,21 @@ fuzz: $(READY) ## Give the decoders spoilt bytes, guided by coverage, for SECOND
 soak: $(READY) $(JARS) ## Live random lives of tables and their indexes for MINUTES (10); SPARK=1 with Spark's procedures
 	@SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SPARK=$(SPARK) $(PYTEST) tests/integration/soak
 
+bench: $(PEERS) ## Measure against peers and write docs/benchmarks.md; ONLY=a,b for some families
+	@code=0; $(BENCH) run $(if $(ONLY),--only $(ONLY)) || code=$$?; $(BENCH) report; exit $$code
+
+bench-quick: $(PEERS) ## Measure a little, on the sample data: shows that the benchmarks work
+	@$(BENCH) run --quick --rounds 1
+
+bench-report: $(PEERS) ## Write docs/benchmarks.md from what was measured last
+	@$(BENCH) report
+
+$(PEERS): benchmarks/requirements-peers.lock | $(READY)
+	$(STEP) "install what we are compared with into $(LOCAL)/peers (the first time downloads it)"
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(LOCAL)/peers
+	@$(UV) pip sync --quiet --python $(LOCAL)/peers/bin/python $<
+	@touch $(PEERS)
+
 lint: $(READY) ## Check style, types and the floors of the library
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -82,6 +99,7 @@ format: $(READY) ## Format the code
 
 lock: $(READY) ## Resolve the lock anew from pyproject.toml
 	@$(UV) pip compile --quiet --universal --all-extras --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock
+	@$(UV) pip compile --quiet --universal --extra spark --no-header --no-annotate --python-version 3.11 pyproject.toml benchmarks/requirements-peers.in -c requirements.lock -o benchmarks/requirements-peers.lock
 
 clean: down ## Remove everything that make created, the demo's table included
 	@rm -rf $(VENV) $(LOCAL) .pytest_cache .mypy_cache .ruff_cache .hypothesis

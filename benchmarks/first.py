@@ -58,9 +58,6 @@ def measure(name: str, rounds: int) -> Result:
     )
 
 
-    np.save(path, queries)
-
-
 def _once(script: str) -> tuple[float, float]:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ

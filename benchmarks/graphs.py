@@ -1,4 +1,4 @@
-"""`vamana` against hnswlib and SymphonyQG: building and searching, batch by batch and one by one."""
+"""`vamana` against hnswlib and SymphonyQG: built, and searched by batches and one by one."""
 
 import tempfile
 from pathlib import Path
@@ -128,9 +128,7 @@ def _rate_text(rate: float | None) -> str:
     return "not reached" if rate is None else f"{rate:,.0f}/s"
 
 
-def _plots(
-    name: str, title: str, batch: dict[str, Curve], single: dict[str, Curve]
-) -> list[Plot]:
+def _plots(name: str, title: str, batch: dict[str, Curve], single: dict[str, Curve]) -> list[Plot]:
     return [
         plot(f"graphs-{name}-batch", f"{title}, batch of 1,000", batch),
         plot(f"graphs-{name}-single", f"{title}, one query a call", single),

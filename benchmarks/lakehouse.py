@@ -26,7 +26,10 @@ ROW_GROUP_ROWS = 4096
 
 def configure(folder: Path) -> None:
     """Point PyIceberg and the library at a folder; before PyIceberg is imported."""
-    if "pyiceberg" in sys.modules and f"PYICEBERG_CATALOG__{CATALOG.upper()}__URI" not in os.environ:
+    if (
+        "pyiceberg" in sys.modules
+        and f"PYICEBERG_CATALOG__{CATALOG.upper()}__URI" not in os.environ
+    ):
         raise RuntimeError("PyIceberg reads its configuration when it is imported: configure first")
     os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__URI"] = f"sqlite:///{folder}/catalog.db"
     os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__WAREHOUSE"] = f"file://{folder}/warehouse"

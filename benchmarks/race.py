@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -114,7 +115,7 @@ def rate_at(curve: Curve, recall: float) -> float | None:
         return None
     if points[0].recall >= recall:
         return points[0].rate
-    for left, right in zip(points, points[1:], strict=False):
+    for left, right in pairwise(points):
         if left.recall <= recall <= right.recall and right.recall > left.recall:
             share = (recall - left.recall) / (right.recall - left.recall)
             return float(np.exp((1 - share) * np.log(left.rate) + share * np.log(right.rate)))

@@ -69,9 +69,7 @@ def _starts(index: Any) -> dict[str, int]:
     return starts
 
 
-def _against_bare(
-    index: Any, shard: Any, data: DataSet, rounds: int, facts: list[str]
-) -> Row:
+def _against_bare(index: Any, shard: Any, data: DataSet, rounds: int, facts: list[str]) -> Row:
     """Compare at the recall that the index reaches with its defaults."""
     recall = data.recall(_ids(index, data.queries))
     facts.append(

@@ -1,0 +1,95 @@
+"""A build through Spark against the same build in one process, on the same table."""
+
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks import lakehouse
+from benchmarks.data import ROOT, load
+from benchmarks.results import Result, Row
+
+if TYPE_CHECKING:
+    from puffin_ann.lifecycle.runners import Runner
+
+
+def measure(name: str, rounds: int) -> Result:
+    """Build by turns; Spark's JVM is started before, its Python workers are not."""
+    from pyspark.sql import SparkSession
+
+    from puffin_ann.settings import settings
+
+    data = load(name)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "include"), str(ROOT)])
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    seconds: dict[str, list[dict[str, float]]] = {"spark": [], "process": []}
+    with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
+        lakehouse.configure(Path(temporary))
+        lakehouse.create_table(data.vectors)
+        from puffin_ann.lifecycle.runners import InProcess, OnSpark
+
+        for number in range(rounds):
+            spark = (
+                SparkSession.builder.master("local[2]")
+                .config("spark.ui.enabled", "false")
+                .config("spark.log.level", "ERROR")
+                .getOrCreate()
+            )
+            seconds["spark"].append(_stages(OnSpark(spark), f"spark-{number}"))
+            spark.stop()
+            seconds["process"].append(_stages(InProcess(), f"process-{number}"))
+        threads = settings().thread_count
+    totals = {key: median(sum(one.values()) for one in runs) for key, runs in seconds.items()}
+    facts = [
+        f"{key}: "
+        + ", ".join(f"{stage} {median(one[stage] for one in runs):.1f} s" for stage in runs[0])
+        for key, runs in seconds.items()
+    ]
+    return Result(
+        family="spark",
+        facts=facts,
+        rows=[
+            Row(
+                key="spark",
+                what=f"build through Spark (`local[2]`) ÷ in process with {threads} threads, "
+                f"{data.title}, 4 shards, train + assign + build, JVM started before",
+                ours=f"{totals['spark']:.1f} s",
+                theirs=f"{totals['process']:.1f} s",
+                measured=totals["spark"] / totals["process"],
+                least=1.3,
+                aim=1.1,
+                below=True,
+            )
+        ],
+    )
+
+
+def _stages(runner: "Runner", run_id: str) -> dict[str, float]:
+    """Run the stages that do the heavy work; returns the seconds of each."""
+    from puffin_ann.lifecycle import run, stages
+
+    plan = run.plan_build(lakehouse.declared(), run_id=run_id, overrides={"force": True})
+    where = (plan["table"], plan["plan"])
+
+    def build() -> None:
+        for group in plan["groups"]:
+            stages.build_group(runner, *where, group)
+
+    works: dict[str, Callable[[], object]] = {
+        "train": partial(stages.train, runner, *where),
+        "assign": partial(stages.assign, runner, *where),
+        "build": build,
+    }
+    found = {}
+    for stage, work in works.items():
+        began = time.perf_counter()
+        work()
+        found[stage] = time.perf_counter() - began
+    return found
