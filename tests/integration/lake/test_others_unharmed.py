@@ -97,28 +97,11 @@ def test_incremental_scans_pass_index_snapshots_by(lake, words):
 @pytest.mark.parametrize("mode", ["snapshot", "statistics"])
 def test_statistics_stay_visible_to_sparks_optimizer(lake, words, mode):
     lake.sql("CALL {c}.system.compute_table_stats(table => '{n}', columns => array('id', 'word'))")
-    before = distinct_counts(lake)
+    before = lake.distinct_counts()
     assert before == {"id": 30, "word": 30}
     builds.build(builds.declaration(table=lake.named(), publish=mode), "run")
-    assert distinct_counts(lake) == before
+    assert lake.distinct_counts() == before
     assert lake.sql("SELECT count(DISTINCT word) FROM {t}")[0][0] == 30
-
-
-def distinct_counts(lake) -> dict[str, int]:
-    """What the optimizer believes of the table's columns."""
-    lake.spark.conf.set("spark.sql.cbo.enabled", "true")
-    try:
-        plan = lake.spark.table(lake.named())._jdf.queryExecution().optimizedPlan()
-        statistics = plan.collectLeaves().head().stats().attributeStats().toSeq()
-        found = {}
-        for number in range(statistics.size()):
-            pair = statistics.apply(number)
-            count = pair._2().distinctCount()
-            if count.isDefined():
-                found[pair._1().name()] = int(str(count.get()))
-        return found
-    finally:
-        lake.spark.conf.unset("spark.sql.cbo.enabled")
 
 
 def test_every_engine_loads_and_queries_the_table(lake, words):
