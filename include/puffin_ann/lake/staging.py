@@ -44,7 +44,7 @@ class Staging:
     """A folder of the table's store, `root`, reached through the table's FileIO."""
 
     def __init__(self, io: FileIO, root: str) -> None:
-        self._io = io
+        self.io = io
         self.root = root.rstrip("/")
         self._s3 = s3_of(io, self.root)
         # Not PyArrowFileIO.parse_location: it takes an empty path for the working directory.
@@ -62,7 +62,7 @@ class Staging:
 
     def exists(self, *parts: str) -> bool:
         """Tell whether an object is there."""
-        return self._io.new_input(self.uri(*parts)).exists()
+        return self.io.new_input(self.uri(*parts)).exists()
 
     def read(self, *parts: str) -> bytes:
         """Return the bytes of a small object; StagingError if it is missing."""
@@ -82,13 +82,13 @@ class Staging:
         path = local_path(uri)
         if path is not None:
             return _link_new(path, data)
-        if self._io.new_input(uri).exists():
+        if self.io.new_input(uri).exists():
             return False
         if self._s3 is not None:
             created = self._s3.put_new(uri, data)
             if created is not None:
                 return created
-        with self._io.new_output(uri).create(overwrite=True) as out:
+        with self.io.new_output(uri).create(overwrite=True) as out:
             out.write(data)
         return self.read(name) == data
 
@@ -99,12 +99,12 @@ class Staging:
         The name must be one that no other attempt uses. If the body raises, the object is removed.
         """
         uri = self.uri(*parts)
-        writer = StagedWriter(uri, self._io.new_output(uri).create(overwrite=True))
+        writer = StagedWriter(uri, self.io.new_output(uri).create(overwrite=True))
         try:
             yield writer
         except BaseException:
             writer.close()
-            self._io.delete(uri)
+            self.io.delete(uri)
             raise
         writer.close()
 
@@ -117,7 +117,7 @@ class Staging:
     def fetch(self, uri: str) -> BinaryIO:
         """Open an object, of this folder or not, as a seekable stream."""
         try:
-            return cast(BinaryIO, self._io.new_input(uri).open())
+            return cast(BinaryIO, self.io.new_input(uri).open())
         except FileNotFoundError as error:
             raise StagingError(
                 f"staged object {uri} is gone; run the stage that made it"
@@ -153,7 +153,7 @@ class Staging:
             # Arrow would leave an object that stands for the empty folder.
             self._s3.delete_tree(self.root)
         else:
-            _delete_remote_tree(self._io, self.root)
+            _delete_remote_tree(self.io, self.root)
 
 
 class StagedWriter:

@@ -28,6 +28,7 @@ from puffin_ann.lifecycle.plan import (
     shard_groups,
 )
 from puffin_ann.lifecycle.publish import publish_run, was_published
+from puffin_ann.lifecycle.remake import SPARE_PLAN, publishing, restore_plan
 from puffin_ann.lifecycle.workspace import Workspace, staging_root
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.index import require_snapshot
@@ -61,6 +62,7 @@ def plan_build(
     declaration = declaration.overridden(given)
     table = load_table(declaration.table)
     run, staging = _workplace(table, declaration.name, safe_run_id(run_id))
+    restore_plan(staging)
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
         live = live_state(table, require_snapshot(table, None).snapshot_id)
@@ -71,6 +73,7 @@ def plan_build(
             log.info("plan: nothing to build for %s: %s", declaration.name, reason)
             return _pointer(declaration, run, "none", reason, "", [])
         plan = store(staging, PLAN, _make_plan(declaration, table, run, live))
+    staging.put_new(SPARE_PLAN, plan.model_dump_json().encode())
     log.info(
         "plan: run %s builds %s from snapshot %d: %d rows in %d files, %d shards in %d groups",
         run,
@@ -201,7 +204,7 @@ def publish(table: str, plan: str) -> dict[str, Any]:
         ConflictError, UnclearCommitError, RecallTooLowError: see `publish_run`.
     """
     workspace = Workspace.open(table, plan)
-    published = publish_run(workspace)
+    published = publishing(lambda: publish_run(Workspace.open(table, plan)), table, plan)
     log.info(
         "publish: run %s is snapshot %d, file %s; %d bytes written, %d copied",
         workspace.plan.run_id,

@@ -32,6 +32,7 @@ from puffin_ann.lifecycle.documents import (
     store,
 )
 from puffin_ann.lifecycle.gate import require_passed, run_gate
+from puffin_ann.lifecycle.remake import remaking
 from puffin_ann.lifecycle.runners import Runner
 from puffin_ann.lifecycle.train import SampleTask, TrainResult
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
@@ -41,6 +42,7 @@ log = logging.getLogger("puffin_ann")
 _STAGED_FILES = TypeAdapter(list[StagedFile])
 
 
+@remaking
 def train(runner: Runner, table: str, plan: str) -> Trained:
     """Stage 0: sample the table, train centroids, hold out the gate's queries."""
     workspace = Workspace.open(table, plan)
@@ -77,6 +79,7 @@ def train(runner: Runner, table: str, plan: str) -> Trained:
     return store(workspace.staging, TRAIN, trained)
 
 
+@remaking
 def assign(runner: Runner, table: str, plan: str) -> Assigned:
     """Stage 1a: read every covered file once, stage its rows grouped by shard."""
     workspace = Workspace.open(table, plan)
@@ -130,6 +133,7 @@ def assign(runner: Runner, table: str, plan: str) -> Assigned:
     return store(workspace.staging, ASSIGN, document)
 
 
+@remaking
 def build_group(runner: Runner, table: str, plan: str, group: str) -> BuiltGroup:
     """Stage 1b: build the shards of one group, one Spark task each."""
     workspace = Workspace.open(table, plan)
@@ -171,6 +175,7 @@ def build_group(runner: Runner, table: str, plan: str, group: str) -> BuiltGroup
     return store(workspace.staging, group_name(group), document)
 
 
+@remaking
 def gate(runner: Runner, table: str, plan: str) -> Gated:
     """Measure the unpublished index; the run goes on only if its recall reaches the target.
 

@@ -1,0 +1,200 @@
+"""Iceberg's own procedures, by Spark, against the live index, retention and running builds."""
+
+import itertools
+
+import builds
+import lives
+import numpy as np
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.errors import IndexNotFoundError
+from puffin_ann.lake.slots import slots
+from puffin_ann.lifecycle.clean import clean
+from puffin_ann.lifecycle.doctor import doctor
+from puffin_ann.lifecycle.guard import guard
+from puffin_ann.lifecycle.inventory import now_ms
+
+pytestmark = pytest.mark.slow
+
+LATER = "TIMESTAMP '2100-01-01 00:00:00'"
+
+
+def declared(lake, **changes):
+    return builds.declaration(table=lake.named(), **changes)
+
+
+def build(lake, run: str, **changes):
+    builds.build(declared(lake, **changes), run, {"force": True})
+    return lake.load()
+
+
+def expire(lake):
+    arguments = f"older_than => {LATER}, retain_last => 1"
+    lake.sql(f"CALL {{c}}.system.expire_snapshots(table => '{{n}}', {arguments})")
+
+
+def remove_orphans(lake):
+    """The Java action, for everything older than now, which the SQL procedure refuses."""
+    jvm = lake.spark.sparkContext._jvm
+    loaded = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+        lake.spark._jsparkSession, lake.named()
+    )
+    action = jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)
+    action = action.deleteOrphanFiles(loaded).olderThan(now_ms() + 10_000)
+    if lake.on_s3:  # Hadoop, by which it lists otherwise, knows no s3
+        action = action.usePrefixListing(True)
+    action.execute()
+
+
+def rewrite_data(lake):
+    lake.sql(
+        "CALL {c}.system.rewrite_data_files(table => '{n}', options => map('rewrite-all', 'true'))"
+    )
+
+
+def rewrite_manifests(lake):
+    lake.sql("CALL {c}.system.rewrite_manifests('{n}')")
+
+
+def analyse(lake):
+    lake.sql("CALL {c}.system.compute_table_stats(table => '{n}', columns => array('id'))")
+
+
+def delete_rows(lake):
+    lake.sql("DELETE FROM {t} WHERE id % 9 = 2")
+
+
+PROCEDURES = {
+    one.__name__: one
+    for one in (expire, remove_orphans, rewrite_data, rewrite_manifests, analyse, delete_rows)
+}
+
+
+def assert_alive(lake, *names):
+    table = lake.load()
+    head = table.current_snapshot().snapshot_id
+    for name in names or (builds.INDEX,):
+        builds.assert_answers(open_index(table, name), table, head, lives.QUERIES, 5)
+
+
+def test_expiry_deletes_the_file_once_both_its_snapshots_are_gone(lake):
+    """The fact that the guard stands on; without it the index is lost."""
+    table = lake.create(builds.rows(range(60)))
+    table = build(lake, "a")
+    path = lives.newest(table)
+    table.append(builds.rows(range(60, 70)))
+    expire(lake)
+    assert not table.io.new_input(path).exists()
+    with pytest.raises(IndexNotFoundError):
+        open_index(lake.load(), builds.INDEX)
+
+
+def test_expiry_spares_a_file_that_the_guard_registered_under_the_head(lake):
+    lake.create(builds.rows(range(60)))
+    table = build(lake, "a")
+    table.append(builds.rows(range(60, 70)))
+    guard(lake.load())
+    expire(lake)
+    assert len(lake.load().snapshots()) == 1
+    assert_alive(lake)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_procedures_in_any_order_never_lose_the_live_index(lake, seed):
+    """Each pair of procedures comes in both orders somewhere; the guard runs in between."""
+    table = lake.create(builds.rows(range(60)))
+    build(lake, "a")
+    order = np.random.default_rng(seed).permutation(sorted(PROCEDURES)).tolist()
+    steps = [*order, *reversed(order)] if seed == 0 else order
+    for number, name in enumerate(steps):
+        guard(lake.load())
+        PROCEDURES[name](lake)
+        assert_alive(lake)
+        if name in ("rewrite_data", "delete_rows"):
+            table.refresh().append(builds.rows(range(100 + 10 * number, 103 + 10 * number)))
+    guard(lake.load())
+    assert_alive(lake)
+    clean(lake.load(), [declared(lake)], grace="0s")
+    remove_orphans(lake)
+    assert_alive(lake)
+    left = lives.index_files(lake.load())
+    assert left == {entry.statistics_path for entry in slots(lake.load()).values()} & left
+
+
+def test_analyse_and_expiry_find_the_index_published_again_with_the_statistics_visible(lake):
+    lake.create(builds.rows(range(60)))
+    build(lake, "a")
+    analyse(lake)
+    (finding,) = [one for one in doctor(lake.named()).findings if one.kind == "replaced"]
+    assert finding.indexes == (builds.INDEX,)
+    guard(lake.load())
+    table = lake.load()
+    (entry,) = [
+        one
+        for one in slots(table).values()
+        if one.snapshot_id == table.current_snapshot().snapshot_id
+    ]
+    assert [blob.properties["ndv"] for blob in entry.blob_metadata] == ["60"]
+    expire(lake)
+    assert_alive(lake)
+    lake.sql("SELECT id, count(*) FROM {t} GROUP BY id")  # the optimizer reads the statistics
+
+
+def test_statistics_that_the_catalog_let_the_guard_overwrite_are_put_back(rest_lake, monkeypatch):
+    """A REST catalog checks the head, not the slot: what came in between is found afterwards."""
+    lake = rest_lake
+    table = lake.create(builds.rows(range(60)))
+    build(lake, "a")
+    table.refresh().append(builds.rows(range(60, 70)))
+    head = table.current_snapshot().snapshot_id
+    theirs = []
+    commit = type(table)._do_commit
+
+    def overtaken(self, updates, requirements):
+        if not theirs:
+            theirs.append("")
+            theirs[0] = lives.analyse(lake.load(), head)
+        return commit(self, updates, requirements)
+
+    monkeypatch.setattr(type(table), "_do_commit", overtaken)
+    guard(lake.load())
+    assert slots(lake.load())[head].statistics_path == theirs[0]
+    expire(lake)
+    assert_alive(lake)
+
+
+def test_orphan_removal_between_runs_takes_nothing_of_the_index(lake):
+    table = lake.create(builds.rows(range(60)))
+    for run in "abc":
+        build(lake, run)
+        table.refresh().append(builds.rows(range(60, 63)))
+    before = lives.index_files(lake.load())
+    remove_orphans(lake)
+    assert lives.index_files(lake.load()) == before
+    clean(lake.load(), grace="0s")
+    remove_orphans(lake)
+    assert len(lives.index_files(lake.load())) == 2
+    assert_alive(lake)
+
+
+def test_a_dropped_and_purged_table_takes_its_index_along(lake):
+    lake.create(builds.rows(range(60)))
+    table = build(lake, "a")
+    path = lives.newest(table)
+    lake.sql("DROP TABLE {t} PURGE")
+    assert not table.io.new_input(path).exists()
+
+
+def test_pairs_of_procedures_without_the_guard_are_healed_where_no_file_was_deleted(embedded_lake):
+    """What deletes no file may come in any number before the guard."""
+    lake = embedded_lake
+    harmless = [analyse, rewrite_data, rewrite_manifests, delete_rows]
+    lake.create(builds.rows(range(60)))
+    build(lake, "a")
+    for first, second in itertools.permutations(harmless, 2):
+        first(lake)
+        second(lake)
+    guard(lake.load())
+    expire(lake)
+    assert_alive(lake)
