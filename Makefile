@@ -17,7 +17,7 @@ BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down jars test test-unit test-integration test-e2e fuzz soak lint format lock clean
+.PHONY: help setup demo up down jars test test-unit test-integration test-long test-e2e fuzz soak lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -54,13 +54,16 @@ $(JARS): tests/integration/stack/jars.txt | $(READY)
 	@touch $(JARS)
 
 test: $(READY) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg
-	@$(PYTEST) tests/unit tests/integration
+	@$(PYTEST) -m "not long" tests/unit tests/integration
 
 test-unit: $(READY) ## Run the unit tests alone
 	@$(PYTEST) tests/unit
 
 test-integration: $(READY) $(JARS) ## Run the integration tests alone
-	@$(PYTEST) tests/integration
+	@$(PYTEST) -m "not long" tests/integration
+
+test-long: $(READY) $(JARS) ## Repeat what chance decides, such as races of writers, many times
+	@$(PYTEST) -m long tests/integration
 
 test-e2e: $(READY) ## Run whole builds through Airflow, local Spark and a Spark cluster
 	@$(PYTEST) tests/e2e
