@@ -1,6 +1,7 @@
 """`algorithm: vamana`: a graph over full vectors, with product-quantised codes beside it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -9,8 +10,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from puffin_ann.ann import pq
+from puffin_ann.ann.vamana import batch, growth
 from puffin_ann.ann.vamana import space as spaces
 from puffin_ann.ann.vamana.build import build as build_graph
+from puffin_ann.ann.vamana.insertion import Adjacency
 from puffin_ann.ann.vamana.search import Beam, Codes, Searcher
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
@@ -27,6 +30,8 @@ from puffin_ann.errors import BlobFormatError, DeclarationError
 
 SPACE = "space.npy"
 """Written beside the unpacked blob where the searched rows differ from the stored ones."""
+REBUILT_SHARE = 0.5
+"""A batch larger than this share of a shard costs more to insert than to build all anew."""
 
 
 class VamanaShard(StoredVectors):
@@ -117,10 +122,13 @@ class VamanaEngine:
         threads: int,
         scratch: Path,
         progress: Progress | None = None,
+        dead: NDArray[np.uint8] | None = None,
     ) -> Graph:
         """Build a shard; see `ShardEngine.build`.
 
-        The norm bound is not used: within a shard the longest of its own rows is a tighter one.
+        Rows that are `dead`, if any are given, can be reached but hold nothing: they get no
+        neighbours. The norm bound is not used: within a shard the longest of its own rows is a
+        tighter one.
         """
         tell = progress or (lambda stage, share: None)
         rows, dimension = vectors.shape
@@ -132,6 +140,7 @@ class VamanaEngine:
             alpha=parameters.alpha,
             seed=seed,
             threads=threads,
+            dead=dead,
             progress=tell,
         )
         tell("codes", 0.0)
@@ -155,6 +164,86 @@ class VamanaEngine:
             dimension=dimension,
             subspace_offsets=offsets if rows else None,
             properties={"builder": "partitioned", "seed": str(seed)},
+        )
+
+    def insert(
+        self,
+        directory: Path,
+        added: NDArray[np.float32],
+        *,
+        dead: Dead = None,
+        parameters: Any,
+        norm_bound: float,
+        seed: int,
+        threads: int,
+        scratch: Path,
+        progress: Progress | None = None,
+    ) -> Graph:
+        """Add a batch of rows greedily; see `ShardEngine.insert`.
+
+        The stored codebook encodes the added rows. A batch larger than half the shard is built
+        together with it instead, codebook and all, which is faster and better.
+        """
+        tell = progress or (lambda stage, share: None)
+        stored = graph_blob.open(directory)
+        first, dimension = stored.rows, stored.dimension
+        if added.ndim != 2 or added.shape[1] != dimension:
+            raise BlobFormatError(
+                f"rows of shape {added.shape} cannot be added to a shard of {dimension} dimensions"
+            )
+        if not stored.max_degree:
+            raise BlobFormatError(f"{directory}: the shard has no graph to add rows to")
+        mask = barred(dead, None, first)
+        vectors = growth.appended(_vectors(stored), added, scratch / "vectors.npy")
+        if not first or len(added) > REBUILT_SHARE * first:
+            return self.build(
+                vectors,
+                metric=stored.metric,
+                parameters=parameters,
+                norm_bound=norm_bound,
+                seed=seed,
+                threads=threads,
+                scratch=scratch,
+                progress=progress,
+                dead=mask,
+            )
+        space = growth.grown_space(
+            directory / SPACE, vectors, first, stored.metric, scratch / SPACE
+        )
+        adjacency = Adjacency(
+            np.zeros((len(vectors), stored.max_degree), np.uint32),
+            np.zeros(len(vectors), np.uint16),
+            stored.entry,
+        )
+        adjacency.neighbours[:first] = stored.neighbours
+        adjacency.degrees[:first] = stored.degrees
+        if len(added):
+            batch.insert(
+                space,
+                adjacency,
+                first,
+                keep=parameters.L,
+                alpha=stored.alpha,
+                dead=mask,
+                threads=threads,
+                progress=lambda share: tell("insert", share),
+            )
+        tell("codes", 0.0)
+        codes = stored.codes
+        if codes is not None and stored.codebook is not None:
+            offsets = stored.subspace_offsets
+            if offsets is None:
+                offsets = pq.subspace_offsets(dimension, len(stored.codebook))
+            new = pq.encode(space[first:], stored.codebook, offsets, threads)
+            codes = np.concatenate([codes, new])
+        tell("codes", 1.0)
+        return replace(
+            stored,
+            entry=adjacency.entry,
+            codes=codes,
+            degrees=adjacency.degrees,
+            neighbours=adjacency.neighbours,
+            vectors=vectors,
         )
 
     def encode(self, built: Graph, out: BinaryIO) -> int:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import blas, exact, kmeans
+from puffin_ann.ann import exact, kmeans
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.ann.vamana import insertion, kernels_whole, leaves
+from puffin_ann.ann.vamana.batch import first_equal
 from puffin_ann.ann.vamana.insertion import Adjacency
 from puffin_ann.ann.vamana.primitives import MAX_ROWS
 from puffin_ann.errors import BadInputError
@@ -20,7 +21,6 @@ SAMPLE_KEEP = 64
 REPAIR_KEEP = 32
 SAMPLED_PER_LANDMARK = 64
 ARITY = 4
-HASHED_ROWS = 65536
 
 Progress = Callable[[str, float], None]
 
@@ -33,6 +33,7 @@ def build(
     alpha: float,
     seed: int,
     threads: int,
+    dead: NDArray[np.uint8] | None = None,
     progress: Progress | None = None,
 ) -> Adjacency:
     """Return a graph from whose entry every row can be reached.
@@ -47,6 +48,8 @@ def build(
         alpha: slack of pruning.
         seed: the same gives the same graph, whatever the number of threads.
         threads: threads to use.
+        dead: `(m,) uint8`, m ≤ n, non-zero for those of the first m rows that get no neighbours,
+            and no edges but one that makes them reachable; None if all live.
         progress: told the stage and the share of it that is done.
 
     Raises:
@@ -59,8 +62,11 @@ def build(
         raise BadInputError(f"a shard of {rows} rows is too large for a graph; use more shards")
     if not rows:
         return Adjacency(np.zeros((0, most), np.uint32), np.zeros(0, np.uint16), 0)
-    first = _first_equal(space, threads)
-    different = np.flatnonzero(first == np.arange(rows, dtype=np.uint32)).astype(np.uint32)
+    live = np.ones(rows, np.bool_)
+    if dead is not None and not (len(dead) == rows and dead.all()):
+        live[: len(dead)] = dead == 0
+    first = first_equal(space, threads, live)
+    different = np.flatnonzero(live & (first == np.arange(rows, dtype=np.uint32))).astype(np.uint32)
     if len(different) <= INSERTED_ROWS:
         graph = _inserted(space, different, most, keep, alpha, seed, threads)
     else:
@@ -78,20 +84,6 @@ def build(
     )
     tell("repair", 1.0)
     return graph
-
-
-def _first_equal(space: NDArray[np.float32], threads: int) -> NDArray[np.uint32]:
-    words = space.view(np.uint32)
-    hashes = np.empty(len(space), np.uint64)
-
-    def hash_block(at: int) -> None:
-        kernels_whole.hash_rows(words[at : at + HASHED_ROWS], hashes[at : at + HASHED_ROWS])
-
-    for _ in blas.parallel(hash_block, range(0, len(space), HASHED_ROWS), threads):
-        pass
-    first = np.empty(len(space), np.uint32)
-    kernels_whole.find_equal(words, hashes, np.argsort(hashes, kind="stable"), first)
-    return first
 
 
 def _inserted(

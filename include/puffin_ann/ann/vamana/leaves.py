@@ -94,12 +94,12 @@ class _Leaves:
     def find(self, forward: NDArray[np.uint32], first_slot: int, threads: int) -> None:
         """Find the nearest rows within every leaf and write them to their slots."""
         plan = self.plan
-        scratch = _Scratch(plan, self.space.shape[1])
+        scratch = Scratch(plan, self.space.shape[1])
 
         def work(entries: NDArray[np.uint32]) -> None:
             rows = self.rows[entries // plan.fan]
             slots = (first_slot + entries % plan.fan * plan.nearest).astype(np.uint32)
-            places = _nearest_within(self.space, rows, plan.nearest, scratch)
+            places = nearest_within(self.space, rows, plan.nearest, scratch)
             kernels.put_neighbours(rows, slots, places, forward)
 
         for _ in blas.parallel(work, self.members, threads):
@@ -140,7 +140,7 @@ def _leaves(
     return _Leaves(space, rows, plan, leaves)
 
 
-class _Scratch(threading.local):
+class Scratch(threading.local):
     """Arrays a thread uses for leaf after leaf: fresh ones cost a page fault every 4 KiB."""
 
     def __init__(self, plan: Plan, width: int) -> None:
@@ -150,8 +150,8 @@ class _Scratch(threading.local):
         self.products = np.empty(TILE * most, np.float32)
 
 
-def _nearest_within(
-    space: NDArray[np.float32], rows: NDArray[np.uint32], count: int, scratch: _Scratch
+def nearest_within(
+    space: NDArray[np.float32], rows: NDArray[np.uint32], count: int, scratch: Scratch
 ) -> NDArray[np.uint32]:
     """Return each row's nearest others in a leaf, `(m, count) uint32` places in it."""
     size = len(rows)
