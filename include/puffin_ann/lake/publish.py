@@ -75,7 +75,9 @@ def publish(
     rollback nor expiry of the index snapshot alone loses the file. In mode `statistics` it adds no
     snapshot and registers the file under the base snapshot, in the place of a file in `carried`
     if one stands there. A file that others register there at the same moment is given its place
-    back.
+    back. What remains in this mode is a request whose answer was lost and that lands after somebody
+    else filled the slot, while the head has not moved: no catalog can be told to refuse it, so the
+    maintenance guard has to find it.
 
     Args:
         table: not changed; load it again to see the result.

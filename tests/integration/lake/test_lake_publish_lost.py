@@ -23,23 +23,6 @@ from puffin_ann.errors import (
 from puffin_ann.lake import publish as publishing
 
 
-def test_a_commit_to_another_branch_gives_a_later_sequence_number(
-    faulty: Table, tmp_path: Path
-) -> None:
-    with faulty.manage_snapshots() as snapshots:
-        snapshots.create_branch(head(faulty), "audit")
-
-    def refuse_once(commit):
-        other_handle(faulty, tmp_path).append(tables.rows(90, 1), branch="audit")
-        return commit()
-
-    faulty.refresh()
-    faulty.catalog.faults = [refuse_once]
-    published = send(faulty)
-    assert published.sequence_number == 4
-    assert tables.live_ids(faulty.refresh()) == list(range(30))
-
-
 def test_a_lost_reply_is_found_to_have_published(faulty: Table) -> None:
     faulty.catalog.faults = [lost_reply]
     published = send(faulty)

@@ -1,7 +1,9 @@
 """A real S3 server on loopback, and a proxy before it that counts what passes and can cut off."""
 
+import ctypes
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -74,7 +76,9 @@ def seaweedfs(folder: Path) -> Iterator[str]:
     ]
     endpoint = f"http://127.0.0.1:{ports['s3']}"
     log = (folder / "weed.log").open("wb")
-    process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=log, stderr=log, preexec_fn=_die_with_the_test_run
+    )
     try:
         wait_until_it_answers(endpoint, process, folder / "weed.log")
         yield endpoint
@@ -82,6 +86,13 @@ def seaweedfs(folder: Path) -> Iterator[str]:
         process.kill()  # it would take its time to save what nobody needs any more
         process.wait()
         log.close()
+
+
+def _die_with_the_test_run() -> None:
+    """Have the kernel end this process with its parent, even one that was killed (Linux)."""
+    if sys.platform == "linux":
+        parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
 
 
 def wait_until_it_answers(endpoint: str, process: subprocess.Popen, log: Path) -> None:
