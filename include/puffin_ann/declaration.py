@@ -63,7 +63,7 @@ class IvfPqParameters(_Model):
         default=None,
         ge=1,
         le=1_000_000,
-        description="Lists of a shard; none means about twice the root of its rows.",
+        description="Lists of a shard; none means about the root of its rows.",
     )
     pq_m: int | None = Field(
         default=None,

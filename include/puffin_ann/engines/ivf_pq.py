@@ -28,6 +28,7 @@ from puffin_ann.engines.exact import StoredVectors, appended
 from puffin_ann.errors import BlobFormatError, DeclarationError
 
 PACKED = f"packed-{fastscan.ORDER}.npy"
+KEPT_EFFORTS = 1024
 INVERSE_NORMS = "inverse-norms.npy"
 """Written beside the unpacked blob: codes as this machine scans them, and norms for cosine."""
 
@@ -45,6 +46,7 @@ class IvfShard(StoredVectors):
         super().__init__(ivf)
         self._searcher = searcher
         self._coarseness = 1.0
+        self._efforts: dict[tuple[int, int], tuple[int, int]] = {}
         if ivf.codebook is not None:
             self._coarseness = (ivf.dimension / len(ivf.codebook)) ** 1.5
 
@@ -85,10 +87,16 @@ class IvfShard(StoredVectors):
         lists, and cheapest with few candidates, though more the coarser the codes are. A width
         beyond all lists adds candidates, up to every row.
         """
+        known = self._efforts.get((k, width))
+        if known is not None:
+            return known
         lists = 0 if self._searcher is None else self._searcher.lists
         probes = max(1, min(-(-width // 2), lists))
         refined = k + k // 2 + math.ceil(math.sqrt(max(width, 1)) * self._coarseness)
-        return probes, min(refined + max(0, width - 2 * lists), max(self.rows, 1))
+        effort = probes, min(refined + max(0, width - 2 * lists), max(self.rows, 1))
+        if len(self._efforts) < KEPT_EFFORTS:
+            self._efforts[k, width] = effort
+        return effort
 
 
 class IvfPqEngine:
