@@ -242,7 +242,15 @@ class Index:
         """The data files themselves, where the index is of their centroids alone."""
         if self.version.routing.algorithm != CENTROID:
             return None
-        return FileTier(self.table, self.version, self.view, self.column)
+        try:
+            column = self.column
+        except ColumnNotFoundError:
+            raise ColumnNotFoundError(
+                f"the column of index {self.name!r} was dropped from the table, and an index of "
+                "centroids has its vectors read from the table; drop the index, or search a "
+                "snapshot that has the column"
+            ) from None
+        return FileTier(self.table, self.version, self.view, column)
 
     def _shard(self, entry: ShardEntry) -> LoadedShard:
         if entry.shard_id not in self._shards:

@@ -9,7 +9,7 @@ import pytest
 from lake_tables import delete_positions
 
 from puffin_ann import open_index
-from puffin_ann.errors import DeclarationError, QueryError
+from puffin_ann.errors import ColumnNotFoundError, DeclarationError, QueryError
 from puffin_ann.lifecycle.plan import assign_tasks
 from puffin_ann.lifecycle.status import status
 
@@ -152,6 +152,16 @@ def test_rows_without_a_vector_are_left_out(catalog):
 def test_shards_have_no_meaning_for_centroids():
     with pytest.raises(DeclarationError, match="has no shards"):
         builds.declaration(algorithm="centroid", shards=2)
+
+
+def test_a_dropped_column_is_told(words):
+    builds.build(centroids(), "run")
+    with words.refresh().update_schema() as update:
+        update.delete_column("embedding")
+    words.append(words.refresh().scan().to_arrow().slice(0, 1))
+    index = open_index(words.refresh(), builds.INDEX)
+    with pytest.raises(ColumnNotFoundError, match="read from the table"):
+        index.search(QUERIES, 1, freshness="indexed")
 
 
 @pytest.mark.parametrize("distance", [float("nan"), "near", True, None])

@@ -5,6 +5,7 @@ import io
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened
 
 from puffin_ann.ann.hnsw import library
 from puffin_ann.ann.hnsw.layers import first_lists, list_layers
+from puffin_ann.ann.metrics import METRICS
 from puffin_ann.blobs import hnsw as hnsw_blob
 from puffin_ann.engines import engine
 from puffin_ann.errors import BlobFormatError, FormatError
@@ -193,6 +195,64 @@ def test_rows_equal_to_old_and_to_new_ones_are_inserted(tmp_path):
     assert recall(answers[1], nearest(everything, vectors[:9], 30, "l2")[1]) > 0.9
 
 
+@pytest.mark.parametrize("metric", METRIC_NAMES)
+@pytest.mark.parametrize("share", [0.5, 0.02, 0.0])
+def test_only_allowed_rows_that_live_are_answered(metric, share, tmp_path):
+    vectors, queries = normal(2000, 8), normal(20, 8, 1)
+    rng = np.random.default_rng(2)
+    allowed, dead = rng.random(2000) < share, rng.random(2000) < 0.2
+    shard = opened("hnsw", vectors, tmp_path, metric=metric)
+    barred = dead | ~allowed
+    answers = shard.search(queries, 10, width=64, dead=dead, allowed=allowed)
+    assert_answers_are_sound(answers, vectors, queries, 10, metric, barred)
+    assert recall(answers[1], nearest(vectors, queries, 10, metric, barred)[1]) > 0.9
+
+
+def test_searches_at_the_same_time_answer_as_one_after_the_other(tmp_path):
+    vectors, queries = normal(3000, 16), normal(64, 16, 1)
+    shard = opened("hnsw", vectors, tmp_path)
+    alone = shard.search(queries, 10, width=50)
+    with ThreadPoolExecutor(8) as pool:
+        together = list(
+            pool.map(lambda _: shard.search(queries, 10, width=50, threads=2), range(24))
+        )
+    for ids, distances in together:
+        np.testing.assert_array_equal(ids, alone[0])
+        np.testing.assert_array_equal(distances, alone[1])
+
+
+def long_rows_among_short_ones():
+    return normal(5000, 16) * np.exp(2 * normal(5000, 1, 1))
+
+
+def one_huge_row():
+    return np.concatenate([normal(3000, 16), 1e6 * normal(1, 16, 1)])
+
+
+def far_clusters():
+    centres = 100 * normal(40, 16)
+    return (centres[:, None] + 0.1 * normal(6000, 16, 1).reshape(40, 150, 16)).reshape(-1, 16)
+
+
+@pytest.mark.parametrize("kind", [long_rows_among_short_ones, one_huge_row, far_clusters])
+@pytest.mark.parametrize("metric", METRIC_NAMES)
+def test_hard_data_is_answered_no_worse_than_by_hnswlib_itself(kind, metric, tmp_path):
+    import hnswlib
+
+    vectors, queries = kind().astype(np.float32), normal(50, 16, 7)
+    shard = opened("hnsw", vectors, tmp_path, metric=metric)
+    answers = shard.search(queries, 10, width=200)
+    assert_answers_are_sound(answers, vectors, queries, 10, metric)
+    index = hnswlib.Index(space=metric, dim=16)
+    index.init_index(max_elements=len(vectors), M=16, ef_construction=200, random_seed=1)
+    index.add_items(vectors, num_threads=1)
+    index.set_ef(200)
+    theirs, _ = index.knn_query(queries, 10)
+    true = nearest(vectors, queries, 10, metric)[1]
+    measured = METRICS[metric].pair_distances(queries, vectors, theirs.astype(np.int64))
+    assert recall(answers[1], true) >= min(0.95, recall(measured, true) - 0.02)
+
+
 @pytest.mark.parametrize("rows", [0, 1, 2])
 @pytest.mark.parametrize("added", [0, 1, 40])
 def test_tiny_shards_grow(rows, added, tmp_path):
@@ -292,13 +352,13 @@ def test_a_spoilt_blob_never_ends_the_process(tmp_path):
     path.write_bytes(_written(value))
     helpers = Path(__file__).parents[1] / "blobs"
     run = subprocess.run(
-        [sys.executable, "-c", SPOIL, str(helpers), str(path), "1500"],
+        [sys.executable, "-c", SPOIL, str(helpers), str(path), "800"],
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    assert int(run.stdout.split()[-1]) > 50, "some must get as far as hnswlib"
+    assert int(run.stdout.split()[-1]) > 25, "some must get as far as hnswlib"
 
 
 def test_random_bytes_are_refused(tmp_path):
