@@ -10,10 +10,12 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.slots import slots
+from puffin_ann.lifecycle import run, stages
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.guard import guard
 from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.runners import InProcess
 
 pytestmark = pytest.mark.slow
 
@@ -100,9 +102,10 @@ def test_expiry_spares_a_file_that_the_guard_registered_under_the_head(lake):
     assert_alive(lake)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_procedures_in_any_order_never_lose_the_live_index(lake, seed):
-    """Each pair of procedures comes in both orders somewhere; the guard runs in between."""
+@pytest.mark.parametrize(("where", "seed"), [("embedded_lake", 0), ("rest_lake", 1)])
+def test_procedures_in_any_order_never_lose_the_live_index(request, where, seed):
+    """The guard runs in between; the soak tries more orders."""
+    lake = request.getfixturevalue(where)
     table = lake.create(builds.rows(range(60)))
     build(lake, "a")
     order = np.random.default_rng(seed).permutation(sorted(PROCEDURES)).tolist()
@@ -166,8 +169,8 @@ def test_statistics_that_the_catalog_let_the_guard_overwrite_are_put_back(rest_l
 
 def test_orphan_removal_between_runs_takes_nothing_of_the_index(lake):
     table = lake.create(builds.rows(range(60)))
-    for run in "abc":
-        build(lake, run)
+    for name in "abc":
+        build(lake, name)
         table.refresh().append(builds.rows(range(60, 63)))
     before = lives.index_files(lake.load())
     remove_orphans(lake)
@@ -176,6 +179,20 @@ def test_orphan_removal_between_runs_takes_nothing_of_the_index(lake):
     remove_orphans(lake)
     assert len(lives.index_files(lake.load())) == 2
     assert_alive(lake)
+
+
+def test_orphan_removal_during_a_build_costs_time_and_no_more(lake):
+    lake.create(builds.rows(range(60)))
+    runner, plan = InProcess(), run.plan_build(declared(lake), run_id="run")
+    where = (plan["table"], plan["plan"])
+    for stage in (stages.train, stages.assign, stages.gate):
+        remove_orphans(lake)
+        stage(runner, *where)  # the gate has the shards built first
+    remove_orphans(lake)
+    run.publish(*where)
+    run.report(*where)
+    assert_alive(lake)
+    assert not [path for path in lake.files(lake.load()) if "/ann-staging/" in path]
 
 
 def test_a_dropped_and_purged_table_takes_its_index_along(lake):

@@ -1,13 +1,12 @@
 """A machine that lives a table's life, with its indexes, and checks every promise at each step.
 
-What may happen is told by `Mix`; with `spark` it is Spark's own procedures that delete rows,
-compact, analyse, expire and remove orphans, else PyIceberg or their twins here.
+`TableLife` needs PyIceberg alone; in `SparkLife` it is Spark's own procedures that delete rows,
+compact, analyse, expire and remove orphans.
 """
 
 import os
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +26,24 @@ from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError, PuffinAnnError
 from puffin_ann.lake.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.listing import canonical, listed
+from puffin_ann.lake.past import manifest_lists_of
 from puffin_ann.lake.slots import slots
+from puffin_ann.lifecycle import publish as publishing
+from puffin_ann.lifecycle import stages
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.guard import guard
 from puffin_ann.lifecycle.inventory import now_ms, take_inventory
 from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
+from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.settings import settings as library_settings
 
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
+PROPERTIES = {"write.parquet.row-group-limit": "7", "format-version": "2"}
+STAGES = ("train", "assign", "build_group", "gate", "publish")
 LOOKED_AT = 3
 """Snapshots looked at after each step beside those that branches and tags name."""
 
 picks = st.integers(0, 10**6)
-
-
-@dataclass
-class Mix:
-    """What a life is made of; `lake` is the lake that Spark shares, or None for none."""
-
-    lake: Any = None
 
 
 class Crash(BaseException):
@@ -53,7 +51,7 @@ class Crash(BaseException):
 
 
 class TableLife(RuleBasedStateMachine):
-    mix = Mix()
+    """By PyIceberg alone, or by its twins of what it cannot do."""
 
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
@@ -86,24 +84,16 @@ class TableLife(RuleBasedStateMachine):
         self._build("first")
 
     def _table(self) -> Table:
-        schema = builds.rows([]).schema
-        properties = {"write.parquet.row-group-limit": "7", "format-version": "2"}
-        self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(Path(self.folder.name) / "cache"))
-        library_settings.cache_clear()
-        if self.mix.lake is not None:
-            catalog, namespace = self.mix.lake.catalog, self.mix.lake.namespace
-            self.mix.lake.table = f"t{os.urandom(6).hex()}"
-            return catalog.create_table(
-                (namespace, self.mix.lake.table), schema, properties=properties
-            )
         where = Path(self.folder.name)
+        self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
+        library_settings.cache_clear()
         self.patch.setenv("PYICEBERG_CATALOG__TEST__TYPE", "sql")
         self.patch.setenv("PYICEBERG_CATALOG__TEST__URI", f"sqlite:///{where}/catalog.db")
         self.patch.setenv("PYICEBERG_CATALOG__TEST__WAREHOUSE", f"file://{where}/warehouse")
         self.patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
         catalog = load_catalog("test")
         catalog.create_namespace("demo")
-        return catalog.create_table("demo.words", schema=schema, properties=properties)
+        return catalog.create_table("demo.words", builds.rows([]).schema, properties=PROPERTIES)
 
     # What people do to the data.
 
@@ -210,8 +200,11 @@ class TableLife(RuleBasedStateMachine):
     def remove_orphans(self):
         """Remove everything that the metadata does not reach, however new; the guard ran before."""
         self._guarded()
-        remove_orphans(self.table)
+        self._remove_orphans()
         self.held = None
+
+    def _remove_orphans(self):
+        remove_orphans(self.table)
 
     # What we do.
 
@@ -224,7 +217,7 @@ class TableLife(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["first", "second"]), count=st.integers(1, 5))
     def build_while_the_table_moves(self, name, count):
         plan = self._staged(name)
-        commit = lives_commit()
+        commit = publishing.commit
         moved = []
 
         def overtaken(*arguments, **options):
@@ -236,6 +229,13 @@ class TableLife(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("puffin_ann.lifecycle.publish.commit", overtaken)
             self._publish(plan, name)
+
+    @precondition(lambda self: self._rows() >= 8)
+    @rule(name=st.sampled_from(["first", "second"]), before=st.sampled_from(STAGES))
+    def build_while_orphans_are_removed(self, name, before):
+        self._guarded()
+        self._publish(self._staged(name, orphans_removed_before=before), name)
+        self.held = None
 
     @precondition(lambda self: self._rows() >= 8)
     @rule(
@@ -369,12 +369,20 @@ class TableLife(RuleBasedStateMachine):
     def _ever(self) -> set[str]:
         return {held.index for one in take_inventory(self.table).published for held in one.holds}
 
-    def _staged(self, name):
+    def _staged(self, name, orphans_removed_before=None):
         self.runs += 1
         plan = builds.run.plan_build(
             self.declared[name], run_id=f"run-{self.runs}", overrides={"force": True}
         )
-        builds.run_stages(plan)
+        runner, where = InProcess(), (plan["table"], plan["plan"])
+        for stage in STAGES:
+            if stage == orphans_removed_before:
+                self._remove_orphans()
+            if stage == "build_group":
+                for group in plan["groups"]:
+                    stages.build_group(runner, *where, group)
+            elif stage != "publish":
+                getattr(stages, stage)(runner, *where)
         return plan
 
     def _publish(self, plan, name):
@@ -426,13 +434,7 @@ class TableLife(RuleBasedStateMachine):
             for path in everything
             if is_own_manifest_list(path.rpartition("/")[2]) and canonical(path) not in lists
         }
-        assert stray <= _former_lists(self.table), "manifest lists of ours are left"
-
-
-def lives_commit():
-    from puffin_ann.lifecycle import publish
-
-    return publish.commit
+        assert stray <= manifest_lists_of(self.table), "manifest lists of ours are left"
 
 
 def _ancestors(table):
@@ -451,17 +453,13 @@ def _metadata_files(paths) -> set[str]:
     return {path for path in paths if path.endswith(".metadata.json")}
 
 
-def _former_lists(table) -> set[str]:
-    from puffin_ann.lake.past import manifest_lists_of
-
-    return set(manifest_lists_of(table))
-
-
 def remove_orphans(table) -> None:
     """What Iceberg's action does with `older_than` now: a twin of Java's, for tables on disk."""
     reached = {canonical(path) for path in _reached(table)}
     for one in listed(table.io, table.location(), recursive=True):
-        if canonical(one.uri) not in reached:
+        inside = one.uri[len(table.location()) :].split("/")
+        is_hidden = any(part.startswith(("_", ".")) for part in inside)
+        if canonical(one.uri) not in reached and not is_hidden:
             table.io.delete(one.uri)
 
 

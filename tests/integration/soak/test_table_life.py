@@ -7,11 +7,14 @@ make soak MINUTES=60 SPARK=1    # with Spark's own procedures among them
 import os
 import time
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+from spark_life import SparkLife
 from table_life import TableLife
 
-MINUTES = float(os.environ.get("SOAK_MINUTES", "1.5"))
+SPARK = bool(os.environ.get("SOAK_SPARK"))
+MINUTES = float(os.environ.get("SOAK_MINUTES", "1"))
 STEPS = int(os.environ.get("SOAK_STEPS", "12"))
 PHASES = (Phase.generate, Phase.shrink) if os.environ.get("SOAK_SHRINK") else (Phase.generate,)
 """A life is told step by step as it is; to make it shorter takes many more."""
@@ -25,7 +28,7 @@ def live(machine, minutes: float) -> int:
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=2,
+                max_examples=3,
                 stateful_step_count=STEPS,
                 deadline=None,
                 database=None,
@@ -39,4 +42,10 @@ def live(machine, minutes: float) -> int:
 
 
 def test_random_lives_keep_every_promise():
-    assert live(TableLife, MINUTES) > 0
+    assert live(TableLife, MINUTES / 2 if SPARK else MINUTES) > 0
+
+
+@pytest.mark.slow
+def test_random_lives_with_sparks_procedures_keep_every_promise(embedded_lake):
+    SparkLife.lake = embedded_lake
+    assert live(SparkLife, MINUTES / 2 if SPARK else 0.5) > 0
