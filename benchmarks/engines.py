@@ -74,11 +74,11 @@ def through_blob(algorithm: str, built: Any, folder: Path) -> tuple[SearchableSh
     return one.open(unpacked), unpacked
 
 
-def ours(algorithm: str, shard: SearchableShard) -> Contender:
+def ours(algorithm: str, shard: SearchableShard, threads: int = 1) -> Contender:
     """Return a shard of ours as a contender: its width is the effort."""
 
     def search(queries: NDArray[np.float32], effort: int) -> NDArray[np.int64]:
-        return shard.search(queries, NEIGHBOURS, width=effort, threads=1)[0]
+        return shard.search(queries, NEIGHBOURS, width=effort, threads=threads)[0]
 
     return Contender(f"puffin-ann {algorithm}", search)
 

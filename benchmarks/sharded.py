@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks import engines, lakehouse
 from benchmarks.data import NEIGHBOURS, DataSet, load
 from benchmarks.race import Contender, Curve, Point, effort_at, race, rate_at
 from benchmarks.results import Result, Row
+from puffin_ann.settings import settings
 
 RECALL = 0.95
 SINGLE_QUERIES = 300
@@ -60,11 +62,9 @@ def _numbers(index: Any, found: pa.Table) -> NDArray[np.int64]:
 
 
 def _starts(index: Any) -> dict[str, int]:
-    found = index.table.scan().to_arrow_batch_reader()
-    del found
     starts = {}
     for file in index.view.files:
-        table = pa.parquet.read_table(file.removeprefix("file://"), columns=["id"])
+        table = pq.read_table(file.removeprefix("file://"), columns=["id"])
         starts[file] = table.column("id")[0].as_py()
     return starts
 
@@ -77,8 +77,8 @@ def _against_bare(index: Any, shard: Any, data: DataSet, rounds: int, facts: lis
         f"{index.version.routing.probe_partitions} partitions): recall@10 {recall:.4f}"
     )
     index.search(data.queries, NEIGHBOURS)
-    bare = engines.ours("vamana", shard)
-    threads = _single_thread()
+    threads = settings().thread_count
+    bare = engines.ours("vamana", shard, threads)
     curve = race([bare], data, rounds=1)[bare.name]
     width = effort_at(curve, recall)
     pairs = []
@@ -98,14 +98,9 @@ def _against_bare(index: Any, shard: Any, data: DataSet, rounds: int, facts: lis
         measured=theirs / mine,
         least=0.7,
         aim=0.95,
-        note=f"recall@10 {recall:.4f} on both sides; width {width} in the bare graph, {threads}",
+        note=f"recall@10 {recall:.4f} on both sides; width {width} in the bare graph; both on "
+        f"{threads} threads",
     )
-
-
-def _single_thread() -> str:
-    from puffin_ann.settings import settings
-
-    return f"{settings().thread_count} thread"
 
 
 def _time_at(bare: Contender, data: DataSet, curve: Curve, recall: float) -> float:
