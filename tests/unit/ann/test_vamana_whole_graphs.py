@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from puffin_ann.ann.vamana import build, insertion, kernels_leaves, kernels_whole
+from puffin_ann.ann.vamana import build, insertion, kernels_leaves, kernels_whole, leaves
 
 
 def padded(vectors):
@@ -152,6 +152,16 @@ def test_a_graph_is_the_same_whatever_the_threads(rows):
     assert one.entry == three.entry
     assert one.neighbours.tobytes() == three.neighbours.tobytes()
     assert one.degrees.tobytes() == three.degrees.tobytes()
+
+
+def test_wide_rows_are_built_from_smaller_leaves_and_no_row_is_lost():
+    space = np.random.default_rng(0).standard_normal((5000, 272)).astype(np.float32)
+    space.flags.writeable = False
+
+    graph = build.build(space, most=16, keep=32, alpha=1.2, seed=9, threads=2)
+
+    assert leaves.Plan.of_width(272).leaf < leaves.Plan.of_width(112).leaf
+    assert len(reached(graph.neighbours, graph.degrees, graph.entry)) == 5000
 
 
 def test_half_of_the_entry_leads_to_other_clusters():

@@ -200,6 +200,22 @@ def test_a_longer_row_makes_room_for_itself_in_inner_products(tmp_path):
     assert np.isin(answers[0][:, 0], np.arange(2990, 3000)).any()
 
 
+@pytest.mark.parametrize("added_scale", [1e-3, 1, 2])
+@pytest.mark.parametrize("scale", [1e-25, 1, 1e25])
+def test_inner_products_of_any_size_can_be_built_inserted_and_asked_for(
+    scale, added_scale, tmp_path
+):
+    vectors = normal(1200, 12) * np.float32(scale)
+    vectors[1000:] *= np.float32(added_scale)
+    queries = normal(20, 12, 1)
+    shop = Workshop(tmp_path, "ip")
+    graph = shop.insert(shop.unpacked(shop.build(vectors[:1000])), vectors[1000:])
+    shard = ENGINE.open(shop.unpacked(graph))
+    for asked in (queries, queries * np.float32(scale)):
+        found = shard.search(asked, 10, width=80)[1]
+        assert recall(found, nearest(vectors, asked, 10, "ip")[1]) >= 0.9
+
+
 def test_added_rows_without_a_direction(tmp_path):
     vectors = normal(1500, 8)
     vectors[1200::7] = 0

@@ -121,7 +121,7 @@ def _bulk(
         different,
         most=most,
         alpha=alpha,
-        plan=leaves.Plan(),
+        plan=leaves.Plan.of_width(space.shape[1]),
         seed=[seed, 1],
         threads=threads,
         progress=lambda share: tell("leaves", share),

@@ -67,7 +67,8 @@ def grown_space(
         # Every row of the space has the length of the longest vector.
         bound = float(np.sqrt(np.square(before[0], dtype=np.float64).sum()))
         longest = np.sqrt(np.square(vectors[first:], dtype=np.float64).sum(axis=1).max(initial=0))
-        if longest > bound:
+        scaled = not np.array_equal(before[:, : vectors.shape[1]], vectors[:first])
+        if scaled or longest > bound:
             return spaces.of_rows(vectors, metric, path)
     moved = METRICS[metric].to_search_space(np.asarray(vectors[first:]), bound)
     rows = np.zeros((len(moved), width), np.float32)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ At the origin it would be at squared distance 1 from every query, as if its cosi
 short cut between all others to pruning.
 """
 ZERO_ROWS = "zero_rows.npy"
+EXTREME = 40
+"""Lengths beyond 2⁴⁰, or below 2⁻⁴⁰, are brought near 1 for the inner product: their squares would
+leave float32. A power of two changes no digit, and the length of neither side changes the order."""
 
 
 def padded_width(metric: str, dimension: int) -> int:
@@ -52,6 +56,7 @@ def of_rows(vectors: NDArray[np.float32], metric: str, path: Path) -> NDArray[np
     )
     step = max(1, BLOCK_BYTES // (4 * dimension))
     bound = _longest(vectors, step) if metric == "ip" else 0.0
+    scale = _power_of_two(np.array([bound]))[0]
     to_space = METRICS[metric].to_search_space
     zeros = []
     for at in range(0, rows, step):
@@ -60,6 +65,8 @@ def of_rows(vectors: NDArray[np.float32], metric: str, path: Path) -> NDArray[np
             there = np.flatnonzero(~block.any(axis=1))
             block[there, 0] = FAR
             zeros.append(at + there)
+        if metric == "ip":
+            block *= scale
         out[at : at + step, : block.shape[1]] = block
     if zeros:
         np.save(path.with_name(ZERO_ROWS), np.concatenate(zeros))
@@ -87,12 +94,22 @@ def zero_rows(path: Path) -> NDArray[np.int64]:
 def of_queries(queries: NDArray[np.float32], metric: str) -> NDArray[np.float32]:
     """Return queries in the space, `(q, w) float32`."""
     moved = METRICS[metric].queries_to_search_space(queries)
+    if metric == "ip":
+        moved *= _power_of_two(np.abs(moved).max(axis=1, initial=0))[:, None]
     width = padded_width(metric, queries.shape[1])
     if moved.shape[1] == width:
         return moved
     out = np.zeros((len(queries), width), np.float32)
     out[:, : moved.shape[1]] = moved
     return out
+
+
+def _power_of_two(lengths: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Return for each length what brings it near 1 if it is extreme, else 1."""
+    exponents = np.frexp(lengths)[1]
+    exponents[np.abs(exponents) <= EXTREME] = 0
+    factors: NDArray[np.float32] = np.ldexp(np.float32(1), -exponents).astype(np.float32)
+    return factors
 
 
 def _longest(vectors: NDArray[np.float32], step: int) -> float:
