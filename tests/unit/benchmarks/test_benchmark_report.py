@@ -1,0 +1,77 @@
+from typing import Any
+
+import pytest
+
+from benchmarks import data, results
+from benchmarks.failures import CannotMeasureError
+from benchmarks.report import bound, figure, reason, render
+from benchmarks.results import Result, Row, save, saved
+
+
+def row(**changes: Any) -> Row:
+    fields = {
+        "key": "hnswlib-glove-0.95",
+        "what": "`vamana` ÷ hnswlib",
+        "ours": "9,000/s",
+        "theirs": "4,500/s",
+        "measured": 2.0,
+        "least": 2.5,
+        "aim": 3.6,
+    }
+    return Row(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("measured", "below", "reached"),
+    [(2.5, False, True), (2.49, False, False), (2.5, True, True), (2.51, True, False)],
+)
+def test_a_bound_is_reached_on_its_good_side_or_exactly(measured, below, reached):
+    assert row(measured=measured, below=below).reached is reached
+
+
+def test_a_line_that_could_not_be_measured_reaches_nothing():
+    assert not row(measured=None, below=True).reached
+    assert figure(row(measured=None)) == "–"
+
+
+def test_small_figures_keep_three_decimals_and_units_are_told():
+    assert figure(row(measured=0.0213)) == "0.021"
+    assert figure(row(measured=0.312, unit="s")) == "0.31 s"
+    assert bound(row(below=True, least=0.05), "least") == "≤ 0.05"
+
+
+def test_the_document_holds_both_absolute_figures_and_says_what_falls_short():
+    text = render([Result(family="graphs", rows=[row(), row(key="x", what="fine", measured=4.0)])])
+    assert "| `vamana` ÷ hnswlib | 9,000/s | 4,500/s | **2.00** | ≥ 2.5 | ≥ 3.6 | short |" in text
+    assert "1 of 2 lines reach their bound" in text
+    assert "- **`vamana` ÷ hnswlib** (2.00, bound ≥ 2.5):" in text
+    assert "- **fine**" not in text
+
+
+def test_a_family_that_failed_stands_in_the_table_with_its_reason():
+    text = render([Result(family="lists", failure="no faiss here")])
+    assert "| lists | – | – | – | – | – | not measured: no faiss here |" in text
+
+
+def test_the_longest_key_gives_the_reason():
+    reasons = {"hnswlib": "general", "hnswlib-glove": "special\n"}
+    assert reason(row(), reasons) == "special"
+    assert reason(row(key="hnswlib-gloss"), reasons) == "general"
+
+
+def test_results_are_kept_until_they_are_measured_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "bench")
+    save(Result(family="b", rows=[row()]))
+    save(Result(family="a", failure="first"))
+    save(Result(family="a", failure="second"))
+    assert [one.failure for one in saved(["a", "missing", "b"])] == ["second", ""]
+    assert saved(["b"])[0].rows == [row()]
+
+
+def test_missing_data_is_told_with_what_to_set(tmp_path, monkeypatch):
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    with pytest.raises(CannotMeasureError, match="BENCH_DATA is not set"):
+        data.path_of("glove-100d")
+    monkeypatch.setenv("BENCH_DATA", str(tmp_path))
+    with pytest.raises(CannotMeasureError, match=r"glove-100d-100k\.parquet does not exist"):
+        data.path_of("glove-100d")
