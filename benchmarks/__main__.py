@@ -77,8 +77,11 @@ def run(
     else:
         for result in results:
             _show(result)
-    failed = [one for one in results if one.failure]
-    if failed or len(results) < len(wanted):
+    # A line that falls short is a finding; one without a figure means that the harness is broken.
+    broken = [
+        one for one in results if one.failure or any(row.measured is None for row in one.rows)
+    ]
+    if broken or len(results) < len(wanted):
         raise typer.Exit(1)
 
 

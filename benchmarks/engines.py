@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.data import NEIGHBOURS
+from benchmarks.data import NEIGHBOURS, DataSet, recall
 from benchmarks.race import Contender
 from puffin_ann.engines import SearchableShard, engine
 
 BUILD_THREADS = 2
+CHECKED = 100
+"""Queries whose answers are checked, distance by distance."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,25 @@ def ours(algorithm: str, shard: SearchableShard, threads: int = 1) -> Contender:
         return shard.search(queries, NEIGHBOURS, width=effort, threads=threads)[0]
 
     return Contender(f"puffin-ann {algorithm}", search)
+
+
+def check_answers(shard: SearchableShard, data: DataSet, width: int = 64) -> None:
+    """Hold a shard's answers to the promises that figures rest on, before anything is timed.
+
+    Raises:
+        AssertionError: a distance is not the exact one, answers are out of order or doubled, or
+            exhaustive search is not the truth.
+    """
+    queries, truth = data.queries[:CHECKED], data.truth[:CHECKED]
+    ids, distances = shard.search(queries, NEIGHBOURS, width=width)
+    differences = data.vectors[ids].astype(np.float64) - queries[:, None, :]
+    np.testing.assert_allclose(distances, np.sqrt((differences**2).sum(axis=2)), rtol=1e-4)
+    if (np.diff(distances, axis=1) < 0).any():
+        raise AssertionError("answers are not in order of their distance")
+    if any(len(set(row)) < NEIGHBOURS for row in ids.tolist()):
+        raise AssertionError("a row is answered twice")
+    if recall(shard.exhaustive(queries, NEIGHBOURS)[0], truth) < 1.0:
+        raise AssertionError("exhaustive search does not find what brute force finds")
 
 
 def build_hnswlib(vectors: NDArray[np.float32]) -> tuple[Timed, Any]:

@@ -40,6 +40,7 @@ def measure(name: str, rounds: int) -> Result:
                 timed, made[key] = build()
                 builds[key].append(timed)
         shard, _ = engines.through_blob("vamana", made["ours"], folder)
+        engines.check_answers(shard, data)
         contenders = [
             engines.ours("vamana", shard),
             engines.hnswlib_contender(made["hnswlib"]),

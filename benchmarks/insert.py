@@ -53,6 +53,7 @@ def _row(algorithm: str, data: DataSet, rounds: int, result: Result) -> Row:
         for made, place in ((inserted, "inserted"), (built, "built")):
             (folder / place).mkdir()
             shard, _ = engines.through_blob(algorithm, made, folder / place)
+            engines.check_answers(shard, data, WIDTH)
             found, _ = shard.search(data.queries, NEIGHBOURS, width=WIDTH)
             recalls.append(data.recall(found))
     mine, theirs = (median(column) for column in zip(*times, strict=True))

@@ -32,6 +32,7 @@ def measure(name: str, rounds: int) -> Result:
         folder = Path(temporary)
         mine, built = engines.build_ours("ivf_pq", data.vectors, folder)
         shard, _ = engines.through_blob("ivf_pq", built, folder)
+        engines.check_answers(shard, data)
         theirs, peer = _faiss(data, folder)
         contenders = [engines.ours("ivf_pq", shard), peer]
         for how, bounds in BOUNDS.items():
