@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,5 +74,5 @@ def answer_table(
         [pa.array(paths, pa.string()), pa.array(keys[1], pa.int32()), pa.array(keys[2])],
         fields=list(LOCATOR),
     )
-    metadata = {"puffin_ann": json.dumps(asdict(report))}
-    return pa.table(fields).replace_schema_metadata(metadata)
+    metadata = {"puffin_ann": json.dumps(vars(report))}
+    return pa.table(fields, metadata=metadata)

@@ -1,6 +1,6 @@
 """Open an index at a snapshot and search it: route, probe, mask, scan, merge, fetch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from puffin_ann.ann.metrics import METRICS
-from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import ColumnNotFoundError, QueryError, TooFewRowsError
 from puffin_ann.lake.catalog import load_table, name_of, snapshot_of_ref
@@ -23,18 +21,11 @@ from puffin_ann.search.answers import SearchReport, answer_table
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.centroids import FileTier
 from puffin_ann.search.coverage import LiveState, View, live_state, view_of
-from puffin_ann.search.probe import Merged, Source, merge, route
+from puffin_ann.search.probe import Merged, Source, merge
 from puffin_ann.search.scan import Scan
-from puffin_ann.search.shards import LoadedShard, load_shard
+from puffin_ann.search.sharded import ShardTier
 from puffin_ann.search.versions import IndexVersion, require_versions
-from puffin_ann.search.within import (
-    Part,
-    pairs_within,
-    scan_parts,
-    shard_parts,
-    shards_within,
-)
-from puffin_ann.settings import settings
+from puffin_ann.search.within import pairs_within, scan_parts
 
 Freshness = Literal["exact", "indexed"]
 
@@ -51,8 +42,6 @@ class Index:
     version: IndexVersion
     view: View
     cache: LocalCache = field(default_factory=LocalCache)
-    _shards: dict[int, LoadedShard] = field(default_factory=dict)
-    _dead: dict[int, NDArray[np.bool_] | None] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -139,9 +128,11 @@ class Index:
             )
             sources = [source]
         elif exhaustive:
-            sources, probed = self._search_exhaustively(batch, k)
+            sources, probed = self._shards.exhaustive(batch, k)
         else:
-            sources, probed = self._search_shards(batch, k, width, probe_partitions)
+            sources, probed = self._shards.search(
+                batch, k, width=width, probe_partitions=probe_partitions
+            )
         scanned = 0
         if freshness == "exact" and self.view.rows_to_scan:
             sources.append(self._scan.search(batch, k))
@@ -181,10 +172,8 @@ class Index:
         if np.isnan(distance):
             raise QueryError("distance is NaN; it must be a number")
         limit = float(distance)
-        if self._files is not None:
-            parts = self._files.parts_within(batch, limit)
-        else:
-            parts = self._shards_within(batch, limit)
+        tier = self._shards if self._files is None else self._files
+        parts = tier.parts_within(batch, limit)
         if freshness == "exact" and self.view.rows_to_scan:
             parts = chain(parts, scan_parts(self._scan.batches(self.dimension), len(batch)))
             scanned = self.view.rows_to_scan
@@ -196,16 +185,10 @@ class Index:
             self.table, self.view.files, query, rank, distances, keys, columns, report
         )
 
-    def _shards_within(self, queries: NDArray[np.float32], distance: float) -> Iterator[Part]:
-        for number, asking in shards_within(self.version.routing, queries, distance):
-            shard = self._shard(self.version.routing.shards[number])
-            dead = self._dead[shard.entry.shard_id]
-            yield from shard_parts(shard, dead, self.view.rank_of_file_id, asking)
-
     def _checked_queries(self, queries: ArrayLike) -> NDArray[np.float32]:
         try:
             with np.errstate(over="ignore"):  # beyond float32 becomes infinite, refused below
-                batch = np.asarray(queries, dtype=np.float32)
+                batch = np.ascontiguousarray(queries, dtype=np.float32)
         except (TypeError, ValueError) as error:
             raise QueryError(f"queries are not numbers of one width: {error}") from None
         if batch.ndim == 1:
@@ -214,10 +197,11 @@ class Index:
             raise QueryError(
                 f"queries have shape {batch.shape}; index {self.name!r} needs (n, {self.dimension})"
             )
-        bad = np.flatnonzero(~np.isfinite(batch).all(axis=1))
-        if len(bad):
-            raise QueryError(f"query {bad[0]} holds a NaN or infinite value (float32)")
-        return np.ascontiguousarray(batch)
+        finite = np.isfinite(batch)
+        if not finite.all():
+            bad = np.flatnonzero(~finite.all(axis=1))[0]
+            raise QueryError(f"query {bad} holds a NaN or infinite value (float32)")
+        return batch
 
     def _checked_k(self, k: int, allow_fewer: bool, freshness: Freshness) -> int:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
@@ -238,6 +222,10 @@ class Index:
             raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
 
     @cached_property
+    def _shards(self) -> ShardTier:
+        return ShardTier(self.table.io, self.version, self.view, self.cache)
+
+    @cached_property
     def _files(self) -> FileTier | None:
         """The data files themselves, where the index is of their centroids alone."""
         if self.version.routing.algorithm != CENTROID:
@@ -251,96 +239,6 @@ class Index:
                 "snapshot that has the column"
             ) from None
         return FileTier(self.table, self.version, self.view, column)
-
-    def _shard(self, entry: ShardEntry) -> LoadedShard:
-        if entry.shard_id not in self._shards:
-            shard = load_shard(self.table.io, self.version, entry, self.cache)
-            self._shards[entry.shard_id] = shard
-            self._dead[entry.shard_id] = shard.dead(self.view.masked, self.view.row_group_starts)
-        return self._shards[entry.shard_id]
-
-    def _search_exhaustively(
-        self, queries: NDArray[np.float32], k: int
-    ) -> tuple[list[Source], int]:
-        sources = []
-        for entry in self.version.routing.shards:
-            shard = self._shard(entry)
-            ids, distances = shard.engine.exhaustive(
-                queries, k, dead=self._dead[entry.shard_id], threads=settings().thread_count
-            )
-            sources.append(self._source(shard, ids, distances))
-        return sources, len(self.version.routing.shards)
-
-    def _search_shards(
-        self,
-        queries: NDArray[np.float32],
-        k: int,
-        width: int | None,
-        probe_partitions: int | None,
-    ) -> tuple[list[Source], int]:
-        routing = self.version.routing
-        width = max(width or routing.search_width, k)
-        probed = self._route(queries, probe_partitions or routing.probe_partitions)
-        sources = self._probe(queries, k, width, probed)
-        touched = probed.any(axis=0)
-        found = np.zeros(len(queries), dtype=np.int64)
-        for source in sources:
-            found += (source.ids >= 0).sum(axis=1)
-        short = np.flatnonzero(found < k)
-        if len(short) and not probed[short].all():
-            # Fewer than k live rows stood in the probed shards: the rest of them must answer too.
-            rest = np.zeros_like(probed)
-            rest[short] = ~probed[short]
-            sources += self._probe(queries, k, width, rest)
-            touched |= rest.any(axis=0)
-        return sources, int(touched.sum())
-
-    def _route(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.bool_]:
-        routing = self.version.routing
-        if len(routing.shards) == 1:
-            return np.ones((len(queries), 1), dtype=np.bool_)
-        space = METRICS[routing.metric].queries_to_search_space(queries)
-        probed = route(space, routing.centroids, routing.partition_shards, probe_partitions)
-        columns = [entry.shard_id for entry in routing.shards]
-        return probed[:, columns]
-
-    def _probe(
-        self, queries: NDArray[np.float32], k: int, width: int, probed: NDArray[np.bool_]
-    ) -> list[Source]:
-        sources = []
-        for number, entry in enumerate(self.version.routing.shards):
-            asking = np.flatnonzero(probed[:, number])
-            if not len(asking):
-                continue
-            shard = self._shard(entry)
-            everyone = len(asking) == len(queries)
-            ids, distances = shard.engine.search(
-                queries if everyone else queries[asking],
-                k,
-                width=width,
-                dead=self._dead[entry.shard_id],
-                threads=settings().thread_count,
-            )
-            if not everyone:
-                ids, distances = _spread(ids, distances, asking, len(queries))
-            sources.append(self._source(shard, ids, distances))
-        return sources
-
-    def _source(
-        self, shard: LoadedShard, ids: NDArray[np.int64], distances: NDArray[np.float32]
-    ) -> Source:
-        ranks = self.view.rank_of_file_id
-
-        def keys(
-            chosen: NDArray[np.int64],
-        ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-            return (
-                ranks[shard.file_ids[chosen]],
-                shard.row_groups[chosen].astype(np.int64),
-                shard.offsets[chosen].astype(np.int64),
-            )
-
-        return Source(ids, distances, keys)
 
     def _report(self, probed: int, scanned: int) -> SearchReport:
         return SearchReport(
@@ -369,16 +267,6 @@ class Index:
         return answer_table(
             self.table, self.view.files, query, rank + 1, distances, keys, columns, report
         )
-
-
-def _spread(
-    ids: NDArray[np.int64], distances: NDArray[np.float32], rows: NDArray[np.int64], total: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Lay the answers of some queries out over the whole batch, the others unanswered."""
-    all_ids = np.full((total, ids.shape[1]), -1, dtype=np.int64)
-    all_distances = np.full((total, ids.shape[1]), np.inf, dtype=np.float32)
-    all_ids[rows], all_distances[rows] = ids, distances
-    return all_ids, all_distances
 
 
 def open_index(

@@ -14,7 +14,7 @@ def route(
     centroids: NDArray[np.float32],
     partition_shards: NDArray[np.uint32],
     probe_partitions: int,
-) -> NDArray[np.bool_]:
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Choose the shards that hold each query's nearest partitions.
 
     Args:
@@ -24,17 +24,20 @@ def route(
         probe_partitions: nearest partitions to consider, at least 1.
 
     Returns:
+        (q, shards) bool, True for the shard of the nearest partition, and
         (q, shards) bool, True where a shard is probed.
     """
     shards = int(partition_shards.max()) + 1
+    scores = np.einsum("ij,ij->i", centroids, centroids) - 2.0 * (queries @ centroids.T)
+    home = np.zeros((len(queries), shards), dtype=np.bool_)
+    each = np.arange(len(queries))
+    home[each, partition_shards[scores.argmin(axis=1)]] = True
     if probe_partitions >= len(centroids):
-        return np.ones((len(queries), shards), dtype=np.bool_)
-    norms = np.einsum("ij,ij->i", centroids, centroids)
-    scores = norms[None, :] - 2.0 * (queries @ centroids.T)
+        return home, np.ones_like(home)
     nearest = np.argpartition(scores, probe_partitions - 1, axis=1)[:, :probe_partitions]
-    probed = np.zeros((len(queries), shards), dtype=np.bool_)
-    probed[np.arange(len(queries))[:, None], partition_shards[nearest]] = True
-    return probed
+    probed = home.copy()
+    probed[each[:, None], partition_shards[nearest]] = True
+    return home, probed
 
 
 @dataclass(frozen=True)
@@ -75,22 +78,26 @@ def merge(sources: Sequence[Source], k: int) -> Merged:
     if not sources:
         none = np.empty((0, k), dtype=np.int64)
         return Merged(none, none, none.astype(np.float32))
+    if len(sources) == 1:
+        (source,) = sources
+        ids = source.ids[:, :k]
+        return Merged(np.where(ids < 0, -1, 0), ids, source.distances[:, :k])
     distances = np.concatenate([source.distances for source in sources], axis=1)
     ids = np.concatenate([source.ids for source in sources], axis=1)
-    widths = [source.ids.shape[1] for source in sources]
-    origin = np.broadcast_to(np.repeat(np.arange(len(sources)), widths), ids.shape)
+    origin = np.repeat(np.arange(len(sources)), [source.ids.shape[1] for source in sources])
     order = np.argsort(distances, axis=1, kind="stable")
-    ordered = np.take_along_axis(distances, order, axis=1)
-    if len(sources) > 1:
-        tied = (ordered[:, 1:] == ordered[:, :-1]) & np.isfinite(ordered[:, 1:])
+    starts = np.arange(len(ids))[:, None] * ids.shape[1]
+    ordered = distances.ravel()[order + starts]
+    tied = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] < np.inf)
+    if tied.any():
         for row in np.flatnonzero(tied.any(axis=1)):
-            order[row] = _order_with_ties(sources, origin[row], ids[row], distances[row])
-    order = order[:, :k]
-    best = np.take_along_axis(distances, order, axis=1)
-    missing = ~np.isfinite(best)
-    chosen = np.where(missing, -1, np.take_along_axis(origin, order, axis=1))
-    answers = np.where(missing, -1, np.take_along_axis(ids, order, axis=1))
-    return Merged(chosen.astype(np.int64), answers, best)
+            order[row] = _order_with_ties(sources, origin, ids[row], distances[row])
+        ordered = distances.ravel()[order + starts]
+    order, best = order[:, :k], ordered[:, :k]
+    missing = best == np.inf
+    chosen = np.where(missing, -1, origin[order])
+    answers = np.where(missing, -1, ids.ravel()[order + starts])
+    return Merged(chosen, answers, best)
 
 
 def _order_with_ties(

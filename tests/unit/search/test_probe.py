@@ -49,7 +49,9 @@ def test_a_query_probes_the_shards_of_its_nearest_partitions():
     centroids = np.array([[0, 0], [1, 0], [10, 0], [11, 0]], dtype=np.float32)
     shards = np.array([0, 0, 1, 1], dtype=np.uint32)
     queries = np.array([[0.4, 0], [10.4, 0], [5.4, 0]], dtype=np.float32)
-    np.testing.assert_array_equal(
-        route(queries, centroids, shards, 2), [[True, False], [False, True], [True, True]]
-    )
-    assert route(queries, centroids, shards, 4).all()
+    home, probed = route(queries, centroids, shards, 2)
+    np.testing.assert_array_equal(home, [[True, False], [False, True], [True, False]])
+    np.testing.assert_array_equal(probed, [[True, False], [False, True], [True, True]])
+    home, probed = route(queries, centroids, shards, 4)
+    assert home.sum() == 3
+    assert probed.all()
