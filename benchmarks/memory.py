@@ -49,30 +49,37 @@ def measure(name: str, rounds: int) -> Result:
 
 
 class _Peak(threading.Thread):
-    """Watches this process's anonymous memory."""
+    """Watches how much of this process is resident, one mapped file left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, but: str) -> None:
         super().__init__(daemon=True)
-        self.highest = 0.0
-        self._stop = threading.Event()
+        self._but = but
+        self._highest = 0.0
+        self._ended = threading.Event()
 
     def run(self) -> None:
-        while not self._stop.wait(0.02):
-            self.highest = max(self.highest, anonymous())
+        while not self._ended.wait(0.05):
+            self._highest = max(self._highest, resident(self._but))
 
     def end(self) -> float:
         """Stop watching, and return the highest value seen, MiB."""
-        self._stop.set()
+        self._ended.set()
         self.join()
-        return max(self.highest, anonymous())
+        return max(self._highest, resident(self._but))
 
 
-def anonymous() -> float:
-    """Return the resident memory of this process that no file backs, MiB."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError("/proc/self/status has no RssAnon")
+def resident(but: str) -> float:
+    """Return this process's resident memory, MiB: all of it but the pages of one mapped file.
+
+    What a build maps from its scratch counts, the vectors it reads do not.
+    """
+    total, counts = 0, True
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("Rss:"):
+            total += int(line.split()[1]) if counts else 0
+        elif not line.split(maxsplit=1)[0].endswith(":"):  # a mapping begins
+            counts = not line.endswith(but)
+    return total / 1024
 
 
 def main(path: str, folder: str) -> None:
@@ -83,8 +90,8 @@ def main(path: str, folder: str) -> None:
     warm = rng.standard_normal((5000, 100), dtype=np.float32)
     engines.build_ours("vamana", warm, Path(folder))  # kernels are loaded before the base is taken
     vectors = np.load(path, mmap_mode="r")
-    base = anonymous()
-    peak = _Peak()
+    base = resident(path)
+    peak = _Peak(path)
     peak.start()
     timed, built = engines.build_ours("vamana", vectors, Path(folder))
     highest = peak.end()
