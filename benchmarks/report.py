@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from benchmarks.data import ROOT
+from benchmarks.data import FILES, ROOT, TITLES
 from benchmarks.results import Plot, Result, Row
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
@@ -40,6 +40,9 @@ def render(results: Sequence[Result]) -> str:
     reasons = yaml.safe_load((HERE / "shortfalls.yaml").read_text()) or {}
     return environment.get_template("benchmarks.md.jinja").render(
         results=results,
+        files=FILES,
+        titles=TITLES,
+        families=", ".join(one.family for one in results),
         machine=next((one.machine for one in results if one.machine), {}),
         short=[(row, reason(row, reasons)) for row in _short(results)],
         reached=sum(row.reached for one in results for row in one.rows),
