@@ -85,7 +85,8 @@ def merge(sources: Sequence[Source], k: int) -> Merged:
     distances = np.concatenate([source.distances for source in sources], axis=1)
     ids = np.concatenate([source.ids for source in sources], axis=1)
     origin = np.repeat(np.arange(len(sources)), [source.ids.shape[1] for source in sources])
-    order = np.argsort(distances, axis=1, kind="stable")
+    # Not a number sorts last: places without an answer come after rows infinitely far away.
+    order = np.argsort(np.where(ids < 0, np.nan, distances), axis=1, kind="stable")
     starts = np.arange(len(ids))[:, None] * ids.shape[1]
     ordered = distances.ravel()[order + starts]
     tied = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] < np.inf)
@@ -93,11 +94,9 @@ def merge(sources: Sequence[Source], k: int) -> Merged:
         for row in np.flatnonzero(tied.any(axis=1)):
             order[row] = _order_with_ties(sources, origin, ids[row], distances[row])
         ordered = distances.ravel()[order + starts]
-    order, best = order[:, :k], ordered[:, :k]
-    missing = best == np.inf
-    chosen = np.where(missing, -1, origin[order])
-    answers = np.where(missing, -1, ids.ravel()[order + starts])
-    return Merged(chosen, answers, best)
+    order = order[:, :k]
+    answers = ids.ravel()[order + starts]
+    return Merged(np.where(answers < 0, -1, origin[order]), answers, ordered[:, :k])
 
 
 def _order_with_ties(

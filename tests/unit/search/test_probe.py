@@ -55,3 +55,10 @@ def test_a_query_probes_the_shards_of_its_nearest_partitions():
     home, probed = route(queries, centroids, shards, 4)
     assert home.sum() == 3
     assert probed.all()
+
+
+def test_rows_infinitely_far_away_are_answers_too():
+    far, near = _source([(np.inf, 0, 0)], 0), _source([(1.0, 0, 0)], 1)
+    merged = merge([far, near], K)
+    assert merged.sources.tolist() == [[1, 0, -1, -1]]
+    assert merge([far], K).sources.tolist() == [[0, -1, -1, -1]]
