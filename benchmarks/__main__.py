@@ -15,7 +15,7 @@ from benchmarks.failures import CannotMeasureError
 from benchmarks.results import Result, machine, save, saved
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 160)
 
 Measure = Callable[[int], Result]
 
