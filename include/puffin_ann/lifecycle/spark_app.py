@@ -14,7 +14,8 @@ def main(stage: str) -> None:
     parser.add_argument("--plan", required=True, help="location of the staged plan")
     if stage == "build_group":
         parser.add_argument("--group", required=True, help="id of the shard group")
-    arguments = vars(parser.parse_args())
+    arguments = parser.parse_args()
+    group = [arguments.group] if stage == "build_group" else []
     logging.basicConfig(
         level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stdout
     )
@@ -27,7 +28,7 @@ def main(stage: str) -> None:
 
     spark = SparkSession.builder.getOrCreate()
     try:
-        getattr(stages, stage)(OnSpark(spark), **arguments)
+        getattr(stages, stage)(OnSpark(spark), arguments.table, arguments.plan, *group)
     except PuffinAnnError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.exit(error.exit_code)

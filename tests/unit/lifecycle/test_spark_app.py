@@ -1,0 +1,31 @@
+"""The entry points of Spark applications, as spark-submit calls them."""
+
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+from puffin_ann.errors import CatalogUnavailableError
+from puffin_ann.lifecycle.spark_app import main
+
+
+class Session:
+    """Stands for Spark, which no stage gets as far as needing here."""
+
+    def getOrCreate(self):
+        return self
+
+    def stop(self):
+        pass
+
+
+@pytest.mark.parametrize("stage", ["train", "assign", "build_group", "gate"])
+def test_an_entry_point_calls_its_stage_with_what_it_was_given(stage, monkeypatch, capsys):
+    group = ["--group", "0"] if stage == "build_group" else []
+    arguments = ["--table", "nowhere.words.table", "--plan", "file:///nowhere/plan.json", *group]
+    monkeypatch.setattr(sys, "argv", [f"{stage}.py", *arguments])
+    monkeypatch.setattr(SparkSession, "builder", Session())
+    with pytest.raises(SystemExit) as left:
+        main(stage)
+    assert left.value.code == CatalogUnavailableError.exit_code
+    assert "nowhere" in capsys.readouterr().err
