@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks import engines
 from benchmarks.data import load
 from benchmarks.engines import Timed
-from benchmarks.race import Contender, Curve, race, rate_at
+from benchmarks.race import Contender, Curve, race, rate_at, rate_text
 from benchmarks.results import Plot, Result, Row, plot
 
 RECALLS = (0.90, 0.95, 0.99)
@@ -115,18 +115,14 @@ def _rows(
             Row(
                 key=f"{key}-{recall:.2f}",
                 what=f"`vamana` ÷ {peer.name}, {title}, {how}, recall@10 {recall:.2f}",
-                ours=_rate_text(mine),
-                theirs=_rate_text(theirs),
+                ours=rate_text(mine),
+                theirs=rate_text(theirs),
                 measured=None if mine is None or theirs is None else mine / theirs,
                 least=least,
                 aim=aim,
             )
         )
     return rows
-
-
-def _rate_text(rate: float | None) -> str:
-    return "not reached" if rate is None else f"{rate:,.0f}/s"
 
 
 def _plots(name: str, title: str, batch: dict[str, Curve], single: dict[str, Curve]) -> list[Plot]:

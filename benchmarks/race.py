@@ -125,3 +125,8 @@ def rate_at(curve: Curve, recall: float) -> float | None:
 def effort_at(curve: Curve, recall: float) -> int | None:
     """Return the least effort timed that reaches a recall."""
     return min((point.effort for point in curve if point.recall >= recall), default=None)
+
+
+def rate_text(rate: float | None) -> str:
+    """Return queries per second for people; None is a recall that was not reached."""
+    return "not reached" if rate is None else f"{rate:,.0f}/s"
