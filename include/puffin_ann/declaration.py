@@ -20,6 +20,9 @@ AlgorithmName = Literal["vamana", "hnsw", "ivf_pq", "centroid", "exact"]
 CENTROID = "centroid"
 """The algorithm that has no shards: centroids of data files, whose rows stay in the table alone."""
 
+EXACT = "exact"
+"""The algorithm that compares every row, in every shard."""
+
 MAX_GROUPS = 100
 """Most group ids that travel through XCom, whatever the number of shards."""
 
@@ -97,7 +100,7 @@ PARAMETERS: Mapping[str, type[_Model]] = {
     "hnsw": HnswParameters,
     "ivf_pq": IvfPqParameters,
     CENTROID: CentroidParameters,
-    "exact": ExactParameters,
+    EXACT: ExactParameters,
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.blobs.routing import Recall
+from puffin_ann.declaration import EXACT
 from puffin_ann.errors import RecallTooLowError, StagingError
 from puffin_ann.lifecycle import candidate
 from puffin_ann.lifecycle.assign import AssignSummary
@@ -132,13 +133,16 @@ def choose_widths(index: Index, judge: Judge, *, target: float, partitions: int)
     """Find the cheapest search that reaches the target on the tuning queries, with some to spare.
 
     A search must reach the target with the low end of its interval, so that what passes here by
-    luck is rare. With few queries nothing is saved: every partition is probed.
+    luck is rare. With few queries nothing is saved: every partition is probed. So it is with
+    `exact`, which promises every row, near the rows of the table or not.
 
     Returns:
         Search width and partitions to probe; the widest search if none reaches the target.
     """
     if not len(index.version.routing.centroids):
         return WIDTHS[0], 0  # files are left out by proven bounds only: nothing to choose
+    if index.version.routing.algorithm == EXACT:
+        return WIDTHS[0], partitions
     if len(judge.queries) < FEW_QUERIES:
         return max(WIDTHS[8], 4 * judge.k), partitions
     spare = target + (1.0 - target) / 2  # users' queries are no rows of the table

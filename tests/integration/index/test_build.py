@@ -47,6 +47,18 @@ def test_a_built_index_answers_as_brute_force_does(words, metric, algorithm):
         builds.assert_answers(index, words, current, QUERIES, k)
 
 
+def test_exact_compares_every_row_of_every_shard_for_queries_far_from_all_rows(words):
+    words.append(builds.rows(range(60, 600)))
+    gate = {"queries": 100, "k": 5}
+    declared = builds.declaration(shards=4, partitions_per_shard=1, recall_target=0.5, gate=gate)
+    builds.build(declared, "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    queries = 4 * np.random.default_rng(5).normal(size=(50, builds.DIMENSION)).astype(np.float32)
+    found = index.search(queries, 10).select(["query", "rank", "distance", "locator"])
+    every = index.search(queries, 10, exhaustive=True).select(found.column_names)
+    assert found.to_pylist() == every.to_pylist()
+
+
 def test_equal_distances_are_ordered_by_locator(words):
     builds.build(builds.declaration(), "run")
     index = open_index(words.refresh(), builds.INDEX)
