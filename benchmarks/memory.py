@@ -41,7 +41,8 @@ def measure(name: str, rounds: int) -> Result:
                     aim=0.2,
                     below=True,
                     unit="GiB",
-                    note=f"{rows:,} rows built in {seconds:.0f} s by 2 threads; pages of files not counted",
+                    note=f"{rows:,} rows built in {seconds:.0f} s by 2 threads; pages of files do "
+                    "not count",
                 )
             )
             path.unlink()
