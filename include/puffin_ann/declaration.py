@@ -15,13 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from puffin_ann.errors import DeclarationError
 
 MetricName = Literal["l2", "cosine", "ip"]
-AlgorithmName = Literal["vamana", "hnsw", "ivf_pq", "centroid", "exact"]
+AlgorithmName = Literal["vamana", "hnsw", "ivf_pq", "centroid", "exact", "auto"]
 
 CENTROID = "centroid"
 """The algorithm that has no shards: centroids of data files, whose rows stay in the table alone."""
 
 EXACT = "exact"
 """The algorithm that compares every row, in every shard."""
+
+AUTO = "auto"
+"""Not an algorithm: the build measures which one is fastest on the table's own rows."""
 
 MAX_GROUPS = 100
 """Most group ids that travel through XCom, whatever the number of shards."""
@@ -92,8 +95,17 @@ class ExactParameters(_Model):
     """The exact engine has no parameters."""
 
 
+class AutoParameters(_Model):
+    """There are none: the engine that is chosen takes its defaults."""
+
+
 Parameters = (
-    VamanaParameters | HnswParameters | IvfPqParameters | CentroidParameters | ExactParameters
+    VamanaParameters
+    | HnswParameters
+    | IvfPqParameters
+    | CentroidParameters
+    | ExactParameters
+    | AutoParameters
 )
 PARAMETERS: Mapping[str, type[_Model]] = {
     "vamana": VamanaParameters,
@@ -101,6 +113,7 @@ PARAMETERS: Mapping[str, type[_Model]] = {
     "ivf_pq": IvfPqParameters,
     CENTROID: CentroidParameters,
     EXACT: ExactParameters,
+    AUTO: AutoParameters,
 }
 
 
@@ -214,6 +227,10 @@ class IndexDeclaration(_Model):
     def shards_built(self) -> int:
         """Shards that a build makes."""
         return 0 if self.algorithm == CENTROID else self.shards
+
+    def parameters_of(self, algorithm: str) -> Any:
+        """Return the parameters of the algorithm in use: the declared ones, or its defaults."""
+        return PARAMETERS[algorithm]() if self.algorithm == AUTO else self.parameters
 
     def fingerprint(self) -> str:
         """Digest of everything that shapes the built index; another value means: build again.

@@ -31,6 +31,7 @@ def build_shard(
     assigned: Assigned,
     summary: AssignSummary,
     *,
+    algorithm: str,
     threads: int,
     progress: Progress | None = None,
 ) -> BuiltShard:
@@ -41,14 +42,14 @@ def build_shard(
     """
     began = time.monotonic()
     plan = workspace.plan
-    algorithm = engine(plan.declaration.algorithm)
+    made_by = engine(algorithm)
     with TemporaryDirectory(prefix=f"puffin-ann-shard-{shard}-") as folder:
         scratch = Path(folder)
         rows = _fetch(workspace, shard, assigned, summary, scratch)
-        built = algorithm.build(
+        built = made_by.build(
             rows.vectors,
             metric=plan.declaration.metric,
-            parameters=plan.declaration.parameters,
+            parameters=plan.declaration.parameters_of(algorithm),
             norm_bound=float(trained.norm_bound[0]),
             seed=plan.declaration.seed + shard,
             threads=threads,
@@ -57,7 +58,7 @@ def build_shard(
         )
         encoded, located = scratch / "shard.blob", scratch / "rows.blob"
         with encoded.open("wb") as out:
-            algorithm.encode(built, out)
+            made_by.encode(built, out)
         with located.open("wb") as out:
             rows_blob.write(
                 Rows(
@@ -71,7 +72,7 @@ def build_shard(
                 workspace,
                 plan,
                 shard,
-                {algorithm.blob_type: encoded, rows_blob.TYPE: located},
+                {made_by.blob_type: encoded, rows_blob.TYPE: located},
             ),
             rows=len(rows.vectors),
             bytes=encoded.stat().st_size + located.stat().st_size,

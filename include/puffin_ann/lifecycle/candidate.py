@@ -35,13 +35,15 @@ def routing_of(
     summary: AssignSummary,
     shards: list[BuiltShard],
     properties: Mapping[str, str],
+    *,
+    algorithm: str,
 ) -> Routing:
     """Return the routing of a freshly built index, before anything was measured."""
     declaration = plan.declaration
-    kept = slice(0, 0) if declaration.algorithm == CENTROID else slice(None)
+    kept = slice(0, 0) if algorithm == CENTROID else slice(None)
     return Routing(
         metric=declaration.metric,
-        algorithm=declaration.algorithm,
+        algorithm=algorithm,
         dimension=plan.dimension,
         centroids=trained.centroids[kept],
         partition_shards=trained.partition_shards[kept],

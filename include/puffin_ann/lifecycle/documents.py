@@ -97,10 +97,40 @@ class StagedFile(Document):
         return StagedObject(self.uri, self.length, self.sha256)
 
 
+class Trial(Document):
+    """What one engine did on a sample of the table's rows.
+
+    Attributes:
+        rows: rows of the sample.
+        search_width: about the smallest that reaches the declared recall, or the widest tried.
+        recall: at that width.
+        queries_per_second: at that width, on one thread.
+    """
+
+    algorithm: str
+    rows: int
+    search_width: int
+    recall: float
+    queries_per_second: float
+    build_seconds: float
+
+
+class Choice(Document):
+    """The algorithm of a run's shards; made once, since timings differ from attempt to attempt.
+
+    Attributes:
+        trials: what `algorithm: auto` measured; empty where nothing had to be measured.
+    """
+
+    algorithm: str
+    trials: tuple[Trial, ...] = ()
+
+
 class Trained(Document):
     """Outcome of the train stage; `result` is an .npz file, see `train.TrainResult`."""
 
     result: StagedFile
+    choice: Choice
     sampled_rows: int
     seconds: float
 
@@ -190,6 +220,10 @@ D = TypeVar("D", bound=Document)
 PLAN, TRAIN, ASSIGN, GATE, PUBLISH = (
     f"{stage}.json" for stage in ("plan", "train", "assign", "gate", "publish")
 )
+
+
+CHOICE = "_choice.json"
+"""Hidden by its `_` from orphan removal: shards that are built rest on it."""
 
 
 def group_name(group: str) -> str:

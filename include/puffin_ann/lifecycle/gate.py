@@ -171,18 +171,21 @@ def run_gate(
     shards: list[BuiltShard],
     seconds: Mapping[str, float],
     figures: Mapping[str, str],
+    *,
+    algorithm: str,
 ) -> Gated:
     """Tune and measure the unpublished index, and stage the candidate that publishing takes.
 
     Args:
         seconds: by stage, how long it took.
         figures: what earlier stages counted, for the routing blob's properties.
+        algorithm: what the shards were built with.
     """
     began = time.monotonic()
     plan = workspace.plan
     declaration = plan.declaration
     location = workspace.table.location()
-    routing = candidate.routing_of(plan, trained, summary, shards, figures)
+    routing = candidate.routing_of(plan, trained, summary, shards, figures, algorithm=algorithm)
     coverage = candidate.coverage_of(plan, summary, location)
     files = candidate.centroids_of(plan, summary, coverage)
     trial = workspace.stage_bytes("trial.puffin", candidate.encode(plan, routing, coverage, files))

@@ -14,15 +14,18 @@ from pydantic import TypeAdapter
 from puffin_ann.errors import StagingError
 from puffin_ann.lifecycle import assign as assigning
 from puffin_ann.lifecycle import train as training
+from puffin_ann.lifecycle import trials
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import build_shard
 from puffin_ann.lifecycle.documents import (
     ASSIGN,
+    CHOICE,
     GATE,
     TRAIN,
     Assigned,
     BuiltGroup,
     BuiltShard,
+    Choice,
     Gated,
     StagedFile,
     Trained,
@@ -64,18 +67,40 @@ def train(runner: Runner, table: str, plan: str) -> Trained:
 
     def learn(payload: str) -> str:
         there = Workspace.open(table, plan)
-        result = training.train(there, _STAGED_FILES.validate_json(payload), threads=threads)
-        return there.stage_bytes("train.npz", arrays_to_bytes(result)).model_dump_json()
+        rows = training.sampled(there, _STAGED_FILES.validate_json(payload))
+        result = training.train(there.plan, rows, threads=threads)
+        staged = there.stage_bytes("train.npz", arrays_to_bytes(result))
+        choice = done(there.staging, CHOICE, Choice) or trials.choose(
+            there.plan,
+            rows.vectors,
+            training.held_out(there.plan, len(rows.vectors)),
+            norm_bound=float(result.norm_bound[0]),
+            threads=threads,
+        )
+        store(there.staging, CHOICE, choice)
+        return staged.model_dump_json()
 
     (result,) = runner.run(learn, [_STAGED_FILES.dump_json(samples).decode()])
     trained = Trained(
         result=StagedFile.model_validate_json(result),
+        choice=load(workspace.staging, CHOICE, Choice),
         sampled_rows=sum(task.rows for task in tasks),
         seconds=time.monotonic() - began,
     )
     log.info(
         "train: %d centroids in %.1f s", workspace.plan.declaration.partitions, trained.seconds
     )
+    for trial in trained.choice.trials:
+        log.info(
+            "train: %s reaches recall %.4f at width %d with %.0f queries a second on one thread, "
+            "over %d sampled rows",
+            trial.algorithm,
+            trial.recall,
+            trial.search_width,
+            trial.queries_per_second,
+            trial.rows,
+        )
+    log.info("train: algorithm %s", trained.choice.algorithm)
     return store(workspace.staging, TRAIN, trained)
 
 
@@ -156,7 +181,13 @@ def build_group(runner: Runner, table: str, plan: str, group: str) -> BuiltGroup
         there = Workspace.open(table, plan)
         summary = arrays_from_bytes(AssignSummary, there.fetch_bytes(assigned.summary))
         return build_shard(
-            there, int(payload), _trained(there, trained), assigned, summary, threads=threads
+            there,
+            int(payload),
+            _trained(there, trained),
+            assigned,
+            summary,
+            algorithm=trained.choice.algorithm,
+            threads=threads,
         ).model_dump_json()
 
     built = tuple(
@@ -200,13 +231,21 @@ def gate(runner: Runner, table: str, plan: str) -> Gated:
             "skipped": json.dumps(assigned.skipped),
             "vector-bytes-read": str(assigned.vector_bytes_read),
         }
+        if trained.choice.trials:
+            figures["trials"] = json.dumps([one.model_dump() for one in trained.choice.trials])
 
         def work(_: str) -> str:
             there = Workspace.open(table, plan)
             summary = arrays_from_bytes(AssignSummary, there.fetch_bytes(assigned.summary))
             shards = [shard for group in groups for shard in group.shards]
             return run_gate(
-                there, _trained(there, trained), summary, shards, seconds, figures
+                there,
+                _trained(there, trained),
+                summary,
+                shards,
+                seconds,
+                figures,
+                algorithm=trained.choice.algorithm,
             ).model_dump_json()
 
         (result,) = runner.run(work, [""])

@@ -13,6 +13,7 @@ from rich.table import Table as Grid
 from puffin_ann.errors import ColumnNotFoundError, IndexNotFoundError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.catalog import snapshot as find_snapshot
+from puffin_ann.lifecycle.documents import Trial
 from puffin_ann.lifecycle.plan import FINGERPRINT
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, all_index_names, require_versions
@@ -26,6 +27,7 @@ class IndexStatus(BaseModel):
     index: str
     table: str
     algorithm: str
+    trials: tuple[Trial, ...]
     metric: str
     dimension: int
     snapshot_id: int | None
@@ -77,6 +79,9 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         index=version.index,
         table=name_of(table),
         algorithm=routing.algorithm,
+        trials=tuple(
+            Trial.model_validate(one) for one in json.loads(routing.properties.get("trials", "[]"))
+        ),
         metric=routing.metric,
         dimension=routing.dimension,
         snapshot_id=version.snapshot_id,
@@ -139,6 +144,12 @@ def grid(one: IndexStatus) -> Grid:
 
 def _lines(one: IndexStatus) -> Iterable[tuple[str, str]]:
     yield "algorithm", f"{one.algorithm}, {one.metric}, {one.dimension} dimensions"
+    for trial in one.trials:
+        yield (
+            "tried",
+            f"{trial.algorithm}: {trial.queries_per_second:,.0f} queries a second at recall "
+            f"{trial.recall:.4f}, {trial.rows:,} sampled rows",
+        )
     yield "snapshot", f"{one.snapshot_id} (covers {one.base_snapshot_id})"
     yield "published", one.published_at or "not in the table's history any more"
     yield "shards", f"{one.shards}, {one.partitions} partitions"

@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann import kmeans, partitioning
 from puffin_ann.ann.metrics import METRICS
+from puffin_ann.declaration import AUTO
 from puffin_ann.errors import TooFewRowsError
 from puffin_ann.lifecycle.documents import BuildPlan, StagedFile
 from puffin_ann.lifecycle.plan import sample_rows
 from puffin_ann.lifecycle.reading import open_part
 from puffin_ann.lifecycle.segments import StagedRows, concatenated
+from puffin_ann.lifecycle.trials import TRIAL_QUERIES, TRIAL_ROWS
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 from puffin_ann.settings import settings
 
@@ -53,6 +55,10 @@ def sample_tasks(plan: BuildPlan) -> list[SampleTask]:
         row_bytes=4 * plan.dimension,
         sample_bytes=settings().sample_bytes,
     )
+    if plan.declaration.algorithm == AUTO:
+        trial = TRIAL_ROWS + TRIAL_QUERIES + 2 * plan.declaration.gate.queries
+        trial = min(trial, plan.expected_rows, settings().sample_bytes // (4 * plan.dimension))
+        wanted = max(wanted, trial)
     generator = np.random.default_rng(plan.declaration.seed)
     chosen = sorted(generator.permutation(len(plan.files))[:MAX_SAMPLED_FILES])
     rows = sum(plan.files[number].rows for number in chosen)
@@ -82,18 +88,27 @@ def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
     return workspace.stage_bytes(f"sample-{task.file}.npz", arrays_to_bytes(joined))
 
 
-def train(workspace: Workspace, samples: list[StagedFile], *, threads: int) -> TrainResult:
-    """Train the centroids on the staged samples.
+def sampled(workspace: Workspace, samples: list[StagedFile]) -> StagedRows:
+    """Return the staged samples as one."""
+    return concatenated(
+        [arrays_from_bytes(StagedRows, workspace.fetch_bytes(one)) for one in samples],
+        workspace.plan.dimension,
+    )
+
+
+def held_out(plan: BuildPlan, usable: int) -> NDArray[np.int64]:
+    """Return which sampled rows are queries of the gate."""
+    generator = np.random.default_rng([plan.declaration.seed, 1])
+    return generator.choice(usable, min(2 * plan.declaration.gate.queries, usable), replace=False)
+
+
+def train(plan: BuildPlan, rows: StagedRows, *, threads: int) -> TrainResult:
+    """Train the centroids on the sampled rows.
 
     Raises:
         TooFewRowsError: the sample has fewer usable vectors than the index has partitions.
     """
-    plan = workspace.plan
     declaration = plan.declaration
-    rows = concatenated(
-        [arrays_from_bytes(StagedRows, workspace.fetch_bytes(one)) for one in samples],
-        plan.dimension,
-    )
     usable = len(rows.vectors)
     if usable < declaration.partitions:
         raise TooFewRowsError(
@@ -108,13 +123,11 @@ def train(workspace: Workspace, samples: list[StagedFile], *, threads: int) -> T
     nearest, _ = kmeans.assign(space, centroids, threads=threads)
     sizes = np.bincount(nearest, minlength=declaration.partitions)
     shards = partitioning.partitions_to_shards(centroids, sizes, declaration.shards)
-    held_out = min(2 * declaration.gate.queries, usable)
-    generator = np.random.default_rng([declaration.seed, 1])
-    queries = rows.vectors[generator.choice(usable, held_out, replace=False)]
+    queries = rows.vectors[held_out(plan, usable)]
     return TrainResult(
         centroids=centroids,
         partition_shards=shards.astype(np.uint32),
         norm_bound=np.array([norm_bound], dtype=np.float32),
         queries=queries,
-        tuning=np.array([held_out // 2], dtype=np.int64),
+        tuning=np.array([len(queries) // 2], dtype=np.int64),
     )
