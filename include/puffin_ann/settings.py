@@ -8,10 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from puffin_ann import __version__
+from puffin_ann.errors import BadInputError
 
 MIB = 1 << 20
 
@@ -70,8 +71,17 @@ class Settings(BaseSettings):
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """Return the settings of this process, read and validated at the first call."""
-    return Settings()
+    """Return the settings of this process, read and validated at the first call.
+
+    Raises:
+        BadInputError: a variable's value is not allowed.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        found = error.errors()[0]
+        name = f"PUFFIN_ANN_{found['loc'][0]}".upper()
+        raise BadInputError(f"{name}={found['input']!r} is not allowed: {found['msg']}") from None
 
 
 def configure_numba() -> None:

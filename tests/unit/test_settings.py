@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from puffin_ann import settings as module
+from puffin_ann.errors import BadInputError
 from puffin_ann.settings import Settings, configure_numba, settings
 
 
@@ -64,6 +65,12 @@ def test_settings_are_read_from_the_environment_and_checked(monkeypatch):
     monkeypatch.setenv("PUFFIN_ANN_THREADS", "-1")
     with pytest.raises(ValidationError):
         Settings()
+
+
+def test_a_value_that_is_not_allowed_is_named_by_its_variable(fresh, monkeypatch):
+    monkeypatch.setenv("PUFFIN_ANN_SIMD", "sse")
+    with pytest.raises(BadInputError, match="PUFFIN_ANN_SIMD='sse' is not allowed"):
+        settings()
 
 
 def test_importing_the_package_is_cheap():
