@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from puffin_ann.ann import exact
+from puffin_ann.ann.mapping import new_array
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
@@ -46,9 +47,7 @@ def appended(
     rows = len(stored) + len(added)
     if not rows:
         return np.zeros(stored.shape, np.float32)
-    out = np.lib.format.open_memmap(
-        path, mode="w+", dtype=np.float32, shape=(rows, stored.shape[1])
-    )
+    out = new_array(path, np.float32, (rows, stored.shape[1]))
     for start in range(0, len(stored), COPIED_ROWS):
         block = stored[start : start + COPIED_ROWS]
         out[start : start + len(block)] = block

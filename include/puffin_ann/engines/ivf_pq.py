@@ -14,6 +14,7 @@ from puffin_ann.ann.ivf import lists as inverted
 from puffin_ann.ann.ivf import search as searching
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.search import Searcher
+from puffin_ann.ann.mapping import new_array
 from puffin_ann.blobs import ivf as ivf_blob
 from puffin_ann.blobs.ivf import Ivf
 from puffin_ann.engines.base import (
@@ -201,7 +202,7 @@ class IvfPqEngine:
         blocks = int(searching.block_starts(lists.starts)[0][-1])
         groups = fastscan.groups_of(len(ivf.codebook))
         shape = (blocks, groups, fastscan.GROUP_BYTES)
-        out = np.lib.format.open_memmap(directory / PACKED, mode="w+", dtype=np.uint8, shape=shape)
+        out = new_array(directory / PACKED, np.uint8, shape)
         at = 0
         for piece in searching.packed_codes(lists, len(ivf.codebook)):
             out[at : at + len(piece)] = piece

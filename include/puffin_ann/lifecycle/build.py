@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann import __version__
+from puffin_ann.ann.mapping import new_array
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.engines import engine
@@ -107,9 +108,7 @@ def _mapped(rows: int, dimension: int, scratch: Path) -> StagedRows:
     def array(name: str, width: int, dtype: type[np.generic]) -> NDArray[np.generic]:
         if not rows:  # an empty file cannot be mapped
             return np.zeros((0, width), dtype=dtype)
-        return np.lib.format.open_memmap(
-            scratch / f"{name}.npy", mode="w+", dtype=dtype, shape=(rows, width)
-        )
+        return new_array(scratch / f"{name}.npy", dtype, (rows, width))
 
     return StagedRows(
         array("vectors", dimension, np.float32),  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """The one local disk cache: shards in the form they are searched in, shared by all processes."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -39,13 +40,29 @@ class LocalCache:
         Args:
             key: names the content for ever, e.g. the file's path, length and the blob's range.
             fill: writes the content into the empty folder it is given; may raise.
+
+        Raises:
+            EnvironmentProblemError: the disk is full.
         """
         final = self.root / hashlib.sha256(key.encode()).hexdigest()[:32]
         if not (final / _MARK).exists():
-            self._fill(final, fill)
+            try:
+                self._fill(final, fill)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise EnvironmentProblemError(
+                    f"no room for a shard in {self.root}: {error.strerror}; free some, or set "
+                    "PUFFIN_ANN_CACHE_DIR"
+                ) from None
         with contextlib.suppress(OSError):  # a read-only cache still serves
             os.utime(final / _MARK)
         return final
+
+    def forget(self, folder: Path) -> None:
+        """Remove a folder that turned out not to hold what was filled into it."""
+        (folder / _MARK).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
     def _fill(self, final: Path, fill: Callable[[Path], None]) -> None:
         self.root.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """A shard, brought from its Puffin file to local disk and opened for search."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.versions import IndexVersion, open_puffin
+
+log = logging.getLogger("puffin_ann")
 
 _LOCATORS = ("file_ids", "row_groups", "offsets")
 
@@ -82,7 +85,23 @@ def load_shard(
 
     Raises:
         FormatError: a blob is broken; the cache keeps nothing of it.
+        EnvironmentProblemError: the disk has no room for it.
     """
+    folders = _cached(io, version, shard, cache)
+    try:
+        return _opened(version, shard, *folders)
+    except (OSError, ValueError, FormatError) as error:
+        # A power failure can cut files short that had been written, and a disk spoil them.
+        log.warning("%s, shard %d: %s; unpacked anew", folders[0], shard.shard_id, error)
+        for folder in folders:
+            cache.forget(folder)
+    return _opened(version, shard, *_cached(io, version, shard, cache))
+
+
+def _cached(
+    io: FileIO, version: IndexVersion, shard: ShardEntry, cache: LocalCache
+) -> tuple[Path, Path]:
+    """Return the folders of a shard's engine and of its rows, filled if they are not there."""
     path = version.file_of(shard)
     with open_puffin(io, path) as reader:
         algorithm = engine(version.routing.algorithm)
@@ -99,18 +118,25 @@ def load_shard(
 
         key = f"{path}:{reader.length}"
         try:
-            engine_folder = cache.folder(f"{key}:{built.offset}:{built.length}", fill_engine)
-            rows_folder = cache.folder(f"{key}:{rows.offset}:{rows.length}", fill_rows)
+            return (
+                cache.folder(f"{key}:{built.offset}:{built.length}", fill_engine),
+                cache.folder(f"{key}:{rows.offset}:{rows.length}", fill_rows),
+            )
         except FormatError as error:
             raise type(error)(f"{path}, shard {shard.shard_id}: {error}; build it anew") from None
-    searchable = algorithm.open(engine_folder)
+
+
+def _opened(
+    version: IndexVersion, shard: ShardEntry, engine_folder: Path, rows_folder: Path
+) -> LoadedShard:
+    searchable = engine(version.routing.algorithm).open(engine_folder)
     # As plain arrays: indexing a memmap costs several times as much.
     arrays = [
         np.load(rows_folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in _LOCATORS
     ]
     if not all(len(array) == searchable.rows == shard.rows for array in arrays):
         raise BlobFormatError(
-            f"{path}: shard {shard.shard_id} has {searchable.rows} vectors, "
+            f"{version.file_of(shard)}: shard {shard.shard_id} has {searchable.rows} vectors, "
             f"{len(arrays[0])} locators and {shard.rows} rows by the routing blob"
         )
     return LoadedShard(shard, searchable, *arrays)

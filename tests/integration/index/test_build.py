@@ -24,6 +24,7 @@ from puffin_ann.errors import (
 from puffin_ann.lifecycle import run, stages, truth
 from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.lifecycle.status import status
+from puffin_ann.settings import settings
 
 QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
 
@@ -57,6 +58,18 @@ def test_exact_compares_every_row_of_every_shard_for_queries_far_from_all_rows(w
     found = index.search(queries, 10).select(["query", "rank", "distance", "locator"])
     every = index.search(queries, 10, exhaustive=True).select(found.column_names)
     assert found.to_pylist() == every.to_pylist()
+
+
+@pytest.mark.parametrize("algorithm", ["exact", "vamana", "hnsw", "ivf_pq"])
+def test_cached_shards_that_were_cut_short_are_unpacked_anew(words, algorithm):
+    parameters = builds.PARAMETERS.get(algorithm, {})
+    builds.build(builds.declaration(algorithm=algorithm, parameters=parameters), "run")
+    found = open_index(words.refresh(), builds.INDEX).search(QUERIES, 5).to_pylist()
+    arrays = [*(settings().cache_dir / "shards").rglob("*.npy")]
+    assert arrays
+    for array in arrays:
+        os.truncate(array, array.stat().st_size // 2)
+    assert open_index(words, builds.INDEX).search(QUERIES, 5).to_pylist() == found
 
 
 def test_equal_distances_are_ordered_by_locator(words):

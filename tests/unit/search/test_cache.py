@@ -1,7 +1,9 @@
+import errno
 import os
 
 import pytest
 
+from puffin_ann.errors import EnvironmentProblemError
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.settings import settings
 
@@ -12,6 +14,20 @@ def _fill(text, calls):
         (folder / "data").write_text(text)
 
     return fill
+
+
+def test_a_full_disk_is_named_with_what_to_do(tmp_path):
+    def fail(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(EnvironmentProblemError, match="PUFFIN_ANN_CACHE_DIR"):
+        LocalCache(tmp_path).folder("key", fail)
+
+
+def test_what_was_forgotten_is_filled_again(tmp_path):
+    cache, calls = LocalCache(tmp_path), []
+    cache.forget(cache.folder("key", _fill("a", calls)))
+    assert (cache.folder("key", _fill("b", calls)) / "data").read_text() == "b"
 
 
 def test_a_key_is_filled_once(tmp_path):

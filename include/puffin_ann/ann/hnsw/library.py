@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.hnsw import kernels
 from puffin_ann.ann.hnsw.layers import Layers, empty, list_layers
+from puffin_ann.ann.mapping import new_array
 from puffin_ann.ann.vamana import kernels_whole
 from puffin_ann.ann.vamana.primitives import MAX_ROWS
 from puffin_ann.errors import BadInputError
@@ -213,9 +214,7 @@ def _read(path: Path, rows: int, numbers: NDArray[np.uint32], links: int, scratc
         raise BadInputError("hnswlib wrote a file of another form; version 0.8 is needed")
     stored = np.memmap(path, element, "r", HEADER.itemsize, (count,))
     tail = np.memmap(path, "<u4", "r", HEADER.itemsize + count * element.itemsize)
-    neighbours = np.lib.format.open_memmap(
-        scratch / "neighbours.npy", "w+", np.uint32, (rows, 2 * links)
-    )
+    neighbours = new_array(scratch / "neighbours.npy", np.uint32, (rows, 2 * links))
     degrees = np.zeros(rows, np.uint16)
     for at in range(0, count, BLOCK_ROWS):
         block, here = stored[at : at + BLOCK_ROWS], numbers[at : at + BLOCK_ROWS]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.mapping import new_array
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.ann.vamana.primitives import LANES
 
@@ -51,9 +52,7 @@ def of_rows(vectors: NDArray[np.float32], metric: str, path: Path) -> NDArray[np
     if not is_needed(metric, dimension) or not rows:
         return _read_only(vectors, padded_width(metric, dimension))
     partial = path.with_suffix(".part")
-    out = np.lib.format.open_memmap(
-        partial, mode="w+", dtype=np.float32, shape=(rows, padded_width(metric, dimension))
-    )
+    out = new_array(partial, np.float32, (rows, padded_width(metric, dimension)))
     step = max(1, BLOCK_BYTES // (4 * dimension))
     bound = _longest(vectors, step) if metric == "ip" else 0.0
     scale = _power_of_two(np.array([bound]))[0]

@@ -1,0 +1,29 @@
+import errno
+import os
+
+import numpy as np
+import pytest
+
+from puffin_ann.ann.mapping import new_array
+
+
+def test_a_mapped_array_has_its_room_on_disk_before_it_is_written(tmp_path):
+    array = new_array(tmp_path / "a.npy", np.float32, (1000, 100))
+    assert (tmp_path / "a.npy").stat().st_blocks * 512 >= array.nbytes
+    array[:] = 1
+    assert np.array_equal(np.load(tmp_path / "a.npy"), np.ones((1000, 100), np.float32))
+
+
+@pytest.mark.parametrize(("code", "raised"), [(errno.ENOSPC, True), (errno.EOPNOTSUPP, False)])
+def test_a_full_disk_is_an_error_and_a_file_system_that_cannot_tell_is_none(
+    tmp_path, monkeypatch, code, raised
+):
+    def refuse(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    if raised:
+        with pytest.raises(OSError, match="No space"):
+            new_array(tmp_path / "a.npy", np.uint8, (3, 3))
+    else:
+        assert new_array(tmp_path / "a.npy", np.uint8, (3, 3)).shape == (3, 3)
