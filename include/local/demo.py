@@ -59,27 +59,32 @@ def run_dag(variables: dict[str, str], log: Path) -> None:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        succeeded = False
+        succeeded, state = False, ""
         began = time.monotonic()
         for line in process.stdout or ():
             out.write(line)
-            _show_progress(line, began)
+            found = STATE.search(line)
+            state = found[1] if found else state
+            _show_progress(line, state, began)
             succeeded |= "DagRun Finished" in line and "state=success" in line
         process.wait()
     if process.returncode or not succeeded:
         sys.exit(f"the DAG run did not succeed; its log is {log}")
 
 
-LOGGED = re.compile(r"\s((?:plan|train|assign|build|gate|publish|error): .*)")
+LOGGED = re.compile(r"\s((?:plan|train|assign|build|gate|publish|error|\w+Error): .*)")
+STATE = re.compile(r"\bnew_state=(\w+)")
+ENDED = {"success": "done", "up_for_retry": "failed, and will be tried again"}
 
 
-def _show_progress(line: str, began: float) -> None:
+def _show_progress(line: str, state: str, began: float) -> None:
     """Print the lines of a task log that say what was done, and one for each task that ended."""
     if "[DAG TEST] end task" in line:
         name = line.split("task_id=")[1].split()[0]
         index = line.split("map_index=")[1].split()[0]
+        ended = ENDED.get(state, state)
         suffix = "" if index == "-1" else f"[{index}]"
-        print(f"   {time.monotonic() - began:6.1f} s  {name}{suffix} done", flush=True)
+        print(f"   {time.monotonic() - began:6.1f} s  {name}{suffix} {ended}", flush=True)
     found = LOGGED.search(line)
     if found:
         print(f"             {found[1].split(' [', 1)[0].strip()[:170]}", flush=True)
