@@ -52,8 +52,8 @@ def clean(
     grace: Annotated[
         str | None,
         typer.Option(
-            help="Instead of the declared retention's grace, such as 12h. A build that runs, and has "
-            "written nothing for that long, is taken for a failed one.",
+            help="Instead of the declared retention's grace, such as 12h. A running build that "
+            "has written nothing for that long is taken for a failed one.",
             show_default=False,
         ),
     ] = None,
