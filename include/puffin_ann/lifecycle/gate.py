@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from puffin_ann.search.versions import load_version
 
 WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 NORMAL_95 = 1.96
+TIMED_ROUNDS = 3
 FEW_QUERIES = 50
 """With fewer tuning queries than this, differences between searches cannot be told from luck."""
 
@@ -94,6 +96,21 @@ class Judge:
         error /= float(np.sqrt(len(recalls)))
         return Measure(mean, max(0.0, mean - error), min(1.0, mean + error), len(recalls))
 
+    def seconds(self, index: Index, *, width: int, probe_partitions: int) -> float:
+        """Return how long the queries take, the median of some rounds."""
+        rounds = []
+        for _ in range(TIMED_ROUNDS):
+            began = time.perf_counter()
+            index.search(
+                self.queries,
+                self.k,
+                width=width,
+                probe_partitions=probe_partitions,
+                allow_fewer=True,
+            )
+            rounds.append(time.perf_counter() - began)
+        return median(rounds)
+
 
 def _recalls(
     query: NDArray[np.int32],
@@ -130,10 +147,12 @@ def _is_duplicate(index: Index, found: object, duplicates: NDArray[np.int64]) ->
 
 
 def choose_widths(index: Index, judge: Judge, *, target: float, partitions: int) -> tuple[int, int]:
-    """Find the cheapest search that reaches the target on the tuning queries, with some to spare.
+    """Find the fastest search that reaches the target on the tuning queries, with some to spare.
 
-    A search must reach the target with the low end of its interval, so that what passes here by
-    luck is rare. With few queries nothing is saved: every partition is probed. So it is with
+    A search must exceed the target by a quarter of the rest with the low end of its interval, so
+    that what passes here by luck is rare, and users' queries, which are no rows of the table, find
+    as much. More partitions need less width: of all pairs that are just enough the fastest is
+    taken, as measured. With few queries nothing is saved: every partition is probed. So it is with
     `exact`, which promises every row, near the rows of the table or not.
 
     Returns:
@@ -145,18 +164,32 @@ def choose_widths(index: Index, judge: Judge, *, target: float, partitions: int)
         return WIDTHS[0], partitions
     if len(judge.queries) < FEW_QUERIES:
         return max(WIDTHS[8], 4 * judge.k), partitions
-    spare = target + (1.0 - target) / 2  # users' queries are no rows of the table
-    routed = target + (1.0 - target) * 3 / 4
-    wide = max(WIDTHS[8], 4 * judge.k)
-    probe = partitions
-    for tried in _probes(partitions):
-        if judge.measure(index, width=wide, probe_partitions=tried).low >= routed:
-            probe = tried
-            break
-    for width in WIDTHS:
-        if judge.measure(index, width=width, probe_partitions=probe).low >= spare:
-            return width, probe
-    return WIDTHS[-1], partitions
+    pairs = _pairs(index, judge, target + (1.0 - target) / 4, partitions)
+    if not pairs:
+        return WIDTHS[-1], partitions
+    return min(
+        pairs, key=lambda pair: judge.seconds(index, width=pair[0], probe_partitions=pair[1])
+    )
+
+
+def _pairs(index: Index, judge: Judge, wanted: float, partitions: int) -> list[tuple[int, int]]:
+    """Return widths with the fewest partitions by which each of them finds enough."""
+
+    def is_enough(place: int, probe: int) -> bool:
+        width = WIDTHS[place]
+        return judge.measure(index, width=width, probe_partitions=probe).low >= wanted
+
+    pairs: list[tuple[int, int]] = []
+    place = len(WIDTHS) - 1
+    ladder = [partitions] if len(index.version.routing.shards) == 1 else _probes(partitions)
+    for probe in ladder:
+        if not is_enough(place, probe):
+            continue
+        while place and is_enough(place - 1, probe):
+            place -= 1
+        if not pairs or pairs[-1][0] != WIDTHS[place]:
+            pairs.append((WIDTHS[place], probe))
+    return pairs
 
 
 def _probes(partitions: int) -> Iterator[int]:
