@@ -30,18 +30,19 @@ def nothing_to_do(
 
 
 def check_rows(table: str, rows: int, declaration: IndexDeclaration) -> None:
-    """Refuse a table that has too few rows for the declared partitions.
+    """Refuse a table that has too few rows for the declared shards.
+
+    Fewer rows than partitions are no harm: some partitions are empty then.
 
     Raises:
         TooFewRowsError: names both numbers and what to lower.
     """
     if rows == 0:
         raise TooFewRowsError(f"table {table} has no live rows; there is nothing to index")
-    if rows < declaration.partitions:
+    if rows < declaration.shards:
         raise TooFewRowsError(
-            f"table {table} has {rows} live rows, fewer than the {declaration.partitions} "
-            f"partitions of index {declaration.name!r} (shards {declaration.shards} × "
-            f"partitions_per_shard {declaration.partitions_per_shard}); lower one of them"
+            f"table {table} has {rows} live rows, fewer than the {declaration.shards} shards of "
+            f"index {declaration.name!r}; lower shards"
         )
 
 

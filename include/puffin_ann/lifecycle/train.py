@@ -106,20 +106,22 @@ def train(plan: BuildPlan, rows: StagedRows, *, threads: int) -> TrainResult:
     """Train the centroids on the sampled rows.
 
     Raises:
-        TooFewRowsError: the sample has fewer usable vectors than the index has partitions.
+        TooFewRowsError: the sample has fewer usable vectors than the index has shards.
     """
     declaration = plan.declaration
     usable = len(rows.vectors)
-    if usable < declaration.partitions:
+    if usable < declaration.shards:
         raise TooFewRowsError(
             f"table {plan.table}: {usable} sampled rows have a usable vector, fewer than the "
-            f"{declaration.partitions} partitions of index {declaration.name!r}; lower shards or "
-            "partitions_per_shard, or mend the vectors"
+            f"{declaration.shards} shards of index {declaration.name!r}; lower shards, or mend "
+            "the vectors"
         )
     metric = METRICS[declaration.metric]
     norm_bound = float(np.sqrt(np.einsum("ij,ij->i", rows.vectors, rows.vectors).max()))
     space = metric.to_search_space(rows.vectors, norm_bound)
-    centroids = kmeans.train(space, declaration.partitions, seed=declaration.seed, threads=threads)
+    # With fewer rows than partitions some are taken again: the partitions of the copies stay empty.
+    enough = space[np.arange(max(usable, declaration.partitions)) % usable]
+    centroids = kmeans.train(enough, declaration.partitions, seed=declaration.seed, threads=threads)
     nearest, _ = kmeans.assign(space, centroids, threads=threads)
     sizes = np.bincount(nearest, minlength=declaration.partitions)
     shards = partitioning.partitions_to_shards(centroids, sizes, declaration.shards)

@@ -254,6 +254,20 @@ def test_bad_input_is_named_and_changes_nothing(words, catalog):
     assert snapshots(words) == before
 
 
+@pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq", "exact", "centroid", "auto"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_fewer_rows_than_partitions_are_indexed_and_found(catalog, algorithm, rows):
+    table = catalog.create_table("demo.tiny", schema=builds.rows([0]).schema)
+    table.append(builds.rows(range(rows)))
+    fewer = {} if algorithm == "centroid" else {"shards": 1, "partitions_per_shard": 8}
+    declared = builds.declaration(table="test.demo.tiny", algorithm=algorithm, **fewer)
+    builds.build(declared, "run")
+    index = open_index("test.demo.tiny", builds.INDEX)
+    _, vectors = builds.live(table)
+    snapshot = table.refresh().current_snapshot().snapshot_id
+    builds.assert_answers(index, table, snapshot, vectors, 5)
+
+
 def test_a_table_whose_rows_were_all_deleted_is_empty(words):
     words.delete("id >= 0")
     with pytest.raises(TooFewRowsError, match="no live rows"):

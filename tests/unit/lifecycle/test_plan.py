@@ -70,9 +70,9 @@ def test_too_few_rows_are_refused_with_both_numbers_and_the_remedy():
     )
     with pytest.raises(TooFewRowsError, match="no live rows"):
         check_rows("c.n.t", 0, declaration)
-    with pytest.raises(TooFewRowsError, match=r"15 live rows, fewer than the 16 .*lower one"):
-        check_rows("c.n.t", 15, declaration)
-    check_rows("c.n.t", 16, declaration)
+    with pytest.raises(TooFewRowsError, match=r"1 live rows, fewer than the 2 shards"):
+        check_rows("c.n.t", 1, declaration)
+    check_rows("c.n.t", 2, declaration)
 
 
 def test_run_ids_become_path_names_that_stay_different():
