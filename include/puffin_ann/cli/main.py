@@ -1,7 +1,9 @@
 """The command line: each command is a thin skin over one library call."""
 
 import logging
+import os
 import sys
+from pickle import UnpicklingError
 from typing import Annotated
 
 import typer
@@ -14,7 +16,7 @@ from puffin_ann.cli.output import errors_to
 from puffin_ann.cli.search import search
 from puffin_ann.cli.size import size
 from puffin_ann.cli.status import status
-from puffin_ann.errors import PuffinAnnError
+from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
 
 app = typer.Typer(
     name="puffin-ann",
@@ -58,6 +60,13 @@ def run() -> None:
     except PuffinAnnError as error:
         errors_to(sys.stderr, error)
         sys.exit(error.exit_code)
+    except UnpicklingError as error:  # nothing but Numba's cache of compiled kernels is pickled
+        folder = os.environ.get("NUMBA_CACHE_DIR", "Numba's cache")
+        spoilt = EnvironmentProblemError(
+            f"the compiled kernels in {folder} are damaged ({error}); remove that folder"
+        )
+        errors_to(sys.stderr, spoilt)
+        sys.exit(spoilt.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
 
