@@ -134,6 +134,14 @@ class BuildOptions(_Model):
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
+Duration = Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")]
+"""A number with its unit, such as `90s`, `30m`, `24h` or `7d`."""
+
+
+def seconds_of(duration: str) -> int:
+    """Return a duration in seconds."""
+    return int(duration[:-1]) * SECONDS[duration[-1]]
+
 
 class RetentionOptions(_Model):
     """Which versions of the index stay when newer ones are published."""
@@ -141,7 +149,7 @@ class RetentionOptions(_Model):
     versions: int = Field(
         default=2, ge=1, le=100, description="Newest versions kept, beside those that tags name."
     )
-    grace: Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")] = Field(
+    grace: Duration = Field(
         default="24h",
         description="What is no longer needed stays so long: joins may still read it.",
     )
@@ -149,7 +157,71 @@ class RetentionOptions(_Model):
     @property
     def grace_ms(self) -> int:
         """The grace in milliseconds."""
-        return int(self.grace[:-1]) * SECONDS[self.grace[-1]] * 1000
+        return seconds_of(self.grace) * 1000
+
+
+class RefreshOptions(_Model):
+    """When the index follows its table, and how."""
+
+    min_rows: int = Field(
+        default=1000,
+        ge=0,
+        description="Changes of fewer rows wait for more, up to max_lag: searches mask and scan.",
+    )
+    max_lag: Duration = Field(
+        default="1h", description="Changes older than this are published however few they are."
+    )
+    min_coverage: float = Field(
+        default=0.99,
+        ge=0.0,
+        le=1.0,
+        description="Share of live rows covered under which the index counts as stale.",
+    )
+    delta_ratio: float = Field(
+        default=0.05,
+        ge=0.0,
+        le=1.0,
+        description="Rows in deltas, as a share of those in shards, above which they are merged.",
+    )
+    poll_interval: Duration = Field(
+        default="60s", description="How often the table is asked for new snapshots."
+    )
+    watch: bool = Field(
+        default=True, description="Refresh when the table changes, without a schedule."
+    )
+
+
+class RebuildOptions(_Model):
+    """When shards, or the whole index, are built anew instead of being refreshed."""
+
+    tombstone_ratio: float = Field(
+        default=0.2, gt=0.0, le=1.0, description="Share of dead rows above which a shard is due."
+    )
+    drift: float = Field(
+        default=1.5,
+        ge=1.0,
+        description="Distance of new rows to their centroids, as a multiple of that of the rows "
+        "the centroids were trained on, above which the whole index is due.",
+    )
+    imbalance: float = Field(
+        default=3.0,
+        ge=1.0,
+        description="Rows of the largest shard, as a multiple of the mean, above which the whole "
+        "index is due.",
+    )
+
+
+class MaintainOptions(_Model):
+    """The maintenance window: merges and rebuilds due, registrations, retention, clean-up."""
+
+    schedule: str | None = Field(default="@daily", description="Cron expression; null for never.")
+
+
+class EvaluateOptions(_Model):
+    """How recall is measured over time, on the table as it is."""
+
+    schedule: str | None = Field(default="@weekly", description="Cron expression; null for never.")
+    queries: int = Field(default=200, ge=10, le=10_000, description="Rows that serve as queries.")
 
 
 class SparkOptions(_Model):
@@ -190,6 +262,10 @@ class IndexDeclaration(_Model):
     bad_vectors: Literal["skip", "refuse"] = "skip"
     publish: Literal["snapshot", "statistics", "auto"] = "auto"
     retention: RetentionOptions = RetentionOptions()
+    refresh: RefreshOptions = RefreshOptions()
+    rebuild: RebuildOptions = RebuildOptions()
+    maintain: MaintainOptions = MaintainOptions()
+    evaluate: EvaluateOptions = EvaluateOptions()
     schedule: str | None = None
     spark: SparkOptions = SparkOptions()
     build: BuildOptions = BuildOptions()
@@ -235,13 +311,10 @@ class IndexDeclaration(_Model):
     def fingerprint(self) -> str:
         """Digest of everything that shapes the built index; another value means: build again.
 
-        The recall target, the gate, retention, the schedule, the way of publishing and Spark's
-        options shape no byte of it.
+        The name, the recall target, the gate, and how the index is run, kept and published shape
+        no byte of it.
         """
-        shape = self.model_dump(
-            mode="json",
-            exclude={"recall_target", "gate", "schedule", "spark", "build", "publish", "retention"},
-        )
+        shape = self.model_dump(mode="json", include=_SHAPING)
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
 
     def overridden(self, overrides: Mapping[str, Any]) -> "IndexDeclaration":
@@ -268,6 +341,18 @@ class IndexDeclaration(_Model):
         return parse_declaration(data, source=f"index {self.name!r}, values given for this run")
 
 
+_SHAPING = {
+    "table",
+    "column",
+    "key",
+    "metric",
+    "algorithm",
+    "parameters",
+    "shards",
+    "partitions_per_shard",
+    "bad_vectors",
+    "seed",
+}
 _OVERRIDABLE = ("shards", "partitions_per_shard", "recall_target")
 
 

@@ -1,0 +1,129 @@
+"""What a refresh decides, as data: shown to people, waited for by them, then carried out."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Action = Literal["none", "mask", "remap", "merge", "rebuild"]
+"""What is done to one shard: nothing, tombstones for dead rows, new locators for rows that moved
+(and tombstones), deltas inserted into it (and all of that), or building it from its live rows."""
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ShardAction(_Data):
+    """What is to be done to one shard, and what that is expected to take.
+
+    Attributes:
+        shard_id: of the routing blob; graph shards and deltas alike.
+        kind: `graph` or `delta`.
+        rows: rows expected to be touched.
+        bytes_written: new bytes expected.
+        bytes_copied: bytes of blobs expected to be carried over as they are.
+        seconds: work expected, by the rates that earlier runs recorded.
+    """
+
+    shard_id: int
+    kind: Literal["graph", "delta"]
+    action: Action
+    reason: str
+    rows: int
+    bytes_written: int
+    bytes_copied: int
+    seconds: float
+
+
+class DeltaAction(_Data):
+    """The delta shard that added rows become.
+
+    Attributes:
+        shard_id: number of the new delta.
+        rows: rows expected in it, those of absorbed deltas included.
+        absorbed: deltas that it takes the place of, so that their number stays small.
+    """
+
+    shard_id: int
+    reason: str
+    rows: int
+    absorbed: tuple[int, ...]
+    bytes_written: int
+    seconds: float
+
+
+class Decision(_Data):
+    """What a run does to an index, and why.
+
+    Attributes:
+        action: `none`; `refresh`, by the actions of shards and the delta; or `build`, all anew.
+        reason: one sentence for people.
+        shards: an action for each shard of the version refreshed, also where it is `none`.
+        delta: the new delta, if rows are added and not merged.
+        rows_added: live rows that the version does not hold.
+        rows_gone: rows that it holds and that are not live where it has them.
+    """
+
+    action: Literal["none", "refresh", "build"]
+    reason: str
+    shards: tuple[ShardAction, ...] = ()
+    delta: DeltaAction | None = None
+    rows_added: int = 0
+    rows_gone: int = 0
+
+    @property
+    def bytes_written(self) -> int:
+        """New bytes expected in all."""
+        return sum(one.bytes_written for one in self.shards) + (
+            self.delta.bytes_written if self.delta else 0
+        )
+
+    @property
+    def bytes_copied(self) -> int:
+        """Bytes expected to be carried over as they are."""
+        return sum(one.bytes_copied for one in self.shards)
+
+    @property
+    def seconds(self) -> float:
+        """Work expected, in seconds of one process."""
+        return sum(one.seconds for one in self.shards) + (self.delta.seconds if self.delta else 0.0)
+
+
+class Rates(_Data):
+    """How fast this index's work went when it was last done; kept in the routing blob.
+
+    Attributes:
+        read: rows read and identified a second.
+        insert: rows inserted into shards a second.
+        build: rows built into shards a second.
+        copy_bytes: bytes carried over a second.
+    """
+
+    read: float = 500_000.0
+    insert: float = 10_000.0
+    build: float = 20_000.0
+    copy_bytes: float = 200e6
+
+
+RATES = "rates"
+"""Key of the routing blob's properties that holds `Rates` as JSON."""
+
+NEXT_FILE_ID = "next-file-id"
+"""Key of the routing blob's properties: file ids below this have been in use at some time."""
+
+DRIFT = "drift"
+"""Key of the routing blob's properties that holds `Drift` as JSON."""
+
+
+class Drift(_Data):
+    """How well the centroids and bounds fit the rows that came since they were made.
+
+    Attributes:
+        built: mean distance of the rows built to their centroids, in the search space.
+        added: mean distance of the rows in deltas to theirs; 0 without any.
+        largest_norm: largest norm of a row in a delta.
+    """
+
+    built: float = 0.0
+    added: float = 0.0
+    largest_norm: float = 0.0
