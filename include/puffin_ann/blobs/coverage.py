@@ -4,8 +4,10 @@ A probe does not need it; comparing it with the files live in a snapshot tells w
 """
 
 import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +44,7 @@ class CoveredFile:
         file_id: What locators call it; stable over versions and never reused.
         path: Relative to the table's location if inside it, else absolute.
         size: Bytes, as the manifest says.
-        sequence_number: The file's data sequence number.
+        sequence_number: The file sequence number: that of the commit which added the file.
         rows: Rows in the file, deleted ones included.
         row_groups: Rows of each row group, in file order.
         deleted: Positions in the file that were deleted at the base snapshot.
@@ -60,13 +62,134 @@ class CoveredFile:
     skipped: BitMap
 
 
+class CoveredFiles(Sequence[CoveredFile]):
+    """Covered files by column; a `CoveredFile` is made when it is asked for.
+
+    An object for each of 100,000 files, with its bitmaps, would cost more than all else that a
+    comparison with the live files does.
+
+    Attributes:
+        paths: One per file, as `CoveredFile.path`.
+        file_ids: (n,) int64, ascending.
+        sizes: (n,) int64, bytes.
+        sequence_numbers: (n,) int64.
+        rows: (n,) int64.
+        deleted: By place in this sequence, the bitmaps that are not empty.
+        skipped: Likewise.
+
+    """
+
+    def __init__(
+        self,
+        records: NDArray[Any],
+        paths: tuple[str, ...],
+        row_groups: NDArray[np.uint32],
+        deleted: Mapping[int, BitMap],
+        skipped: Mapping[int, BitMap],
+    ) -> None:
+        self.paths = paths
+        self.file_ids = records["file_id"].astype(np.int64)
+        self.sizes = records["size"].astype(np.int64)
+        self.sequence_numbers = records["sequence_number"].astype(np.int64)
+        self.rows = records["rows"].astype(np.int64)
+        self.deleted = deleted
+        self.skipped = skipped
+        self._row_groups = row_groups
+        self._group_ends = np.cumsum(records["row_groups"], dtype=np.int64)
+
+    @classmethod
+    def of(cls, files: Sequence[CoveredFile]) -> "CoveredFiles":
+        """Return the files by column, in order of their ids."""
+        if isinstance(files, CoveredFiles):
+            return files
+        ordered = sorted(files, key=lambda file: file.file_id)
+        records = np.zeros(len(ordered), FILE)
+        for name in ("file_id", "size", "sequence_number", "rows"):
+            records[name] = [getattr(file, name) for file in ordered]
+        records["row_groups"] = [len(file.row_groups) for file in ordered]
+        return cls(
+            records,
+            tuple(file.path for file in ordered),
+            np.array([rows for file in ordered for rows in file.row_groups], "<u4"),
+            {place: file.deleted for place, file in enumerate(ordered) if file.deleted},
+            {place: file.skipped for place, file in enumerate(ordered) if file.skipped},
+        )
+
+    @cached_property
+    def indexed_rows(self) -> int:
+        """Number of rows that are neither deleted nor skipped."""
+        return int(self.rows.sum()) - int(self.left_out.sum())
+
+    @cached_property
+    def left_out(self) -> NDArray[np.int64]:
+        """(n,) int64, rows of each file that are deleted or skipped."""
+        counts = np.zeros(len(self), np.int64)
+        for place, deleted in self.deleted.items():
+            counts[place] = len(deleted)
+        for place, skipped in self.skipped.items():
+            counts[place] = len(skipped | self.deleted.get(place, BitMap()))
+        return counts
+
+    def row_groups(self, place: int) -> NDArray[np.uint32]:
+        """Return the rows of each row group of the file at a place."""
+        start = int(self._group_ends[place - 1]) if place else 0
+        return self._row_groups[start : int(self._group_ends[place])]
+
+    def __len__(self) -> int:  # noqa: D105
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, place: int) -> CoveredFile: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[CoveredFile, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> CoveredFile | tuple[CoveredFile, ...]:  # noqa: D105
+        if isinstance(place, slice):
+            return tuple(self[one] for one in range(*place.indices(len(self))))
+        place = range(len(self))[place]
+        return CoveredFile(
+            file_id=int(self.file_ids[place]),
+            path=self.paths[place],
+            size=int(self.sizes[place]),
+            sequence_number=int(self.sequence_numbers[place]),
+            rows=int(self.rows[place]),
+            row_groups=tuple(self.row_groups(place).tolist()),
+            deleted=self.deleted.get(place, BitMap()),
+            skipped=self.skipped.get(place, BitMap()),
+        )
+
+    def __eq__(self, other: object) -> bool:  # noqa: D105
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(
+            mine == theirs for mine, theirs in zip(self, other, strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list: equality is by content
+
+
 @dataclass(frozen=True)
 class Coverage:
-    """Covered files in order of their ids, and the manifests of the base snapshot."""
+    """What an index version covers.
+
+    Attributes:
+        base_snapshot_id: The snapshot whose rows are covered.
+        files: Data files of the base snapshot, in order of their ids when read from a blob.
+        manifests: Paths of the base snapshot's manifests, which list just `files` and the deletes
+            that `CoveredFile.deleted` holds; empty where that is not known. A comparison then
+            reads every manifest of the other snapshot.
+
+    """
 
     base_snapshot_id: int
-    files: tuple[CoveredFile, ...]
+    files: Sequence[CoveredFile]
     manifests: tuple[str, ...]
+
+    @cached_property
+    def columns(self) -> CoveredFiles:
+        """The files by column."""
+        return CoveredFiles.of(self.files)
 
 
 def encode(coverage: Coverage) -> bytes:
@@ -113,49 +236,35 @@ def decode(data: bytes) -> Coverage:
         raise BlobFormatError(f"{KIND} blob: {len(paths)} paths for {count} files")
     groups = reader.array("rgrp", "<u4", (int(records["row_groups"].sum(dtype=np.uint64)),))
     _check(records, groups)
+    deleted, skipped = _bitmaps(records, reader.read("bits"))
     return Coverage(
         base_snapshot_id=int(head["base_snapshot_id"]),
-        files=_files(records, paths, groups.tolist(), reader.read("bits")),
+        files=CoveredFiles(records, paths, groups, deleted, skipped),
         manifests=strings.decode(reader.read("mani"), f"{KIND} blob, section mani"),
     )
 
 
-def _files(
-    records: NDArray[Any], paths: tuple[str, ...], groups: list[int], bits: bytes
-) -> tuple[CoveredFile, ...]:
-    lengths = records["deleted_length"].astype(np.uint64) + records["skipped_length"]
-    if int(lengths.sum()) != len(bits):
+def _bitmaps(records: NDArray[Any], bits: bytes) -> tuple[dict[int, BitMap], dict[int, BitMap]]:
+    """Return, by place of the file, the deleted and the skipped positions that there are."""
+    lengths = np.stack([records["deleted_length"], records["skipped_length"]], axis=1).ravel()
+    ends = np.cumsum(lengths, dtype=np.uint64)
+    if (int(ends[-1]) if len(ends) else 0) != len(bits):
         raise BlobFormatError(f"{KIND} blob: lengths of bitmaps do not sum up to section bits")
-    files = []
-    group = bit = 0
-    for record, path in zip(records.tolist(), paths, strict=True):
-        file_id, group_count, size, sequence_number, rows, deleted_length, skipped_length = record
-        middle = bit + deleted_length
-        end = middle + skipped_length
-        where = f"{KIND} blob, file {file_id}"
-        files.append(
-            CoveredFile(
-                file_id=file_id,
-                path=path,
-                size=size,
-                sequence_number=sequence_number,
-                rows=rows,
-                row_groups=tuple(groups[group : group + group_count]),
-                deleted=_bitmap(bits[bit:middle], rows, where),
-                skipped=_bitmap(bits[middle:end], rows, where),
-            )
-        )
-        group += group_count
-        bit = end
-    return tuple(files)
+    found: tuple[dict[int, BitMap], dict[int, BitMap]] = ({}, {})
+    for number in np.flatnonzero(lengths).tolist():
+        place, which = divmod(number, 2)
+        end = int(ends[number])
+        data = bits[end - int(lengths[number]) : end]
+        record = records[place]
+        where = f"{KIND} blob, file {int(record['file_id'])}"
+        bitmap = bitmaps.decode(data, int(record["rows"]), where)
+        if bitmap:
+            found[which][place] = bitmap
+    return found
 
 
 def _bits(bitmap: BitMap) -> bytes:
     return bitmaps.encode(bitmap) if bitmap else b""
-
-
-def _bitmap(data: bytes, rows: int, where: str) -> BitMap:
-    return bitmaps.decode(data, rows, where) if data else BitMap()
 
 
 def _check(records: NDArray[Any], groups: NDArray[np.uint32]) -> None:
@@ -172,3 +281,5 @@ def _check(records: NDArray[Any], groups: NDArray[np.uint32]) -> None:
         )
     if len(records) and int(records["rows"].max()) > MAX_ROWS:
         raise BlobFormatError(f"{KIND} blob: a file has more than {MAX_ROWS} rows")
+    if len(records) and int(records["size"].max()) > np.iinfo(np.int64).max:
+        raise BlobFormatError(f"{KIND} blob: a file of {int(records['size'].max())} bytes")
