@@ -48,6 +48,13 @@ def search(
     snapshot: Annotated[
         int | None, typer.Option(help="Search the rows of this snapshot; default: the current.")
     ] = None,
+    ref: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BRANCH_OR_TAG",
+            help="Search the rows of the snapshot that this branch or tag names.",
+        ),
+    ] = None,
     exhaustive: Annotated[
         bool, typer.Option(help="Compare with every row instead of using the graph.")
     ] = False,
@@ -63,8 +70,10 @@ def search(
 
     if (vector is None) == (not key):
         raise QueryError("give either --vector FILE or --key COLUMN=VALUE")
+    if snapshot is not None and ref is not None:
+        raise QueryError("give either --snapshot ID or --ref BRANCH_OR_TAG, not both")
     wanted = [name.strip() for name in columns.split(",") if name.strip()]
-    opened = open_index(table, index, snapshot)
+    opened = open_index(table, index, snapshot, ref=ref)
     if vector is not None:
         queries = _vectors_of_file(vector)
         labels = [str(number) for number in range(len(queries))]

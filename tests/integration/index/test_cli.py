@@ -81,6 +81,20 @@ def test_search_at_a_snapshot(cli, indexed):
     assert all(row["id"] < 60 for row in json.loads(out)["answers"])
 
 
+def test_search_at_a_branch_or_tag(cli, indexed):
+    old = indexed.current_snapshot().snapshot_id
+    indexed.manage_snapshots().create_tag(snapshot_id=old, tag_name="before").commit()
+    indexed.manage_snapshots().create_branch(snapshot_id=old, branch_name="audit").commit()
+    indexed.overwrite(builds.rows(range(200, 210)))
+    for ref in ("before", "audit"):
+        options = ("--ref", ref, "--key", "id=5", "--columns", "id", "--json")
+        found = json.loads(search(cli, *options)[1])
+        assert found["snapshot"] == old
+        assert all(row["id"] < 60 for row in found["answers"])
+    found = json.loads(search(cli, "--ref", "main", "--key", "id=200", "--k", "9", "--json")[1])
+    assert found["snapshot"] == indexed.refresh().current_snapshot().snapshot_id
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -95,6 +109,8 @@ def test_search_at_a_snapshot(cli, indexed):
         (("--vector", "/nowhere.txt"), 2, ".npy or .json"),
         (("--key", "word=w5", "--columns", "price"), 3, "no column 'price'"),
         (("--key", "word=w5", "--snapshot", "7"), 3, "no snapshot 7"),
+        (("--key", "word=w5", "--ref", "audit"), 3, "no branch or tag 'audit'; it has: main"),
+        (("--key", "word=w5", "--ref", "main", "--snapshot", "7"), 2, "not both"),
     ],
 )
 def test_bad_searches_end_with_one_line_and_an_exit_code(cli, indexed, arguments, code, message):
