@@ -4,11 +4,14 @@ A covered file is a live one if path, size and file sequence number are the same
 snapshots is never asked for, so the answer holds after expiry, rollback and branching alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from puffin_ann.lake.live import LiveFile
@@ -50,6 +53,66 @@ class Covered:
 
 
 @dataclass(frozen=True)
+class CoveredColumns:
+    """What an index version covers, by column: an object for each of 100,000 files is dear.
+
+    Attributes:
+        paths: locations, absolute.
+        file_ids, sizes, sequence_numbers, rows: (n,) int64, as of `Covered`.
+        deleted, skipped: by place in the columns, bitmaps as of `Covered`; no empty ones.
+    """
+
+    paths: Sequence[str]
+    file_ids: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    sequence_numbers: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    deleted: Mapping[int, BitMap]
+    skipped: Mapping[int, BitMap]
+
+    @classmethod
+    def of(cls, covered: "Sequence[Covered] | CoveredColumns") -> "CoveredColumns":
+        """Return covered files by column, in their order."""
+        if isinstance(covered, CoveredColumns):
+            return covered
+        return cls(
+            [one.path for one in covered],
+            np.array([one.file_id for one in covered], np.int64),
+            np.array([one.size for one in covered], np.int64),
+            np.array([one.sequence_number for one in covered], np.int64),
+            np.array([one.rows for one in covered], np.int64),
+            {place: one.deleted for place, one in enumerate(covered) if one.deleted},
+            {place: one.skipped for place, one in enumerate(covered) if one.skipped},
+        )
+
+    @cached_property
+    def indexed(self) -> NDArray[np.int64]:
+        """(n,) int64, rows of each file that are indexed."""
+        counts = self.rows.copy()
+        for place, positions in self.deleted.items():
+            counts[place] -= len(positions)
+        for place, positions in self.skipped.items():
+            counts[place] -= len(positions - self.deleted_from(place))
+        return counts
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Place of each path; of one that is there more than once, the last."""
+        return {path: place for place, path in enumerate(self.paths)}
+
+    def deleted_from(self, place: int) -> BitMap:
+        """Return the positions that were deleted in the base snapshot."""
+        return self.deleted.get(place, _NONE)
+
+    def not_indexable(self, place: int) -> BitMap:
+        """Return the positions whose vector could not be indexed."""
+        return self.skipped.get(place, _NONE)
+
+
+_NONE: Final = BitMap()
+
+
+@dataclass(frozen=True)
 class Difference:
     """The three sets of rows, of which the answered one is only counted.
 
@@ -79,7 +142,7 @@ class Difference:
 
 
 def difference(
-    covered: Sequence[Covered],
+    covered: Sequence[Covered] | CoveredColumns,
     live: Sequence[LiveFile],
     deleted: Mapping[str, BitMap],
 ) -> Difference:
@@ -90,43 +153,87 @@ def difference(
         live: data files of a snapshot.
         deleted: by path of a live file, positions deleted in that snapshot (none where absent).
     """
-    present = {_key(file): file for file in live}
-    known = {_key(file): file for file in covered}
+    columns = CoveredColumns.of(covered)
+    at = {file.path: number for number, file in enumerate(live)}
+    gone: list[int] = []
+    known: dict[int, LiveFile] = {}
+    dead: dict[int, BitMap] = {}
+    new = np.ones(len(live), np.bool_)
+    keys = zip(
+        columns.paths, columns.sizes.tolist(), columns.sequence_numbers.tolist(), strict=True
+    )
+    for place, (path, size, sequence_number) in enumerate(keys):
+        number = at.get(path)
+        file = None if number is None else live[number]
+        if file is None or (file.size, file.sequence_number) != (size, sequence_number):
+            gone.append(place)
+            continue
+        new[number] = False
+        if path in deleted or place in columns.deleted:
+            known[place], dead[place] = file, deleted.get(path, _NONE)
+    added = [live[number] for number in np.flatnonzero(new).tolist()]
+    return tally(
+        columns,
+        gone,
+        dead,
+        [(file, deleted.get(file.path, _NONE)) for file in added],
+        known.__getitem__,
+    )
+
+
+def tally(
+    covered: CoveredColumns,
+    gone: Iterable[int],
+    dead: Mapping[int, BitMap],
+    added: Iterable[tuple[LiveFile, BitMap]],
+    file_at: Callable[[int], LiveFile],
+) -> Difference:
+    """Make the three sets of what is known of single files.
+
+    Args:
+        covered: files of an index version.
+        gone: places of those that are not live.
+        dead: by place of a live one, the positions deleted now; of others, what was deleted in the
+            base snapshot is deleted still.
+        added: live files that are not covered, with the positions deleted from them.
+        file_at: gives the live file at a place of `dead`; asked where rows that were deleted in
+            the base snapshot are alive.
+    """
     masked: dict[int, Positions] = {}
-    masked_rows = 0
-    for one in covered:
-        if _key(one) in present:
-            dead = deleted.get(one.path, BitMap()) - one.deleted - one.skipped
-            positions: Positions = dead
-            count = len(dead)
-        else:
-            positions = ALL
-            count = one.rows - len(one.deleted | one.skipped)
-        if count:
-            masked[one.file_id] = positions
-            masked_rows += count
     scanned: list[tuple[LiveFile, Positions]] = []
-    live_rows = covered_rows = 0
-    for file in live:
-        dead = deleted.get(file.path, BitMap())
-        alive = file.rows - len(dead)
-        fresh = _not_covered(file, dead, known.get(_key(file)))
-        count = alive if fresh is ALL else len(fresh)
-        live_rows += alive
-        covered_rows += alive - count
-        if count:
-            scanned.append((file, fresh))
-    return Difference(masked, scanned, live_rows, covered_rows, masked_rows)
-
-
-def _key(file: Covered | LiveFile) -> tuple[str, int, int]:
-    return (file.path, file.size, file.sequence_number)
-
-
-def _not_covered(file: LiveFile, dead: BitMap, known: Covered | None) -> Positions:
-    if known is not None:
+    masked_rows = scanned_rows = 0
+    is_live = np.ones(len(covered.paths), np.bool_)
+    is_live[np.fromiter(gone, np.int64)] = False
+    ids = covered.file_ids
+    for place in sorted([*np.flatnonzero(~is_live).tolist(), *dead]):
+        if not is_live[place]:
+            if covered.indexed[place]:
+                masked[int(ids[place])] = ALL
+                masked_rows += int(covered.indexed[place])
+            continue
+        was, skipped = covered.deleted_from(place), covered.not_indexable(place)
+        if newly := dead[place] - was - skipped:
+            masked[int(ids[place])] = newly
+            masked_rows += len(newly)
         # Rows deleted at the base were not indexed; an older snapshot may hold them alive.
-        return known.deleted - dead - known.skipped
-    if not dead:
-        return ALL
-    return BitMap(range(file.rows)) - dead
+        if again := was - dead[place] - skipped:
+            scanned.append((file_at(place), again))
+            scanned_rows += len(again)
+    live_rows = int(covered.rows[is_live].sum()) - _dead_rows(covered, is_live, dead)
+    for file, positions in added:
+        if alive := file.rows - len(positions):
+            fresh: Positions = BitMap(range(file.rows)) - positions if positions else ALL
+            scanned.append((file, fresh))
+            scanned_rows += alive
+            live_rows += alive
+    scanned.sort(key=lambda one: one[0].path)
+    return Difference(masked, scanned, live_rows, live_rows - scanned_rows, masked_rows)
+
+
+def _dead_rows(
+    covered: CoveredColumns, is_live: NDArray[np.bool_], dead: Mapping[int, BitMap]
+) -> int:
+    as_before = (place for place in covered.deleted if is_live[place] and place not in dead)
+    return sum(len(positions) for positions in dead.values()) + sum(
+        len(covered.deleted[place]) for place in as_before
+    )

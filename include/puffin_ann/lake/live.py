@@ -1,16 +1,24 @@
 """The live data files of a snapshot, each with the delete files that apply to it."""
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Literal
 
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from puffin_ann.errors import UnsupportedTableError
+from puffin_ann.errors import FormatError, UnsupportedTableError
 from puffin_ann.lake.catalog import name_of, snapshot
-from puffin_ann.lake.manifest import Entry, FileContent, read_manifest, read_manifest_list
+from puffin_ann.lake.manifest import (
+    Entry,
+    FileContent,
+    Manifest,
+    read_manifest,
+    read_manifest_list,
+)
 
 PartitionKey = tuple[int, tuple[object, ...]]
 
@@ -56,6 +64,21 @@ class LiveFile:
     first_row_id: int | None = None
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A snapshot as its manifest list describes it.
+
+    Attributes:
+        io: of the table's store.
+        table_name: `catalog.namespace.table`, for messages.
+        manifests: in the order of the list; none for a table without snapshots.
+    """
+
+    io: FileIO
+    table_name: str
+    manifests: Sequence[Manifest]
+
+
 def live_files(table: Table, snapshot_id: int | None = None) -> list[LiveFile]:
     """Return the data files of a snapshot (default: the current one), sorted by path.
 
@@ -63,32 +86,73 @@ def live_files(table: Table, snapshot_id: int | None = None) -> list[LiveFile]:
     what we refuse by name: equality deletes that apply to a live file, encrypted files, data files
     that are not Parquet.
     """
+    return files_of(listed(table, snapshot_id))
+
+
+def listed(table: Table, snapshot_id: int | None = None) -> Listed:
+    """Read the manifest list of a snapshot (default: the current one).
+
+    Raises:
+        SnapshotNotFoundError: the table has no such snapshot.
+    """
     at = snapshot(table, snapshot_id)
-    if at is None:
-        return []
-    name = name_of(table)
-    data: list[Entry] = []
-    deletes = _Deletes(name)
-    manifests = read_manifest_list(table.io, at.manifest_list)
+    manifests = [] if at is None else read_manifest_list(table.io, at.manifest_list)
+    return Listed(table.io, name_of(table), manifests)
+
+
+def files_of(at: Listed) -> list[LiveFile]:
+    """Return the data files of a snapshot, sorted by path; as `live_files`."""
+    deletes = DeleteIndex(at.table_name)
+    for entry in read_entries(at.io, [one for one in at.manifests if one.holds_deletes]):
+        deletes.add(entry)
+
+    def read(manifest: Manifest) -> list[LiveFile]:
+        # Made in the thread that reads, so that the larger entries are not all held at a time.
+        return [
+            live_file(entry, deletes, at.table_name) for entry in read_manifest(at.io, manifest)
+        ]
+
+    data = [one for one in at.manifests if not one.holds_deletes]
     # Threads for the store's latency; the order stays that of the list.
-    read = ExecutorFactory.get_or_create().map(
-        lambda manifest: list(read_manifest(table.io, manifest)), manifests
-    )
-    for entries in read:
-        for entry in entries:
-            if entry.content == FileContent.DATA:
-                _refuse_unreadable(entry, name)
-                data.append(entry)
-            else:
-                deletes.add(entry)
-    data.sort(key=lambda entry: entry.path)
-    for before, after in pairwise(data):
+    files = list(chain.from_iterable(ExecutorFactory.get_or_create().map(read, data)))
+    files.sort(key=lambda file: file.path)
+    for before, after in pairwise(files):
         if before.path == after.path:
-            raise UnsupportedTableError(f"{name} lists the data file {after.path} twice")
-    return [_live_file(entry, deletes.of(entry)) for entry in data]
+            raise UnsupportedTableError(f"{at.table_name} lists the data file {after.path} twice")
+    return files
+
+
+def read_entries(io: FileIO, manifests: Iterable[Manifest]) -> list[Entry]:
+    """Return the live entries of several manifests, in order."""
+    read = ExecutorFactory.get_or_create().map(
+        lambda manifest: list(read_manifest(io, manifest)), manifests
+    )
+    return list(chain.from_iterable(read))
+
+
+def live_file(entry: Entry, deletes: "DeleteIndex", name: str) -> LiveFile:
+    """Return the data file of an entry with the deletes that apply to it.
+
+    Raises:
+        UnsupportedTableError: it cannot be indexed, or equality deletes apply to it.
+    """
+    _refuse_unreadable(entry, name)
+    return LiveFile(
+        path=entry.path,
+        size=entry.size,
+        sequence_number=entry.file_sequence_number,
+        rows=entry.rows,
+        deletes=deletes.of(entry),
+        data_sequence_number=entry.sequence_number,
+        spec_id=entry.spec_id,
+        partition=entry.partition,
+        first_row_id=entry.first_row_id,
+    )
 
 
 def _refuse_unreadable(entry: Entry, name: str) -> None:
+    if entry.content != FileContent.DATA:
+        raise FormatError(f"{name}: a manifest of data lists deletes, {entry.path}")
     if entry.file_format != "PARQUET":
         raise UnsupportedTableError(
             f"{name} has a data file in {entry.file_format}, {entry.path}; only Parquet can be "
@@ -100,21 +164,7 @@ def _refuse_unreadable(entry: Entry, name: str) -> None:
         raise UnsupportedTableError(f"{name}: {entry.path} is said to hold {entry.rows} rows")
 
 
-def _live_file(entry: Entry, deletes: tuple[DeleteFile, ...]) -> LiveFile:
-    return LiveFile(
-        path=entry.path,
-        size=entry.size,
-        sequence_number=entry.file_sequence_number,
-        rows=entry.rows,
-        deletes=deletes,
-        data_sequence_number=entry.sequence_number,
-        spec_id=entry.spec_id,
-        partition=entry.partition,
-        first_row_id=entry.first_row_id,
-    )
-
-
-class _Deletes:
+class DeleteIndex:
     """The delete files of a snapshot, by what they can apply to.
 
     The rules are those of the Iceberg spec, "Scan planning". A deletion vector and a delete file
@@ -127,27 +177,54 @@ class _Deletes:
         self._by_partition: dict[PartitionKey, list[tuple[DeleteFile, Entry]]] = defaultdict(list)
         self._equality: dict[PartitionKey | None, list[Entry]] = defaultdict(list)
 
+    @property
+    def partitions(self) -> Collection[PartitionKey]:
+        """Partitions with position deletes that do not speak of one data file only."""
+        return self._by_partition.keys()
+
     def add(self, entry: Entry) -> None:
+        """Take in an entry of a delete manifest."""
+        if entry.content == FileContent.DATA:
+            raise FormatError(f"{self._table_name}: a delete manifest lists data, {entry.path}")
         if entry.content == FileContent.EQUALITY_DELETES:
             # Of an unpartitioned spec, they apply to files of every partition.
             self._equality[_partition_key(entry) if entry.partition else None].append(entry)
             return
-        delete = self._delete_file(entry)
+        delete = self.delete_file(entry)
         if delete.referenced_data_file is not None:
             self._by_path[delete.referenced_data_file].append(delete)
         else:
             self._by_partition[_partition_key(entry)].append((delete, entry))
 
     def of(self, data: Entry) -> tuple[DeleteFile, ...]:
-        """Return the deletes that apply to a data file, in a fixed order."""
+        """Return the deletes that apply to a data file, in a fixed order.
+
+        Raises:
+            UnsupportedTableError: an equality delete does.
+        """
         self._refuse_equality(data)
-        found = [one for one in self._by_path.get(data.path, ()) if _is_later(one, data)]
+        return self.by_position(data.path, data.sequence_number, _partition_key(data))
+
+    def by_position(
+        self, path: str, sequence_number: int, partition: PartitionKey
+    ) -> tuple[DeleteFile, ...]:
+        """Return the deletes by position that apply to a data file, in a fixed order.
+
+        Args:
+            path: of the data file.
+            sequence_number: its data sequence number.
+            partition: id of its partition spec, and its values.
+        """
+        # Unlike equality deletes, these also apply to files of their own commit.
+        found = [
+            one for one in self._by_path.get(path, ()) if sequence_number <= one.sequence_number
+        ]
         vectors = [one for one in found if one.kind == "vector"]
         if vectors:
             # A deletion vector holds what older position deletes said, too (spec).
             return (max(vectors, key=lambda one: one.sequence_number),)
-        for one, entry in self._by_partition.get(_partition_key(data), ()):
-            if _is_later(one, data) and _may_name(entry, data.path):
+        for one, entry in self._by_partition.get(partition, ()):
+            if sequence_number <= one.sequence_number and may_name(entry, path):
                 found.append(one)
         return tuple(sorted(found, key=lambda one: (one.sequence_number, one.path)))
 
@@ -164,7 +241,12 @@ class _Deletes:
                         "options => map('delete-file-threshold', '1'))"
                     )
 
-    def _delete_file(self, entry: Entry) -> DeleteFile:
+    def delete_file(self, entry: Entry) -> DeleteFile:
+        """Return what an entry says of deletes by position.
+
+        Raises:
+            UnsupportedTableError: it is in a format that is not read, or does not say enough.
+        """
         if entry.file_format not in ("PARQUET", "PUFFIN"):
             raise UnsupportedTableError(
                 f"{self._table_name} has position deletes in {entry.file_format}, {entry.path}; "
@@ -191,12 +273,8 @@ def _partition_key(entry: Entry) -> PartitionKey:
     return (entry.spec_id, entry.partition)
 
 
-def _is_later(delete: DeleteFile, data: Entry) -> bool:
-    """Positional deletes also apply to files of their own commit, unlike equality deletes."""
-    return data.sequence_number <= delete.sequence_number
-
-
-def _may_name(entry: Entry, path: str) -> bool:
+def may_name(entry: Entry, path: str) -> bool:
+    """Tell whether a file of position deletes can speak of a data file, by its bounds."""
     if entry.path_bounds is None:
         return True
     lower, upper = entry.path_bounds

@@ -6,7 +6,7 @@ manifest's bytes. We hand its Avro reader schemas of our own: what they do not n
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from pyiceberg.avro.file import AvroFile
@@ -41,13 +41,19 @@ class FileContent(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest as its list names it; `first_row_id` is set in v3 tables only."""
+    """A manifest as its list names it.
+
+    `first_row_id` is set in v3 tables only. `files` and `rows` count live entries and the rows of
+    their files; None where a v1 list does not say.
+    """
 
     path: str
     holds_deletes: bool
     sequence_number: int
     spec_id: int
     first_row_id: int | None
+    files: int | None = None
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,10 @@ _LIST_SCHEMA = Schema(
     NestedField(515, "sequence_number", LongType(), required=True, initial_default=0),
     NestedField(502, "partition_spec_id", IntegerType(), required=True),
     NestedField(520, "first_row_id", LongType(), required=False),
+    NestedField(504, "added_files_count", IntegerType(), required=False),
+    NestedField(505, "existing_files_count", IntegerType(), required=False),
+    NestedField(512, "added_rows_count", LongType(), required=False),
+    NestedField(513, "existing_rows_count", LongType(), required=False),
 )
 _DATA_SCHEMA = _schema(deletes=False)
 _DELETE_SCHEMA = _schema(deletes=True)
@@ -165,9 +175,15 @@ def read_manifest_list(io: FileIO, path: str) -> list[Manifest]:
                 sequence_number=record[2],
                 spec_id=record[3],
                 first_row_id=record[4],
+                files=_sum(record[5], record[6]),
+                rows=_sum(record[7], record[8]),
             )
             for record in records
         ]
+
+
+def _sum(added: int | None, existing: int | None) -> int | None:
+    return None if added is None or existing is None else added + existing
 
 
 def read_manifest(io: FileIO, manifest: Manifest) -> Iterator[Entry]:
@@ -185,6 +201,19 @@ def read_manifest(io: FileIO, manifest: Manifest) -> Iterator[Entry]:
                 file[7] = next_row_id
                 next_row_id += file[4]
             yield _entry(record, manifest)
+
+
+def read_unlisted_manifest(io: FileIO, path: str) -> list[Entry]:
+    """Return the live entries of a manifest whose list is not at hand.
+
+    What entries inherit from the list (sequence numbers, row ids, the spec's id) is not known: it
+    is -1, or None.
+    """
+    data = Manifest(path, holds_deletes=False, sequence_number=-1, spec_id=-1, first_row_id=None)
+    entries = list(read_manifest(io, data))
+    if all(entry.content == FileContent.DATA for entry in entries):
+        return entries
+    return list(read_manifest(io, replace(data, holds_deletes=True)))
 
 
 def _entry(record: Record, manifest: Manifest) -> Entry:

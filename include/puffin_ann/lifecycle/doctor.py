@@ -275,14 +275,7 @@ def _undeclared(
 def _stale(inventory: Inventory, plan: GuardPlan) -> Iterator[Finding]:
     if inventory.head is None:
         return
-    try:
-        live = live_state(inventory.table, inventory.head)
-    except UnsupportedTableError as error:
-        for index, file in sorted(plan.live.items()):
-            yield Finding(
-                kind="stale", indexes=(index,), file=file.path, what=str(error), remedy="see there"
-            )
-        return
+    live = live_state(inventory.table, inventory.head)
     for index, file in sorted(plan.live.items()):
         yield from _stale_index(inventory.table, index, file, live)
 
@@ -301,14 +294,20 @@ def _stale_index(table: Table, index: str, file: IndexFile, live: LiveState) -> 
         return
     if version is None:
         return
-    view = view_of(table, version, live)
-    if view.cost > STALE * max(1, live.rows):
+    try:
+        view = view_of(table, version, live)
+    except UnsupportedTableError as error:
+        yield Finding(
+            kind="stale", indexes=(index,), file=file.path, what=str(error), remedy="see there"
+        )
+        return
+    if view.cost > STALE * max(1, view.live_rows):
         yield Finding(
             kind="stale",
             indexes=(index,),
             file=file.path,
             what=f"searches scan {view.rows_to_scan:,} rows that index {index!r} does not cover "
-            f"and mask {view.rows_masked:,} that are gone, of {live.rows:,} live ones "
+            f"and mask {view.rows_masked:,} that are gone, of {view.live_rows:,} live ones "
             f"(coverage {view.coverage:.1%})",
             remedy="build it again: 'puffin-ann build' or its build DAG",
         )

@@ -67,7 +67,7 @@ def status(table: Table, index: str | None = None) -> list[IndexStatus]:
             f"table {name_of(table)} has no index; build one with 'puffin-ann build' or by its DAG"
         )
     current = table.current_snapshot()
-    live = live_state(table, current.snapshot_id) if current else LiveState(0, [], {})
+    live = live_state(table, current.snapshot_id if current else None)
     return [_status(table, require_versions(table, name)[0], live) for name in names]
 
 

@@ -2,31 +2,45 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
-from puffin_ann.blobs.coverage import CoveredFile
+from puffin_ann.blobs.coverage import CoveredFiles
+from puffin_ann.lake.changes import changes
 from puffin_ann.lake.deletes import deleted_positions
-from puffin_ann.lake.diff import Covered, Difference, Positions, difference
-from puffin_ann.lake.live import LiveFile, live_files
+from puffin_ann.lake.diff import ALL, CoveredColumns, Difference, Positions, difference
+from puffin_ann.lake.live import Listed, LiveFile, files_of, listed
 from puffin_ann.search.versions import IndexVersion
 
 
 @dataclass(frozen=True)
 class LiveState:
-    """The live rows of one snapshot.
+    """The live rows of one snapshot; files and deletes are read only when they are asked for.
 
     Attributes:
-        files: its data files.
-        deleted: by path, positions deleted by row-level deletes.
+        at: the snapshot's manifests.
     """
 
     snapshot_id: int
-    files: Sequence[LiveFile]
-    deleted: Mapping[str, BitMap]
+    at: Listed
+
+    @cached_property
+    def files(self) -> Sequence[LiveFile]:
+        """Data files of the snapshot, every manifest read.
+
+        Raises:
+            UnsupportedTableError: equality deletes, or data files that are not Parquet.
+        """
+        return files_of(self.at)
+
+    @cached_property
+    def deleted(self) -> Mapping[str, BitMap]:
+        """By path, positions deleted by row-level deletes."""
+        return deleted_positions(self.at.io, self.files)
 
     @property
     def rows(self) -> int:
@@ -35,14 +49,9 @@ class LiveState:
         return sum(file.rows for file in self.files) - dead
 
 
-def live_state(table: Table, snapshot_id: int) -> LiveState:
-    """Read which rows are live in a snapshot.
-
-    Raises:
-        UnsupportedTableError: equality deletes, or data files that are not Parquet.
-    """
-    files = live_files(table, snapshot_id)
-    return LiveState(snapshot_id, files, deleted_positions(table.io, files))
+def live_state(table: Table, snapshot_id: int | None) -> LiveState:
+    """Return which rows are live in a snapshot; none, where a table has no snapshot yet."""
+    return LiveState(snapshot_id or 0, listed(table, snapshot_id))
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,9 @@ class View:
         files: absolute paths of all files named here, sorted; a file's place is its rank, by which
             equal distances are ordered.
         rank_of_file_id: (largest file id + 1,) int64, rank of each covered file, else -1.
-        row_group_starts: by file id, position in the file of each row group's first row.
+        row_group_starts: by id of a file masked in part, position in it of each row group's first
+            row.
+        live_rows: rows live in the snapshot.
         rows_answered: live rows that the version covers.
         rows_masked: rows that the version covers but that are not live.
         rows_to_scan: live rows that it does not cover.
@@ -69,6 +80,7 @@ class View:
     files: Sequence[str]
     rank_of_file_id: NDArray[np.int64]
     row_group_starts: Mapping[int, NDArray[np.int64]]
+    live_rows: int
     rows_answered: int
     rows_masked: int
     rows_to_scan: int
@@ -93,30 +105,34 @@ def relative_path(location: str, path: str) -> str:
     return path[len(prefix) :] if path.startswith(prefix) else path
 
 
-def covered(location: str, file: CoveredFile) -> Covered:
-    """Return what the diff needs of a covered file."""
-    return Covered(
-        file_id=file.file_id,
-        path=absolute_path(location, file.path),
-        size=file.size,
-        sequence_number=file.sequence_number,
-        rows=file.rows,
-        deleted=file.deleted,
-        skipped=file.skipped,
+def covered_columns(location: str, files: CoveredFiles) -> CoveredColumns:
+    """Return what the diff needs of covered files."""
+    return CoveredColumns(
+        [absolute_path(location, path) for path in files.paths],
+        files.file_ids,
+        files.sizes,
+        files.sequence_numbers,
+        files.rows,
+        files.deleted,
+        files.skipped,
     )
 
 
 def view_of(table: Table, version: IndexVersion, live: LiveState) -> View:
-    """Compare what a version covers with what is live."""
-    files = version.coverage.files
-    known = [covered(table.location(), file) for file in files]
-    changed: Difference = difference(known, live.files, live.deleted)
-    paths = sorted({file.path for file in known} | {file.path for file, _ in changed.scanned})
-    rank = {path: number for number, path in enumerate(paths)}
-    ranks = np.full(max((file.file_id for file in known), default=-1) + 1, -1, dtype=np.int64)
-    for file in known:
-        ranks[file.file_id] = rank[file.path]
-    indexed = sum(file.rows - len(file.deleted | file.skipped) for file in known)
+    """Compare what a version covers with what is live.
+
+    Only manifests that differ from those of the version's base snapshot are read, where they tell
+    enough.
+
+    Raises:
+        UnsupportedTableError: equality deletes, or data files that are not Parquet.
+    """
+    files = version.coverage.columns
+    known = covered_columns(table.location(), files)
+    changed = changes(live.at, known, version.coverage.manifests)
+    if changed is None:
+        changed = difference(known, live.files, live.deleted)
+    paths, ranks = _ranks(known, [file.path for file, _ in changed.scanned])
     return View(
         snapshot_id=live.snapshot_id,
         masked=changed.masked,
@@ -124,12 +140,32 @@ def view_of(table: Table, version: IndexVersion, live: LiveState) -> View:
         files=paths,
         rank_of_file_id=ranks,
         row_group_starts={
-            file.file_id: np.concatenate([[0], np.cumsum(file.row_groups)]).astype(np.int64)
-            for file in files
-            if file.file_id in changed.masked
+            int(files.file_ids[at]): np.append(0, np.cumsum(files.row_groups(at), dtype=np.int64))
+            for at in _places(files, changed)
         },
-        rows_answered=indexed - changed.masked_rows,
+        live_rows=changed.live_rows,
+        rows_answered=files.indexed_rows - changed.masked_rows,
         rows_masked=changed.masked_rows,
         rows_to_scan=changed.scanned_rows,
         coverage=changed.coverage,
     )
+
+
+def _places(files: CoveredFiles, changed: Difference) -> list[int]:
+    """Return the places of files masked in part."""
+    ids = [one for one, positions in changed.masked.items() if positions is not ALL]
+    places: list[int] = np.searchsorted(files.file_ids, ids).tolist()
+    return places
+
+
+def _ranks(
+    known: CoveredColumns, scanned: Sequence[str]
+) -> tuple[Sequence[str], NDArray[np.int64]]:
+    """Return all paths in order, and by file id the place of each covered one (-1: none)."""
+    extra = [path for path in scanned if path not in known.places]
+    # Covered paths mostly stand in order already, which the sort makes use of.
+    paths = sorted([*known.places, *extra])
+    rank = {path: number for number, path in enumerate(paths)}
+    ranks = np.full(int(known.file_ids.max(initial=-1)) + 1, -1, dtype=np.int64)
+    ranks[known.file_ids] = [rank[path] for path in known.paths]
+    return paths, ranks

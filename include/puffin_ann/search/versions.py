@@ -56,7 +56,7 @@ class IndexVersion:
         """Number of rows indexed; an index of centroids alone has them in no shard."""
         if self.routing.shards:
             return sum(shard.rows for shard in self.routing.shards)
-        return sum(file.rows - len(file.deleted | file.skipped) for file in self.coverage.files)
+        return self.coverage.columns.indexed_rows
 
     def file_of(self, shard: ShardEntry) -> str:
         """Return the Puffin file that holds the blobs of one shard."""
