@@ -314,7 +314,7 @@ class IndexDeclaration(_Model):
         The name, the recall target, the gate, and how the index is run, kept and published shape
         no byte of it.
         """
-        shape = self.model_dump(mode="json", include=_SHAPING)
+        shape = self.model_dump(mode="json", include=SHAPING)
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
 
     def overridden(self, overrides: Mapping[str, Any]) -> "IndexDeclaration":
@@ -341,7 +341,7 @@ class IndexDeclaration(_Model):
         return parse_declaration(data, source=f"index {self.name!r}, values given for this run")
 
 
-_SHAPING = {
+SHAPING = {
     "table",
     "column",
     "key",
@@ -353,6 +353,8 @@ _SHAPING = {
     "bad_vectors",
     "seed",
 }
+"""Fields that shape the index; a change of one makes the next run build it anew."""
+
 _OVERRIDABLE = ("shards", "partitions_per_shard", "recall_target")
 
 

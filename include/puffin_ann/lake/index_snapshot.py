@@ -110,6 +110,16 @@ def branches_ahead(table: Table, branch: str = MAIN_BRANCH) -> list[str]:
     )
 
 
+def is_index_snapshot(snapshot: Snapshot) -> bool:
+    """Tell whether a snapshot publishes indexes and changes no data."""
+    summary = snapshot.summary
+    return (
+        summary is not None
+        and summary.operation == Operation.REPLACE
+        and any(key.startswith("ann.") for key in summary.additional_properties)
+    )
+
+
 def own_uuid() -> uuid.UUID:
     """Return a UUID for the names of an index snapshot's files, by which clean-up knows them."""
     return uuid.UUID(bytes=OURS + os.urandom(16 - len(OURS)))

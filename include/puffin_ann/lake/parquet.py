@@ -27,6 +27,9 @@ from puffin_ann.lake.vectors import VectorBatch, all_null, vectors_of
 
 FIELD_ID_KEY = b"PARQUET:field_id"
 
+FEW_ROWS = 1024
+"""Rows decoded at a time where one vector is looked for."""
+
 __all__ = [
     "VectorBatch",
     "dimension_of",
@@ -108,13 +111,17 @@ def read_row_group(
 def dimension_of(io: FileIO, files: Sequence[LiveFile], column: VectorColumn) -> int | None:
     """Return the length of the first vector in file order that is neither null nor empty.
 
-    Only row groups up to that vector are read; None if there is none at all.
+    Only rows up to about that vector are decoded; None if there is none at all.
     """
     for file in files:
         with open_file(io, file.path) as parquet:
-            for row_group in range(parquet.num_row_groups):
-                batch = read_vectors(io, file.path, row_group, column, parquet=parquet)
-                dimension: int = batch.matrix.shape[1]
+            place = find_column(parquet.schema_arrow, column, file.path)
+            if place is None:
+                continue
+            name = parquet.schema_arrow.field(place).name
+            for batch in parquet.iter_batches(batch_size=FEW_ROWS, columns=[name]):
+                vectors = vectors_of(pa.chunked_array([batch.column(name)]))
+                dimension: int = vectors.matrix.shape[1]
                 if dimension:
                     return dimension
     return None

@@ -23,7 +23,7 @@ from puffin_ann.declaration import CENTROID
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.documents import BuildPlan, BuiltShard
-from puffin_ann.lifecycle.plan import FINGERPRINT
+from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.train import TrainResult
 from puffin_ann.puffin.writer import PuffinWriter
 from puffin_ann.search.coverage import relative_path
@@ -68,6 +68,7 @@ def routing_of(
             FINGERPRINT: declaration.fingerprint(),
             "declaration": declaration.model_dump_json(),
             "run-id": plan.run_id,
+            **({COLUMN_TYPE: plan.column_type} if plan.column_type else {}),
             **properties,
         },
     )

@@ -6,7 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 Action = Literal["none", "mask", "remap", "merge", "rebuild"]
 """What is done to one shard: nothing, tombstones for dead rows, new locators for rows that moved
-(and tombstones), deltas inserted into it (and all of that), or building it from its live rows."""
+(and tombstones), deltas inserted into it (and all of that), or building it from its live rows
+(and from deltas, if they are merged in the same run). A delta with `merge` is used up: by the graph
+shards if the decision merges, else by the new delta that absorbs it."""
 
 
 class _Data(BaseModel):
@@ -40,7 +42,7 @@ class DeltaAction(_Data):
 
     Attributes:
         shard_id: number of the new delta.
-        rows: rows expected in it, those of absorbed deltas included.
+        rows: rows expected in it, those of absorbed deltas included; without any, none is made.
         absorbed: deltas that it takes the place of, so that their number stays small.
     """
 
@@ -60,23 +62,32 @@ class Decision(_Data):
         reason: one sentence for people.
         shards: an action for each shard of the version refreshed, also where it is `none`.
         delta: the new delta, if rows are added and not merged.
+        merges: the rows of every delta, and those added, go into graph shards.
+        matches: rows that came may be rows that went, so that both are identified.
         rows_added: live rows that the version does not hold.
         rows_gone: rows that it holds and that are not live where it has them.
+        other_bytes: new bytes that belong to no shard: routing, coverage and centroids; for a
+            build, those of the whole index.
+        other_seconds: work that belongs to no shard: reading and identifying rows; for a build,
+            all of it.
     """
 
     action: Literal["none", "refresh", "build"]
     reason: str
     shards: tuple[ShardAction, ...] = ()
     delta: DeltaAction | None = None
+    merges: bool = False
+    matches: bool = False
     rows_added: int = 0
     rows_gone: int = 0
+    other_bytes: int = 0
+    other_seconds: float = 0.0
 
     @property
     def bytes_written(self) -> int:
         """New bytes expected in all."""
-        return sum(one.bytes_written for one in self.shards) + (
-            self.delta.bytes_written if self.delta else 0
-        )
+        delta = self.delta.bytes_written if self.delta else 0
+        return sum(one.bytes_written for one in self.shards) + delta + self.other_bytes
 
     @property
     def bytes_copied(self) -> int:
@@ -86,7 +97,8 @@ class Decision(_Data):
     @property
     def seconds(self) -> float:
         """Work expected, in seconds of one process."""
-        return sum(one.seconds for one in self.shards) + (self.delta.seconds if self.delta else 0.0)
+        delta = self.delta.seconds if self.delta else 0.0
+        return sum(one.seconds for one in self.shards) + delta + self.other_seconds
 
 
 class Rates(_Data):
@@ -122,8 +134,10 @@ class Drift(_Data):
         built: mean distance of the rows built to their centroids, in the search space.
         added: mean distance of the rows in deltas to theirs; 0 without any.
         largest_norm: largest norm of a row in a delta.
+        imbalance: rows of the largest graph shard as a multiple of the mean, as it was built.
     """
 
     built: float = 0.0
     added: float = 0.0
     largest_norm: float = 0.0
+    imbalance: float = 0.0

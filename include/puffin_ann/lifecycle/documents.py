@@ -61,6 +61,7 @@ class BuildPlan(Document):
         base_snapshot_id: snapshot whose live rows are indexed.
         base_sequence_number: sequence number of that snapshot.
         field_id: field id of the vector column.
+        column_type: of its elements.
         dimension: width of the vectors.
         expected_rows: live rows by the manifests, null vectors not yet known.
         groups: by group id, the shards that one spark-submit builds.
@@ -78,6 +79,7 @@ class BuildPlan(Document):
     manifests: tuple[str, ...]
     assign_tasks: tuple[AssignTask, ...]
     groups: dict[str, tuple[int, ...]]
+    column_type: str = ""
 
 
 class StagedFile(Document):

@@ -9,6 +9,9 @@ from puffin_ann.lifecycle.documents import AssignTask, PlannedFile
 FINGERPRINT = "fingerprint"
 """Key of the routing blob's properties that holds the declaration's fingerprint."""
 
+COLUMN_TYPE = "column-type"
+"""Key of the routing blob's properties that holds the type of the indexed column's elements."""
+
 
 def nothing_to_do(
     fingerprint: str, published: Sequence[tuple[str, bool]], *, force: bool

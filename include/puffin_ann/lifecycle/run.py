@@ -156,6 +156,7 @@ def _make_plan(declaration: IndexDeclaration, table: Table, run: str, live: Live
             files, row_bytes=4 * dimension, task_bytes=settings().assign_task_bytes
         ),
         groups=shard_groups(declaration.shards_built, declaration.build.max_submits),
+        column_type=column.element,
     )
 
 

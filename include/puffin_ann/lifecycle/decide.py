@@ -1,0 +1,416 @@
+"""Decide what a refresh does: pure, from the index's state, what changed, and the declaration.
+
+A version and a snapshot differ by rows that came and rows that went. Which shard a row went from,
+and which of the rows that came only moved, is found out by the run; here both are expected in
+proportion, and an action is the most that is done to a shard: one to which nothing turns out to
+have happened is carried over as it is. A run that has identified the rows may ask again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from puffin_ann.declaration import CENTROID, EXACT, IndexDeclaration, seconds_of
+from puffin_ann.lifecycle import estimate
+from puffin_ann.lifecycle.decision import Decision, DeltaAction, ShardAction
+from puffin_ann.lifecycle.estimate import Cost
+from puffin_ann.lifecycle.reasons import changed_fields, refresh_sentence, spoken_seconds
+from puffin_ann.lifecycle.state import Change, IndexState, ShardState
+
+GROWTH = 2
+"""A new delta absorbs older ones of up to so many times its rows. Sizes of deltas then at least
+double from one to the next, so their number stays logarithmic, and so does how often a row is
+written anew."""
+
+DRIFT_SHARE = 0.01
+"""Rows in deltas, as a share of those in shards, from which their mean distance counts: a handful
+of outliers is no drift."""
+
+NORM_SLACK = 1e-6
+"""Relative, for norms summed in another order."""
+
+
+def decide(
+    state: IndexState | None,
+    change: Change,
+    declaration: IndexDeclaration,
+    *,
+    now_ms: int,
+    maintenance: bool = False,
+    force: bool = False,
+) -> Decision:
+    """Decide what is due.
+
+    Args:
+        state: the newest version of the index; None if none is published.
+        change: the head of the table against that version.
+        declaration: as it is now.
+        now_ms: milliseconds since 1970.
+        maintenance: this is a maintenance window: rebuild shards of many tombstones, too.
+        force: publish changes, however few and fresh they are.
+    """
+    if state is None:
+        return _build(None, change, "no version of the index is published")
+    expected = _expected(state, change)
+    why = _why_unfit(state, change, declaration, expected)
+    if why:
+        return _build(state, change, why)
+    due = _due(state, expected, declaration, maintenance=maintenance)
+    waiting = "" if due.is_any else _why_wait(state, change, declaration, now_ms, force=force)
+    if waiting:
+        return _nothing(state, change, waiting)
+    refresh = _refresh(state, change, expected, due)
+    dearer = _why_dearer(state, change, declaration, refresh)
+    return _build(state, change, dearer) if dearer else refresh
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What becomes of the rows that came and went, as far as that can be told before they are read.
+
+    Attributes:
+        matches: whether rows that came may be rows that went.
+        moved: rows that stay in their shard with another locator.
+        fresh: rows that are new to the index.
+        dead: by shard, rows that become tombstones.
+    """
+
+    matches: bool
+    moved: int
+    fresh: int
+    dead: Mapping[int, int]
+
+    def live(self, shard: ShardState) -> int:
+        return shard.live - self.dead.get(shard.shard_id, 0)
+
+    def ratio(self, shard: ShardState) -> float:
+        """Share of a shard's rows that is then dead."""
+        return 1 - self.live(shard) / shard.rows if shard.rows else 0.0
+
+
+def _expected(state: IndexState, change: Change) -> _Expected:
+    revived = min(change.rows_revived, sum(one.tombstones for one in state.shards))
+    matches = change.rows_added > 0 and (change.rows_gone > 0 or revived > 0)
+    moved = min(change.rows_added - change.rows_revived, change.rows_left_behind) if matches else 0
+    known = change.identified
+    if known is not None:
+        return _Expected(matches, known.moved, known.fresh, known.dead)
+    dead = apportion(change.rows_gone - moved, {one.shard_id: one.live for one in state.shards})
+    back = revived if matches else 0
+    return _Expected(matches, moved + back, change.rows_added - moved - back, dead)
+
+
+def apportion(total: int, weights: Mapping[int, int]) -> dict[int, int]:
+    """Split a number in proportion to weights: whole numbers that sum up to it, or to all weights.
+
+    No part is above its weight.
+    """
+    whole = sum(weights.values())
+    total = min(total, whole)
+    if not total:
+        return dict.fromkeys(weights, 0)
+    parts: dict[int, int] = {}
+    taken = passed = 0
+    for key, weight in weights.items():
+        passed += weight
+        upto = total * passed // whole
+        parts[key] = upto - taken
+        taken = upto
+    return parts
+
+
+@dataclass(frozen=True)
+class _Due:
+    """What is due whatever few rows changed.
+
+    Attributes:
+        merge: why deltas are merged; empty if they are not.
+        rebuild: by shard, why it is rebuilt alone.
+        absorb: by delta, why it is written anew without its dead rows.
+    """
+
+    merge: str
+    rebuild: Mapping[int, str]
+    absorb: Mapping[int, str]
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self.merge or self.rebuild or self.absorb)
+
+
+def _due(
+    state: IndexState, expected: _Expected, declaration: IndexDeclaration, *, maintenance: bool
+) -> _Due:
+    merge = _why_merge(state, expected, declaration)
+    if not maintenance:
+        return _Due(merge, {}, {})
+    bound = declaration.rebuild.tombstone_ratio
+    reasons = {
+        one.shard_id: f"{expected.ratio(one):.0%} of its rows are dead, above "
+        f"rebuild.tombstone_ratio {bound:.0%}"
+        for one in state.shards
+        if expected.ratio(one) > bound
+    }
+    # A shard of which nothing lives cannot be built of anything: it stays as it is, masked.
+    rebuild = {
+        one.shard_id: reasons[one.shard_id]
+        for one in state.graphs
+        if one.shard_id in reasons and (merge or expected.live(one))
+    }
+    absorb = {
+        one.shard_id: reasons[one.shard_id]
+        for one in state.deltas
+        if one.shard_id in reasons and not merge
+    }
+    return _Due(merge, rebuild, absorb)
+
+
+def _why_merge(state: IndexState, expected: _Expected, declaration: IndexDeclaration) -> str:
+    graph = sum(map(expected.live, state.graphs))
+    delta = sum(map(expected.live, state.deltas)) + expected.fresh
+    bound = declaration.refresh.delta_ratio
+    if not graph or not delta or delta <= bound * graph:
+        return ""
+    return (
+        f"deltas would hold {delta:,} live rows, {delta / graph:.1%} of those in shards, above "
+        f"refresh.delta_ratio {bound:.1%}"
+    )
+
+
+def _why_unfit(
+    state: IndexState, change: Change, declaration: IndexDeclaration, expected: _Expected
+) -> str:
+    """Say why no refresh can make the version what is declared, or what it should be."""
+    if not change.live_rows:
+        return ""  # nothing to build from; the version answers nothing, which is right
+    if change.column:
+        return change.column
+    if state.fingerprint != declaration.fingerprint():
+        return f"the declaration changed since it was built: {changed_fields(state, declaration)}"
+    if state.algorithm == CENTROID or not _can_build(change, declaration):
+        return ""
+    deltas = sum(map(expected.live, state.deltas)) + expected.fresh
+    if deltas and not sum(map(expected.live, state.graphs)):
+        return f"none of the rows its shards were built from is live, and {deltas:,} others are"
+    # Where each row is compared, centroids may lie wherever they do.
+    return "" if state.algorithm == EXACT else _why_drifted(state, declaration)
+
+
+def _why_drifted(state: IndexState, declaration: IndexDeclaration) -> str:
+    drift, rebuild = state.drift, declaration.rebuild
+    if state.metric == "ip" and drift.largest_norm > state.norm_bound * (1 + NORM_SLACK):
+        return (
+            f"a row added has norm {drift.largest_norm:.4g}, above the bound "
+            f"{state.norm_bound:.4g} that the index was built for"
+        )
+    shards = sum(one.live for one in state.graphs)
+    deltas = sum(one.live for one in state.deltas)
+    far = drift.built > 0 and drift.added > rebuild.drift * drift.built
+    if far and deltas >= DRIFT_SHARE * shards:
+        return (
+            f"rows added are {drift.added / drift.built:.2f} times as far from their centroids as "
+            f"those built, above rebuild.drift {rebuild.drift:g}"
+        )
+    # Centroids may give such shards from the start; building again would give the same.
+    if drift.imbalance and state.imbalance > max(rebuild.imbalance, drift.imbalance):
+        return (
+            f"the largest shard holds {state.imbalance:.2f} times the mean, above "
+            f"rebuild.imbalance {rebuild.imbalance:g}"
+        )
+    return ""
+
+
+def _can_build(change: Change, declaration: IndexDeclaration) -> bool:
+    return change.live_rows >= max(1, declaration.shards_built)
+
+
+def _why_wait(
+    state: IndexState,
+    change: Change,
+    declaration: IndexDeclaration,
+    now_ms: int,
+    *,
+    force: bool,
+) -> str:
+    if not change.rows:
+        return f"nothing changed since snapshot {state.base_snapshot_id}"
+    options = declaration.refresh
+    lag = max(0, now_ms - change.oldest_ms) / 1000
+    if force or change.rows >= options.min_rows or lag > seconds_of(options.max_lag):
+        return ""
+    return (
+        f"{change.rows:,} changed rows are fewer than refresh.min_rows {options.min_rows:,}, and "
+        f"the oldest change is {spoken_seconds(lag)} old, within refresh.max_lag "
+        f"{options.max_lag}: searches mask and scan them"
+    )
+
+
+def _why_dearer(
+    state: IndexState,
+    change: Change,
+    declaration: IndexDeclaration,
+    refresh: Decision,
+) -> str:
+    """Say why building is better than this refresh; empty if it is not."""
+    if state.algorithm == CENTROID or not _can_build(change, declaration):
+        return ""
+    build = estimate.whole_build(state, change.live_rows).seconds
+    # Not for the sake of what a build would carry over or read just the same.
+    if refresh.seconds > build and (refresh.merges or refresh.delta):
+        return (
+            f"refreshing is expected to take {refresh.seconds:,.1f} s, building anew {build:,.1f} s"
+        )
+    return ""
+
+
+def _build(state: IndexState | None, change: Change, reason: str) -> Decision:
+    cost = estimate.whole_build(state, change.live_rows) if state else Cost()
+    return Decision(
+        action="build",
+        reason=reason,
+        rows_added=change.rows_added,
+        rows_gone=change.rows_gone,
+        other_bytes=cost.written,
+        other_seconds=cost.seconds,
+    )
+
+
+def _nothing(state: IndexState, change: Change, reason: str) -> Decision:
+    # What is not published anew is not copied either.
+    shards = (_action(one, "none", reason, 0, Cost()) for one in state.shards)
+    return Decision(
+        action="none",
+        reason=reason,
+        shards=tuple(shards),
+        rows_added=change.rows_added,
+        rows_gone=change.rows_gone,
+    )
+
+
+def _refresh(state: IndexState, change: Change, expected: _Expected, due: _Due) -> Decision:
+    delta = None if due.merge else _new_delta(state, change, expected, due)
+    shards = tuple(_shard_actions(state, change, expected, due, delta))
+    other = estimate.reading(state, change.rows_added)
+    return Decision(
+        action="refresh",
+        reason=refresh_sentence(state, change, shards, delta, due.merge),
+        shards=shards,
+        delta=delta,
+        merges=bool(due.merge),
+        matches=expected.matches,
+        rows_added=change.rows_added,
+        rows_gone=change.rows_gone,
+        other_bytes=other.written,
+        other_seconds=other.seconds,
+    )
+
+
+def _new_delta(
+    state: IndexState, change: Change, expected: _Expected, due: _Due
+) -> DeltaAction | None:
+    if state.algorithm == CENTROID or not (change.rows_added or due.absorb):
+        return None
+    forced = [one for one in state.deltas if one.shard_id in due.absorb]
+    rows = expected.fresh + sum(map(expected.live, forced))
+    rest = [one for one in state.deltas if one.shard_id not in due.absorb]
+    absorbed = [*forced, *absorbable(rows, rest)]
+    rows = expected.fresh + sum(map(expected.live, absorbed))
+    cost = estimate.new_delta(state, rows)
+    came = f"{expected.fresh:,} rows came" if change.rows_added else "dead rows leave deltas"
+    if expected.matches:
+        came += f", if the {expected.moved:,} others have only moved"
+    return DeltaAction(
+        shard_id=state.next_shard_id,
+        reason=came,
+        rows=rows,
+        absorbed=tuple(sorted(one.shard_id for one in absorbed)),
+        bytes_written=cost.written,
+        seconds=cost.seconds,
+    )
+
+
+def absorbable(rows: int, deltas: Iterable[ShardState]) -> list[ShardState]:
+    """Return the deltas that a new one of so many rows takes the place of, the smallest first.
+
+    Sizes count dead rows as well: those never change, so that sizes which doubled go on to.
+    """
+    absorbed: list[ShardState] = []
+    for delta in sorted(deltas, key=lambda one: (one.rows, one.shard_id)):
+        if not rows or delta.rows > GROWTH * rows:
+            break
+        absorbed.append(delta)
+        rows += delta.live
+    return absorbed
+
+
+def _shard_actions(
+    state: IndexState,
+    change: Change,
+    expected: _Expected,
+    due: _Due,
+    delta: DeltaAction | None,
+) -> Iterable[ShardAction]:
+    moved = apportion(expected.moved, {one.shard_id: one.rows for one in state.shards})
+    added = apportion(_merging(state, expected) if due.merge else 0, _capacity(state.graphs))
+    for shard in state.shards:
+        number = shard.shard_id
+        dead = expected.dead.get(number, 0)
+        if number in due.rebuild:
+            rows = expected.live(shard) + added[number]
+            cost = estimate.rebuilt(state, shard, rows)
+            yield _action(shard, "rebuild", due.rebuild[number], rows, cost)
+        elif due.merge and shard.kind == "graph":
+            cost = estimate.merged(state, shard, dead, added[number])
+            yield _action(shard, "merge", due.merge, added[number] + dead + moved[number], cost)
+        elif due.merge:
+            yield _action(shard, "merge", "goes into shards", expected.live(shard), Cost())
+        elif delta and number in delta.absorbed:
+            reason = due.absorb.get(number, f"goes into delta {delta.shard_id}")
+            yield _action(shard, "merge", reason, expected.live(shard), Cost())
+        else:
+            yield _in_place(state, change, expected, shard, moved[number])
+
+
+def _merging(state: IndexState, expected: _Expected) -> int:
+    return expected.fresh + sum(map(expected.live, state.deltas))
+
+
+def _capacity(graphs: Sequence[ShardState]) -> dict[int, int]:
+    """Return weights by which rows are expected to fall into shards, large enough for any rows."""
+    return {one.shard_id: max(1, one.rows) << 40 for one in graphs}
+
+
+def _in_place(
+    state: IndexState, change: Change, expected: _Expected, shard: ShardState, moved: int
+) -> ShardAction:
+    """Say what is done to a shard whose blob is carried over."""
+    dead = expected.dead.get(shard.shard_id, 0)
+    spared = change.identified is not None and not (expected.moved or dead)
+    if not shard.rows or spared:
+        return _action(shard, "none", "none of its rows moved or went", 0, _kept(state, shard))
+    if expected.matches:
+        reason = f"about {moved:,} of its rows moved, {dead:,} went"
+        cost = estimate.remapped(state, shard, dead)
+        return _action(shard, "remap", reason, moved + dead, cost)
+    if change.rows_gone and shard.live:
+        reason = f"about {dead:,} of its rows went"
+        return _action(shard, "mask", reason, dead, estimate.masked(state, shard, dead))
+    return _action(shard, "none", "none of its rows moved or went", 0, _kept(state, shard))
+
+
+def _kept(state: IndexState, shard: ShardState) -> Cost:
+    return estimate.untouched(state, shard)
+
+
+def _action(shard: ShardState, action: str, reason: str, rows: int, cost: Cost) -> ShardAction:
+    return ShardAction.model_validate(
+        {
+            "shard_id": shard.shard_id,
+            "kind": shard.kind,
+            "action": action,
+            "reason": reason,
+            "rows": rows,
+            "bytes_written": cost.written,
+            "bytes_copied": cost.copied,
+            "seconds": cost.seconds,
+        }
+    )
