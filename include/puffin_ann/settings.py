@@ -43,6 +43,12 @@ class Settings(BaseSettings):
         gt=0,
         description="Shards used longest ago leave the cache beyond this size.",
     )
+    records_max_bytes: int = Field(
+        default=4096 * MIB,
+        ge=0,
+        description="Largest records of a `vamana` shard, made in the cache so that searches are "
+        "faster: 5 to 8 times its vectors. Shards that need more are searched without.",
+    )
     sample_bytes: int = Field(
         default=512 * MIB,
         gt=0,

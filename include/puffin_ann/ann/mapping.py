@@ -1,12 +1,14 @@
-"""Arrays in files that are mapped for writing."""
+"""Arrays in files that are mapped, and arrays as kernels take them."""
 
 import errno
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 _NOT_OFFERED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
@@ -28,3 +30,14 @@ def new_array(
                 if error.errno not in _NOT_OFFERED:
                     raise
     return array
+
+
+def read_only(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Return the array as kernels take what they only read: contiguous, of the base class, and
+    read-only; copied only if it must be.
+
+    A kernel is compiled anew for every kind of array, and a memory map is another kind.
+    """
+    view = np.ascontiguousarray(array).view(np.ndarray)
+    view.flags.writeable = False
+    return view

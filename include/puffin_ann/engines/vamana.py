@@ -11,10 +11,13 @@ from pydantic import BaseModel
 
 from puffin_ann.ann import pq
 from puffin_ann.ann.vamana import batch, growth
+from puffin_ann.ann.vamana import records as edge_records
 from puffin_ann.ann.vamana import space as spaces
 from puffin_ann.ann.vamana.build import build as build_graph
 from puffin_ann.ann.vamana.insertion import Adjacency
-from puffin_ann.ann.vamana.search import Beam, Codes, Searcher
+from puffin_ann.ann.vamana.kept import kept
+from puffin_ann.ann.vamana.records import Records
+from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.engines.base import (
@@ -27,6 +30,7 @@ from puffin_ann.engines.base import (
 )
 from puffin_ann.engines.exact import StoredVectors
 from puffin_ann.errors import BlobFormatError, DeclarationError
+from puffin_ann.settings import settings
 
 SPACE = "space.npy"
 """Written beside the unpacked blob where the searched rows differ from the stored ones."""
@@ -41,6 +45,7 @@ class VamanaShard(StoredVectors):
         graph: as `blobs.graph.open` gives it, its neighbours and degrees checked.
         space: `(n, w) float32`, the rows as they are searched.
         zero_rows: `(z,) int64`, those of them without a direction, if that matters.
+        records: of the graph, if there are any.
         beam: what the beam reads; see `Searcher`.
 
     """
@@ -49,34 +54,43 @@ class VamanaShard(StoredVectors):
         self,
         graph: Graph,
         space: NDArray[np.float32],
-        beam: Beam = "auto",
+        *,
         zero_rows: NDArray[np.int64] | None = None,
+        records: Records | None = None,
+        beam: Beam = "auto",
     ) -> None:
         super().__init__(graph)
-        self._resident = space.nbytes + graph.neighbours.nbytes + graph.degrees.nbytes
         codes = None
         if graph.codes is not None and graph.codebook is not None:
             offsets = graph.subspace_offsets
             if offsets is None:
                 offsets = pq.subspace_offsets(graph.dimension, len(graph.codebook))
             codes = Codes(graph.codebook, offsets, graph.codes)
-            self._resident += graph.codes.nbytes
         self._searcher = Searcher(
-            metric=graph.metric,
-            vectors=self._vectors,
-            space=space,
-            neighbours=graph.neighbours,
-            degrees=graph.degrees,
-            entry=graph.entry,
+            _linked(graph, space),
             codes=codes,
+            records=records,
             zero_rows=zero_rows,
             beam=beam,
         )
+        touched = [self._vectors]
+        if self.beam == "edges" and records is not None:
+            touched.append(records.array)
+        else:
+            touched += [graph.neighbours, graph.degrees]
+            touched += [] if np.may_share_memory(space, self._vectors) else [space]
+            touched += [codes.codes] if self.beam == "pq" and codes is not None else []
+        self._resident = sum(array.nbytes for array in touched)
+
+    @property
+    def beam(self) -> str:
+        """What searches read: `full`, `pq` or `edges`."""
+        return self._searcher.beam
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes that searches touch: the searched rows, the graph and the codes."""
-        return int(self._resident)
+        """Bytes that searches touch: the vectors, and what the beam reads."""
+        return self._resident
 
     def search(
         self,
@@ -251,17 +265,23 @@ class VamanaEngine:
         return graph_blob.write(built, out)
 
     def unpack(self, source: BinaryIO, directory: Path) -> None:
-        """Turn a blob into files to be memory-mapped, and add the rows as they are searched."""
+        """Turn a blob into files to be memory-mapped: and the rows as they are searched, records.
+
+        Records are left out where they would take too much room, see `records.are_wanted`.
+        """
         graph_blob.unpack(source, directory)
         graph = graph_blob.open(directory)
-        spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE)
+        space = spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE)
+        if graph.max_degree:
+            kept(directory, _linked(graph, space), settings().thread_count)
 
     def open(self, directory: Path, beam: Beam = "auto") -> VamanaShard:
         """Open an unpacked shard.
 
         Args:
             directory: what `unpack` filled.
-            beam: what the beam reads; see `Searcher`.
+            beam: what the beam reads; see `Searcher`. Records are made for `edges` if the folder
+                has none.
 
         Raises:
             BlobFormatError: The folder does not hold a whole unpacked shard.
@@ -269,19 +289,36 @@ class VamanaEngine:
         """
         graph = graph_blob.open(directory)
         vectors = _vectors(graph)
-        if not len(vectors) or not spaces.is_needed(graph.metric, graph.dimension):
-            return VamanaShard(graph, vectors, beam)
-        try:
-            space = spaces.opened(directory / SPACE)
-        except (OSError, ValueError) as error:
-            raise BlobFormatError(f"{directory} is not a whole unpacked shard: {error}") from None
-        wanted = (len(vectors), spaces.padded_width(graph.metric, graph.dimension))
-        if space.shape != wanted:
-            raise BlobFormatError(f"{directory / SPACE}: shape {space.shape}, not {wanted}")
-        return VamanaShard(graph, space, beam, spaces.zero_rows(directory / SPACE))
+        space, zero_rows = vectors, None
+        if len(vectors) and spaces.is_needed(graph.metric, graph.dimension):
+            space, zero_rows = _opened_space(graph, directory / SPACE)
+        records = None
+        if graph.max_degree and beam in ("auto", "edges"):
+            threads = settings().thread_count
+            records = kept(directory, _linked(graph, space), threads)
+            if records is None and beam == "edges" and graph.rows:
+                records = edge_records.make(space, graph.neighbours, graph.degrees, threads=threads)
+        return VamanaShard(graph, space, zero_rows=zero_rows, records=records, beam=beam)
 
 
 def _vectors(graph: Graph) -> NDArray[np.float32]:
     if graph.vectors is None:
         raise BlobFormatError("graph blob: the shard has no vectors")
     return graph.vectors.view(np.ndarray)
+
+
+def _linked(graph: Graph, space: NDArray[np.float32]) -> Linked:
+    return Linked(
+        graph.metric, _vectors(graph), space, graph.neighbours, graph.degrees, graph.entry
+    )
+
+
+def _opened_space(graph: Graph, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    try:
+        space = spaces.opened(path)
+    except (OSError, ValueError) as error:
+        raise BlobFormatError(f"{path.parent} is not a whole unpacked shard: {error}") from None
+    wanted = (graph.rows, spaces.padded_width(graph.metric, graph.dimension))
+    if space.shape != wanted:
+        raise BlobFormatError(f"{path}: shape {space.shape}, not {wanted}")
+    return space, spaces.zero_rows(path)

@@ -1,35 +1,28 @@
-"""Search a graph: by a beam over full vectors, or over codes with the vectors measured at the end.
+"""Search a graph: by a beam over records, over full vectors, or over product-quantised codes.
 
-Scratch is kept from call to call, one set for each thread at work, so that a single query pays for
-neither allocation nor clearing.
+Whichever it is, the distances of the answers are measured on the rows as they are stored.
 """
 
-import threading
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import blas, exact, pq
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann import pq
+from puffin_ann.ann.answering import SPARE, Answering, Answers, Part
+from puffin_ann.ann.mapping import read_only
 from puffin_ann.ann.vamana import kernels_search as kernels
+from puffin_ann.ann.vamana import kernels_walk
 from puffin_ann.ann.vamana import space as spaces
-from puffin_ann.ann.vamana.primitives import Whole
+from puffin_ann.ann.vamana.records import Records
 
-Beam = Literal["auto", "full", "pq"]
-Scalar = TypeVar("Scalar", bound=np.generic)
-Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
+Beam = Literal["auto", "full", "pq", "edges"]
+Chosen = Literal["full", "pq", "edges"]
 
 FULL_BYTES = 1024
-"""By default, rows of the space up to this size are read whole by the beam, larger ones by code."""
-SPARE = 8
-"""Candidates measured exactly beyond k: the beam's order is that of float32 sums."""
-LARGEST_WIDENING = 8
-EXHAUSTIVE_ROWS = 256
-"""With so few live rows, all are compared."""
-
-_NOBODY = np.empty(0, np.uint8)
+"""Without records, rows of the space up to this size are read whole by the beam, larger ones by
+code."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,53 +41,91 @@ class Codes:
     codes: NDArray[np.uint8]
 
 
-@dataclass(eq=False)
-class _Scratch:
-    stamps: NDArray[np.uint8]
-    stamp: Whole = 0
+def chosen(beam: Beam, width: int, *, codes: bool, records: bool) -> Chosen:
+    """Return what a beam reads: what was asked for, if it is there.
 
-
-class Searcher:
-    """A graph with its vectors, ready to be searched by several threads at once.
+    Left to choose, it is records wherever there are some, as `records.worth_it` has found.
 
     Args:
+        beam: what was asked for.
+        width: numbers in a row of the space.
+        codes: whether there are any.
+        records: likewise.
+
+    """
+    if records and beam in ("auto", "edges"):
+        return "edges"
+    if codes and (beam == "pq" or (beam != "full" and 4 * width > FULL_BYTES)):
+        return "pq"
+    return "full"
+
+
+@dataclass(frozen=True, eq=False)
+class Linked:
+    """A graph with its rows.
+
+    Attributes:
         metric: name.
         vectors: `(n, d) float32`, as stored.
         space: `(n, w) float32`, as `space.of_rows` gives it.
         neighbours: `(n, R) uint32`, every one below n; trusted.
         degrees: `(n,) uint16`, none above R; trusted.
         entry: row to begin at.
+
+    """
+
+    metric: str
+    vectors: NDArray[np.float32]
+    space: NDArray[np.float32]
+    neighbours: NDArray[np.uint32]
+    degrees: NDArray[np.uint16]
+    entry: int
+
+
+class Searcher:
+    """A graph, ready to be searched by several threads at once.
+
+    Args:
+        linked: the graph.
         codes: product-quantised rows, or None.
+        records: of this graph, or None; what is in them need not be trusted.
         zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction.
-        beam: what the beam reads: whole rows, codes, or whichever should be faster.
+        beam: what the beam reads, see `chosen`.
 
     """
 
     def __init__(
         self,
+        linked: Linked,
         *,
-        metric: str,
-        vectors: NDArray[np.float32],
-        space: NDArray[np.float32],
-        neighbours: NDArray[np.uint32],
-        degrees: NDArray[np.uint16],
-        entry: int,
         codes: Codes | None = None,
+        records: Records | None = None,
         zero_rows: NDArray[np.int64] | None = None,
         beam: Beam = "auto",
     ) -> None:
-        self._metric = METRICS[metric]
-        self._vectors = _read_only(vectors)
-        self._space = _read_only(space)
-        self._neighbours = _read_only(neighbours)
-        self._degrees = _read_only(degrees)
-        self._entry = entry
-        self._codes = codes
-        self._words = None if codes is None else pq.turned(codes.codebook)
-        self._zero_rows = np.empty(0, np.int64) if zero_rows is None else zero_rows
-        self._by_code = codes is not None and _use_codes(beam, space.shape[1])
-        self._free: list[_Scratch] = []
-        self._lock = threading.Lock()
+        space = linked.space
+        self._answering = Answering(linked.metric, linked.vectors, zero_rows)
+        self._entry = linked.entry
+        self.beam = chosen(
+            beam, space.shape[1], codes=codes is not None, records=records is not None
+        )
+        if self.beam == "edges" and records is not None:
+            self._run = self._over_records
+            self._records = records
+            self._bytes = read_only(records.array).reshape(-1)
+            self._numbers = self._bytes.view(np.uint32)
+            # For the inner product all rows of the space are as long as the first.
+            first = np.asarray(space[:1], np.float64)
+            self._length = float(np.sqrt((first * first).sum()))
+            return
+        self._space = read_only(space)
+        self._neighbours = read_only(linked.neighbours)
+        self._degrees = read_only(linked.degrees)
+        self._run = self._over_rows
+        if self.beam == "pq" and codes is not None:
+            self._codes = codes
+            self._words = pq.turned(codes.codebook)
+            self._run = self._over_codes
 
     def search(
         self,
@@ -105,142 +136,69 @@ class Searcher:
         dead: NDArray[np.uint8] | None = None,
         threads: int = 1,
     ) -> Answers:
-        """Return min(k, live rows) near rows of each query, by (exact distance, row).
-
-        A query for which the graph gives fewer is answered by comparing all live rows.
-
-        Args:
-            queries: `(q, d) float32`, contiguous.
-            k: answers wanted, at least 1.
-            width: candidates kept; at least k are.
-            dead: `(n,) uint8`, non-zero for rows not to be answered; None if all live.
-            threads: threads to use.
-
-        Returns:
-            `(q, k) int64` rows, −1 where there is none, and `(q, k) float32`, infinite there.
-
-        """
-        rows = len(self._vectors)
-        live = rows if dead is None else rows - int(np.count_nonzero(dead))
-        if live <= max(k, EXHAUSTIVE_ROWS):
-            return self.exhaustive(queries, k, dead=dead, threads=threads)
-        keep = min(rows, max(k, width) * min(LARGEST_WIDENING, -(-rows // live)))
-        ids = np.empty((len(queries), k), np.int64)
-        distances = np.empty((len(queries), k), np.float32)
-        counts = np.empty(len(queries), np.int64)
-        moved = spaces.of_queries(queries, self._metric.name)
-        mask = _NOBODY if dead is None else dead
-        if threads <= 1 or len(queries) <= 1:
-            self._run(slice(None), queries, moved, keep, mask, ids, distances, counts)
-        else:
-            step = -(-len(queries) // threads)
-            parts = [slice(at, at + step) for at in range(0, len(queries), step)]
-            for _ in blas.parallel(
-                lambda part: self._run(part, queries, moved, keep, mask, ids, distances, counts),
-                parts,
-                threads,
-            ):
-                pass
-        short = np.flatnonzero(counts < k)
-        if len(short):
-            ids[short], distances[short] = self.exhaustive(
-                queries[short], k, dead=dead, threads=threads
-            )
-        if len(self._zero_rows):
-            return self._with_zero_rows(ids, distances, dead)
-        return ids, distances
-
-    def exhaustive(
-        self,
-        queries: NDArray[np.float32],
-        k: int,
-        *,
-        dead: NDArray[np.uint8] | None = None,
-        threads: int = 1,
-    ) -> Answers:
-        """Return the k nearest live rows of each query, exactly."""
-        allowed = None if dead is None else dead == 0
-        return exact.search(
-            queries, self._vectors, k, self._metric, allowed=allowed, threads=threads
+        """Return min(k, live rows) near rows of each query; see `Answering.answer`."""
+        return self._answering.answer(
+            self._run, queries, k, width=width, dead=dead, threads=threads
         )
 
-    def _with_zero_rows(
-        self,
-        ids: NDArray[np.int64],
-        distances: NDArray[np.float32],
-        dead: NDArray[np.uint8] | None,
-    ) -> Answers:
-        """Merge answers with the rows that the space has no right place for: all at distance 1."""
-        k = ids.shape[1]
-        zeros = self._zero_rows if dead is None else self._zero_rows[dead[self._zero_rows] == 0]
-        found = np.isin(ids, self._zero_rows)
-        shape = (len(ids), min(k, len(zeros)))
-        ids = np.concatenate([ids, np.broadcast_to(zeros[:k], shape)], axis=1)
-        distances = np.concatenate(
-            [np.where(found, np.float32(np.inf), distances), np.ones(shape, np.float32)], axis=1
-        )
-        order = np.lexsort((ids, distances))[:, :k]
-        return np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
+    def _over_rows(self, part: Part) -> None:
+        part.scratch.stamp = kernels.search_full(*self._common(part))
 
-    def _run(
-        self,
-        part: slice,
-        queries: NDArray[np.float32],
-        moved: NDArray[np.float32],
-        keep: int,
-        mask: NDArray[np.uint8],
-        ids: NDArray[np.int64],
-        distances: NDArray[np.float32],
-        counts: NDArray[np.int64],
-    ) -> None:
-        scratch = self._take()
-        common = (
+    def _over_codes(self, part: Part) -> None:
+        part.scratch.stamp = kernels.search_codes(
+            self._words,
+            self._codes.offsets,
+            self._codes.codes.reshape(-1),
+            self._answering.metric.name == "ip",
+            *self._common(part),
+        )
+
+    def _common(self, part: Part) -> tuple[Any, ...]:
+        moved = spaces.of_queries(part.queries, self._answering.metric.name)
+        return (
             self._space.reshape(-1),
             self._space.shape[1],
             self._neighbours.reshape(-1),
             self._neighbours.shape[1],
             self._degrees,
             self._entry,
-            moved[part].reshape(-1),
-            self._metric.code,
-            self._vectors,
-            queries[part],
-            keep,
+            moved.reshape(-1),
+            self._answering.metric.code,
+            self._answering.vectors,
+            part.queries,
+            part.keep,
             SPARE,
-            mask,
-            scratch.stamps,
-            scratch.stamp,
-            ids[part],
-            distances[part],
-            counts[part],
+            part.dead,
+            part.scratch.stamps,
+            part.scratch.stamp,
+            part.ids,
+            part.distances,
+            part.counts,
         )
-        if self._by_code and self._codes is not None and self._words is not None:
-            scratch.stamp = kernels.search_codes(
-                self._words,
-                self._codes.offsets,
-                self._codes.codes.reshape(-1),
-                self._metric.name == "ip",
-                *common,
-            )
-        else:
-            scratch.stamp = kernels.search_full(*common)
-        with self._lock:
-            self._free.append(scratch)
 
-    def _take(self) -> _Scratch:
-        with self._lock:
-            if self._free:
-                return self._free.pop()
-        return _Scratch(np.zeros(len(self._vectors), np.uint8))
-
-
-def _use_codes(beam: Beam, width: int) -> bool:
-    if beam == "auto":
-        return 4 * width > FULL_BYTES
-    return beam == "pq"
-
-
-def _read_only(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    view = np.ascontiguousarray(array).view(np.ndarray)
-    view.flags.writeable = False
-    return view
+    def _over_records(self, part: Part) -> None:
+        layout, frame = self._records.layout, self._records.frame
+        part.scratch.stamp = kernels_walk.search_records(
+            self._bytes,
+            self._numbers,
+            layout.stride,
+            layout.code_bytes,
+            layout.blocks,
+            self._entry,
+            frame.origin,
+            frame.scale,
+            frame.across,
+            frame.within,
+            self._answering.metric.code,
+            self._length,
+            self._answering.vectors,
+            part.queries,
+            min(len(part.scratch.stamps), part.width + part.width // 4 + 4),
+            SPARE,
+            part.dead,
+            part.scratch.stamps,
+            part.scratch.stamp,
+            part.ids,
+            part.distances,
+            part.counts,
+        )

@@ -1,0 +1,207 @@
+"""What searchers of graphs have in common: who answers, with what scratch, and what is left over.
+
+A graph gives some of a query's answers; these make all of them of it. Scratch is kept from call to
+call, one set for each thread at work, so that a single query pays for neither allocation nor
+clearing.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann import blas, exact
+from puffin_ann.ann.mapping import read_only
+from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.vamana.primitives import Whole
+
+Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+SPARE = 8
+"""Candidates measured exactly beyond k: the order they are found in is that of float32 sums."""
+LARGEST_WIDENING = 8
+"""Times as many candidates are kept, at most, where dead rows take places."""
+EXHAUSTIVE_ROWS = 256
+"""With so few live rows, all are compared."""
+
+_NOBODY = np.empty(0, np.uint8)
+
+
+@dataclass(eq=False)
+class Scratch:
+    """What a kernel needs between calls.
+
+    Attributes:
+        stamps: `(n,) uint8`, marks of the rows that a search has seen.
+        stamp: the last mark used.
+
+    """
+
+    stamps: NDArray[np.uint8]
+    stamp: Whole = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some queries of a call, for a kernel that answers them.
+
+    Attributes:
+        queries: `(q, d) float32`.
+        width: candidates wanted: at least k, at most n.
+        keep: the same, more where many rows are dead.
+        dead: `(n,) uint8`, or empty if all rows live.
+        scratch: this thread's.
+        ids: `(q, k) int64`, to be written.
+        distances: `(q, k) float32`, to be written.
+        counts: `(q,) int64`, to be written: how many answers there are.
+
+    """
+
+    queries: NDArray[np.float32]
+    width: int
+    keep: int
+    dead: NDArray[np.uint8]
+    scratch: Scratch
+    ids: NDArray[np.int64]
+    distances: NDArray[np.float32]
+    counts: NDArray[np.int64]
+
+
+class Answering:
+    """Rows whose neighbours a graph finds, safe to use from several threads at once.
+
+    Args:
+        metric: name.
+        vectors: `(n, d) float32`, as stored.
+        zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction; the graph has
+            no right place for them.
+
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        vectors: NDArray[np.float32],
+        zero_rows: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.metric = METRICS[metric]
+        self.vectors = read_only(vectors)
+        self._zero_rows = np.empty(0, np.int64) if zero_rows is None else zero_rows
+        self._free: list[Scratch] = []
+        self._lock = threading.Lock()
+        self._counted: tuple[weakref.ref[NDArray[np.uint8]], int] | None = None
+
+    def answer(
+        self,
+        run: Callable[[Part], None],
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        width: int,
+        dead: NDArray[np.uint8] | None,
+        threads: int,
+    ) -> Answers:
+        """Return min(k, live rows) near rows of each query, by (exact distance, row).
+
+        A query for which the graph gives fewer is answered by comparing all live rows.
+
+        Args:
+            run: searches the graph.
+            queries: `(q, d) float32`, contiguous.
+            k: answers wanted, at least 1.
+            width: candidates kept; at least k are.
+            dead: `(n,) uint8`, non-zero for rows not to be answered; None if all live. Not to be
+                changed while it is in use: its rows are counted once.
+            threads: threads to use.
+
+        Returns:
+            `(q, k) int64` rows, −1 where there is none, and `(q, k) float32`, infinite there.
+
+        """
+        rows = len(self.vectors)
+        live = rows if dead is None else rows - self._dead_rows(dead)
+        if live <= max(k, EXHAUSTIVE_ROWS):
+            return self.exhaustive(queries, k, dead=dead, threads=threads)
+        width = min(rows, max(k, width))
+        keep = min(rows, width * min(LARGEST_WIDENING, -(-rows // live)))
+        ids = np.empty((len(queries), k), np.int64)
+        distances = np.empty((len(queries), k), np.float32)
+        counts = np.empty(len(queries), np.int64)
+        mask = _NOBODY if dead is None else dead
+
+        def run_some(some: slice) -> None:
+            scratch = self._take()
+            run(
+                Part(
+                    queries[some], width, keep, mask, scratch, ids[some], distances[some],
+                    counts[some],
+                )
+            )  # fmt: skip
+            with self._lock:
+                self._free.append(scratch)
+
+        if threads <= 1 or len(queries) <= 1:
+            run_some(slice(None))
+        else:
+            step = -(-len(queries) // threads)
+            parts = [slice(at, at + step) for at in range(0, len(queries), step)]
+            for _ in blas.parallel(run_some, parts, threads):
+                pass
+        if (counts < k).any():
+            short = np.flatnonzero(counts < k)
+            ids[short], distances[short] = self.exhaustive(
+                queries[short], k, dead=dead, threads=threads
+            )
+        if len(self._zero_rows):
+            return self._with_zero_rows(ids, distances, dead)
+        return ids, distances
+
+    def exhaustive(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        dead: NDArray[np.uint8] | None = None,
+        threads: int = 1,
+    ) -> Answers:
+        """Return the k nearest live rows of each query, exactly."""
+        allowed = None if dead is None else dead == 0
+        return exact.search(queries, self.vectors, k, self.metric, allowed=allowed, threads=threads)
+
+    def _dead_rows(self, dead: NDArray[np.uint8]) -> int:
+        """Count a mask's rows; once, if the same mask comes again, or a view of all of it."""
+        base = dead.base
+        owner = base if isinstance(base, np.ndarray) and base.nbytes == dead.nbytes else dead
+        counted = self._counted
+        if counted is not None and counted[0]() is owner:
+            return counted[1]
+        count = int(np.count_nonzero(dead))
+        self._counted = weakref.ref(owner), count
+        return count
+
+    def _with_zero_rows(
+        self,
+        ids: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        dead: NDArray[np.uint8] | None,
+    ) -> Answers:
+        """Merge answers with the rows that the space has no right place for: all at distance 1."""
+        k = ids.shape[1]
+        zeros = self._zero_rows if dead is None else self._zero_rows[dead[self._zero_rows] == 0]
+        found = np.isin(ids, self._zero_rows)
+        shape = (len(ids), min(k, len(zeros)))
+        ids = np.concatenate([ids, np.broadcast_to(zeros[:k], shape)], axis=1)
+        distances = np.concatenate(
+            [np.where(found, np.float32(np.inf), distances), np.ones(shape, np.float32)], axis=1
+        )
+        order = np.lexsort((ids, distances))[:, :k]
+        return np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
+
+    def _take(self) -> Scratch:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+        return Scratch(np.zeros(len(self.vectors), np.uint8))
