@@ -232,6 +232,7 @@ def _check(routing: Routing) -> None:
     """Refuse what a search would trip over, on writing as on reading."""
     partitions, width = routing.centroids.shape
     shard_ids = [shard.shard_id for shard in routing.shards]
+    graphs = [shard.shard_id for shard in routing.shards if shard.kind == "graph"]
     problems = {
         f"centroids are {width} wide, vectors {routing.dimension}": width
         != metrics.search_dimension(routing.metric, routing.dimension),
@@ -245,8 +246,8 @@ def _check(routing: Routing) -> None:
         }
         != {(partitions,)},
         "a shard id is there twice": len(set(shard_ids)) != len(shard_ids),
-        "a partition lies in no shard": not np.isin(
-            routing.partition_shards, np.array(shard_ids, np.uint32)
+        "a partition lies in no graph shard": not np.isin(
+            routing.partition_shards, np.array(graphs, np.uint32)
         ).all(),
         "a shard has more tombstones than rows": any(s.tombstones > s.rows for s in routing.shards),
         "more partitions are to be probed than there are": routing.probe_partitions > partitions,

@@ -67,6 +67,11 @@ class Rows:
         """Return the number of rows."""
         return len(self.file_ids)
 
+    @property
+    def in_order(self) -> bool:
+        """Tell whether ordinals are in the order of locators; then no two rows have one locator."""
+        return _ascending(self.file_ids, self.row_groups, self.offsets)
+
 
 def write(rows: Rows, out: Sink) -> int:
     """Write the blob and return its length in bytes; arrays may be memory-mapped.

@@ -38,6 +38,7 @@ def test_routing_without_recall_or_properties_comes_back():
     [
         {"dimension": 4},
         {"partition_shards": np.full(6, 5, np.uint32)},
+        {"partition_shards": np.full(6, 7, np.uint32)},  # a delta
         {"partition_rows": np.zeros(5, np.uint64)},
         {"partition_radii": np.full(6, -1, np.float32)},
         {"centroids": np.full((6, 5), np.nan, np.float32)},

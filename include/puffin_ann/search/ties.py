@@ -1,0 +1,65 @@
+"""Equal distances in locator order, from engines that know rows by their ordinals alone.
+
+An engine orders ties by ordinal. In shards whose ordinals are not in locator order (after a remap
+or a merge, or where a file came later whose path sorts earlier) ties are put right here; and where
+a tie runs over the end of an answer, the rows beyond it have to be seen to know which belong to it.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.search.probe import LocatorKeys
+
+Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""Ids (q, k) int64, -1 where there is no answer, and distances (q, k) float32."""
+
+Ask = Callable[[NDArray[np.float32], int], Answers]
+Keys = Callable[[NDArray[np.int64]], LocatorKeys]
+
+MOST_ANSWERS = 1 << 22
+"""Answers held at once while ties are followed beyond the end of an answer."""
+
+
+def by_locator(answers: Answers, keys: Keys) -> Answers:
+    """Return answers that ascend by distance with equal distances in locator order."""
+    ids, distances = answers
+    tied = (distances[:, 1:] == distances[:, :-1]) & (ids[:, 1:] >= 0)
+    lines = np.flatnonzero(tied.any(axis=1))
+    if not len(lines):
+        return answers
+    ids = ids.copy()
+    for line in lines:
+        there = ids[line] >= 0
+        mine = ids[line, there]
+        rank, group, offset = keys(mine)
+        ids[line, there] = mine[np.lexsort((offset, group, rank, distances[line, there]))]
+    return ids, distances
+
+
+def nearest(ask: Ask, queries: NDArray[np.float32], k: int, keys: Keys) -> Answers:
+    """Return the k nearest rows of each query by distance and locator.
+
+    Args:
+        ask: (queries, k) -> the k nearest by distance, ties anyhow.
+        queries: (q, d) float32.
+        k: neighbours.
+        keys: (ids) -> file rank, row group and row offset.
+    """
+    ids, distances = by_locator(ask(queries, k + 1), keys)
+    open_ended = np.flatnonzero((ids[:, k] >= 0) & (distances[:, k] == distances[:, k - 1]))
+    ids, distances = ids[:, :k].copy(), distances[:, :k]
+    wanted = 2 * (k + 1)
+    while len(open_ended):
+        left = []
+        step = max(1, MOST_ANSWERS // wanted)
+        for start in range(0, len(open_ended), step):
+            lines = open_ended[start : start + step]
+            more_ids, more = ask(queries[lines], wanted)
+            ends = (more_ids[:, -1] < 0) | (more[:, -1] > more[:, k - 1])
+            left.append(lines[~ends])
+            ids[lines[ends]] = by_locator((more_ids[ends], more[ends]), keys)[0][:, :k]
+        open_ended = np.concatenate(left)
+        wanted *= 4
+    return ids, distances
