@@ -153,6 +153,10 @@ class ChecksumError(FormatError):
     """Bytes were read, but not those that were written."""
 
 
+class DamagedIndexError(FormatError):
+    """An index is published, and no version of it can be read; names the file and the remedy."""
+
+
 class UnsupportedVersionError(FormatError):
     """The blob was written by a later major version of the format than this reader knows."""
 

@@ -5,6 +5,7 @@ section's length before its last byte. Sections of unknown kind are skipped; an 
 version is refused. Layout and rules: `docs/format.md`, "Container".
 """
 
+import hashlib
 import io
 import zlib
 from collections.abc import Iterator
@@ -267,6 +268,23 @@ class ContainerReader:
                 raise BlobFormatError(f"{self.kind} blob: ends {length - len(piece)} bytes early")
             piece += more
         return piece
+
+
+def fingerprint(source: BinaryIO) -> str:
+    """Return what names a blob by its content, the same for every copy of it; reads its end alone.
+
+    That is a digest of section table and trailer, where the checksum of every section stands.
+
+    Raises:
+        BlobFormatError: the bytes do not end as a blob does.
+    """
+    length = source.seek(0, io.SEEK_END)
+    source.seek(max(0, length - MAX_SECTIONS * SECTION.itemsize - TRAILER.itemsize))
+    tail = source.read()
+    if len(tail) < TRAILER.itemsize:
+        raise BlobFormatError(f"blob: {length} bytes are too few")
+    offset, _ = _check_trailer(tail[-TRAILER.itemsize :], length, "a")
+    return hashlib.sha256(tail[offset - length :]).hexdigest()
 
 
 def _check_header(data: bytes, kind: str) -> tuple[int, int]:

@@ -40,3 +40,10 @@ def errors_to(stream: TextIO, error: PuffinAnnError) -> None:
     Console(file=stream, soft_wrap=True, highlight=False).print(
         f"error: {error}", style="red", markup=False
     )
+
+
+def warn(text: str) -> None:
+    """Print a warning where errors go, so that output for machines stays as it is."""
+    Console(stderr=True, soft_wrap=True, highlight=False).print(
+        f"warning: {text}", style="yellow", markup=False
+    )

@@ -8,7 +8,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as Grid
 
-from puffin_ann.cli.output import AsJson, TableName, console, print_json
+from puffin_ann.cli.output import AsJson, TableName, console, print_json, warn
 from puffin_ann.errors import QueryError
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def search(
         labels, answers = _search_keys(opened, key or [], k, wanted, exhaustive)
     else:
         labels, answers = _keys_within(opened, key or [], within, wanted)
+    for damage in _report(answers)["damaged"]:
+        warn(f"{damage}; 'puffin-ann doctor {table}' tells more, its --fix repairs")
     if as_json:
         print_json(_as_json(answers, labels))
     else:
@@ -171,9 +173,13 @@ def _key(text: str) -> tuple[str, str]:
 
 
 def _as_json(answers: "pa.Table", labels: list[str]) -> dict[str, Any]:
-    report = json.loads((answers.schema.metadata or {})[b"puffin_ann"])
-    rows = answers.to_pylist()
-    return {**report, "queries": labels, "answers": rows}
+    return {**_report(answers), "queries": labels, "answers": answers.to_pylist()}
+
+
+def _report(answers: "pa.Table") -> dict[str, Any]:
+    """Return the answers' `SearchReport`."""
+    report: dict[str, Any] = json.loads((answers.schema.metadata or {})[b"puffin_ann"])
+    return report
 
 
 def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:

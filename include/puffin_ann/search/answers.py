@@ -34,6 +34,8 @@ class SearchReport:
         shards_probed: shards searched, over all queries of the batch; data files compared, where
             the index is of their centroids alone.
         rows_scanned: live rows outside the index that each query was compared with.
+        damaged: what could not be read of the index, so that this version answers instead of a
+            better one: one sentence each, naming the file.
     """
 
     index_snapshot: int | None
@@ -42,6 +44,7 @@ class SearchReport:
     coverage: float
     shards_probed: int
     rows_scanned: int
+    damaged: tuple[str, ...] = ()
 
 
 def answer_table(

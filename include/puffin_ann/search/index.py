@@ -21,10 +21,11 @@ from puffin_ann.search.answers import SearchReport, answer_table
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.centroids import FileTier
 from puffin_ann.search.coverage import LiveState, View, live_state, view_of
+from puffin_ann.search.fallback import Serving, cheapest
 from puffin_ann.search.probe import Merged, Source, merge
 from puffin_ann.search.scan import Scan
 from puffin_ann.search.sharded import ShardTier
-from puffin_ann.search.versions import IndexVersion, require_versions
+from puffin_ann.search.versions import IndexVersion, require_found
 from puffin_ann.search.within import pairs_within, scan_parts
 
 Freshness = Literal["exact", "indexed"]
@@ -36,12 +37,19 @@ class Index:
 
     Made by `open_index`. Answers are those of the rows live in that snapshot, whichever version of
     the index serves them. Shards are loaded when first probed and stay mapped.
+
+    Attributes:
+        damage: what could not be read of the index, one sentence each; every answer tells it.
+        falls_back: whether another published version takes over where this one is damaged.
     """
 
     table: Table
     version: IndexVersion
     view: View
     cache: LocalCache = field(default_factory=LocalCache)
+    damage: tuple[str, ...] = ()
+    falls_back: bool = False
+    _serving: Serving = field(default_factory=Serving, init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -61,7 +69,7 @@ class Index:
     @property
     def coverage(self) -> float:
         """Share of the snapshot's live rows that the index version covers."""
-        return self.view.coverage
+        return self._serving.now(self).view.coverage
 
     @cached_property
     def _scan(self) -> Scan:
@@ -119,10 +127,28 @@ class Index:
             ColumnNotFoundError: a column the table does not have.
         """
         batch = self._checked_queries(queries)
-        k = self._checked_k(k, allow_fewer, freshness)
         for name, value in (("width", width), ("probe_partitions", probe_partitions)):
             if value is not None and value < 1:
                 raise QueryError(f"{name} is {value}; it must be at least 1")
+
+        def answer(index: Index) -> pa.Table:
+            wanted = index._checked_k(k, allow_fewer, freshness)
+            return index._nearest(
+                batch, wanted, columns, exhaustive, freshness, width, probe_partitions
+            )
+
+        return self._serving.by(self, answer)
+
+    def _nearest(
+        self,
+        batch: NDArray[np.float32],
+        k: int,
+        columns: Sequence[str],
+        exhaustive: bool,
+        freshness: Freshness,
+        width: int | None,
+        probe_partitions: int | None,
+    ) -> pa.Table:
         if self._files is not None:
             source, probed = self._files.search(
                 batch, k, most=probe_partitions, exhaustive=exhaustive
@@ -173,6 +199,15 @@ class Index:
         if np.isnan(distance):
             raise QueryError("distance is NaN; it must be a number")
         limit = float(distance)
+        return self._serving.by(self, lambda one: one._within(batch, limit, columns, freshness))
+
+    def _within(
+        self,
+        batch: NDArray[np.float32],
+        limit: float,
+        columns: Sequence[str],
+        freshness: Freshness,
+    ) -> pa.Table:
         tier = self._shards if self._files is None else self._files
         parts = tier.parts_within(batch, limit)
         if freshness == "exact" and self.view.rows_to_scan:
@@ -222,6 +257,11 @@ class Index:
         if freshness not in ("exact", "indexed"):
             raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
 
+    def renew(self) -> None:
+        """Let go of shards whose files in the cache were found spoilt since they were opened."""
+        if self.cache.take_spoilt():
+            self.__dict__.pop("_shards", None)
+
     @cached_property
     def _shards(self) -> ShardTier:
         return ShardTier(self.table.io, self.version, self.view, self.cache)
@@ -246,9 +286,10 @@ class Index:
             index_snapshot=self.version.snapshot_id,
             base_snapshot=self.version.coverage.base_snapshot_id,
             snapshot=self.view.snapshot_id,
-            coverage=self.coverage,
+            coverage=self.view.coverage,
             shards_probed=probed,
             rows_scanned=scanned,
+            damaged=self.damage,
         )
 
     def _answer(
@@ -276,7 +317,8 @@ def open_index(
     """Open an index of a table, for the rows live in one snapshot.
 
     Any retained version answers for any snapshot; the one that leaves the fewest rows to mask and
-    scan is taken, the newest of equals.
+    scan is taken, the newest of equals. If that turns out to be damaged, the next best answers, and
+    every answer tells the damage.
 
     Args:
         table: a PyIceberg table, or `catalog.namespace.table` of PyIceberg's configuration.
@@ -295,12 +337,14 @@ def open_index(
     if ref is not None and snapshot_id is not None:
         raise QueryError("give either snapshot_id or ref, not both")
     loaded = load_table(table)
-    snapshot = snapshot_of_ref(loaded, ref) if ref else require_snapshot(loaded, snapshot_id)
-    versions = require_versions(loaded, name)
+    if ref is not None:
+        snapshot = snapshot_of_ref(loaded, ref)
+    else:
+        snapshot = require_snapshot(loaded, snapshot_id)
+    found = require_found(loaded, name)
     live = live_state(loaded, snapshot.snapshot_id)
-    views = [view_of(loaded, version, live) for version in versions]
-    best = min(range(len(versions)), key=lambda i: views[i].cost)
-    return Index(loaded, versions[best], views[best])
+    version, view = cheapest(loaded, found.versions, live)
+    return Index(loaded, version, view, damage=found.problems, falls_back=True)
 
 
 def require_snapshot(table: Table, snapshot_id: int | None) -> Snapshot:

@@ -1,7 +1,8 @@
 """A shard, brought from its Puffin file to local disk and opened for search."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.container import fingerprint
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines import SearchableShard, engine
 from puffin_ann.errors import BlobFormatError, FormatError, PuffinFormatError
@@ -103,7 +105,7 @@ def _cached(
 ) -> tuple[Path, Path]:
     """Return the folders of a shard's engine and of its rows, filled if they are not there."""
     path = version.file_of(shard)
-    with open_puffin(io, path) as reader:
+    with _open(io, path) as reader:
         algorithm = engine(version.routing.algorithm)
         built = _only(reader, algorithm.blob_type, version.index, shard)
         rows = _only(reader, rows_blob.TYPE, version.index, shard)
@@ -116,14 +118,31 @@ def _cached(
             for name in _LOCATORS:
                 np.save(folder / f"{name}.npy", getattr(decoded, name))
 
-        key = f"{path}:{reader.length}"
-        try:
-            return (
-                cache.folder(f"{key}:{built.offset}:{built.length}", fill_engine),
-                cache.folder(f"{key}:{rows.offset}:{rows.length}", fill_rows),
+        def place(blob: BlobMetadata, fill: Callable[[Path], None]) -> Path:
+            # By content: what the gate searched while it was staged is published under another
+            # name, and carried along into later files.
+            def look() -> str:
+                return f"{blob.type}:{blob.length}:{fingerprint(reader.open(blob))}"
+
+            return cache.folder(
+                cache.key(f"{path}:{reader.length}:{blob.offset}:{blob.length}", look), fill
             )
+
+        try:
+            return place(built, fill_engine), place(rows, fill_rows)
         except FormatError as error:
-            raise type(error)(f"{path}, shard {shard.shard_id}: {error}; build it anew") from None
+            raise type(error)(f"{path}, shard {shard.shard_id}: {error}") from None
+
+
+@contextmanager
+def _open(io: FileIO, path: str) -> Iterator[PuffinReader]:
+    """Open a file; that it is gone is damage, too."""
+    with ExitStack() as stack:
+        try:
+            reader = stack.enter_context(open_puffin(io, path))
+        except FileNotFoundError:
+            raise PuffinFormatError(f"{path} is gone") from None
+        yield reader
 
 
 def _opened(

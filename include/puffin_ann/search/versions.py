@@ -136,14 +136,19 @@ def index_names(io: FileIO, entry: Registered) -> set[str]:
 
 
 def require_versions(table: Table, index: str) -> tuple[IndexVersion, ...]:
-    """Return the readable versions of an index, the newest first.
+    """Return the readable versions of an index, the newest first; see `require_found`."""
+    return require_found(table, index).versions
+
+
+def require_found(table: Table, index: str) -> Found:
+    """Look for an index in every registered Puffin file of a table.
 
     Raises:
         IndexNotFoundError: there is none; says what the table does hold and what is broken.
     """
     found = find_versions(table, index)
     if found.versions:
-        return found.versions
+        return found
     message = f"table {name_of(table)} has no readable version of an index named {index!r}"
     if found.others:
         message += f"; it has: {', '.join(found.others)}"

@@ -1,4 +1,5 @@
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from puffin_ann.cli.main import run
+from puffin_ann.settings import settings
 
 
 @pytest.fixture
@@ -203,8 +205,11 @@ def test_a_damaged_index_file_is_named_and_answers_nothing(cli, indexed):
     damaged = bytearray(whole)
     damaged[100] ^= 1  # in the first shard's graph, which begins the file
     path.write_bytes(bytes(damaged))
+    assert search(cli, "--key", "word=w5")[0] == 0  # the cache has what was written
+    shutil.rmtree(settings().cache_dir / "shards")
     code, _, err = search(cli, "--key", "word=w5")
     assert (code, path.name in err, "shard 0" in err) == (7, True, True)
+    assert f"puffin-ann build {builds.INDEX} --force" in err
     path.write_bytes(whole[:-1])
     code, _, err = search(cli, "--key", "word=w5")
     assert (code, "no readable version" in err, err.count(path.name)) == (3, True, 1)

@@ -1,0 +1,106 @@
+"""Which version of an index serves a snapshot, and which takes over where that one is damaged.
+
+Shards are only looked at when they are first probed: damage shows in the middle of a search. The
+search is then made again, from its beginning, by another version, so that no answer is of two.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from pyiceberg.table import Table
+
+from puffin_ann.errors import DamagedIndexError, FormatError
+from puffin_ann.lake.catalog import name_of
+from puffin_ann.search.coverage import LiveState, View, live_state, view_of
+from puffin_ann.search.versions import IndexVersion, find_versions
+
+if TYPE_CHECKING:
+    from puffin_ann.search.index import Index
+
+log = logging.getLogger("puffin_ann")
+
+R = TypeVar("R")
+
+
+def cheapest(
+    table: Table, versions: Sequence[IndexVersion], live: LiveState
+) -> tuple[IndexVersion, View]:
+    """Return the version that leaves the fewest rows to mask and scan, the first of equals."""
+    views = [view_of(table, version, live) for version in versions]
+    best = min(range(len(versions)), key=lambda i: views[i].cost)
+    return versions[best], views[best]
+
+
+class Serving:
+    """Who answers for an index: the index itself, or what took its place."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._instead: Index | None = None
+        self._broken: set[str] = set()
+
+    def now(self, index: "Index") -> "Index":
+        """Return who answers now."""
+        return self._instead or index
+
+    def by(self, index: "Index", work: Callable[["Index"], R]) -> R:
+        """Have work done by an index that can be read.
+
+        Raises:
+            DamagedIndexError: no version of it can be.
+        """
+        serving = self.now(index)
+        while True:
+            try:
+                serving.renew()
+                return work(serving)
+            except FormatError as error:
+                if not index.falls_back:
+                    raise
+                serving = self._next(index, serving, error)
+
+    def _next(self, index: "Index", failed: "Index", error: FormatError) -> "Index":
+        with self._lock:
+            serving = self.now(index)
+            if serving is not failed:  # another thread met the damage first
+                return serving
+            self._broken.add(failed.version.path)
+            log.error("index %s is damaged: %s", index.name, error)
+            self._instead = self._substitute(failed, error)
+            return self._instead
+
+    def _substitute(self, failed: "Index", error: FormatError) -> "Index":
+        """Open the best of the other versions, as the table names them now."""
+        table, version = failed.table, failed.version
+        try:
+            fresh = table.catalog.load_table(table.name())
+        except Exception as problem:  # the damage is what has to be told
+            log.warning("%s cannot be loaded anew: %s", name_of(table), problem)
+            fresh = table
+        others = [
+            one
+            for one in find_versions(fresh, version.index).versions
+            if one.path not in self._broken and _is_like(one, version)
+        ]
+        if not others:
+            raise DamagedIndexError(
+                f"index {version.index!r} of {name_of(table)} is damaged, and no other version of "
+                f"it can answer: {error}; 'puffin-ann doctor {name_of(table)}' tells what is "
+                f"wrong, 'puffin-ann build {version.index} --force' builds it again"
+            ) from error
+        chosen, view = cheapest(table, others, live_state(table, failed.view.snapshot_id))
+        log.warning("%s answers instead, with %.1f %% coverage", chosen.path, 100 * view.coverage)
+        damage = (*failed.damage, f"{error}; {chosen.path} answers instead")
+        return replace(failed, version=chosen, view=view, damage=damage)
+
+
+def _is_like(one: IndexVersion, other: IndexVersion) -> bool:
+    """Tell whether two versions are of the same column, with the same distances."""
+    return (
+        one.field_id == other.field_id
+        and one.routing.metric == other.routing.metric
+        and one.routing.dimension == other.routing.dimension
+    )

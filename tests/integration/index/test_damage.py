@@ -1,0 +1,182 @@
+"""Bytes of a published index that are not those written: told, and never a wrong answer."""
+
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+
+import builds
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.cli.main import run as command_line
+from puffin_ann.errors import DamagedIndexError, FormatError
+from puffin_ann.lifecycle import run
+from puffin_ann.puffin import PuffinReader
+from puffin_ann.settings import settings
+
+QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
+
+
+def publish(table, run_id: str, **changes) -> str:
+    """Build and publish; returns the file's path on the disk."""
+    plan = builds.build(builds.declaration(**changes), run_id, {"force": True})
+    assert plan["action"] == "build"
+    head = table.refresh().current_snapshot().snapshot_id
+    (entry,) = [one for one in table.metadata.statistics if one.snapshot_id == head]
+    return entry.statistics_path.removeprefix("file://")
+
+
+def spoil(path: str, kind: str = "rows", shard: int = 0, index: str = builds.INDEX) -> None:
+    """Change a byte in the middle of a blob of a published file."""
+    with open(path, "r+b") as file:
+        blobs = PuffinReader(file).metadata.blobs
+        (blob,) = [
+            one
+            for one in blobs
+            if kind in one.type
+            and one.properties["index"] == index
+            and one.properties.get("shard", str(shard)) == str(shard)
+        ]
+        file.seek(blob.offset + blob.length // 2)
+        byte = file.read(1)
+        file.seek(blob.offset + blob.length // 2)
+        file.write(bytes([byte[0] ^ 0x10]))
+
+
+def forget_cache() -> None:
+    shutil.rmtree(settings().cache_dir / "shards", ignore_errors=True)
+
+
+def report(answers) -> dict:
+    return json.loads(answers.schema.metadata[b"puffin_ann"])
+
+
+@pytest.fixture
+def two_versions(words):
+    """An older version of 60 rows, a newer one of 70."""
+    older = publish(words, "a")
+    words.append(builds.rows(range(60, 70)))
+    newer = publish(words, "b")
+    forget_cache()
+    return words, older, newer
+
+
+@pytest.mark.parametrize("kind", ["graph", "rows"])
+@pytest.mark.parametrize("shard", [0, 1])
+def test_an_older_version_answers_for_a_damaged_one_and_the_rest_is_scanned(
+    two_versions, caplog, kind, shard
+):
+    table, older, newer = two_versions
+    spoil(newer, kind, shard)
+    index = open_index(table, builds.INDEX)
+    assert index.coverage == 1.0  # the damage is not seen yet
+    snapshot = table.current_snapshot().snapshot_id
+    with caplog.at_level(logging.ERROR, "puffin_ann"):
+        builds.assert_answers(index, table, snapshot, QUERIES, 5)
+    assert newer in caplog.text
+    told = report(index.search(QUERIES, 5))
+    assert told["coverage"] == index.coverage == pytest.approx(60 / 70)
+    assert told["rows_scanned"] == 10
+    (sentence,) = told["damaged"]
+    assert newer in sentence
+    assert f"shard {shard}" in sentence
+    assert older in sentence
+    builds.assert_within(index, builds.live(table), QUERIES)
+
+
+def test_thresholds_meet_damage_as_searches_do(two_versions):
+    table, _, newer = two_versions
+    spoil(newer)
+    builds.assert_within(open_index(table, builds.INDEX), builds.live(table), QUERIES)
+
+
+def test_what_is_asked_of_the_indexed_rows_alone_is_held_to_those_of_the_version_used(two_versions):
+    table, _, newer = two_versions
+    index = open_index(table, builds.INDEX)
+    spoil(newer)
+    found = index.search(QUERIES[:1], 60, columns=["id"], freshness="indexed")
+    assert pc.max(found.column("id")).as_py() == 59
+    assert report(found)["damaged"]
+
+
+def test_a_file_whose_routing_cannot_be_read_is_told_with_the_answer(two_versions):
+    table, _, newer = two_versions
+    spoil(newer, "routing")
+    index = open_index(table, builds.INDEX)
+    builds.assert_answers(index, table, table.current_snapshot().snapshot_id, QUERIES, 5)
+    (sentence,) = report(index.search(QUERIES, 5))["damaged"]
+    assert newer in sentence
+
+
+def test_a_file_that_is_removed_under_an_open_index_is_replaced(two_versions):
+    table, _, newer = two_versions
+    index = open_index(table, builds.INDEX)
+    os.remove(newer)
+    builds.assert_answers(index, table, table.current_snapshot().snapshot_id, QUERIES, 5)
+    assert any("is gone" in one for one in report(index.search(QUERIES, 5))["damaged"])
+
+
+def test_the_same_version_in_another_file_is_as_good(words):
+    publish(words, "a")
+    both = publish(words, "b", name="second", metric="ip")
+    forget_cache()
+    spoil(both)
+    index = open_index(words, builds.INDEX)
+    index.search(QUERIES, 5)
+    assert index.coverage == 1.0
+    assert open_index(words, "second").search(QUERIES, 5).num_rows == 15
+
+
+def test_a_version_of_another_metric_never_answers(words):
+    publish(words, "a", metric="ip")
+    spoil(publish(words, "b", metric="l2"))
+    forget_cache()
+    with pytest.raises(DamagedIndexError):
+        open_index(words, builds.INDEX).search(QUERIES, 5)
+
+
+def test_without_another_version_the_error_names_file_shard_and_command(words):
+    path = publish(words, "a")
+    forget_cache()
+    spoil(path, shard=1)
+    with pytest.raises(DamagedIndexError) as caught:
+        open_index(words, builds.INDEX).search(QUERIES, 5)
+    said = str(caught.value)
+    assert path in said
+    assert "shard 1" in said
+    assert "checksum" in said
+    assert f"puffin-ann build {builds.INDEX} --force" in said
+    assert re.search(r"puffin-ann doctor test\.demo\.words", said)
+
+
+def test_the_gate_never_looks_for_another_version(words):
+    """What it measures must be what is published."""
+    publish(words, "a")
+    plan = run.plan_build(builds.declaration(), run_id="b", overrides={"force": True})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("puffin_ann.lifecycle.gate.choose_widths", _damaged)
+        with pytest.raises(FormatError, match="spoilt"):
+            builds.run_stages(plan)
+
+
+def _damaged(*_, **__):
+    raise FormatError("spoilt")
+
+
+def test_the_command_line_warns_beside_its_answers(two_versions, monkeypatch, capsys):
+    _, _, newer = two_versions
+    spoil(newer)
+    arguments = ["search", "test.demo.words", builds.INDEX, "--key", "id=5", "--json"]
+    monkeypatch.setattr(sys, "argv", ["puffin-ann", *arguments])
+    with pytest.raises(SystemExit) as left:
+        command_line()
+    said = capsys.readouterr()
+    assert not left.value.code
+    assert len(json.loads(said.out)["answers"]) == 10
+    assert "warning: " in said.err
+    assert newer in said.err

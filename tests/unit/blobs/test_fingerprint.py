@@ -1,0 +1,36 @@
+import io
+
+import pytest
+
+from puffin_ann.blobs.container import ContainerWriter, fingerprint
+from puffin_ann.errors import BlobFormatError
+
+
+def blob(kind: str = "rows", **sections: bytes) -> bytes:
+    out = io.BytesIO()
+    writer = ContainerWriter(out, kind)
+    for name, data in sections.items():
+        writer.put(name, data)
+    writer.finish()
+    return out.getvalue()
+
+
+def test_a_copy_has_the_same_fingerprint_and_whatever_differs_another():
+    blobs = [
+        blob(head=b"12345678", data=bytes(100_000)),
+        blob(head=b"12345678", data=bytes(99_999) + b"\1"),
+        blob(head=b"12345679", data=bytes(100_000)),
+        blob(head=b"12345678", date=bytes(100_000)),
+        blob("grph", head=b"12345678", data=bytes(100_000)),
+        blob(head=b"12345678"),
+        blob(),
+    ]
+    found = [fingerprint(io.BytesIO(one)) for one in blobs]
+    assert len(set(found)) == len(blobs)
+    assert found == [fingerprint(io.BytesIO(bytes(one))) for one in blobs]
+
+
+@pytest.mark.parametrize("spoil", [lambda one: one[:-1], lambda one: one[1:], lambda one: b"PANN"])
+def test_what_does_not_end_as_a_blob_has_none(spoil):
+    with pytest.raises(BlobFormatError):
+        fingerprint(io.BytesIO(spoil(blob(head=b"12345678"))))
