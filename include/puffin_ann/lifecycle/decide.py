@@ -90,6 +90,7 @@ class _Expected:
 def _expected(state: IndexState, change: Change) -> _Expected:
     revived = min(change.rows_revived, sum(one.tombstones for one in state.shards))
     matches = change.rows_added > 0 and (change.rows_gone > 0 or revived > 0)
+    matches = matches and state.algorithm != CENTROID  # it holds no row that could be matched
     moved = min(change.rows_added - change.rows_revived, change.rows_left_behind) if matches else 0
     known = change.identified
     if known is not None:

@@ -106,11 +106,13 @@ def new_delta(state: IndexState, rows: int) -> Cost:
 def whole_build(state: IndexState, rows: int) -> Cost:
     """Build the whole index from so many rows of the table."""
     engine, identity = row_bytes(state) if state.shards else (0.0, 0.0)
-    build = rows / state.rates.build if state.shards and state.algorithm != EXACT else 0.0
-    return Cost(
-        written=state.other_bytes + round(rows * (engine + identity)),
-        seconds=rows / state.rates.read + build,
-    )
+    written = state.other_bytes + round(rows * (engine + identity))
+    seconds = rows / state.rates.read
+    # Rows are staged by shard, read again, and written.
+    seconds += 3 * written / state.rates.copy_bytes
+    if state.shards and state.algorithm != EXACT:
+        seconds += rows / state.rates.build
+    return Cost(written=written, seconds=seconds)
 
 
 def reading(state: IndexState, rows: int) -> Cost:

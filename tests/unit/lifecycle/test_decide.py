@@ -1,0 +1,380 @@
+"""Each rule by which a refresh is decided, on a small index of two shards."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puffin_ann.declaration import parse_declaration
+from puffin_ann.lifecycle.decide import absorbable, apportion, decide
+from puffin_ann.lifecycle.decision import Drift, Rates
+from puffin_ann.lifecycle.state import Change, Identified, IndexState, ShardState
+
+HOUR_MS = 3_600_000
+NOW = 10 * HOUR_MS
+
+
+def declared(**changes):
+    data = {"name": "i", "table": "c.n.t", "column": "v", "shards": 2, **changes}
+    return parse_declaration(data, source="test")
+
+
+def graph(number=0, rows=50_000, tombstones=0):
+    return ShardState(number, "graph", rows, tombstones, rows * 600, rows * 28)
+
+
+def delta(number, rows, tombstones=0):
+    return ShardState(number, "delta", rows, tombstones, rows * 404, rows * 28)
+
+
+def state(*shards, **changes):
+    given_shards = shards or (graph(0), graph(1))
+    fields = {
+        "algorithm": "vamana",
+        "metric": "l2",
+        "dimension": 100,
+        "norm_bound": 0.0,
+        "fingerprint": declared().fingerprint(),
+        "declaration": declared().model_dump_json(),
+        "base_snapshot_id": 7,
+        "rows": sum(one.live for one in given_shards),
+        "shards": given_shards,
+        "other_bytes": 10_000,
+        **changes,
+    }
+    return IndexState(**fields)
+
+
+def change(*, live=100_000, age_ms=0, **changes):
+    return Change(snapshot_id=8, live_rows=live, oldest_ms=NOW - age_ms, **changes)
+
+
+def actions(decision):
+    return {one.shard_id: one.action for one in decision.shards}
+
+
+def test_an_index_that_is_not_published_is_built():
+    decision = decide(None, change(), declared(), now_ms=NOW)
+    assert (decision.action, decision.reason) == ("build", "no version of the index is published")
+
+
+def test_an_unchanged_table_publishes_nothing_and_says_so():
+    decision = decide(state(), change(), declared(), now_ms=NOW)
+    assert decision.action == "none"
+    assert decision.reason == "nothing changed since snapshot 7"
+    assert decision.seconds == decision.bytes_written == decision.bytes_copied == 0
+
+
+def test_few_fresh_changes_wait_and_the_reason_names_both_bounds():
+    decision = decide(state(), change(rows_added=999, age_ms=HOUR_MS), declared(), now_ms=NOW)
+    assert decision.action == "none"
+    assert "999 changed rows are fewer than refresh.min_rows 1,000" in decision.reason
+    assert "1.0 h old, within refresh.max_lag 1h" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("found", "arguments"),
+    [
+        (change(rows_added=1000), {}),
+        (change(rows_added=500, rows_gone=500), {}),
+        (change(rows_added=1, age_ms=HOUR_MS + 1), {}),
+        (change(rows_gone=1, age_ms=HOUR_MS + 1), {}),
+        (change(rows_added=1), {"force": True}),
+    ],
+)
+def test_many_old_or_wanted_changes_are_published(found, arguments):
+    assert decide(state(), found, declared(), now_ms=NOW, **arguments).action == "refresh"
+
+
+def test_appended_rows_become_a_delta_and_no_shard_is_touched():
+    decision = decide(state(), change(live=101_000, rows_added=1000), declared(), now_ms=NOW)
+    assert actions(decision) == {0: "none", 1: "none"}
+    assert decision.delta is not None
+    assert (decision.delta.shard_id, decision.delta.rows) == (2, 1000)
+    assert not decision.matches
+    assert decision.bytes_copied == sum(one.all_bytes for one in state().shards)
+    # Vector, row identity and partition of each row, and little else.
+    assert 1000 * 432 <= decision.delta.bytes_written <= 1.02 * 1000 * 432
+    assert "1,000 rows become delta 2" in decision.reason
+
+
+def test_deleted_rows_become_tombstones_in_proportion_to_the_shards():
+    shards = (graph(0, 75_000), graph(1, 25_000))
+    decision = decide(state(*shards), change(live=96_000, rows_gone=4000), declared(), now_ms=NOW)
+    assert actions(decision) == {0: "mask", 1: "mask"}
+    assert [one.rows for one in decision.shards] == [3000, 1000]
+    assert decision.delta is None
+    written = sum(one.bytes_written for one in decision.shards)
+    assert written <= 2 * 4000 + 16_000
+    assert decision.bytes_copied == sum(one.all_bytes for one in shards)
+
+
+def test_a_compaction_remaps_and_expects_no_delta():
+    found = change(rows_added=100_000, rows_gone=100_000, rows_left_behind=100_000)
+    decision = decide(state(), found, declared(), now_ms=NOW)
+    assert decision.matches
+    assert actions(decision) == {0: "remap", 1: "remap"}
+    assert [one.bytes_written < 2 * 50_000 * 28 for one in decision.shards] == [True, True]
+    assert decision.delta is not None
+    assert decision.delta.rows == 0
+    assert decision.delta.absorbed == ()
+
+
+def test_a_rollback_of_deletes_revives_rows_instead_of_adding_them():
+    shards = (graph(0, tombstones=500), graph(1, tombstones=500))
+    found = change(rows_added=1000, rows_revived=1000)
+    decision = decide(state(*shards), found, declared(), now_ms=NOW)
+    assert decision.matches
+    assert actions(decision) == {0: "remap", 1: "remap"}
+
+
+def test_rows_that_were_never_indexed_cannot_be_revived():
+    decision = decide(state(), change(rows_added=1000, rows_revived=1000), declared(), now_ms=NOW)
+    assert not decision.matches
+    assert decision.delta is not None
+    assert decision.delta.rows == 1000
+
+
+def test_what_was_identified_takes_the_place_of_what_was_expected():
+    found = change(
+        rows_added=50_000,
+        rows_gone=50_000,
+        rows_left_behind=50_000,
+        identified=Identified(moved=48_000, fresh=2000, dead={1: 2000}),
+    )
+    decision = decide(state(), found, declared(), now_ms=NOW)
+    assert decision.delta is not None
+    assert decision.delta.rows == 2000
+    assert "2,000 went" in decision.shards[1].reason
+    assert "0 went" in decision.shards[0].reason
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"recall_target": 0.8}, {"gate": {"k": 5}}, {"refresh": {"delta_ratio": 0.2}}, {"name": "j"}],
+)
+def test_a_change_that_shapes_nothing_publishes_nothing(changes):
+    assert decide(state(), change(), declared(**changes), now_ms=NOW).action == "none"
+
+
+def test_a_change_of_shape_builds_and_names_the_fields():
+    found = change(rows_added=5)
+    decision = decide(state(), found, declared(seed=3, parameters={"R": 32}), now_ms=NOW)
+    assert decision.action == "build"
+    assert "seed 0 → 3" in decision.reason
+    assert "'R': 64" in decision.reason
+    assert decision.bytes_written > 100_000 * 600
+    assert decision.seconds > 0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]"])
+def test_a_change_of_shape_is_told_even_if_the_old_declaration_cannot_be_read(text):
+    decision = decide(state(declaration=text, fingerprint="x"), change(), declared(), now_ms=NOW)
+    assert decision.action == "build"
+
+
+def test_another_column_type_or_width_builds():
+    reason = "column 'v' holds vectors of 5 numbers now; indexed were 100"
+    decision = decide(state(), change(column=reason), declared(), now_ms=NOW)
+    assert (decision.action, decision.reason) == ("build", reason)
+
+
+def test_deltas_above_their_ratio_are_merged_with_the_rows_that_came():
+    shards = (graph(0), graph(1), delta(2, 3000), delta(5, 1500))
+    decision = decide(state(*shards), change(live=105_500, rows_added=1000), declared(), now_ms=NOW)
+    assert decision.merges
+    assert decision.delta is None
+    assert set(actions(decision).values()) == {"merge"}
+    inserted = [one.rows for one in decision.shards if one.kind == "graph"]
+    assert sum(inserted) == 5500
+    assert "5.5% of those in shards, above refresh.delta_ratio 5.0%" in decision.reason
+    assert decision.bytes_copied == 0
+
+
+def test_a_merge_that_is_due_does_not_wait_for_changes():
+    shards = (graph(0), graph(1), delta(2, 6000))
+    decision = decide(state(*shards), change(), declared(), now_ms=NOW)
+    assert decision.merges
+    assert "nothing changed since snapshot 7, but work is due" in decision.reason
+
+
+def test_dead_rows_of_deltas_do_not_count_towards_a_merge():
+    shards = (graph(0), graph(1), delta(2, 6000, tombstones=5000))
+    assert decide(state(*shards), change(), declared(), now_ms=NOW).action == "none"
+
+
+def test_a_shard_of_many_tombstones_is_rebuilt_alone_and_only_in_a_maintenance_window():
+    index = state(graph(0, tombstones=11_000), graph(1, tombstones=100))
+    assert decide(index, change(), declared(), now_ms=NOW).action == "none"
+    decision = decide(index, change(), declared(), now_ms=NOW, maintenance=True)
+    assert actions(decision) == {0: "rebuild", 1: "none"}
+    assert decision.shards[0].rows == 39_000
+    assert "22% of its rows are dead, above rebuild.tombstone_ratio 20%" in decision.reason
+
+
+def test_a_maintenance_window_takes_along_changes_that_would_have_waited():
+    index = state(graph(0, tombstones=11_000), graph(1))
+    found = change(rows_gone=5)
+    decision = decide(index, found, declared(), now_ms=NOW, maintenance=True)
+    assert actions(decision) == {0: "rebuild", 1: "mask"}
+
+
+def test_a_merge_and_a_rebuild_of_one_shard_are_one_rebuild():
+    index = state(graph(0, tombstones=11_000), graph(1), delta(2, 9000))
+    decision = decide(index, change(), declared(), now_ms=NOW, maintenance=True)
+    assert actions(decision) == {0: "rebuild", 1: "merge", 2: "merge"}
+    assert decision.shards[0].rows == 39_000 + 4500
+
+
+def test_a_delta_of_many_tombstones_is_written_anew_in_a_maintenance_window():
+    index = state(graph(0), graph(1), delta(2, 1000, tombstones=900), delta(3, 10))
+    decision = decide(index, change(), declared(), now_ms=NOW, maintenance=True)
+    assert decision.delta is not None
+    assert (decision.delta.absorbed, decision.delta.rows) == ((2, 3), 110)
+    assert decision.delta.shard_id == 4
+
+
+def test_a_shard_of_which_nothing_lives_is_not_rebuilt_of_nothing():
+    index = state(graph(0, 1000, tombstones=1000), graph(1))
+    decision = decide(index, change(live=50_000), declared(), now_ms=NOW, maintenance=True)
+    assert decision.action == "none"
+
+
+def test_a_table_without_live_rows_is_masked_whatever_is_declared():
+    found = change(live=0, rows_gone=100_000, rows_left_behind=100_000, column="changed")
+    decision = decide(state(), found, declared(seed=5), now_ms=NOW)
+    assert actions(decision) == {0: "mask", 1: "mask"}
+    assert sum(one.rows for one in decision.shards) == 100_000
+    assert "no row is live any more" in decision.reason
+    emptied = state(graph(0, tombstones=50_000), graph(1, tombstones=50_000))
+    for maintenance in (False, True):
+        after = decide(
+            emptied, change(live=0), declared(seed=5), now_ms=NOW, maintenance=maintenance
+        )
+        assert after.action == "none"
+
+
+def test_rows_that_come_when_no_indexed_row_lives_are_built():
+    emptied = state(graph(0, tombstones=50_000), graph(1, tombstones=50_000))
+    decision = decide(emptied, change(live=3000, rows_added=3000), declared(), now_ms=NOW)
+    assert decision.action == "build"
+    assert "none of the rows its shards were built from is live" in decision.reason
+
+
+def test_fewer_rows_than_shards_become_a_delta_since_no_build_takes_them():
+    emptied = state(graph(0, tombstones=50_000), graph(1, tombstones=50_000))
+    found = change(live=1, rows_added=1, age_ms=2 * HOUR_MS)
+    decision = decide(emptied, found, declared(), now_ms=NOW)
+    assert decision.delta is not None
+    assert decision.delta.rows == 1
+
+
+@pytest.mark.parametrize(
+    ("drift", "metric", "said"),
+    [
+        (Drift(built=1.0, added=1.6), "l2", "1.60 times as far from their centroids"),
+        (Drift(largest_norm=2.1), "ip", "has norm 2.1, above the bound 2"),
+    ],
+)
+def test_drift_builds_anew(drift, metric, said):
+    index = state(graph(0), graph(1), delta(2, 2000), drift=drift, metric=metric, norm_bound=2.0)
+    decision = decide(index, change(), declared(), now_ms=NOW)
+    assert decision.action == "build"
+    assert said in decision.reason
+    assert decide(replace(index, algorithm="exact"), change(), declared(), now_ms=NOW).action == (
+        "none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shards", "drift", "metric"),
+    [
+        ((graph(0), graph(1), delta(2, 2000)), Drift(built=1.0, added=1.4), "l2"),
+        ((graph(0), graph(1), delta(2, 20)), Drift(built=1.0, added=9.0), "l2"),
+        ((graph(0), graph(1), delta(2, 2000)), Drift(largest_norm=2.1), "l2"),
+        ((graph(0), graph(1), delta(2, 2000)), Drift(largest_norm=2.0), "ip"),
+    ],
+)
+def test_a_little_drift_does_not(shards, drift, metric):
+    index = state(*shards, drift=drift, metric=metric, norm_bound=2.0)
+    assert decide(index, change(), declared(), now_ms=NOW).action == "none"
+
+
+def test_imbalance_builds_anew_only_where_it_was_not_built_so():
+    shards = (graph(0, 90_000), *(graph(number, 2000) for number in range(1, 6)))
+    declaration = declared(shards=6)
+    for built, action in ((1.2, "build"), (5.4, "none")):
+        index = state(*shards, fingerprint=declaration.fingerprint(), drift=Drift(imbalance=built))
+        assert decide(index, change(), declaration, now_ms=NOW).action == action
+
+
+def test_refreshing_that_takes_longer_than_building_is_a_build():
+    found = change(live=150_000, rows_added=50_000)
+    assert decide(state(), found, declared(), now_ms=NOW).action == "refresh"
+    slow = state(rates=Rates(insert=1000.0))
+    decision = decide(slow, found, declared(), now_ms=NOW)
+    assert decision.action == "build"
+    assert "refreshing is expected to take 1" in decision.reason
+
+
+def test_an_exact_index_is_merged_without_inserting():
+    index = state(algorithm="exact", rates=Rates(insert=1.0, build=1.0))
+    decision = decide(index, change(live=110_000, rows_added=10_000), declared(), now_ms=NOW)
+    assert decision.merges
+    assert decision.seconds < 5
+
+
+def centroids(**changes):
+    return state(
+        algorithm="centroid", shards=(), rows=1000, fingerprint=CENTROID.fingerprint(), **changes
+    )
+
+
+CENTROID = parse_declaration(
+    {"name": "i", "table": "c.n.t", "column": "v", "algorithm": "centroid"}, source="test"
+)
+
+
+def test_an_index_of_centroids_gets_those_of_new_files_and_loses_those_of_vanished_ones():
+    index = replace(centroids(), shards=())
+    found = change(
+        rows_added=5000, rows_gone=4000, rows_left_behind=4000, files_added=3, files_gone=2
+    )
+    decision = decide(index, found, CENTROID, now_ms=NOW, maintenance=True)
+    assert decision.action == "refresh"
+    assert (decision.shards, decision.delta, decision.matches) == ((), None, False)
+    assert decision.bytes_written == decision.other_bytes > 0
+    assert "centroids of 3 files are added, 2 leave" in decision.reason
+
+
+def test_an_index_of_centroids_waits_and_is_built_like_others():
+    index = replace(centroids(), shards=())
+    assert decide(index, change(rows_added=5), CENTROID, now_ms=NOW).action == "none"
+    other = CENTROID.model_copy(update={"seed": 9})
+    assert decide(index, change(), other, now_ms=NOW).action == "build"
+
+
+@given(st.integers(0, 10_000), st.dictionaries(st.integers(0, 20), st.integers(0, 500)))
+def test_parts_sum_up_and_none_is_above_its_weight(total, weights):
+    parts = apportion(total, weights)
+    assert sum(parts.values()) == min(total, sum(weights.values()))
+    assert all(0 <= parts[key] <= weight for key, weight in weights.items())
+
+
+@given(st.lists(st.integers(1, 2000), min_size=1, max_size=200))
+def test_deltas_stay_few_and_a_row_is_written_anew_seldom(appends):
+    deltas: dict[int, ShardState] = {}
+    written = 0
+    for number, rows in enumerate(appends):
+        absorbed = absorbable(rows, deltas.values())
+        total = rows + sum(one.live for one in absorbed)
+        for one in absorbed:
+            del deltas[one.shard_id]
+        deltas[number] = delta(number, total)
+        written += total
+    bits = sum(appends).bit_length()
+    assert len(deltas) <= bits
+    assert sum(one.rows for one in deltas.values()) == sum(appends)
+    # Each time a row is absorbed its delta has grown by half at least.
+    assert written <= sum(appends) * (2 * bits + 2)
