@@ -47,6 +47,10 @@ class VamanaParameters(_Model):
         description="Sub-quantisers, bytes per code; none means a quarter of the dimension.",
     )
     pq_nbits: int = Field(default=8, ge=4, le=8, description="Bits per sub-quantiser.")
+    beam: Literal["auto", "full", "pq", "edges"] = Field(
+        default="auto",
+        description="What searches read: rows, their codes, or codes beside the edges.",
+    )
 
 
 class HnswParameters(_Model):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,7 +177,7 @@ class VamanaEngine:
             vectors=vectors,
             dimension=dimension,
             subspace_offsets=offsets if rows else None,
-            properties={"builder": "partitioned", "seed": str(seed)},
+            properties=_properties(parameters, seed),
         )
 
     def insert(
@@ -265,39 +265,38 @@ class VamanaEngine:
         return graph_blob.write(built, out)
 
     def unpack(self, source: BinaryIO, directory: Path) -> None:
-        """Turn a blob into files to be memory-mapped: and the rows as they are searched, records.
+        """Turn a blob into files to be memory-mapped.
 
-        Records are left out where they would take too much room, see `records.are_wanted`.
+        The rows as they are searched are added, and records where they are worth it, see `kept`.
         """
         graph_blob.unpack(source, directory)
         graph = graph_blob.open(directory)
         space = spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE)
-        if graph.max_degree:
-            kept(directory, _linked(graph, space), settings().thread_count)
+        _records(graph, space, directory, _beam(graph))
 
-    def open(self, directory: Path, beam: Beam = "auto") -> VamanaShard:
+    def open(self, directory: Path, beam: Beam | None = None) -> VamanaShard:
         """Open an unpacked shard.
 
         Args:
             directory: what `unpack` filled.
-            beam: what the beam reads; see `Searcher`. Records are made for `edges` if the folder
-                has none.
+            beam: what the beam reads, see `Searcher`; None for what the index declares. Records
+                that the folder lacks are made in memory where `edges` is asked for.
 
         Raises:
             BlobFormatError: The folder does not hold a whole unpacked shard.
 
         """
         graph = graph_blob.open(directory)
+        beam = beam or _beam(graph)
         vectors = _vectors(graph)
         space, zero_rows = vectors, None
         if len(vectors) and spaces.is_needed(graph.metric, graph.dimension):
             space, zero_rows = _opened_space(graph, directory / SPACE)
-        records = None
-        if graph.max_degree and beam in ("auto", "edges"):
-            threads = settings().thread_count
-            records = kept(directory, _linked(graph, space), threads)
-            if records is None and beam == "edges" and graph.rows:
-                records = edge_records.make(space, graph.neighbours, graph.degrees, threads=threads)
+        records = _records(graph, space, directory, beam)
+        if records is None and beam == "edges" and graph.rows and graph.max_degree:
+            records = edge_records.make(
+                space, graph.neighbours, graph.degrees, threads=settings().thread_count
+            )
         return VamanaShard(graph, space, zero_rows=zero_rows, records=records, beam=beam)
 
 
@@ -307,10 +306,28 @@ def _vectors(graph: Graph) -> NDArray[np.float32]:
     return graph.vectors.view(np.ndarray)
 
 
+def _properties(parameters: Any, seed: int) -> dict[str, str]:
+    told = {"builder": "partitioned", "seed": str(seed)}
+    return told if parameters.beam == "auto" else told | {"beam": parameters.beam}
+
+
+def _beam(graph: Graph) -> Beam:
+    """Return the beam that a shard's index declares; another version may know others."""
+    told = graph.properties.get("beam")
+    return told if told in get_args(Beam) else "auto"  # type: ignore[return-value]
+
+
 def _linked(graph: Graph, space: NDArray[np.float32]) -> Linked:
     return Linked(
         graph.metric, _vectors(graph), space, graph.neighbours, graph.degrees, graph.entry
     )
+
+
+def _records(graph: Graph, space: NDArray[np.float32], folder: Path, beam: Beam) -> Records | None:
+    if not graph.max_degree or beam in ("full", "pq"):
+        return None
+    threads = settings().thread_count
+    return kept(folder, _linked(graph, space), threads, forced=beam == "edges")
 
 
 def _opened_space(graph: Graph, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

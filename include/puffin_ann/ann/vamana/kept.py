@@ -43,24 +43,23 @@ less, what a wider search costs is no longer what records save."""
 log = logging.getLogger("puffin_ann")
 
 
-def kept(folder: Path, linked: Linked, threads: int) -> Records | None:
+def kept(folder: Path, linked: Linked, threads: int, *, forced: bool = False) -> Records | None:
     """Return the records of a shard's folder, made if they are not there; None without.
 
-    There are none of narrow rows, of so few that all are compared anyway, where records would be
-    larger than the settings allow or the disk has room for, where rows are of extreme length, and
-    where too little is found by them.
+    There are none of rows of extreme length, or where the disk has no room for them; and, unless
+    they are forced, none of narrow rows, of so few that all are compared anyway, where records
+    would be larger than the settings allow, and where too little is found by them.
 
     Args:
         folder: of the shard. Files appear in it under their names only when they are whole.
         linked: the shard's graph.
         threads: threads to use; the records do not depend on it.
+        forced: whether records are wanted at any price.
 
     """
     width, degrees = linked.space.shape[1], linked.degrees
-    if len(linked.space) <= EXHAUSTIVE_ROWS or width < NARROWEST:
-        return None
     needed = len(degrees) * Layout.of(width, degrees).stride
-    if needed > min(settings().records_max_bytes, settings().cache_max_bytes // CACHE_PARTS):
+    if not needed or not (forced or _are_worth_their_room(linked, needed)):
         return None
     try:
         return records.opened(folder, width, degrees)
@@ -71,18 +70,24 @@ def kept(folder: Path, linked: Linked, threads: int) -> Records | None:
     try:
         if shutil.disk_usage(folder).free < 2 * needed:
             return None
-        return _made(folder, linked, threads)
+        return _made(folder, linked, threads, forced)
     except OSError as error:
         log.warning("%s: searched without records: %s", folder, error)
         return None
 
 
-def _made(folder: Path, linked: Linked, threads: int) -> Records | None:
+def _are_worth_their_room(linked: Linked, needed: int) -> bool:
+    rows, width = linked.space.shape
+    most = min(settings().records_max_bytes, settings().cache_max_bytes // CACHE_PARTS)
+    return rows > EXHAUSTIVE_ROWS and width >= NARROWEST and needed <= most
+
+
+def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> Records | None:
     with tempfile.TemporaryDirectory(prefix="records-", dir=folder) as work:
         made = records.make(
             linked.space, linked.neighbours, linked.degrees, threads=threads, folder=Path(work)
         )
-        if made is not None and finds_enough(linked, made):
+        if made is not None and (forced or finds_enough(linked, made)):
             os.replace(Path(work, RECORDS), folder / RECORDS)
         else:
             made = None
