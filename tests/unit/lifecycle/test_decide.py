@@ -315,7 +315,7 @@ def test_refreshing_that_takes_longer_than_building_is_a_build():
     slow = state(rates=Rates(insert=1000.0))
     decision = decide(slow, found, declared(), now_ms=NOW)
     assert decision.action == "build"
-    assert "refreshing is expected to take 1" in decision.reason
+    assert "refreshing is expected to take 5" in decision.reason
 
 
 def test_an_exact_index_is_merged_without_inserting():
