@@ -1,8 +1,8 @@
-"""The shards of an index version, searched for one snapshot: route, probe, mask."""
+"""The shards and deltas of an index version, searched for one snapshot: route, probe, mask."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,13 @@ from pyiceberg.io import FileIO
 
 from puffin_ann.ann import blas
 from puffin_ann.ann.metrics import METRICS
-from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.declaration import EXACT
+from puffin_ann.search import ties
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.coverage import View
-from puffin_ann.search.probe import LocatorKeys, Source, route
+from puffin_ann.search.locators import MaskedRows
+from puffin_ann.search.probe import Source, route
 from puffin_ann.search.shards import LoadedShard, load_shard
 from puffin_ann.search.versions import IndexVersion
 from puffin_ann.search.within import Part, shard_parts, shards_within
@@ -48,7 +51,11 @@ class ShardTier:
         self._io, self._version, self._view, self._cache = io, version, view, cache
         self._routing = version.routing
         self._metric = METRICS[version.routing.metric]
-        self._columns = np.array([entry.shard_id for entry in version.routing.shards], np.int64)
+        self._owners = _owners(version.routing)
+        self._is_delta = np.array([one.kind == "delta" for one in version.routing.shards], np.bool_)
+        self._graphs = np.flatnonzero(~self._is_delta)
+        ranks = view.rank_of_file_id
+        self._ranks_in_order = bool((np.diff(ranks[ranks >= 0]) > 0).all())
         self._loaded: dict[int, LoadedShard] = {}
         self._dead: dict[int, NDArray[np.bool_] | None] = {}
         self._threads = settings().thread_count
@@ -91,10 +98,8 @@ class ShardTier:
         sources = []
         for entry in self._routing.shards:
             shard = self._shard(entry)
-            ids, distances = shard.engine.exhaustive(
-                queries, k, dead=self._dead[entry.shard_id], threads=self._threads
-            )
-            sources.append(self._source(shard, ids, distances))
+            answers = self._nearest(shard, queries, k, self._threads)
+            sources.append(Source(*answers, self._keys(shard)))
         return sources, len(sources)
 
     def parts_within(self, queries: NDArray[np.float32], distance: float) -> Iterator[Part]:
@@ -108,24 +113,34 @@ class ShardTier:
         shard = self._loaded.get(entry.shard_id)
         if shard is None:
             shard = load_shard(self._io, self._version, entry, self._cache)
-            self._dead[entry.shard_id] = shard.dead(self._view.masked, self._view.row_group_starts)
+            self._dead[entry.shard_id] = shard.dead(self._masked)
             self._loaded[entry.shard_id] = shard
         return shard
 
     def _route(
         self, queries: NDArray[np.float32], probe_partitions: int
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return (q, shards) bool twice: the shard of the nearest partition, and all to probe."""
-        if len(self._columns) == 1:
-            everyone = np.ones((len(queries), 1), dtype=np.bool_)
-            return everyone, everyone
-        home, probed = route(
-            self._metric.queries_to_search_space(queries),
-            self._routing.centroids,
-            self._routing.partition_shards,
-            probe_partitions,
-        )
-        return home[:, self._columns], probed[:, self._columns]
+        """Return (q, shards) bool twice: the shard of the nearest partition, and all to probe.
+
+        Deltas have rows of any partition, few of a query's neighbours: they are always probed.
+        """
+        shape = (len(queries), len(self._is_delta))
+        home, probed = np.zeros(shape, np.bool_), np.ones(shape, np.bool_)
+        if len(self._graphs) == 1 or not len(self._owners):
+            home[:, self._graphs] = True
+            return home, probed
+        # BLAS's own threads would go on spinning for a tenth of a second, on the cores of ours.
+        with blas.single_thread():
+            near, asked = route(
+                self._metric.queries_to_search_space(queries),
+                self._routing.centroids,
+                self._owners,
+                probe_partitions,
+            )
+        probed[:] = self._is_delta
+        home[:, : near.shape[1]] = near
+        probed[:, : asked.shape[1]] |= asked
+        return home, probed
 
     def _probe(
         self, queries: NDArray[np.float32], k: int, rounds: list[tuple[NDArray[np.bool_], int]]
@@ -141,6 +156,9 @@ class ShardTier:
         apart = self._threads > 1 and len(asked) >= 2 * self._threads and len(queries) > 1
         threads = 1 if apart else self._threads
 
+        if apart:  # the longest first, so that the threads end together
+            asked.sort(key=lambda one: -one.width * len(one.queries))
+
         def answer(one: _Asked) -> Source:
             return self._answer(queries, k, one, threads)
 
@@ -149,30 +167,47 @@ class ShardTier:
     def _answer(
         self, queries: NDArray[np.float32], k: int, asked: "_Asked", threads: int
     ) -> Source:
+        shard, keys = asked.shard, self._keys(asked.shard)
         everyone = len(asked.queries) == len(queries)
-        ids, distances = asked.shard.engine.search(
-            queries if everyone else queries[asked.queries],
-            k,
-            width=asked.width,
-            dead=self._dead[asked.shard.entry.shard_id],
-            threads=threads,
-        )
+        some = queries if everyone else queries[asked.queries]
+        if self._routing.algorithm == EXACT:
+            answers = self._nearest(shard, some, k, threads)
+        else:
+            dead = self._dead[shard.entry.shard_id]
+            answers = shard.engine.search(some, k, width=asked.width, dead=dead, threads=threads)
+            if not self._is_in_order(shard):
+                answers = ties.by_locator(answers, keys)
         if not everyone:
-            ids, distances = _spread(ids, distances, asked.queries, len(queries))
-        return self._source(asked.shard, ids, distances)
+            answers = _spread(*answers, asked.queries, len(queries))
+        return Source(*answers, keys)
 
-    def _source(
-        self, shard: LoadedShard, ids: NDArray[np.int64], distances: NDArray[np.float32]
-    ) -> Source:
-        return Source(ids, distances, partial(_keys, shard, self._view.rank_of_file_id))
+    def _nearest(
+        self, shard: LoadedShard, queries: NDArray[np.float32], k: int, threads: int
+    ) -> ties.Answers:
+        """Return the k nearest live rows of a shard by distance and locator, by comparing all."""
+        ask = partial(
+            shard.engine.exhaustive, dead=self._dead[shard.entry.shard_id], threads=threads
+        )
+        if self._is_in_order(shard):
+            return ask(queries, k)
+        return ties.nearest(ask, queries, k, self._keys(shard))
+
+    def _is_in_order(self, shard: LoadedShard) -> bool:
+        """Tell whether equal distances ordered by ordinal are ordered by locator."""
+        return self._ranks_in_order and shard.locators.in_order
+
+    def _keys(self, shard: LoadedShard) -> ties.Keys:
+        return partial(shard.locators.keys, self._view.rank_of_file_id)
+
+    @cached_property
+    def _masked(self) -> MaskedRows:
+        return MaskedRows.of(self._view.masked, self._view.row_group_starts)
 
 
-def _keys(shard: LoadedShard, ranks: NDArray[np.int64], chosen: NDArray[np.int64]) -> LocatorKeys:
-    return (
-        ranks[shard.file_ids[chosen]],
-        shard.row_groups[chosen].astype(np.int64),
-        shard.offsets[chosen].astype(np.int64),
-    )
+def _owners(routing: Routing) -> NDArray[np.uint32]:
+    """Return (partitions,) uint32, the place in `routing.shards` of the shard each lies in."""
+    places = {entry.shard_id: place for place, entry in enumerate(routing.shards)}
+    return np.array([places[one] for one in routing.partition_shards.tolist()], np.uint32)
 
 
 def _spread(

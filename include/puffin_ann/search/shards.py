@@ -1,72 +1,64 @@
 """A shard, brought from its Puffin file to local disk and opened for search."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.container import fingerprint
 from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.engines import SearchableShard, engine
+from puffin_ann.engines import SearchableShard, ShardEngine, engine
+from puffin_ann.engines.delta import DELTA, DeltaEngine, DeltaShard
 from puffin_ann.errors import BlobFormatError, FormatError, PuffinFormatError
-from puffin_ann.lake.diff import ALL, Positions
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.locators import Locators, MaskedRows
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 log = logging.getLogger("puffin_ann")
 
-_LOCATORS = ("file_ids", "row_groups", "offsets")
+_ORDINALS = "ordinals.npy"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoadedShard:
-    """One shard with the locators of its rows, memory-mapped.
+    """A shard or delta with the locators of its rows, memory-mapped.
 
     Attributes:
         entry: what the routing blob says of it.
         engine: searches it; answers ordinals.
-        file_ids: (n,) uint32, non-decreasing with row group and offset: locator order.
-        row_groups: (n,) uint32.
-        offsets: (n,) uint32, row offset inside the row group.
+        locators: where each row is.
+        tombstones: (t,) uint32, ordinals of rows that are deleted, ascending.
     """
 
     entry: ShardEntry
     engine: SearchableShard
-    file_ids: NDArray[np.uint32]
-    row_groups: NDArray[np.uint32]
-    offsets: NDArray[np.uint32]
+    locators: Locators
+    tombstones: NDArray[np.uint32]
 
-    def dead(
-        self, masked: Mapping[int, Positions], row_group_starts: Mapping[int, NDArray[np.int64]]
-    ) -> NDArray[np.bool_] | None:
-        """Mark the rows that are not live; None if all are.
+    def dead(self, masked: MaskedRows) -> NDArray[np.bool_] | None:
+        """Mark the rows that are not live, (n,) bool; None if all are.
 
         Args:
-            masked: by file id, positions in the file that are not live, or `ALL`.
-            row_group_starts: by file id, position in the file of each row group's first row.
+            masked: rows of covered files that are not live; tombstones are dead whatever it says.
+
+        Raises:
+            BlobFormatError: the shard names a row group that its file has not.
         """
-        dead: NDArray[np.bool_] | None = None
-        for file_id, positions in masked.items():
-            first = int(np.searchsorted(self.file_ids, file_id, side="left"))
-            last = int(np.searchsorted(self.file_ids, file_id, side="right"))
-            if first == last:
-                continue
-            if dead is None:
-                dead = np.zeros(len(self.file_ids), dtype=np.bool_)
-            if positions is ALL:
-                dead[first:last] = True
-                continue
-            starts = row_group_starts[file_id]
-            here = starts[self.row_groups[first:last]] + self.offsets[first:last]
-            dead[first:last] = np.isin(here, np.asarray(positions.to_array(), dtype=np.int64))
+        dead = self.locators.masked(masked)
+        if len(self.tombstones):
+            dead = np.zeros(len(self.locators), np.bool_) if dead is None else dead
+            dead[self.tombstones] = True
         return dead
 
 
@@ -78,6 +70,15 @@ def _only(reader: PuffinReader, kind: str, index: str, shard: ShardEntry) -> Blo
             f"found {len(blobs)}"
         )
     return blobs[0]
+
+
+def _algorithm(version: IndexVersion, shard: ShardEntry) -> ShardEngine | DeltaEngine:
+    return DELTA if shard.kind == "delta" else engine(version.routing.algorithm)
+
+
+def _content(reader: PuffinReader, blob: BlobMetadata) -> BinaryIO:
+    """Return a blob's content as a stream; large blobs of ours are stored as they are."""
+    return BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
 
 
 def load_shard(
@@ -102,34 +103,51 @@ def load_shard(
 
 def _cached(
     io: FileIO, version: IndexVersion, shard: ShardEntry, cache: LocalCache
-) -> tuple[Path, Path]:
-    """Return the folders of a shard's engine and of its rows, filled if they are not there."""
+) -> tuple[Path, ...]:
+    """Return the folders of a shard's engine, its rows and its tombstones if it has any.
+
+    They are filled if they are not there.
+    """
     path = version.file_of(shard)
     with _open(io, path) as reader:
-        algorithm = engine(version.routing.algorithm)
+        algorithm = _algorithm(version, shard)
         built = _only(reader, algorithm.blob_type, version.index, shard)
         rows = _only(reader, rows_blob.TYPE, version.index, shard)
+        tombstones = reader.find(
+            tombstones_blob.TYPE, index=version.index, shard=str(shard.shard_id)
+        )
+        if len(tombstones) > 1 or bool(tombstones) < bool(shard.tombstones):
+            raise PuffinFormatError(
+                f"{path}: {len(tombstones)} tombstones blobs for shard {shard.shard_id} of index "
+                f"{version.index!r}, which has {shard.tombstones} rows deleted"
+            )
 
         def fill_engine(folder: Path) -> None:
             algorithm.unpack(reader.open(built), folder)
 
         def fill_rows(folder: Path) -> None:
-            decoded = rows_blob.read(reader.open(rows))
-            for name in _LOCATORS:
-                np.save(folder / f"{name}.npy", getattr(decoded, name))
+            Locators.save(rows_blob.read(reader.open(rows)), folder)
+
+        def fill_tombstones(folder: Path) -> None:
+            decoded = tombstones_blob.decode(reader.read(tombstones[0]), shard.rows)
+            np.save(folder / _ORDINALS, np.array(decoded.to_array(), np.uint32))
 
         def place(blob: BlobMetadata, fill: Callable[[Path], None]) -> Path:
             # By content: what the gate searched while it was staged is published under another
             # name, and carried along into later files.
             def look() -> str:
-                return f"{blob.type}:{blob.length}:{fingerprint(reader.open(blob))}"
+                return f"{blob.type}:{blob.length}:{fingerprint(_content(reader, blob))}"
 
             return cache.folder(
                 cache.key(f"{path}:{reader.length}:{blob.offset}:{blob.length}", look), fill
             )
 
         try:
-            return place(built, fill_engine), place(rows, fill_rows)
+            return (
+                place(built, fill_engine),
+                place(rows, fill_rows),
+                *(place(blob, fill_tombstones) for blob in tombstones),
+            )
         except FormatError as error:
             raise type(error)(f"{path}, shard {shard.shard_id}: {error}") from None
 
@@ -145,17 +163,34 @@ def _open(io: FileIO, path: str) -> Iterator[PuffinReader]:
         yield reader
 
 
-def _opened(
-    version: IndexVersion, shard: ShardEntry, engine_folder: Path, rows_folder: Path
-) -> LoadedShard:
-    searchable = engine(version.routing.algorithm).open(engine_folder)
-    # As plain arrays: indexing a memmap costs several times as much.
-    arrays = [
-        np.load(rows_folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in _LOCATORS
-    ]
-    if not all(len(array) == searchable.rows == shard.rows for array in arrays):
+def _opened(version: IndexVersion, shard: ShardEntry, *folders: Path) -> LoadedShard:
+    searchable = _algorithm(version, shard).open(folders[0])
+    locators = Locators.open(folders[1])
+    tombstones = np.zeros(0, np.uint32)
+    if len(folders) > 2:
+        tombstones = np.load(folders[2] / _ORDINALS, mmap_mode="r").view(np.ndarray)
+    where = f"{version.file_of(shard)}: shard {shard.shard_id}"
+    if not len(locators) == searchable.rows == shard.rows:
         raise BlobFormatError(
-            f"{version.file_of(shard)}: shard {shard.shard_id} has {searchable.rows} vectors, "
-            f"{len(arrays[0])} locators and {shard.rows} rows by the routing blob"
+            f"{where} has {searchable.rows} vectors, {len(locators)} locators and {shard.rows} "
+            "rows by the routing blob"
         )
-    return LoadedShard(shard, searchable, *arrays)
+    if len(tombstones) != shard.tombstones or int(tombstones.max(initial=0)) >= max(1, shard.rows):
+        raise BlobFormatError(
+            f"{where} has {len(tombstones)} tombstones, {shard.tombstones} by the routing blob"
+        )
+    if searchable.dimension != version.routing.dimension:
+        raise BlobFormatError(
+            f"{where} has vectors of {searchable.dimension} dimensions, "
+            f"{version.routing.dimension} by the routing blob"
+        )
+    if isinstance(searchable, DeltaShard):
+        _check_partitions(where, searchable, len(version.routing.centroids))
+    return LoadedShard(shard, searchable, locators, tombstones)
+
+
+def _check_partitions(where: str, delta: DeltaShard, partitions: int) -> None:
+    if delta.rows and int(delta.partitions.max()) >= partitions:
+        raise BlobFormatError(
+            f"{where} has a row of partition {int(delta.partitions.max())}, of {partitions}"
+        )

@@ -53,9 +53,9 @@ class IndexVersion:
 
     @property
     def vectors(self) -> int:
-        """Number of rows indexed; an index of centroids alone has them in no shard."""
+        """Number of rows indexed, without tombstones; of centroids alone, no shard has them."""
         if self.routing.shards:
-            return sum(shard.rows for shard in self.routing.shards)
+            return sum(shard.rows - shard.tombstones for shard in self.routing.shards)
         return self.coverage.columns.indexed_rows
 
     def file_of(self, shard: ShardEntry) -> str:

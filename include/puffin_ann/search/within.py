@@ -112,12 +112,7 @@ def shard_parts(
             continue
 
         def keys(ids: NDArray[np.int64], start: int = start) -> LocatorKeys:
-            rows = ids + start
-            return (
-                ranks[shard.file_ids[rows]],
-                shard.row_groups[rows].astype(np.int64),
-                shard.offsets[rows].astype(np.int64),
-            )
+            return shard.locators.keys(ranks, ids + start)
 
         vectors = shard.engine.vectors(ordinals)
         yield Part(vectors, keys, asking, barred, shard.entry.shard_id)
