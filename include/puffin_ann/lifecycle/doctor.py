@@ -1,25 +1,23 @@
 """Find what is wrong with a table's indexes, and repair what can be repaired."""
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
-from puffin_ann.blobs.container import ContainerReader
-from puffin_ann.blobs.describe import OURS
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import FormatError, UnsupportedTableError
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.expiry import Horizon, surviving
 from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle.clean import clean, leftovers
+from puffin_ann.lifecycle.damage import Damage, find_damage, mend
 from puffin_ann.lifecycle.guard import LEAD_MS, GuardPlan, guard, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
 from puffin_ann.search.coverage import LiveState, live_state, view_of
-from puffin_ann.search.versions import load_version, open_puffin
+from puffin_ann.search.versions import load_version
 
 STALE = 0.05
 """Share of the live rows that searches scan or mask before an index counts as stale."""
@@ -105,21 +103,23 @@ def doctor(
     loaded = load_table(table)
     declared = None if declarations is None else tuple(declarations)
     inventory = take_inventory(loaded, at_ms=at_ms)
-    before = examine(inventory, declared, quick=quick)
+    damage = find_damage(inventory, quick=quick)
+    before = examine(inventory, declared, damage)
     if not fix:
         return Diagnosis(table=name_of(loaded), findings=tuple(before))
-    actions = list(guard(loaded, declared or ()).actions)
+    mended, actions = mend(loaded, damage) if damage else (frozenset[str](), [])
+    actions += list(guard(loaded, declared or ()).actions)
     cleaned = clean(loaded, declared or (), at_ms=at_ms)
     actions += [f"removed {one.kind} {one.location}: {one.why}" for one in cleaned.gone]
     actions += [f"could not remove {one}" for one in cleaned.failed]
-    left = examine(take_inventory(loaded, at_ms=at_ms), declared, quick=True)
-    # Damage to bytes is never repaired here, so that files are not read whole a second time.
+    inventory = take_inventory(loaded, at_ms=at_ms)
+    # Files are not read whole a second time: what was damaged and stayed is damaged.
+    left = examine(inventory, declared, find_damage(inventory, quick=True))
     still = {_identity(one) for one in left if one.is_problem}
+    still |= {_identity(one) for one in before if one.kind == "damaged" and one.file not in mended}
     found = {_identity(one) for one in before}
     findings = [
-        one
-        if one.kind == "damaged" or _identity(one) in still
-        else one.model_copy(update={"repaired": one.is_problem})
+        one if _identity(one) in still else one.model_copy(update={"repaired": one.is_problem})
         for one in before
     ] + [one for one in left if one.is_problem and _identity(one) not in found]
     return Diagnosis(table=name_of(loaded), findings=tuple(findings), actions=tuple(actions))
@@ -128,8 +128,7 @@ def doctor(
 def examine(
     inventory: Inventory,
     declarations: Sequence[IndexDeclaration] | None = None,
-    *,
-    quick: bool = False,
+    damage: Iterable[Damage] = (),
 ) -> list[Finding]:
     """Return what is to be said of a table's indexes, problems first; changes nothing."""
     plan = plan_guard(inventory, declarations or ())
@@ -139,7 +138,7 @@ def examine(
         *_orphans(inventory, declarations or ()),
         *_undeclared(plan, declarations),
         *_stale(inventory, plan),
-        *_damaged(inventory, quick=quick),
+        *_damaged(damage),
     ]
     return sorted(findings, key=lambda one: not one.is_problem)
 
@@ -159,7 +158,7 @@ def _lost(plan: GuardPlan) -> Iterator[Finding]:
             indexes=(index,),
             file="",
             what=f"index {index!r} was published, and no readable file of it is left",
-            remedy="build it again: 'puffin-ann build' or its build DAG",
+            remedy=f"build it again: 'puffin-ann build {index}' or its build DAG",
         )
 
 
@@ -283,15 +282,8 @@ def _stale(inventory: Inventory, plan: GuardPlan) -> Iterator[Finding]:
 def _stale_index(table: Table, index: str, file: IndexFile, live: LiveState) -> Iterator[Finding]:
     try:
         version = load_version(table.io, file.path, index, length=file.bytes)
-    except (FormatError, OSError) as error:
-        yield Finding(
-            kind="damaged",
-            indexes=(index,),
-            file=file.path,
-            what=str(error),
-            remedy="build the index again with 'force'",
-        )
-        return
+    except (FormatError, OSError):
+        return  # which is told as damage
     if version is None:
         return
     try:
@@ -313,37 +305,12 @@ def _stale_index(table: Table, index: str, file: IndexFile, live: LiveState) -> 
         )
 
 
-def _damaged(inventory: Inventory, *, quick: bool) -> Iterator[Finding]:
-    for file in inventory.files:
-        if not file.is_published or file.bytes is None:
-            continue
-        problems = [file.problem] if file.problem else []
-        if not problems and not quick:
-            problems = list(damages(inventory, file))
-        for problem in problems:
-            yield Finding(
-                kind="damaged",
-                indexes=_indexes(file),
-                file=file.path,
-                what=problem,
-                remedy="build the index again with 'force'; this file goes by retention",
-            )
-
-
-def damages(inventory: Inventory, file: IndexFile) -> Iterator[str]:
-    """Read every blob of ours as a stream, and say which of its bytes are not what was written."""
-    with open_puffin(inventory.table.io, file.path, file.bytes) as reader:
-        for blob in reader.metadata.blobs:
-            if blob.type not in OURS:
-                continue
-            try:
-                stored = (
-                    io.BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
-                )
-                container = ContainerReader(stored, OURS[blob.type][0])
-                for section in container.sections:
-                    for _ in container.pieces(section):
-                        pass
-            except (FormatError, OSError) as error:
-                place = " ".join(f"{key} {value}" for key, value in sorted(blob.properties.items()))
-                yield f"{blob.type} of {place}: {error}"
+def _damaged(found: Iterable[Damage]) -> Iterator[Finding]:
+    for one in found:
+        yield Finding(
+            kind="damaged",
+            indexes=one.indexes or _indexes(one.file),
+            file=one.file.path,
+            what=one.what,
+            remedy=one.remedy,
+        )

@@ -31,7 +31,9 @@ NAME = "re-published"
 Blob = tuple[PuffinReader, BlobMetadata]
 
 
-def republish(inventory: Inventory, live: Mapping[str, IndexFile]) -> tuple[str, int]:
+def republish(
+    inventory: Inventory, live: Mapping[str, IndexFile], *, replaces: Collection[str] = ()
+) -> tuple[str, int]:
     """Publish one file with all live indexes on the head; returns its location and snapshot.
 
     Others' blobs are carried along and stay listed: those registered under the head first.
@@ -39,6 +41,7 @@ def republish(inventory: Inventory, live: Mapping[str, IndexFile]) -> tuple[str,
     Args:
         inventory: of the table, whose head is published on.
         live: by index, the file to take it from.
+        replaces: files whose places the new one may take, whatever it has of them.
 
     Raises:
         ConflictError: the head moved; nothing was published, and no file is left.
@@ -68,7 +71,7 @@ def republish(inventory: Inventory, live: Mapping[str, IndexFile]) -> tuple[str,
             blob_metadata=listed_blobs(finished.metadata.blobs),
             mode=publish_mode(table, "auto")[0],
             run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
-            carried=carried | {file.path for file in live.values()},
+            carried=carried | {file.path for file in live.values()} | set(replaces),
         )
     except UnclearCommitError:
         raise

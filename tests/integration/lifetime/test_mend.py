@@ -1,0 +1,167 @@
+"""Damaged files: an intact version takes their place, or the command that builds one is told."""
+
+import os
+
+import builds
+import lives
+import pytest
+from test_damage import forget_cache, report, spoil
+
+from puffin_ann import open_index
+from puffin_ann.lake.slots import slots
+from puffin_ann.lifecycle.doctor import doctor
+
+DECLARED = [builds.declaration(), builds.declaration(name="second", metric="ip")]
+
+
+def publish(table, run: str, **declared) -> str:
+    return lives.publish(table, run, **declared).removeprefix("file://")
+
+
+def damaged(found) -> list:
+    return [one for one in found.findings if one.kind == "damaged"]
+
+
+def names(table) -> set[str]:
+    return {entry.statistics_path.removeprefix("file://") for entry in slots(table).values()}
+
+
+def assert_mended(table, path: str, *indexes: str) -> None:
+    """The damaged file is gone; nothing is wrong any more; answers are right and tell nothing."""
+    forget_cache()
+    assert not os.path.exists(path)
+    assert path not in names(table.refresh())
+    found = doctor(table, DECLARED)
+    assert [one for one in found.findings if one.kind not in ("stale", "undeclared")] == []
+    assert doctor(table, DECLARED, fix=True).actions == ()
+    lives.assert_alive(table, *indexes)
+    for name in indexes or (builds.INDEX,):
+        assert report(open_index(table, name).search(lives.QUERIES, 3))["damaged"] == []
+
+
+@pytest.fixture
+def two_versions(words):
+    older = publish(words, "a")
+    words.append(builds.rows(range(60, 62)))
+    return words, older, publish(words, "b")
+
+
+@pytest.mark.parametrize("kind", ["graph", "rows", "coverage", "routing"])
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_older_version_takes_the_place_of_a_damaged_one(two_versions, kind, quick):
+    table, _, newer = two_versions
+    spoil(newer, kind)
+    found = doctor(table, DECLARED, quick=quick)
+    if quick and kind in ("graph", "rows"):
+        assert damaged(found) == []
+        return
+    for one in damaged(found):
+        assert one.file.endswith(newer)
+        assert "--fix" in one.remedy
+    assert damaged(found)
+    fixed = doctor(table, DECLARED, fix=True, quick=quick)
+    assert all(one.repaired for one in damaged(fixed))
+    assert fixed.problems_left == 0
+    assert any(f"removed damaged file file://{newer}" in one for one in fixed.actions)
+    assert_mended(table, newer)
+    assert open_index(table, builds.INDEX).view.rows_to_scan == 2
+    # What was put in its place is behind the table, so that the next run builds.
+    assert builds.build(builds.declaration(), "c")["action"] == "build"
+    assert open_index(table.refresh(), builds.INDEX).coverage == 1.0
+
+
+def test_the_same_version_in_another_file_loses_nothing(words):
+    alone = publish(words, "a")
+    both = publish(words, "b", name="second", metric="ip")
+    spoil(both)
+    fixed = doctor(words, DECLARED, fix=True)
+    assert fixed.problems_left == 0
+    assert_mended(words, both, builds.INDEX, "second")
+    for name in (builds.INDEX, "second"):
+        assert open_index(words, name).coverage == 1.0
+    assert os.path.exists(alone)
+
+
+def test_an_older_version_that_is_damaged_just_goes(two_versions):
+    table, older, newer = two_versions
+    snapshots = len(table.snapshots())
+    spoil(older)
+    assert doctor(table, DECLARED, fix=True).problems_left == 0
+    assert_mended(table, older)
+    assert len(table.refresh().snapshots()) == snapshots
+    assert newer in names(table)
+
+
+def test_without_an_intact_version_the_command_is_told_and_then_repairs(words):
+    path = publish(words, "a")
+    spoil(path)
+    fixed = doctor(words, DECLARED, fix=True)
+    (finding,) = damaged(fixed)
+    assert not finding.repaired
+    assert f"'puffin-ann build {builds.INDEX} --force'" in finding.remedy
+    assert os.path.exists(path)
+    publish(words, "b")
+    assert doctor(words, DECLARED, fix=True).problems_left == 0
+    assert_mended(words, path)
+
+
+def test_what_is_whole_in_a_damaged_file_is_not_lost(words):
+    """The only file of the second index holds the damaged first one, too."""
+    publish(words, "a")
+    words.append(builds.rows(range(60, 62)))
+    publish(words, "b")
+    both = publish(words, "c", name="second", metric="ip")
+    spoil(both, shard=1)
+    assert doctor(words, DECLARED, fix=True).problems_left == 0
+    assert_mended(words, both, builds.INDEX, "second")
+    assert open_index(words, "second").coverage == 1.0
+
+
+def test_statistics_of_others_in_a_damaged_file_stay_visible(words):
+    publish(words, "a")
+    words.append(builds.rows(range(60, 62)))
+    lives.analyse(words)
+    newer = publish(words, "b")
+    spoil(newer)
+    doctor(words, DECLARED, fix=True)
+    assert_mended(words, newer)
+    head = slots(words)[words.current_snapshot().snapshot_id]
+    assert [blob.properties["ndv"] for blob in head.blob_metadata] == ["42"]
+
+
+@pytest.mark.parametrize("cut", [-1, 40])
+def test_a_file_cut_short_is_replaced(two_versions, cut):
+    table, _, newer = two_versions
+    os.truncate(newer, cut if cut > 0 else os.path.getsize(newer) - 1)
+    assert doctor(table, DECLARED, fix=True, quick=True).problems_left == 0
+    assert_mended(table, newer)
+
+
+def test_a_file_that_reads_well_the_second_time_stays(two_versions, monkeypatch):
+    table, _, newer = two_versions
+    from puffin_ann.lifecycle import damage
+
+    real = damage.damages
+    calls = []
+
+    def garbled(*arguments):
+        calls.append(True)
+        return iter([(builds.INDEX, "checksum")]) if len(calls) == 1 else real(*arguments)
+
+    monkeypatch.setattr(damage, "damages", garbled)
+    fixed = doctor(table, DECLARED, fix=True)
+    assert damaged(fixed)[0].repaired is False
+    assert os.path.exists(newer)
+
+
+def test_a_store_that_does_not_answer_costs_no_file(two_versions, monkeypatch):
+    table, older, newer = two_versions
+    from puffin_ann.lifecycle import damage
+
+    def unreachable(*_):
+        raise OSError("timed out")
+
+    monkeypatch.setattr(damage, "damages", unreachable)
+    doctor(table, DECLARED, fix=True)
+    assert os.path.exists(newer)
+    assert os.path.exists(older)
