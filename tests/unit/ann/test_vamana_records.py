@@ -1,0 +1,316 @@
+"""Records of a graph against twins in plain NumPy: how they are made, and how they are searched."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from puffin_ann.ann import fastscan
+from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.vamana import kernels_records, kernels_tables, kernels_walk, records
+from puffin_ann.ann.vamana import space as spaces
+from puffin_ann.ann.vamana.primitives import candidate, row_of, squared_of
+from puffin_ann.ann.vamana.records import Frame, Layout
+from puffin_ann.ann.vamana.search import Linked, Searcher
+
+LEVELS = np.array([-1.5104, -0.4528, 0.4528, 1.5104])
+BORDER = 0.9816
+
+
+def normal(n, d, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
+
+
+def some_graph(rows, most, seed=0):
+    """Return neighbours and degrees of a ring with random chords: every row can be reached."""
+    generator = np.random.default_rng(seed)
+    neighbours = np.zeros((rows, most), np.uint32)
+    degrees = generator.integers(1, most + 1, rows).astype(np.uint16)
+    for row in range(rows):
+        others = np.setdiff1d(generator.integers(0, rows, most), [row, (row + 1) % rows])
+        line = np.concatenate([[(row + 1) % rows], others])[: degrees[row]]
+        degrees[row] = len(line)
+        neighbours[row, : len(line)] = line
+    return neighbours, degrees
+
+
+def rotated(frame, rows):
+    """Rows in the frame, in float64."""
+    moved = (rows.astype(np.float64) - frame.origin) * frame.scale
+    cells = moved.reshape(len(rows), -1, 16)
+    across, within = frame.across.astype(np.float64), frame.within.astype(np.float64)
+    return np.einsum("ij,njl,lm->nim", across, cells, within).reshape(len(rows), -1)
+
+
+def coded(edges):
+    """Levels 0 to 3 of each dimension, and the vectors they stand for."""
+    deviation = np.sqrt((edges**2).mean(axis=1, keepdims=True))
+    outer = np.abs(edges) > BORDER * deviation
+    levels = np.where(edges > 0, 2 + outer, 1 - outer)
+    return levels.astype(np.uint8), LEVELS[levels]
+
+
+class Twin:
+    """What records should hold."""
+
+    def __init__(self, space, neighbours, degrees):
+        self.frame = Frame.of(space)
+        self.rows = rotated(self.frame, space)
+        self.lists = [line[:degree] for line, degree in zip(neighbours, degrees, strict=True)]
+
+    def edges_of(self, node):
+        """Return levels, sums and factors of a node's edges."""
+        own = self.rows[node]
+        edges = self.rows[self.lists[node]] - own
+        levels, words = coded(edges)
+        squares = (edges**2).sum(axis=1)
+        factors = 2 * squares / np.maximum((words * edges).sum(axis=1), 1e-30)
+        return levels, squares + factors * (words @ own), -factors
+
+    def estimates(self, node, query, step, base, tables):
+        """Squared distances of a node's neighbours, by a query's tables of bytes."""
+        levels, sums, factors = self.edges_of(node)
+        codes = levels[:, 0::2] + 4 * levels[:, 1::2]
+        chosen = tables.reshape(-1, 16)[np.arange(codes.shape[1]), codes]
+        own = ((self.rows[node] - query) ** 2).sum()
+        return own + sums + factors * (step * chosen.sum(axis=1) + base)
+
+
+def parts_of(made, node, block):
+    """Cut a record into its row, number of blocks, and a block's codes, sums, factors, numbers."""
+    layout = made.layout
+    record = made.array[node]
+    row = record[: layout.head].view(np.float32)
+    count = int(record[layout.head : layout.head + 4].view(np.uint32)[0])
+    at = layout.head + kernels_records.HEAD_BYTES + block * (layout.code_bytes + 384)
+    codes = record[at : at + layout.code_bytes]
+    tail = record[at + layout.code_bytes :]
+    return (
+        row,
+        count,
+        codes,
+        tail[:128].view(np.float32),
+        tail[128:256].view(np.float32),
+        tail[256:384].view(np.uint32),
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("rows", "width", "most"), [(40, 16, 5), (90, 112, 64), (50, 400, 33)])
+def test_records_hold_what_their_twin_does(rows, width, most, threads, monkeypatch):
+    monkeypatch.setattr(records, "MADE_ROWS", 7)
+    space = 5 + normal(rows, width)
+    neighbours, degrees = some_graph(rows, most)
+    made = records.make(space, neighbours, degrees, threads=threads)
+    twin = Twin(space, neighbours, degrees)
+    assert made.array.shape == (rows, made.layout.stride)
+    for node in range(rows):
+        levels, sums, factors = twin.edges_of(node)
+        for block in range(math.ceil(degrees[node] / 32)):
+            here = slice(32 * block, min(32 * block + 32, degrees[node]))
+            count = here.stop - here.start
+            row, blocks, codes, got_sums, got_factors, numbers = parts_of(made, node, block)
+            np.testing.assert_allclose(row, twin.rows[node], atol=1e-6)
+            assert blocks == math.ceil(degrees[node] / 32)
+            assert numbers[:count].tolist() == twin.lists[node][here].tolist()
+            np.testing.assert_allclose(got_sums[:count], sums[here], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(got_factors[:count], factors[here], rtol=1e-4, atol=1e-6)
+            assert (got_sums[count:] == kernels_records.FAR).all()
+            expected = fastscan.pack(levels[here][:, 0::2] + 4 * levels[here][:, 1::2]).reshape(-1)
+            np.testing.assert_array_equal(codes, expected)
+
+
+@pytest.mark.parametrize("width", [16, 112, 384])
+def test_tables_say_what_a_code_adds(width):
+    query = normal(1, width)[0]
+    floats, tables = np.empty(8 * width, np.float32), np.empty(8 * width, np.uint8)
+    step, base = kernels_tables.tables_of(query, floats, tables)
+    low, high = np.tile(LEVELS, 4), np.repeat(LEVELS, 4)
+    expected = query[0::2, None] * low + query[1::2, None] * high
+    least = expected.min(axis=1, keepdims=True)
+    assert base == pytest.approx(least.sum(), rel=1e-5)
+    assert step == pytest.approx((expected - least).max() / 255, rel=1e-5)
+    np.testing.assert_allclose(step * tables.reshape(-1, 16) + least, expected, atol=0.51 * step)
+
+
+def walked(space, neighbours, degrees, query, keep, wanted):
+    """A beam over estimates, every expanded row measured: `walk` in plain Python."""
+    twin = Twin(space, neighbours, degrees)
+    placed = rotated(twin.frame, query[None])[0]
+    floats, tables = np.empty(8 * len(query), np.float32), np.empty(8 * len(query), np.uint8)
+    step, base = kernels_tables.tables_of(placed.astype(np.float32), floats, tables)
+    pool, seen, done, best = [(0.0, 0)], {0}, set(), []
+    while True:
+        node = next((row for _, row in pool if row not in done), None)
+        if node is None:
+            return sorted(best)[:wanted]
+        done.add(node)
+        best.append((((twin.rows[node] - placed) ** 2).sum(), node))
+        found = twin.estimates(node, placed, step, base, tables)
+        for first in range(0, len(found), 32):
+            limit = pool[-1][0] if len(pool) == keep else math.inf
+            for place in range(first, min(first + 32, len(found))):
+                row, value = int(twin.lists[node][place]), max(found[place], 0.0)
+                if found[place] >= limit or row in seen:
+                    continue
+                if len(pool) == keep:
+                    if (value, row) >= pool[-1]:
+                        continue
+                    pool.pop()
+                seen.add(row)
+                pool = sorted([*pool, (value, row)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("keep", [12, 40])
+def test_walking_finds_what_its_twin_does(seed, keep):
+    space, query = normal(300, 96, seed), normal(1, 96, seed + 100)
+    neighbours, degrees = some_graph(300, 40, seed)
+    made = records.make(space, neighbours, degrees, threads=1)
+    frame, layout = made.frame, made.layout
+    placed = rotated(frame, query)[0].astype(np.float32)
+    floats, tables = np.empty(8 * 96, np.float32), np.empty(8 * 96, np.uint8)
+    step, base = kernels_tables.tables_of(placed, floats, tables)
+    best, flat = np.empty(11, np.uint64), made.array.reshape(-1)
+    found = kernels_walk.walk(
+        flat, flat.view(np.uint32), layout.stride, layout.code_bytes, layout.blocks, 0, placed,
+        tables, step, base, np.empty(keep + 1, np.uint64), keep, np.empty(0, np.uint8),
+        np.zeros(300, np.uint8), np.uint8(1), best, np.empty(32, np.float32),
+    )  # fmt: skip
+    expected = walked(space, neighbours, degrees, query[0], keep, 10)
+    assert [int(row_of.py_func(key)) for key in best[:found]] == [row for _, row in expected]
+    distances = [float(squared_of.py_func(key)) for key in best[:found]]
+    np.testing.assert_allclose(distances, [one for one, _ in expected], rtol=1e-4)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=80),
+)
+@settings(max_examples=50, deadline=None)
+def test_entering_keeps_a_pool_ascending(sizes):
+    pool = np.zeros(len(sizes) + 8, np.uint64)
+    expected = []
+    for row, size in enumerate(sizes):
+        key = candidate.py_func(np.float32(size), row)
+        place = kernels_walk.enter(pool, len(expected), key)
+        expected = sorted([*expected, int(key)])
+        assert pool[: len(expected)].tolist() == expected
+        assert expected[place] == key
+
+
+def test_estimates_have_no_bias_and_an_error_that_shrinks_with_the_width():
+    errors = {}
+    for width in (96, 384):
+        space, queries = normal(2000, width), normal(30, width, 1)
+        neighbours, degrees = some_graph(2000, 32)
+        twin = Twin(space, neighbours, degrees)
+        floats, tables = np.empty(8 * width, np.float32), np.empty(8 * width, np.uint8)
+        errors_here, distances = [], []
+        for query in rotated(twin.frame, queries):
+            step, base = kernels_tables.tables_of(query.astype(np.float32), floats, tables)
+            for node in range(0, 2000, 100):
+                true = ((twin.rows[twin.lists[node]] - query) ** 2).sum(axis=1)
+                errors_here.append(twin.estimates(node, query, step, base, tables) - true)
+                distances.append(true)
+        mean = np.concatenate(distances).mean()
+        assert abs(np.concatenate(errors_here).mean()) < 0.003 * mean
+        errors[width] = np.concatenate(errors_here).std() / mean
+    assert errors[96] < 0.1
+    assert errors[384] < 0.6 * errors[96]
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    dimension=st.integers(1, 40),
+    metric=st.sampled_from(sorted(METRICS)),
+    k=st.integers(1, 40),
+    dead_share=st.sampled_from([0.0, 0.0, 0.1, 0.6]),
+    scale=st.sampled_from([1e-12, 1.0, 1e12]),
+    query_scale=st.sampled_from([1e-9, 1.0, 1.0, 1e9]),
+    spread=st.sampled_from([2, 100]),
+)
+@settings(max_examples=120, deadline=None)
+def test_a_walk_over_everything_gives_the_answers_of_brute_force(
+    tmp_path_factory, seed, dimension, metric, k, dead_share, scale, query_scale, spread
+):
+    generator = np.random.default_rng(seed)
+    vectors = generator.integers(-spread, spread, (400, dimension)).astype(np.float32)
+    vectors *= np.float32(scale)
+    queries = (generator.standard_normal((3, dimension)) * scale * query_scale).astype(np.float32)
+    queries[0] = vectors[7]
+    path = tmp_path_factory.mktemp("space") / "space.npy"
+    space = spaces.of_rows(vectors, metric, path)
+    neighbours, degrees = some_graph(400, 8, seed)
+    linked = Linked(metric, vectors, space, neighbours, degrees, 3)
+    made = records.make(space, neighbours, degrees, threads=1)
+    zero_rows = spaces.zero_rows(path) if metric == "cosine" else None
+    searcher = Searcher(linked, records=made, zero_rows=zero_rows, beam="edges")
+    assert searcher.beam == "edges"
+    dead = (generator.random(400) < dead_share).astype(np.uint8) if dead_share else None
+    ids, distances = searcher.search(queries, k, width=400, dead=dead)
+    wanted = METRICS[metric].distances(queries, vectors)
+    if dead is not None:
+        wanted[:, dead > 0] = np.inf
+    expected = np.sort(wanted, axis=1)[:, :k]
+    np.testing.assert_array_equal(distances, expected)
+    np.testing.assert_array_equal(distances, np.take_along_axis(wanted, ids, axis=1))
+    assert all(len(set(line)) == k for line in ids.tolist())
+
+
+def test_records_need_not_be_trusted():
+    vectors, queries = normal(600, 96), normal(40, 96, 1)
+    neighbours, degrees = some_graph(600, 12)
+    made = records.make(vectors, neighbours, degrees, threads=1)
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        spoilt = made.array.copy()
+        where = generator.integers(0, spoilt.size, 10 ** (1 + seed % 5))
+        spoilt.reshape(-1)[where] = generator.integers(0, 256, len(where))
+        linked = Linked("l2", vectors, vectors, neighbours, degrees, 0)
+        searcher = Searcher(linked, records=records.Records(made.layout, made.frame, spoilt))
+        ids, distances = searcher.search(queries, 10, width=60)
+        np.testing.assert_array_equal(
+            distances, METRICS["l2"].pair_distances(queries, vectors, ids)
+        )
+        assert all(len(set(line)) == 10 for line in ids.tolist())
+
+
+@pytest.mark.parametrize("size", [1e25, 1e-40, 1e-25])
+def test_rows_of_extreme_length_have_no_records(size):
+    space = (normal(50, 96) * size).astype(np.float32)
+    assert records.make(space, *some_graph(50, 4), threads=1) is None
+
+
+def test_one_row_far_away_does_not_move_the_origin():
+    space = normal(2000, 96)
+    space[77] *= 1e8
+    assert np.abs(Frame.of(space).origin).max() < 1
+
+
+def test_rows_that_are_all_alike_have_records():
+    for space in (np.zeros((300, 96), np.float32), np.ones((300, 96), np.float32)):
+        linked = Linked("l2", space, space, *some_graph(300, 8), 0)
+        made = records.make(space, linked.neighbours, linked.degrees, threads=1)
+        ids, distances = Searcher(linked, records=made).search(space[:2], 5, width=20)
+        assert (distances == 0).all()
+        assert (ids >= 0).all()
+
+
+def test_a_frame_survives_its_file():
+    frame = Frame.of(normal(200, 48) * np.float32(1e-12))
+    again = Frame.from_flat(frame.flat(), 48)
+    assert again.scale == frame.scale
+    for name in ("origin", "across", "within"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(frame, name))
+    with pytest.raises(ValueError, match="rows of 64"):
+        Frame.from_flat(frame.flat(), 64)
+
+
+def test_a_layout_is_of_whole_cache_lines():
+    for width in (16, 80, 112, 384, 1536):
+        for degree in (0, 1, 32, 33, 64, 512):
+            layout = Layout.of(width, np.array([degree, 0], np.uint16))
+            assert layout.blocks == math.ceil(degree / 32)
+            assert layout.stride % 64 == layout.code_bytes % 64 == layout.head % 64 == 0
