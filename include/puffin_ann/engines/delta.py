@@ -141,12 +141,10 @@ class DeltaEngine:
 
         """
         delta_blob.unpack(source, directory)
-        graph = delta_blob.open(directory).graph
-        if graph.max_degree and graph.vectors is not None:
-            from puffin_ann.ann.vamana.space import of_rows
-            from puffin_ann.engines.vamana import SPACE
+        if delta_blob.open(directory).graph.max_degree:
+            from puffin_ann.engines.vamana import VamanaEngine
 
-            of_rows(graph.vectors.view(np.ndarray), graph.metric, directory / SPACE)
+            VamanaEngine().prepare(directory)
 
     def open(self, directory: Path) -> DeltaShard:
         """Open an unpacked delta.

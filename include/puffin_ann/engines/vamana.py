@@ -265,11 +265,15 @@ class VamanaEngine:
         return graph_blob.write(built, out)
 
     def unpack(self, source: BinaryIO, directory: Path) -> None:
-        """Turn a blob into files to be memory-mapped.
-
-        The rows as they are searched are added, and records where they are worth it, see `kept`.
-        """
+        """Turn a blob into files to be memory-mapped, and add what `prepare` does."""
         graph_blob.unpack(source, directory)
+        self.prepare(directory)
+
+    def prepare(self, directory: Path) -> None:
+        """Add to an unpacked graph what searches read.
+
+        That is the rows as they are searched, and records where they are worth it, see `kept`.
+        """
         graph = graph_blob.open(directory)
         space = spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE)
         _records(graph, space, directory, _beam(graph))
