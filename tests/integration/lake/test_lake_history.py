@@ -10,10 +10,19 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyroaring import BitMap
 
+from puffin_ann.lake.changes import changes
 from puffin_ann.lake.column import VectorColumn, table_vector_column
 from puffin_ann.lake.deletes import deleted_positions
-from puffin_ann.lake.diff import ALL, Covered, Positions, difference
-from puffin_ann.lake.live import LiveFile, live_files
+from puffin_ann.lake.diff import (
+    ALL,
+    Covered,
+    CoveredColumns,
+    Difference,
+    Positions,
+    difference,
+)
+from puffin_ann.lake.live import LiveFile, listed, live_files
+from puffin_ann.lake.manifest import read_manifest
 from puffin_ann.lake.parquet import open_file, read_vectors
 from puffin_ann.lake.publish import publish
 
@@ -133,6 +142,65 @@ def test_any_snapshot_is_right_through_an_index_of_any_other(eventful: Table) ->
     truth = {at: tables.live_ids(eventful, at) for at in ids}
     for base, at in product(ids, ids):
         assert answered_and_scanned(eventful, rows, base, at) == truth[at], (base, at)
+
+
+def test_manifests_that_differ_tell_what_all_of_them_do(eventful: Table) -> None:
+    ids = [one.snapshot_id for one in eventful.snapshots()]
+    quick = 0
+    for base, at in product(ids, ids):
+        known = covered(eventful, base)
+        manifests = eventful.snapshot_by_id(base).manifests(eventful.io)
+        found = changes(
+            listed(eventful, at),
+            CoveredColumns.of(known),
+            [one.manifest_path for one in manifests],
+        )
+        live = live_files(eventful, at)
+        assert found in (None, difference(known, live, deleted_positions(eventful.io, live)))
+        quick += found is not None
+    # Rolling back, and from an index to before its rows were deleted, all are read.
+    assert quick >= len(ids) ** 2 // 2
+
+
+def test_few_manifests_are_read_where_few_differ(
+    catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tables.create(catalog)
+    for first in range(0, 50, 10):
+        table.append(tables.rows(first, 10))
+    base = table.current_snapshot()
+    known = CoveredColumns.of(covered(table, base.snapshot_id))
+    manifests = [one.manifest_path for one in base.manifests(table.io)]
+    read: list[str] = []
+    monkeypatch.setattr(
+        "puffin_ann.lake.live.read_manifest",
+        lambda io, manifest: read.append(manifest.path) or read_manifest(io, manifest),
+    )
+    assert changes(listed(table), known, manifests) == Difference({}, [], 50, 50, 0)
+    assert read == []
+
+    table.append(tables.rows(50, 5))
+    tables.delete_positions(table, {known.paths[0]: [3, 4]})
+    found = changes(listed(table), known, manifests)
+    assert found.masked == {0: BitMap([3, 4])}
+    assert [(file.rows, positions) for file, positions in found.scanned] == [(5, ALL)]
+    assert (found.live_rows, found.covered_rows, len(read)) == (53, 48, 2)
+
+
+def test_manifests_of_an_expired_base_are_done_without(catalog: SqlCatalog) -> None:
+    table = tables.create(catalog)
+    for first in range(0, 50, 10):
+        table.append(tables.rows(first, 10))
+    base = table.current_snapshot()
+    known = CoveredColumns.of(covered(table, base.snapshot_id))
+    manifests = [one.manifest_path for one in base.manifests(table.io)]
+    table.delete("id >= 8 and id < 12")
+    now = {one.manifest_path for one in table.current_snapshot().manifests(table.io)}
+    at = listed(table)
+    assert changes(at, known, manifests).masked_rows == 20, "two files were written anew"
+    for path in set(manifests) - now:
+        table.io.delete(path)
+    assert changes(at, known, manifests) is None
 
 
 def test_branches_and_tags_are_snapshots_like_any_other(eventful: Table) -> None:
