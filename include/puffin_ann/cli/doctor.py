@@ -6,10 +6,10 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
+from puffin_ann.cli.declared import declared_on
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
 
 if TYPE_CHECKING:
-    from puffin_ann.declaration import IndexDeclaration
     from puffin_ann.lifecycle.clean import CleanReport
     from puffin_ann.lifecycle.doctor import Diagnosis
 
@@ -35,7 +35,7 @@ def doctor(
     """
     from puffin_ann.lifecycle import doctor as doctors
 
-    found = doctors.doctor(table, _declared(table), fix=fix, quick=quick)
+    found = doctors.doctor(table, declared_on(table), fix=fix, quick=quick)
     if as_json:
         print_json({**found.model_dump(), "problems_left": found.problems_left})
     else:
@@ -52,8 +52,8 @@ def clean(
     grace: Annotated[
         str | None,
         typer.Option(
-            help="Instead of the declared retention's grace, such as 12h. A running build that "
-            "has written nothing for that long is taken for a failed one.",
+            help="Instead of the declared retention's grace, such as 12h. A build that has written "
+            "nothing for that long, and for 15 minutes at least, is taken for a failed one.",
             show_default=False,
         ),
     ] = None,
@@ -65,24 +65,13 @@ def clean(
     """
     from puffin_ann.lifecycle import clean as cleaning
 
-    report = cleaning.clean(table, _declared(table) or (), dry_run=dry_run, grace=grace)
+    report = cleaning.clean(table, declared_on(table) or (), dry_run=dry_run, grace=grace)
     if as_json:
         print_json(report.model_dump())
     else:
         _show_clean(report)
     if report.failed:
         raise typer.Exit(1)
-
-
-def _declared(table: str) -> "list[IndexDeclaration] | None":
-    """Return the declarations of a table's indexes; None if there is no folder of declarations."""
-    from puffin_ann.declaration import load_declarations
-    from puffin_ann.settings import settings
-
-    folder = settings().declarations_dir
-    if not folder.is_dir():
-        return None
-    return [one for one in load_declarations(folder) if one.table == table]
 
 
 def _show_diagnosis(found: "Diagnosis") -> None:

@@ -13,6 +13,7 @@ from puffin_ann.cli.build import build
 from puffin_ann.cli.doctor import clean, doctor
 from puffin_ann.cli.inspect import inspect
 from puffin_ann.cli.output import errors_to
+from puffin_ann.cli.plan import plan
 from puffin_ann.cli.search import search
 from puffin_ann.cli.size import size
 from puffin_ann.cli.status import status
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (build, search, status, inspect, size, doctor, clean):
+for command in (build, plan, search, status, inspect, size, doctor, clean):
     app.command(name=command.__name__)(command)
 
 

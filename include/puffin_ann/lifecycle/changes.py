@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
 from pydantic import BaseModel, ValidationError
 from pyiceberg.table import Table
 
@@ -20,7 +21,7 @@ from puffin_ann.lake.parquet import dimension_of
 from puffin_ann.lifecycle.decision import DRIFT, RATES, Drift, Rates
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.state import Change, IndexState, ShardState
-from puffin_ann.search.coverage import LiveState, View, absolute_path, view_of
+from puffin_ann.search.coverage import LiveState, View, relative_path, view_of
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 M = TypeVar("M", bound=BaseModel)
@@ -63,7 +64,7 @@ def _rows(version: IndexVersion) -> int:
     shards = version.routing.shards
     if shards:
         return sum(one.rows - one.tombstones for one in shards)
-    return sum(one.rows - len(one.deleted | one.skipped) for one in version.coverage.files)
+    return version.coverage.columns.indexed_rows
 
 
 def _sizes(table: Table, version: IndexVersion) -> tuple[dict[int, dict[str, int]], int]:
@@ -128,27 +129,38 @@ def change_in(
     declaration: IndexDeclaration,
 ) -> Change:
     """Return the change that a view shows, as `change_of` does."""
-    files = version.coverage.files
-    left = [one for one in files if view.masked.get(one.file_id) is ALL]
-    held = {(absolute_path(table.location(), one.path), one.sequence_number) for one in files}
-    fresh = [one for one, _ in view.scanned if (one.path, one.sequence_number) not in held]
-    new_rows = sum(
-        one.rows if rows is ALL else len(rows)
-        for one, rows in view.scanned
-        if (one.path, one.sequence_number) not in held
-    )
+    columns = version.coverage.columns
+    whole = [number for number, dead in view.masked.items() if dead is ALL]
+    left = np.isin(columns.file_ids, np.array(whole, np.int64))
+    revived = _in_covered_files(table, version, view)
+    fresh = [one for one, _ in view.scanned if one.path not in revived]
     return Change(
         snapshot_id=live.snapshot_id,
-        live_rows=live.rows,
+        live_rows=view.live_rows,
         rows_added=view.rows_to_scan,
         rows_gone=view.rows_masked,
-        rows_revived=view.rows_to_scan - new_rows,
-        rows_left_behind=sum(one.rows - len(one.deleted | one.skipped) for one in left),
+        rows_revived=sum(revived.values()),
+        rows_left_behind=int((columns.rows - columns.left_out)[left].sum()),
         files_added=len(fresh),
-        files_gone=len(left),
+        files_gone=len(whole),
         oldest_ms=oldest_uncovered_ms(table, version) if view.cost else 0,
         column=_why_not_this_column(table, version, view, fresh, declaration),
     )
+
+
+def _in_covered_files(table: Table, version: IndexVersion, view: View) -> dict[str, int]:
+    """Return by path how many rows came in files that the version covers, but not these rows."""
+    partly = [(file, rows) for file, rows in view.scanned if rows is not ALL]
+    if not partly:
+        return {}
+    columns = version.coverage.columns
+    held = dict(zip(columns.paths, columns.sequence_numbers.tolist(), strict=True))
+    location = table.location()
+    return {
+        file.path: len(rows)
+        for file, rows in partly
+        if held.get(relative_path(location, file.path), held.get(file.path)) == file.sequence_number
+    }
 
 
 def oldest_uncovered_ms(table: Table, version: IndexVersion) -> int:

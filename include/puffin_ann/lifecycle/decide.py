@@ -50,17 +50,20 @@ def decide(
     """
     if state is None:
         return _build(None, change, "no version of the index is published")
-    expected = _expected(state, change)
-    why = _why_unfit(state, change, declaration, expected)
+    why = _why_unfit(state, change, declaration)
+    why = why or _why_emptied(state, change, declaration, _UNCHANGED)
     if why:
         return _build(state, change, why)
-    due = _due(state, expected, declaration, maintenance=maintenance)
-    waiting = "" if due.is_any else _why_wait(state, change, declaration, now_ms, force=force)
-    if waiting:
+    waiting = _why_wait(state, change, declaration, now_ms, force=force)
+    # What a waiting change would make due waits with it.
+    if waiting and not _due(state, _UNCHANGED, declaration, maintenance=maintenance).is_any:
         return _nothing(state, change, waiting)
+    expected = _expected(state, change)
+    due = _due(state, expected, declaration, maintenance=maintenance)
     refresh = _refresh(state, change, expected, due)
-    dearer = _why_dearer(state, change, declaration, refresh)
-    return _build(state, change, dearer) if dearer else refresh
+    why = _why_emptied(state, change, declaration, expected)
+    why = why or _why_dearer(state, change, declaration, refresh)
+    return _build(state, change, why) if why else refresh
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,9 @@ class _Expected:
     def ratio(self, shard: ShardState) -> float:
         """Share of a shard's rows that is then dead."""
         return 1 - self.live(shard) / shard.rows if shard.rows else 0.0
+
+
+_UNCHANGED = _Expected(matches=False, moved=0, fresh=0, dead={})
 
 
 def _expected(state: IndexState, change: Change) -> _Expected:
@@ -177,9 +183,7 @@ def _why_merge(state: IndexState, expected: _Expected, declaration: IndexDeclara
     )
 
 
-def _why_unfit(
-    state: IndexState, change: Change, declaration: IndexDeclaration, expected: _Expected
-) -> str:
+def _why_unfit(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
     """Say why no refresh can make the version what is declared, or what it should be."""
     if not change.live_rows:
         return ""  # nothing to build from; the version answers nothing, which is right
@@ -187,13 +191,22 @@ def _why_unfit(
         return change.column
     if state.fingerprint != declaration.fingerprint():
         return f"the declaration changed since it was built: {changed_fields(state, declaration)}"
+    # Where each row is compared, centroids may lie wherever they do.
+    if state.algorithm in (CENTROID, EXACT) or not _can_build(change, declaration):
+        return ""
+    return _why_drifted(state, declaration)
+
+
+def _why_emptied(
+    state: IndexState, change: Change, declaration: IndexDeclaration, expected: _Expected
+) -> str:
+    """Say so if deltas hold all that is live: there is nothing then that they could be added to."""
     if state.algorithm == CENTROID or not _can_build(change, declaration):
         return ""
     deltas = sum(map(expected.live, state.deltas)) + expected.fresh
-    if deltas and not sum(map(expected.live, state.graphs)):
-        return f"none of the rows its shards were built from is live, and {deltas:,} others are"
-    # Where each row is compared, centroids may lie wherever they do.
-    return "" if state.algorithm == EXACT else _why_drifted(state, declaration)
+    if not deltas or sum(map(expected.live, state.graphs)):
+        return ""
+    return f"none of the rows its shards were built from is live, and {deltas:,} others are"
 
 
 def _why_drifted(state: IndexState, declaration: IndexDeclaration) -> str:

@@ -199,6 +199,15 @@ def test_a_merge_that_is_due_does_not_wait_for_changes():
     assert "nothing changed since snapshot 7, but work is due" in decision.reason
 
 
+def test_a_merge_that_only_a_waiting_change_would_make_due_waits_with_it():
+    shards = (graph(0), graph(1), delta(2, 4900))
+    decision = decide(state(*shards), change(rows_added=900), declared(), now_ms=NOW)
+    assert decision.action == "none"
+    assert "900 changed rows are fewer" in decision.reason
+    late = change(rows_added=900, age_ms=2 * HOUR_MS)
+    assert decide(state(*shards), late, declared(), now_ms=NOW).merges
+
+
 def test_dead_rows_of_deltas_do_not_count_towards_a_merge():
     shards = (graph(0), graph(1), delta(2, 6000, tombstones=5000))
     assert decide(state(*shards), change(), declared(), now_ms=NOW).action == "none"

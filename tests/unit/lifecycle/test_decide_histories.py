@@ -138,10 +138,9 @@ class Histories(RuleBasedStateMachine):
         assert lag <= 1000 * seconds_of(options.max_lag)
         if change.live_rows:
             assert state.fingerprint == self.declaration.fingerprint()
-        if not change.rows:
-            deltas, graphs = (sum(s.live for s in kind) for kind in (state.deltas, state.graphs))
-            too_few = change.live_rows < self.declaration.shards
-            assert deltas <= options.delta_ratio * graphs or (not graphs and too_few)
+        deltas, graphs = (sum(s.live for s in kind) for kind in (state.deltas, state.graphs))
+        too_few = change.live_rows < self.declaration.shards
+        assert deltas <= options.delta_ratio * graphs or (not graphs and too_few)
 
     def check_sums(self, decision):
         shards, delta = decision.shards, decision.delta

@@ -1,0 +1,38 @@
+"""Find declarations for commands that name a table and an index."""
+
+from typing import TYPE_CHECKING
+
+from puffin_ann.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from puffin_ann.declaration import IndexDeclaration
+
+
+def declared_on(table: str) -> "list[IndexDeclaration] | None":
+    """Return the declarations of a table's indexes; None if there is no folder of declarations."""
+    from puffin_ann.declaration import load_declarations
+    from puffin_ann.settings import settings
+
+    folder = settings().declarations_dir
+    if not folder.is_dir():
+        return None
+    return [one for one in load_declarations(folder) if one.table == table]
+
+
+def declaration_of(table: str, index: str) -> "IndexDeclaration":
+    """Return the declaration of one index.
+
+    Raises:
+        DeclarationError: it is not declared for this table; names those that are.
+    """
+    from puffin_ann.settings import settings
+
+    found = declared_on(table) or []
+    for one in found:
+        if one.name == index:
+            return one
+    raise DeclarationError(
+        f"no index named {index!r} is declared for table {table} in "
+        f"{settings().declarations_dir}; declared are: "
+        + (", ".join(one.name for one in found) or "none")
+    )

@@ -1,0 +1,90 @@
+"""`puffin-ann plan`: what the next run would do, why, and what it would take."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table as Grid
+from rich.text import Text
+
+from puffin_ann.cli.declared import declaration_of
+from puffin_ann.cli.output import AsJson, TableName, console, print_json
+
+if TYPE_CHECKING:
+    from puffin_ann.lifecycle.decision import Decision
+    from puffin_ann.lifecycle.preview import Preview
+
+
+def plan(
+    table: TableName,
+    index: Annotated[str, typer.Argument(help="A declared index.")],
+    maintenance: Annotated[
+        bool,
+        typer.Option("--maintenance", help="As in a maintenance window: rebuild shards as well."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a refresh would do to each shard, with its reason, rows, bytes and seconds.
+
+    Example: puffin-ann plan demo.glove.words glove_words
+    """
+    from puffin_ann.lifecycle.preview import preview
+
+    found = preview(table, declaration_of(table, index), maintenance=maintenance)
+    if as_json:
+        print_json(_as_json(found))
+    else:
+        _show(found)
+
+
+def _as_json(found: "Preview") -> dict[str, object]:
+    data = found.model_dump()
+    decision = found.decision
+    data["decision"] |= {
+        "bytes_written": decision.bytes_written,
+        "bytes_copied": decision.bytes_copied,
+        "seconds": decision.seconds,
+    }
+    return data
+
+
+def _show(found: "Preview") -> None:
+    decision = found.decision
+    if decision.action != "none" or decision.shards:
+        grid = Grid(title=f"plan for {found.index} on {found.table}", title_justify="left")
+        for name in ("shard", "action", "reason"):
+            grid.add_column(name, overflow="fold")
+        for name in ("rows", "written", "copied", "seconds"):
+            grid.add_column(name, justify="right", no_wrap=True)
+        for row in _rows(decision):
+            grid.add_row(*map(Text, row))
+        console.print(grid)
+    console.print(
+        f"{decision.action}: {decision.reason}", highlight=False, markup=False, soft_wrap=True
+    )
+
+
+def _rows(decision: "Decision") -> list[tuple[str, ...]]:
+    rows = []
+    for one in decision.shards:
+        name = f"{one.shard_id}" if one.kind == "graph" else f"{one.shard_id} (delta)"
+        reason = one.reason if one.reason != decision.reason else ""
+        figures = (one.rows, one.bytes_written, one.bytes_copied, one.seconds)
+        rows.append(_row(name, one.action, reason, *figures))
+    delta = decision.delta
+    if delta is not None:
+        name = f"{delta.shard_id} (new delta)"
+        figures = (delta.rows, delta.bytes_written, 0, delta.seconds)
+        rows.append(_row(name, "add", delta.reason, *figures))
+    if decision.action != "none":
+        what = "the whole index" if decision.action == "build" else "rows read, routing, coverage"
+        figures = (decision.rows_added, decision.other_bytes, 0, decision.other_seconds)
+        rows.append(_row("", "", what, *figures))
+    changed = decision.rows_added + decision.rows_gone
+    figures = (changed, decision.bytes_written, decision.bytes_copied, decision.seconds)
+    return [*rows, _row("all", decision.action, "", *figures)]
+
+
+def _row(
+    shard: str, action: str, reason: str, rows: int, written: int, copied: int, seconds: float
+) -> tuple[str, ...]:
+    return (shard, action, reason, f"{rows:,}", f"{written:,}", f"{copied:,}", f"{seconds:.2f}")

@@ -1,0 +1,72 @@
+"""What the next run would do to an index, without doing it."""
+
+from pydantic import BaseModel, ConfigDict
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.lake.catalog import load_table, name_of
+from puffin_ann.lifecycle.changes import change_of, state_of
+from puffin_ann.lifecycle.decide import decide
+from puffin_ann.lifecycle.decision import Decision
+from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.state import Change
+from puffin_ann.search.coverage import live_state
+from puffin_ann.search.versions import find_versions
+
+
+class Preview(BaseModel):
+    """A decision, and what it is about.
+
+    Attributes:
+        base_snapshot_id: snapshot that the newest version covers; None if there is none.
+        snapshot_id: the table's head; None if it has no snapshot.
+        maintenance: whether it is that of a maintenance window.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    index: str
+    table: str
+    base_snapshot_id: int | None
+    snapshot_id: int | None
+    maintenance: bool
+    decision: Decision
+
+
+def preview(
+    table: str | Table,
+    declaration: IndexDeclaration,
+    *,
+    maintenance: bool = False,
+    at_ms: int | None = None,
+) -> Preview:
+    """Decide what is due now; changes nothing.
+
+    Args:
+        table: by name, or as loaded.
+        declaration: of the index.
+        maintenance: as in a maintenance window, which rebuilds shards of many tombstones.
+        at_ms: what counts as now, milliseconds since 1970.
+
+    Raises:
+        PuffinAnnError: the table or its column do not allow an index.
+    """
+    loaded = load_table(table)
+    head = loaded.current_snapshot()
+    live = live_state(loaded, head.snapshot_id if head else None)
+    versions = find_versions(loaded, declaration.name).versions
+    newest = versions[0] if versions else None
+    if newest is None:
+        state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
+    else:
+        state = state_of(loaded, newest)
+        change = change_of(loaded, newest, live, declaration)
+    now = at_ms if at_ms is not None else now_ms()
+    return Preview(
+        index=declaration.name,
+        table=name_of(loaded),
+        base_snapshot_id=state.base_snapshot_id if state else None,
+        snapshot_id=head.snapshot_id if head else None,
+        maintenance=maintenance,
+        decision=decide(state, change, declaration, now_ms=now, maintenance=maintenance),
+    )
