@@ -13,13 +13,9 @@ from puffin_ann.declaration import CENTROID, EXACT, IndexDeclaration, seconds_of
 from puffin_ann.lifecycle import estimate
 from puffin_ann.lifecycle.decision import Decision, DeltaAction, ShardAction
 from puffin_ann.lifecycle.estimate import Cost
+from puffin_ann.lifecycle.expect import UNCHANGED, Expected, absorbable, apportion, expect
 from puffin_ann.lifecycle.reasons import changed_fields, refresh_sentence, spoken_seconds
 from puffin_ann.lifecycle.state import Change, IndexState, ShardState
-
-GROWTH = 2
-"""A new delta absorbs older ones of up to so many times its rows. Sizes of deltas then at least
-double from one to the next, so their number stays logarithmic, and so does how often a row is
-written anew."""
 
 DRIFT_SHARE = 0.01
 """Rows in deltas, as a share of those in shards, from which their mean distance counts: a handful
@@ -51,78 +47,19 @@ def decide(
     if state is None:
         return _build(None, change, "no version of the index is published")
     why = _why_unfit(state, change, declaration)
-    why = why or _why_emptied(state, change, declaration, _UNCHANGED)
+    why = why or _why_emptied(state, change, declaration, UNCHANGED)
     if why:
         return _build(state, change, why)
     waiting = _why_wait(state, change, declaration, now_ms, force=force)
     # What a waiting change would make due waits with it.
-    if waiting and not _due(state, _UNCHANGED, declaration, maintenance=maintenance).is_any:
+    if waiting and not _due(state, UNCHANGED, declaration, maintenance=maintenance).is_any:
         return _nothing(state, change, waiting)
-    expected = _expected(state, change)
+    expected = expect(state, change)
     due = _due(state, expected, declaration, maintenance=maintenance)
     refresh = _refresh(state, change, expected, due)
     why = _why_emptied(state, change, declaration, expected)
     why = why or _why_dearer(state, change, declaration, refresh)
     return _build(state, change, why) if why else refresh
-
-
-@dataclass(frozen=True)
-class _Expected:
-    """What becomes of the rows that came and went, as far as that can be told before they are read.
-
-    Attributes:
-        matches: whether rows that came may be rows that went.
-        moved: rows that stay in their shard with another locator.
-        fresh: rows that are new to the index.
-        dead: by shard, rows that become tombstones.
-    """
-
-    matches: bool
-    moved: int
-    fresh: int
-    dead: Mapping[int, int]
-
-    def live(self, shard: ShardState) -> int:
-        return shard.live - self.dead.get(shard.shard_id, 0)
-
-    def ratio(self, shard: ShardState) -> float:
-        """Share of a shard's rows that is then dead."""
-        return 1 - self.live(shard) / shard.rows if shard.rows else 0.0
-
-
-_UNCHANGED = _Expected(matches=False, moved=0, fresh=0, dead={})
-
-
-def _expected(state: IndexState, change: Change) -> _Expected:
-    revived = min(change.rows_revived, sum(one.tombstones for one in state.shards))
-    matches = change.rows_added > 0 and (change.rows_gone > 0 or revived > 0)
-    matches = matches and state.algorithm != CENTROID  # it holds no row that could be matched
-    moved = min(change.rows_added - change.rows_revived, change.rows_left_behind) if matches else 0
-    known = change.identified
-    if known is not None:
-        return _Expected(matches, known.moved, known.fresh, known.dead)
-    dead = apportion(change.rows_gone - moved, {one.shard_id: one.live for one in state.shards})
-    back = revived if matches else 0
-    return _Expected(matches, moved + back, change.rows_added - moved - back, dead)
-
-
-def apportion(total: int, weights: Mapping[int, int]) -> dict[int, int]:
-    """Split a number in proportion to weights: whole numbers that sum up to it, or to all weights.
-
-    No part is above its weight.
-    """
-    whole = sum(weights.values())
-    total = min(total, whole)
-    if not total:
-        return dict.fromkeys(weights, 0)
-    parts: dict[int, int] = {}
-    taken = passed = 0
-    for key, weight in weights.items():
-        passed += weight
-        upto = total * passed // whole
-        parts[key] = upto - taken
-        taken = upto
-    return parts
 
 
 @dataclass(frozen=True)
@@ -145,7 +82,7 @@ class _Due:
 
 
 def _due(
-    state: IndexState, expected: _Expected, declaration: IndexDeclaration, *, maintenance: bool
+    state: IndexState, expected: Expected, declaration: IndexDeclaration, *, maintenance: bool
 ) -> _Due:
     merge = _why_merge(state, expected, declaration)
     if not maintenance:
@@ -161,7 +98,7 @@ def _due(
     rebuild = {
         one.shard_id: reasons[one.shard_id]
         for one in state.graphs
-        if one.shard_id in reasons and (merge or expected.live(one))
+        if one.shard_id in reasons and expected.live(one)
     }
     absorb = {
         one.shard_id: reasons[one.shard_id]
@@ -171,9 +108,9 @@ def _due(
     return _Due(merge, rebuild, absorb)
 
 
-def _why_merge(state: IndexState, expected: _Expected, declaration: IndexDeclaration) -> str:
-    graph = sum(map(expected.live, state.graphs))
-    delta = sum(map(expected.live, state.deltas)) + expected.fresh
+def _why_merge(state: IndexState, expected: Expected, declaration: IndexDeclaration) -> str:
+    graph = expected.live_in(state.graphs)
+    delta = expected.live_in(state.deltas) + expected.fresh
     bound = declaration.refresh.delta_ratio
     if not graph or not delta or delta <= bound * graph:
         return ""
@@ -198,13 +135,13 @@ def _why_unfit(state: IndexState, change: Change, declaration: IndexDeclaration)
 
 
 def _why_emptied(
-    state: IndexState, change: Change, declaration: IndexDeclaration, expected: _Expected
+    state: IndexState, change: Change, declaration: IndexDeclaration, expected: Expected
 ) -> str:
     """Say so if deltas hold all that is live: there is nothing then that they could be added to."""
     if state.algorithm == CENTROID or not _can_build(change, declaration):
         return ""
-    deltas = sum(map(expected.live, state.deltas)) + expected.fresh
-    if not deltas or sum(map(expected.live, state.graphs)):
+    deltas = expected.live_in(state.deltas) + expected.fresh
+    if not deltas or expected.live_in(state.graphs):
         return ""
     return f"none of the rows its shards were built from is live, and {deltas:,} others are"
 
@@ -300,7 +237,7 @@ def _nothing(state: IndexState, change: Change, reason: str) -> Decision:
     )
 
 
-def _refresh(state: IndexState, change: Change, expected: _Expected, due: _Due) -> Decision:
+def _refresh(state: IndexState, change: Change, expected: Expected, due: _Due) -> Decision:
     delta = None if due.merge else _new_delta(state, change, expected, due)
     shards = tuple(_shard_actions(state, change, expected, due, delta))
     other = estimate.reading(state, change.rows_added)
@@ -319,15 +256,15 @@ def _refresh(state: IndexState, change: Change, expected: _Expected, due: _Due) 
 
 
 def _new_delta(
-    state: IndexState, change: Change, expected: _Expected, due: _Due
+    state: IndexState, change: Change, expected: Expected, due: _Due
 ) -> DeltaAction | None:
     if state.algorithm == CENTROID or not (change.rows_added or due.absorb):
         return None
     forced = [one for one in state.deltas if one.shard_id in due.absorb]
-    rows = expected.fresh + sum(map(expected.live, forced))
+    rows = expected.fresh + expected.live_in(forced)
     rest = [one for one in state.deltas if one.shard_id not in due.absorb]
     absorbed = [*forced, *absorbable(rows, rest)]
-    rows = expected.fresh + sum(map(expected.live, absorbed))
+    rows = expected.fresh + expected.live_in(absorbed)
     cost = estimate.new_delta(state, rows)
     came = f"{expected.fresh:,} rows came" if change.rows_added else "dead rows leave deltas"
     if expected.matches:
@@ -342,24 +279,10 @@ def _new_delta(
     )
 
 
-def absorbable(rows: int, deltas: Iterable[ShardState]) -> list[ShardState]:
-    """Return the deltas that a new one of so many rows takes the place of, the smallest first.
-
-    Sizes count dead rows as well: those never change, so that sizes which doubled go on to.
-    """
-    absorbed: list[ShardState] = []
-    for delta in sorted(deltas, key=lambda one: (one.rows, one.shard_id)):
-        if not rows or delta.rows > GROWTH * rows:
-            break
-        absorbed.append(delta)
-        rows += delta.live
-    return absorbed
-
-
 def _shard_actions(
     state: IndexState,
     change: Change,
-    expected: _Expected,
+    expected: Expected,
     due: _Due,
     delta: DeltaAction | None,
 ) -> Iterable[ShardAction]:
@@ -384,8 +307,8 @@ def _shard_actions(
             yield _in_place(state, change, expected, shard, moved[number])
 
 
-def _merging(state: IndexState, expected: _Expected) -> int:
-    return expected.fresh + sum(map(expected.live, state.deltas))
+def _merging(state: IndexState, expected: Expected) -> int:
+    return expected.fresh + expected.live_in(state.deltas)
 
 
 def _capacity(graphs: Sequence[ShardState]) -> dict[int, int]:
@@ -394,7 +317,7 @@ def _capacity(graphs: Sequence[ShardState]) -> dict[int, int]:
 
 
 def _in_place(
-    state: IndexState, change: Change, expected: _Expected, shard: ShardState, moved: int
+    state: IndexState, change: Change, expected: Expected, shard: ShardState, moved: int
 ) -> ShardAction:
     """Say what is done to a shard whose blob is carried over."""
     dead = expected.dead.get(shard.shard_id, 0)

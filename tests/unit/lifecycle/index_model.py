@@ -106,7 +106,7 @@ class ModelIndex:
                     dead[number] = dead.get(number, 0) + 1
         return Identified(len(moved), len(come) - len(moved), dead)
 
-    def apply(self, decision: Decision, live: Mapping[int, int]) -> None:
+    def apply(self, decision: Decision, live: Mapping[int, int], *, exact: bool) -> None:
         come = dict(set(live.items()) - self.covered)
         actions = {one.shard_id: one for one in decision.shards}
         assert actions.keys() == self.shards.keys()
@@ -121,7 +121,9 @@ class ModelIndex:
         for number, action in actions.items():
             if action.action == "rebuild":
                 shard = self.shards[number]
-                assert shard.live, "nothing can be built of no row"
+                assert shard.live or not exact, "nothing can be built of no row"
+                if not shard.live:
+                    continue
                 shard.rows, shard.dead = shard.live, set()
                 shard.stored = len(shard.rows)
         self.cover(live)

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.declaration import parse_declaration
-from puffin_ann.lifecycle.decide import absorbable, apportion, decide
+from puffin_ann.lifecycle.decide import decide
 from puffin_ann.lifecycle.decision import Drift, Rates
+from puffin_ann.lifecycle.expect import absorbable, apportion
 from puffin_ann.lifecycle.state import Change, Identified, IndexState, ShardState
 
 HOUR_MS = 3_600_000

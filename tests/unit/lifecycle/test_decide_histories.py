@@ -120,7 +120,7 @@ class Histories(RuleBasedStateMachine):
             self.index.build(self.live, self.now)
             self.built_with = self.declaration.fingerprint()
         else:
-            self.index.apply(decision, self.live)
+            self.index.apply(decision, self.live, exact=exact)
         self.check_covered()
         again = self.index.change(self.live, self.oldest)
         assert again.rows == 0
