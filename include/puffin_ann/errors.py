@@ -163,3 +163,12 @@ class UnsupportedVersionError(FormatError):
 
 class OutputLimitError(FormatError):
     """Decompression would give more bytes than the limit set for it."""
+
+
+# Somebody else is at it: exit code 9; the command line's 8 means that problems were found.
+
+
+class LeaseHeldError(PuffinAnnError):
+    """Another run works on the same index or publishes into the same table; says who."""
+
+    exit_code = 9

@@ -59,6 +59,17 @@ class Settings(BaseSettings):
         gt=0,
         description="Vector bytes that one Spark task of the assign stage holds in memory.",
     )
+    lease_seconds: float = Field(
+        default=120.0,
+        gt=0,
+        description="A stage of a run that gives no sign of life for so long is taken for dead, and "
+        "another run may work on its index.",
+    )
+    lease_idle_seconds: float = Field(
+        default=900.0,
+        gt=0,
+        description="So long a run may wait between two stages, for a place in Airflow or Spark.",
+    )
     threads: int = Field(
         default=0,
         ge=0,

@@ -92,6 +92,23 @@ class Staging:
             out.write(data)
         return self.read(name) == data
 
+    def put(self, name: str, data: bytes) -> None:
+        """Create or replace a small object; no reader sees half of it.
+
+        Only for objects that have one writer: of several, the last one's bytes stay.
+        """
+        uri = self.uri(name)
+        path = local_path(uri)
+        if path is None:
+            with self.io.new_output(uri).create(overwrite=True) as out:
+                out.write(data)
+            return
+        partial = _written_beside(path, data)
+        try:
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
     @contextmanager
     def create(self, *parts: str) -> "Iterator[StagedWriter]":
         """Open a new object for writing; its `staged` property says what was written, once closed.
@@ -197,6 +214,18 @@ def local_path(uri: str) -> Path | None:
 
 
 def _link_new(path: Path, data: bytes) -> bool:
+    partial = _written_beside(path, data)
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return False
+    finally:
+        partial.unlink(missing_ok=True)
+    return True
+
+
+def _written_beside(path: Path, data: bytes) -> Path:
+    """Write bytes to a file that nobody else knows, in the folder of another one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not tempfile: its files are for one user, and Spark's workers may be another.
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
@@ -205,12 +234,10 @@ def _link_new(path: Path, data: bytes) -> bool:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
-        os.link(partial, path)
-    except FileExistsError:
-        return False
-    finally:
+    except BaseException:
         partial.unlink(missing_ok=True)
-    return True
+        raise
+    return partial
 
 
 def _delete_remote_tree(io: FileIO, root: str) -> None:

@@ -18,6 +18,7 @@ from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.live import LiveFile
 from puffin_ann.lake.parquet import dimension_of
 from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle import status as statuses
 from puffin_ann.lifecycle.documents import PLAN, BuildPlan, PlannedFile, PlanPointer, done, store
 from puffin_ann.lifecycle.plan import (
@@ -203,9 +204,12 @@ def publish(table: str, plan: str) -> dict[str, Any]:
 
     Raises:
         ConflictError, UnclearCommitError, RecallTooLowError: see `publish_run`.
+        LeaseHeldError: others are publishing into the table, for longer than that takes.
     """
     workspace = Workspace.open(table, plan)
-    published = publishing(lambda: publish_run(Workspace.open(table, plan)), table, plan)
+    index, run = workspace.plan.declaration.name, workspace.plan.run_id
+    with leases.publishing(workspace.table, f"{index}/{run}", f"publish {index}"):
+        published = publishing(lambda: publish_run(Workspace.open(table, plan)), table, plan)
     log.info(
         "publish: run %s is snapshot %d, file %s; %d bytes written, %d copied",
         workspace.plan.run_id,

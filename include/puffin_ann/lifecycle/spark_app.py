@@ -1,21 +1,34 @@
-"""What the entry points under `spark_apps/` share: arguments, session, log, exit code."""
+"""What the entry points under `spark_apps/` share: arguments, session, lease, log, exit code."""
 
 import argparse
 import logging
 import sys
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 
 from puffin_ann.errors import PuffinAnnError
+
+GROUPED = ("build_group", "apply_group")
+"""Stages that are told which group of shards they are for."""
+
+ELSEWHERE = {
+    "read_changes": "refresh_stages",
+    "apply_group": "refresh_stages",
+    "evaluate": "evaluate_stages",
+}
+"""Stages that are no part of a build, and their modules."""
 
 
 def main(stage: str) -> None:
     """Run one stage in a Spark application; leaves with the error's exit code if it fails."""
-    parser = argparse.ArgumentParser(description=f"Run the stage {stage!r} of a build run.")
+    parser = argparse.ArgumentParser(description=f"Run the stage {stage!r} of a run.")
     parser.add_argument("--table", required=True, help="catalog.namespace.table")
     parser.add_argument("--plan", required=True, help="location of the staged plan")
-    if stage == "build_group":
+    parser.add_argument("--owner", help="who has the lease on the index, to be kept alive")
+    if stage in GROUPED:
         parser.add_argument("--group", required=True, help="id of the shard group")
     arguments = parser.parse_args()
-    group = [arguments.group] if stage == "build_group" else []
+    group = [arguments.group] if stage in GROUPED else []
     logging.basicConfig(
         level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stdout
     )
@@ -23,14 +36,24 @@ def main(stage: str) -> None:
 
     from pyspark.sql import SparkSession
 
-    from puffin_ann.lifecycle import stages
     from puffin_ann.lifecycle.runners import OnSpark
 
+    module = import_module(f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}")
     spark = SparkSession.builder.getOrCreate()
     try:
-        getattr(stages, stage)(OnSpark(spark), arguments.table, arguments.plan, *group)
+        with _lease(arguments.table, arguments.plan, arguments.owner, stage):
+            getattr(module, stage)(OnSpark(spark), arguments.table, arguments.plan, *group)
     except PuffinAnnError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.exit(error.exit_code)
     finally:
         spark.stop()
+
+
+def _lease(table: str, plan: str, owner: str | None, stage: str) -> AbstractContextManager[None]:
+    """Keep the run's lease alive during the stage; nothing where the caller keeps it itself."""
+    from puffin_ann.lifecycle import leases
+
+    if owner is None:
+        return nullcontext()
+    return leases.working(table, leases.index_of(plan), owner, f"stage {stage}")

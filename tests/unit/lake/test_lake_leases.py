@@ -1,0 +1,209 @@
+"""Leases: one holder at a time, whoever comes, whoever dies."""
+
+import logging
+import multiprocessing
+import threading
+import time
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_ann.errors import LeaseHeldError
+from puffin_ann.lake import leases
+from puffin_ann.lake.leases import SKEW_MS, Lease
+
+RACERS = 8
+ROUNDS = 5
+
+
+class Clock:
+    """Milliseconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+    def pass_by(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def lease(tmp_path, clock) -> Lease:
+    return lease_in(tmp_path, clock)
+
+
+def lease_in(folder, clock=leases.now_ms) -> Lease:
+    place = folder / "metadata" / "ann-staging" / "words"
+    return Lease(PyArrowFileIO(), f"file://{place}", "index 'words'", clock=clock)
+
+
+def test_nobody_else_gets_it_until_it_is_given_back(lease):
+    first = lease.acquire("run-a", "build", 60)
+    with pytest.raises(LeaseHeldError):
+        lease.acquire("run-b", "refresh", 60)
+    assert lease.release("run-a")
+    second = lease.acquire("run-b", "refresh", 60)
+    assert second.number > first.number
+
+
+def test_who_is_refused_learns_who_has_it_doing_what_and_since_when(lease):
+    lease.acquire("run-a", "build", 60)
+    with pytest.raises(
+        LeaseHeldError, match=r"'words'.*build \(run run-a\) since 2023-11-14 22:13:20 UTC"
+    ):
+        lease.acquire("run-b", "refresh", 60)
+
+
+def test_the_same_run_goes_on_with_it_as_after_a_retry(lease, clock):
+    first = lease.acquire("run-a", "build", 60)
+    clock.pass_by(50)
+    again = lease.acquire("run-a", "build", 60)
+    assert again.number == first.number
+    clock.pass_by(50)
+    with pytest.raises(LeaseHeldError):
+        lease.acquire("run-b", "refresh", 60)
+
+
+def test_a_run_that_gives_no_sign_of_life_loses_it(lease, clock, caplog):
+    first = lease.acquire("run-a", "build", 60)
+    clock.pass_by(60 + SKEW_MS / 1000)
+    with caplog.at_level(logging.WARNING, "puffin_ann"):
+        second = lease.acquire("run-b", "refresh", 60)
+    assert second.number == first.number + 1
+    assert "run-a" in caplog.text
+    assert not lease.renew("run-a", 60)
+    assert not lease.release("run-a")
+    with pytest.raises(LeaseHeldError, match="run-b"):
+        lease.acquire("run-a", "build", 60)
+
+
+def test_a_run_that_renews_keeps_it(lease, clock):
+    lease.acquire("run-a", "build", 60)
+    for _ in range(10):
+        clock.pass_by(55)
+        assert lease.renew("run-a", 60)
+        with pytest.raises(LeaseHeldError):
+            lease.acquire("run-b", "refresh", 60)
+
+
+def test_a_renewal_may_shorten_it(lease, clock):
+    lease.acquire("run-a", "build", 900)
+    lease.renew("run-a", 60)
+    clock.pass_by(60 + SKEW_MS / 1000)
+    assert lease.acquire("run-b", "refresh", 60).claim.owner == "run-b"
+
+
+def test_given_back_it_is_not_renewed_by_a_process_that_lives_on(lease):
+    lease.acquire("run-a", "build", 60)
+    lease.release("run-a")
+    assert not lease.renew("run-a", 60)
+    assert lease.acquire("run-b", "refresh", 60).claim.owner == "run-b"
+
+
+def test_a_run_that_gave_it_back_can_have_it_again_with_a_new_number(lease):
+    first = lease.acquire("run-a", "build", 60)
+    lease.release("run-a")
+    assert lease.acquire("run-a", "build", 60).number > first.number
+
+
+def test_only_the_newest_claim_is_left_and_its_name_is_hidden_from_orphan_removal(tmp_path, lease):
+    for number in range(5):
+        lease.acquire(f"run-{number}", "build", 60)
+        lease.renew(f"run-{number}", 60)
+        lease.release(f"run-{number}")
+    left = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
+    assert left == ["_lease-00000005", "_lease-00000005.beat", "_lease-00000005.released"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".beat"])
+def test_spoilt_objects_keep_nobody_out_for_ever(tmp_path, lease, clock, suffix):
+    lease.acquire("run-a", "build", 60)
+    lease.renew("run-a", 60)
+    (path,) = tmp_path.rglob(f"_lease-00000001{suffix}")
+    path.write_bytes(b"{half")
+    clock.pass_by(60 + SKEW_MS / 1000)
+    assert lease.acquire("run-b", "refresh", 60).number == 2
+
+
+def test_a_claim_that_was_decided_on_too_long_ago_does_not_count(lease, monkeypatch):
+    """Its number was free when looked for, and taken, given back and cleared away since."""
+    for owner in ("run-b", "run-c"):
+        lease.acquire(owner, "build", 60)
+        lease.release(owner)
+    lease.acquire("run-d", "build", 60)
+    assert lease._claim(2, "run-a", "build", 60, time.monotonic()) is None
+    assert lease.look().claim.owner == "run-d"
+    lease.release("run-d")
+    long_ago = time.monotonic() - leases.STALE_LOOK_SECONDS - 1
+    assert lease._claim(4, "run-a", "build", 60, long_ago) is None
+    assert lease.look().number == 3
+
+
+def test_of_threads_that_race_one_has_it_at_a_time(tmp_path):
+    inside: list[str] = []
+    most: list[int] = []
+    numbers: list[int] = []
+
+    def race(name: str) -> None:
+        mine = lease_in(tmp_path)
+        for _ in range(ROUNDS):
+            numbers.append(acquired(mine, name))
+            inside.append(name)
+            most.append(len(inside))
+            time.sleep(0.001)
+            inside.remove(name)
+            mine.release(name)
+
+    threads = [threading.Thread(target=race, args=(f"run-{n}",)) for n in range(RACERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 1
+    assert len(set(numbers)) == len(numbers) == RACERS * ROUNDS
+
+
+def acquired(lease: Lease, name: str) -> int:
+    while True:
+        try:
+            return lease.acquire(name, "race", 60).number
+        except LeaseHeldError:
+            time.sleep(0.002)
+
+
+def race_in_process(folder, name: str, journal) -> None:
+    mine = lease_in(folder)
+    for _ in range(ROUNDS):
+        number = acquired(mine, name)
+        with journal.open("a") as out:
+            out.write(f"in {number}\n")
+            out.flush()
+            time.sleep(0.002)
+            out.write(f"out {number}\n")
+        mine.release(name)
+
+
+def test_of_processes_that_race_one_has_it_at_a_time(tmp_path):
+    journal = tmp_path / "journal"
+    context = multiprocessing.get_context("fork")
+    processes = [
+        context.Process(target=race_in_process, args=(tmp_path, f"run-{n}", journal))
+        for n in range(4)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    lines = journal.read_text().splitlines()
+    assert len(lines) == 2 * 4 * ROUNDS
+    numbers = [line.split()[1] for line in lines[::2]]
+    assert [line.split()[1] for line in lines[1::2]] == numbers
+    assert sorted(map(int, numbers)) == list(map(int, numbers))
