@@ -62,8 +62,8 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(
         default=120.0,
         gt=0,
-        description="A stage of a run that gives no sign of life for so long is taken for dead, and "
-        "another run may work on its index.",
+        description="A stage of a run that gives no sign of life for so long is taken for dead, "
+        "and another run may work on its index.",
     )
     lease_idle_seconds: float = Field(
         default=900.0,

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.waiting import NoWait, own_run_id, writing
 from puffin_ann.declaration import IndexDeclaration, load_declaration, load_declarations
 from puffin_ann.errors import DeclarationError, EnvironmentProblemError, SparkNotFoundError
 
@@ -30,6 +30,7 @@ def build(
     force: Annotated[
         bool, typer.Option("--force", help="Build even if the published version is up to date.")
     ] = False,
+    no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
     """Build a declared index and publish it into its table, as the build DAG does.
@@ -44,13 +45,16 @@ def build(
     runs.require_spark(["java"])
     if find_spec("pyspark") is None:
         raise SparkNotFoundError("pyspark cannot be imported; install it beside puffin-ann")
-    run_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=console if not as_json else _stderr_console(),
-    ) as progress:
+    run_id = own_run_id()
+    with (
+        writing(declaration.table, declaration.name, run_id, "build", no_wait=no_wait),
+        Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console if not as_json else _stderr_console(),
+        ) as progress,
+    ):
         step = progress.add_task("plan", total=None)
         plan = runs.plan_build(declaration, run_id=run_id, overrides={"force": force})
         progress.update(step, total=1, completed=1, description=f"plan: {plan['reason']}")

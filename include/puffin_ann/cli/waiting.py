@@ -1,0 +1,36 @@
+"""What commands that write an index share: one of them at a time, the others wait or leave."""
+
+import os
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+NoWait = Annotated[
+    bool,
+    typer.Option(
+        "--no-wait",
+        help="Leave with exit code 9 if another run works on the index, instead of waiting for it.",
+    ),
+]
+
+
+def own_run_id() -> str:
+    """Return an id for the run of this command, unlike that of any other."""
+    return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
+
+
+def writing(
+    table: str, index: str, run_id: str, purpose: str, *, no_wait: bool
+) -> AbstractContextManager[None]:
+    """Hold the lease on an index; what is waited for is told on the standard error stream.
+
+    Whatever is to be done has to be planned inside: the run waited for may have done it.
+    """
+    from puffin_ann.lifecycle import leases
+
+    def tell(message: str) -> None:
+        typer.echo(message, err=True)
+
+    return leases.writing(table, index, run_id, purpose, wait=not no_wait, tell=tell)
