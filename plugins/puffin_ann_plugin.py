@@ -47,8 +47,20 @@ th, td { text-align: left; vertical-align: top; padding: .4em 1.2em .4em 0; }
 tr { border-bottom: 1px solid #8884; }
 .number { text-align: right; white-space: nowrap; }
 """
-COLUMNS = ("index", "table", "state", "vectors", "coverage", "recall", "MB", "published", "DAG")
-NUMBERS = {"vectors", "coverage", "recall", "MB"}
+COLUMNS = (
+    "index",
+    "table",
+    "state",
+    "vectors",
+    "in deltas",
+    "tombstones",
+    "coverage",
+    "recall",
+    "MB",
+    "published",
+    "DAG",
+)
+NUMBERS = {"vectors", "in deltas", "tombstones", "coverage", "recall", "MB"}
 
 
 @dataclass(frozen=True)
@@ -113,6 +125,8 @@ def _figures(found: "IndexStatus", declaration: IndexDeclaration) -> dict[str, s
     return {
         "state": state,
         "vectors": f"{found.vectors:,}",
+        "in deltas": f"{found.delta_rows:,}" if found.deltas else "",
+        "tombstones": f"{found.tombstone_ratio:.1%}" if found.tombstones else "",
         "coverage": f"{found.coverage:.2%}",
         "recall": "" if found.recall is None else f"{found.recall:.4f}",
         "MB": f"{found.bytes / 1e6:,.1f}",

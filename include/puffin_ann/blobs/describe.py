@@ -1,5 +1,6 @@
 """Say what a blob holds without loading its arrays, for `puffin-ann inspect`."""
 
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -46,7 +47,8 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
     """Return what is known of a blob of a type, whose content `source` holds.
 
     Always has `type` and `known`; ours has `version`, `bytes`, `head` (the fields of its section
-    `head` by name) and `sections` (kind, offset, length in bytes), others a `note`.
+    `head` by name) and `sections` (kind, offset, length in bytes), others a `note`. A routing blob
+    has its `shards`, too.
 
     Raises:
         FormatError: The blob claims one of our types and is broken.
@@ -66,7 +68,14 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
             {"kind": section.kind, "offset": section.offset, "length": section.length}
             for section in reader.sections.values()
         ],
+        **(_shards(reader) if kind == routing.KIND else {}),
     }
+
+
+def _shards(reader: ContainerReader) -> dict[str, Any]:
+    """Return what a routing blob says of each shard; they are few beside the centroids."""
+    shards = routing.shards_of(reader, int(reader.record("head", routing.HEAD)["shards"]))
+    return {"shards": [asdict(one) for one in shards]}
 
 
 def _note(type: str) -> str:

@@ -168,7 +168,7 @@ def decode(data: bytes) -> Routing:
         partition_rows=reader.array("prow", "<u8", (partitions,)),
         partition_radii=reader.array("prad", "<f4", (partitions,)),
         norm_bound=float(head["norm_bound"]),
-        shards=_shards(reader, int(head["shards"])),
+        shards=shards_of(reader, int(head["shards"])),
         search_width=int(head["search_width"]),
         probe_partitions=int(head["probe_partitions"]),
         recall=_recall(reader),
@@ -189,7 +189,8 @@ def _shard_records(shards: tuple[ShardEntry, ...]) -> NDArray[Any]:
     return records
 
 
-def _shards(reader: ContainerReader, count: int) -> tuple[ShardEntry, ...]:
+def shards_of(reader: ContainerReader, count: int) -> tuple[ShardEntry, ...]:
+    """Return a blob's shards; `BlobFormatError` if there are not as many as its head says."""
     records = reader.array("shrd", SHARD, (count,))
     files = strings.decode(reader.read("file"), f"{KIND} blob, section file")
     if len(files) != count:

@@ -91,5 +91,9 @@ def _content_lines(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "format", content["version"]
     for name, value in content["head"].items():
         yield name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value)
+    for one in content.get("shards", []):
+        dead = f", {one['tombstones']:,} of them deleted" if one["tombstones"] else ""
+        name = f"{'delta' if one['kind'] == 'delta' else 'shard'} {one['shard_id']}"
+        yield name, f"{one['rows']:,} rows{dead}, {one['bytes']:,} bytes {one['file']}".rstrip()
     sections = (f"{one['kind']} {one['length']:,}" for one in content["sections"])
     yield "sections", ", ".join(sections)

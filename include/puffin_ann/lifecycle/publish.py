@@ -199,7 +199,7 @@ def summary_of(plan: BuildPlan, version: IndexVersion) -> dict[str, str]:
         "metric": routing.metric,
         "vectors": str(version.vectors),
         "shards": str(len(routing.shards)),
-        "max-tombstone-ratio": "0",
+        "max-tombstone-ratio": f"{version.tombstone_ratio:.4g}",
     }
     if routing.recall is not None:
         figures["recall"] = f"{routing.recall.recall:.4f}"

@@ -20,7 +20,10 @@ from puffin_ann.search.versions import IndexVersion, all_index_names, require_ve
 
 
 class IndexStatus(BaseModel):
-    """The newest version of one index, seen from the table's current snapshot."""
+    """The newest version of one index, seen from the table's current snapshot.
+
+    `vectors` and `delta_rows` leave tombstones out; `tombstone_ratio` is the highest of a shard.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -37,7 +40,11 @@ class IndexStatus(BaseModel):
     bytes: int
     shards: int
     partitions: int
+    deltas: int
+    delta_rows: int
     vectors: int
+    tombstones: int
+    tombstone_ratio: float
     skipped: dict[str, int]
     coverage: float
     rows_to_scan: int
@@ -75,6 +82,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
     routing = version.routing
     view = view_of(table, version, live)
     recall = routing.recall
+    deltas = [one for one in routing.shards if one.kind == "delta"]
     return IndexStatus(
         index=version.index,
         table=name_of(table),
@@ -89,9 +97,13 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         published_at=_time_of(table, version.snapshot_id),
         file=version.path,
         bytes=version.length,
-        shards=len(routing.shards),
+        shards=len(routing.shards) - len(deltas),
         partitions=len(routing.centroids),
+        deltas=len(deltas),
+        delta_rows=sum(one.rows - one.tombstones for one in deltas),
         vectors=version.vectors,
+        tombstones=sum(one.tombstones for one in routing.shards),
+        tombstone_ratio=version.tombstone_ratio,
         skipped=json.loads(routing.properties.get("skipped", "{}")),
         coverage=view.coverage,
         rows_to_scan=view.rows_to_scan,
@@ -153,10 +165,15 @@ def _lines(one: IndexStatus) -> Iterable[tuple[str, str]]:
     yield "snapshot", f"{one.snapshot_id} (covers {one.base_snapshot_id})"
     yield "published", one.published_at or "not in the table's history any more"
     yield "shards", f"{one.shards}, {one.partitions} partitions"
+    if one.deltas:
+        yield "deltas", f"{one.deltas}, {one.delta_rows:,} vectors"
     yield "vectors", f"{one.vectors:,}" + _skipped(one.skipped)
+    if one.tombstones:
+        yield "tombstones", f"{one.tombstones:,}, at most {one.tombstone_ratio:.1%} of a shard"
     yield "bytes", f"{one.bytes:,}"
     uncovered = f"; {one.rows_to_scan:,} rows to scan, {one.rows_masked:,} masked"
-    yield "coverage", f"{one.coverage:.2%}" + (uncovered if one.coverage < 1 else "")
+    behind = one.rows_to_scan or one.rows_masked
+    yield "coverage", f"{one.coverage:.2%}" + (uncovered if behind else "")
     if one.recall is not None:
         yield (
             "recall",

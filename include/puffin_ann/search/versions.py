@@ -58,6 +58,12 @@ class IndexVersion:
             return sum(shard.rows - shard.tombstones for shard in self.routing.shards)
         return self.coverage.columns.indexed_rows
 
+    @property
+    def tombstone_ratio(self) -> float:
+        """Highest share of a shard's or delta's rows that are tombstones."""
+        filled = [shard for shard in self.routing.shards if shard.rows]
+        return max((shard.tombstones / shard.rows for shard in filled), default=0.0)
+
     def file_of(self, shard: ShardEntry) -> str:
         """Return the Puffin file that holds the blobs of one shard."""
         return shard.file or self.path

@@ -5,6 +5,7 @@ ones: equal distances abound, within shards, between them and across the end of 
 """
 
 import dataclasses
+import json
 
 import hand_made
 import numpy as np
@@ -13,9 +14,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from lake_tables import delete_positions, open_catalog
+from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann.ann.metrics import METRICS
+from puffin_ann.cli.inspect import inspect
 from puffin_ann.errors import FormatError
+from puffin_ann.lifecycle.status import as_text, status
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.coverage import live_state, view_of
 from puffin_ann.search.index import Index, open_version
@@ -215,3 +219,41 @@ def test_figures_count_live_rows_and_name_deltas(table, snapshots):
     assert opened_version.coverage == 1.0
     found = opened_version.search(QUERIES, 3)
     assert b'"shards_probed": 4' in found.schema.metadata[b"puffin_ann"]
+
+
+def test_status_and_inspect_tell_deltas_and_tombstones(table, capsys):
+    newest = table.current_snapshot().snapshot_id
+    version = hand_made.version(table, newest, np.random.default_rng(7), ordered="all")
+    deltas = [one for one in version.routing.shards if one.kind == "delta"]
+    with table.update_statistics() as update:
+        update.set_statistics(
+            StatisticsFile(
+                snapshot_id=newest,
+                statistics_path=version.path,
+                file_size_in_bytes=version.length,
+                file_footer_size_in_bytes=1,
+                blob_metadata=[],
+            )
+        )
+
+    (found,) = status(table, hand_made.INDEX)
+    text = as_text([found])
+    inspect(version.path, as_json=True)
+    (routing,) = (
+        blob["content"]
+        for blob in json.loads(capsys.readouterr().out)["blobs"]
+        if "routing" in blob["type"]
+    )
+    inspect(version.path)
+    shown = capsys.readouterr().out
+
+    assert (found.shards, found.deltas) == (2, 2)
+    assert found.delta_rows == sum(one.rows - one.tombstones for one in deltas) > 0
+    assert found.tombstones == sum(one.rows for one in version.routing.shards) - found.vectors > 0
+    assert f"{found.tombstone_ratio:.1%} of a shard" in text
+    assert f"2, {found.delta_rows} vectors" in text
+    assert [one["tombstones"] for one in routing["shards"]] == [
+        one.tombstones for one in version.routing.shards
+    ]
+    assert f"delta {deltas[0].shard_id}" in shown
+    assert f"{deltas[0].tombstones} of them deleted" in shown
