@@ -1,0 +1,78 @@
+"""Index declarations: the YAML files under `include/indexes/`, validated once, here.
+
+Imports nothing heavier than pydantic and YAML, since every parse of a DAG file pays for it.
+"""
+
+from puffin_ann.declaration.files import (
+    declaration_files,
+    load_declaration,
+    load_declarations,
+)
+from puffin_ann.declaration.index import (
+    METRICS,
+    SHAPING,
+    IndexDeclaration,
+    MetricName,
+    parse_declaration,
+)
+from puffin_ann.declaration.options import (
+    MAX_GROUPS,
+    BuildOptions,
+    Duration,
+    EvaluateOptions,
+    GateOptions,
+    MaintainOptions,
+    RebuildOptions,
+    RefreshOptions,
+    RetentionOptions,
+    SparkOptions,
+    seconds_of,
+)
+from puffin_ann.declaration.parameters import (
+    AUTO,
+    CENTROID,
+    EXACT,
+    PARAMETERS,
+    AlgorithmName,
+    AutoParameters,
+    CentroidParameters,
+    ExactParameters,
+    HnswParameters,
+    IvfPqParameters,
+    Parameters,
+    VamanaParameters,
+)
+
+__all__ = [
+    "AUTO",
+    "CENTROID",
+    "EXACT",
+    "MAX_GROUPS",
+    "METRICS",
+    "PARAMETERS",
+    "SHAPING",
+    "AlgorithmName",
+    "AutoParameters",
+    "BuildOptions",
+    "CentroidParameters",
+    "Duration",
+    "EvaluateOptions",
+    "ExactParameters",
+    "GateOptions",
+    "HnswParameters",
+    "IndexDeclaration",
+    "IvfPqParameters",
+    "MaintainOptions",
+    "MetricName",
+    "Parameters",
+    "RebuildOptions",
+    "RefreshOptions",
+    "RetentionOptions",
+    "SparkOptions",
+    "VamanaParameters",
+    "declaration_files",
+    "load_declaration",
+    "load_declarations",
+    "parse_declaration",
+    "seconds_of",
+]

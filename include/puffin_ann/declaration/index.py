@@ -1,0 +1,190 @@
+"""A declared index, validated as a whole."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, ValidationError, model_validator
+
+from puffin_ann.declaration.model import Model
+from puffin_ann.declaration.options import (
+    BuildOptions,
+    EvaluateOptions,
+    GateOptions,
+    MaintainOptions,
+    RebuildOptions,
+    RefreshOptions,
+    RetentionOptions,
+    SparkOptions,
+)
+from puffin_ann.declaration.parameters import (
+    AUTO,
+    CENTROID,
+    PARAMETERS,
+    AlgorithmName,
+    Parameters,
+    VamanaParameters,
+)
+from puffin_ann.errors import DeclarationError
+
+MetricName = Literal["l2", "cosine", "ip"]
+
+METRICS: tuple[str, ...] = get_args(MetricName)
+
+
+class IndexDeclaration(Model):
+    """One declared index: what to index, how, and how good it must be."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+    table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+){2,}$")]
+    column: Annotated[str, Field(min_length=1)]
+    key: str | None = None
+    metric: MetricName = "cosine"
+    algorithm: AlgorithmName = "vamana"
+    parameters: Parameters = Field(default_factory=VamanaParameters)
+    shards: int = Field(
+        default=1, ge=1, le=10_000, description="Parts built, stored and searched as one unit."
+    )
+    partitions_per_shard: int = Field(
+        default=8, ge=1, le=4096, description="K-means cells of a shard, which route queries."
+    )
+    recall_target: float = Field(
+        default=0.95, ge=0.5, le=1.0, description="A run that measures less publishes nothing."
+    )
+    gate: GateOptions = GateOptions()
+    bad_vectors: Literal["skip", "refuse"] = "skip"
+    publish: Literal["snapshot", "statistics", "auto"] = "auto"
+    retention: RetentionOptions = RetentionOptions()
+    refresh: RefreshOptions = RefreshOptions()
+    rebuild: RebuildOptions = RebuildOptions()
+    maintain: MaintainOptions = MaintainOptions()
+    evaluate: EvaluateOptions = EvaluateOptions()
+    schedule: str | None = None
+    spark: SparkOptions = SparkOptions()
+    build: BuildOptions = BuildOptions()
+    seed: int = Field(default=0, ge=0, lt=2**32)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parameters_of_the_algorithm(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        algorithm = data.get("algorithm", "vamana")
+        model = PARAMETERS.get(algorithm) if isinstance(algorithm, str) else None
+        given = data.get("parameters") or {}
+        if model is None or not isinstance(given, Mapping):
+            return data
+        try:
+            return {**data, "parameters": model.model_validate(dict(given))}
+        except ValidationError as error:
+            raise ValueError("; ".join(_complaints(error, prefix="parameters."))) from None
+
+    @model_validator(mode="after")
+    def _no_shards_without_any(self) -> "IndexDeclaration":
+        if self.algorithm == CENTROID:
+            for name in ("shards", "partitions_per_shard"):
+                if getattr(self, name) != IndexDeclaration.model_fields[name].default:
+                    raise ValueError(f"algorithm {CENTROID!r} has no shards; leave {name!r} out")
+        return self
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of the whole index."""
+        return 1 if self.algorithm == CENTROID else self.shards * self.partitions_per_shard
+
+    @property
+    def shards_built(self) -> int:
+        """Shards that a build makes."""
+        return 0 if self.algorithm == CENTROID else self.shards
+
+    def parameters_of(self, algorithm: str) -> Any:
+        """Return the parameters of the algorithm in use: the declared ones, or its defaults."""
+        return PARAMETERS[algorithm]() if self.algorithm == AUTO else self.parameters
+
+    def fingerprint(self) -> str:
+        """Digest of everything that shapes the built index; another value means: build again.
+
+        The name, the recall target, the gate, and how the index is run, kept and published shape
+        no byte of it.
+        """
+        shape = self.model_dump(mode="json", include=SHAPING)
+        return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
+
+    def overridden(self, overrides: Mapping[str, Any]) -> "IndexDeclaration":
+        """Return this declaration with single fields replaced, as a trigger form gives them.
+
+        Args:
+            overrides: names of fields or of algorithm parameters; None keeps what is declared.
+
+        Raises:
+            DeclarationError: a name or value is not allowed.
+        """
+        data = self.model_dump(mode="python")
+        names = PARAMETERS[self.algorithm].model_fields
+        for name, value in overrides.items():
+            if value is None:
+                continue
+            target = data["parameters"] if name in names else data
+            if name not in names and name not in _OVERRIDABLE:
+                allowed = ", ".join([*_OVERRIDABLE, *names])
+                raise DeclarationError(
+                    f"index {self.name!r}: {name!r} cannot be set for a run; allowed: {allowed}"
+                )
+            target[name] = value
+        return parse_declaration(data, source=f"index {self.name!r}, values given for this run")
+
+
+SHAPING = {
+    "table",
+    "column",
+    "key",
+    "metric",
+    "algorithm",
+    "parameters",
+    "shards",
+    "partitions_per_shard",
+    "bad_vectors",
+    "seed",
+}
+"""Fields that shape the index; a change of one makes the next run build it anew."""
+
+_OVERRIDABLE = ("shards", "partitions_per_shard", "recall_target")
+
+
+def _complaints(error: ValidationError, prefix: str = "") -> Iterable[str]:
+    for item in error.errors():
+        field = prefix + ".".join(str(part) for part in item["loc"])
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "value_error" and not item["loc"]:
+            yield message
+        elif item["type"] == "missing":
+            yield f"field {field!r} is missing"
+        elif item["type"] == "extra_forbidden":
+            yield f"field {field!r} is unknown"
+        else:
+            yield f"field {field!r}: {item['input']!r} is not allowed: {message}"
+
+
+def parse_declaration(data: object, *, source: str) -> IndexDeclaration:
+    """Validate one declaration.
+
+    Args:
+        data: what the YAML file held.
+        source: what an error names as the origin, usually the file's path.
+
+    Raises:
+        DeclarationError: names the source, the field, the value and what is allowed.
+    """
+    if not isinstance(data, Mapping):
+        raise DeclarationError(
+            f"{source}: expected a mapping of fields such as 'table:' and 'column:', "
+            f"found {type(data).__name__}"
+        )
+    try:
+        return IndexDeclaration.model_validate(data)
+    except ValidationError as error:
+        lines = list(_complaints(error))
+        if any("is unknown" in line for line in lines):
+            lines.append(f"known fields are: {', '.join(IndexDeclaration.model_fields)}")
+        raise DeclarationError(f"{source}: " + "; ".join(lines)) from None

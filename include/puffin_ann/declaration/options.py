@@ -1,0 +1,134 @@
+"""How an index is built, kept, refreshed, maintained and evaluated; none shapes its bytes."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+
+from puffin_ann.declaration.model import Model
+
+MAX_GROUPS = 100
+"""Most group ids that travel through XCom, whatever the number of shards."""
+
+
+class GateOptions(Model):
+    """How the recall gate measures before anything is published."""
+
+    queries: int = Field(default=200, ge=10, le=10_000, description="Rows that serve as queries.")
+    k: int = Field(default=10, ge=1, le=1000, description="Neighbours asked for.")
+
+
+class BuildOptions(Model):
+    """How the build is spread over Spark applications."""
+
+    max_submits: int = Field(
+        default=16, ge=1, le=MAX_GROUPS, description="Most spark-submits that build shard groups."
+    )
+
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+Duration = Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")]
+"""A number with its unit, such as `90s`, `30m`, `24h` or `7d`."""
+
+
+def seconds_of(duration: str) -> int:
+    """Return a duration in seconds."""
+    return int(duration[:-1]) * SECONDS[duration[-1]]
+
+
+class RetentionOptions(Model):
+    """Which versions of the index stay when newer ones are published."""
+
+    versions: int = Field(
+        default=2, ge=1, le=100, description="Newest versions kept, beside those that tags name."
+    )
+    grace: Duration = Field(
+        default="24h",
+        description="What is no longer needed stays so long: joins may still read it.",
+    )
+
+    @property
+    def grace_ms(self) -> int:
+        """The grace in milliseconds."""
+        return seconds_of(self.grace) * 1000
+
+
+class RefreshOptions(Model):
+    """When the index follows its table, and how."""
+
+    min_rows: int = Field(
+        default=1000,
+        ge=0,
+        description="Changes of fewer rows wait for more, up to max_lag: searches mask and scan.",
+    )
+    max_lag: Duration = Field(
+        default="1h", description="Changes older than this are published however few they are."
+    )
+    min_coverage: float = Field(
+        default=0.99,
+        ge=0.0,
+        le=1.0,
+        description="Share of live rows covered under which the index counts as stale.",
+    )
+    delta_ratio: float = Field(
+        default=0.05,
+        ge=0.0,
+        le=1.0,
+        description="Rows in deltas, as a share of those in shards, above which they are merged.",
+    )
+    poll_interval: Duration = Field(
+        default="60s", description="How often the table is asked for new snapshots."
+    )
+    watch: bool = Field(
+        default=True, description="Refresh when the table changes, without a schedule."
+    )
+
+
+class RebuildOptions(Model):
+    """When shards, or the whole index, are built anew instead of being refreshed."""
+
+    tombstone_ratio: float = Field(
+        default=0.2, gt=0.0, le=1.0, description="Share of dead rows above which a shard is due."
+    )
+    drift: float = Field(
+        default=1.5,
+        ge=1.0,
+        description="Distance of new rows to their centroids, as a multiple of that of the rows "
+        "the centroids were trained on, above which the whole index is due.",
+    )
+    imbalance: float = Field(
+        default=3.0,
+        ge=1.0,
+        description="Rows of the largest shard, as a multiple of the mean, above which the whole "
+        "index is due.",
+    )
+
+
+class MaintainOptions(Model):
+    """The maintenance window: merges and rebuilds due, registrations, retention, clean-up."""
+
+    schedule: str | None = Field(default="@daily", description="Cron expression; null for never.")
+
+
+class EvaluateOptions(Model):
+    """How recall is measured over time, on the table as it is."""
+
+    schedule: str | None = Field(default="@weekly", description="Cron expression; null for never.")
+    queries: int = Field(default=200, ge=10, le=10_000, description="Rows that serve as queries.")
+
+
+class SparkOptions(Model):
+    """How Airflow submits to Spark."""
+
+    conn_id: str = Field(default="spark_default", description="Airflow connection of the master.")
+    conf: dict[str, str] = Field(default_factory=dict, description="Spark configuration.")
+
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _numbers_as_text(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        simple = (int, float, bool)
+        return {str(k): json.dumps(v) if isinstance(v, simple) else v for k, v in value.items()}
