@@ -9,10 +9,14 @@ import yaml
 from puffin_ann.declaration import (
     BuildOptions,
     CentroidParameters,
+    EvaluateOptions,
     GateOptions,
     HnswParameters,
     IndexDeclaration,
     IvfPqParameters,
+    MaintainOptions,
+    RebuildOptions,
+    RefreshOptions,
     RetentionOptions,
     SparkOptions,
     VamanaParameters,
@@ -53,6 +57,10 @@ DECLARATIONS = tables((ROOT / "docs" / "declarations.md").read_text())
         ("`parameters` of `centroid`", CentroidParameters),
         ("`gate`", GateOptions),
         ("`retention`", RetentionOptions),
+        ("`refresh`", RefreshOptions),
+        ("`rebuild`", RebuildOptions),
+        ("`maintain`", MaintainOptions),
+        ("`evaluate`", EvaluateOptions),
         ("`spark`", SparkOptions),
         ("`build`", BuildOptions),
     ],
@@ -76,7 +84,8 @@ def test_the_fields_said_to_shape_the_index_change_the_fingerprint():
         "bad_vectors": "refuse", "seed": 1, "recall_target": 0.9, "gate": {"k": 5},
         "schedule": "@daily", "spark": {"conn_id": "x"}, "build": {"max_submits": 2},
         "retention": {"versions": 3},
-            "publish": "statistics",
+        "publish": "statistics", "refresh": {"min_rows": 5}, "rebuild": {"drift": 2},
+        "maintain": {"schedule": None}, "evaluate": {"queries": 50},
     }  # fmt: skip
     for row in DECLARATIONS["Fields"]:
         name = row["field"].strip("`")
