@@ -87,22 +87,9 @@ class _Comparison:
     def difference(self) -> Difference:
         was_data, was_deletes = self._base_entries()
         files = self._files(was_data)
-        index = DeleteIndex(self._at.table_name)
-        dead: dict[int, BitMap] = {}
-        if self._new_deletes or was_deletes:
-            shared = read_entries(self._at.io, self._shared_deletes)
-            new = read_entries(self._at.io, self._new_deletes)
-            for entry in (*shared, *new):
-                index.add(entry)
-            came = _unlike(new, (*shared, *was_deletes))
-            went = _unlike(was_deletes, (*shared, *new))
-            dead = self._deleted_now(index, self._touched(files, index, (*came, *went)))
-        elif files.added:
-            first = min(entry.sequence_number for entry in files.added)
-            later = [one for one in self._shared_deletes if one.sequence_number >= first]
-            for entry in read_entries(self._at.io, later):
-                index.add(entry)
-        added = [live_file(entry, index, self._at.table_name) for entry in files.added]
+        new_deletes = read_entries(self._at.io, self._new_deletes)
+        dead = self._deleted_otherwise(files, new_deletes, was_deletes)
+        added = self._added(files, new_deletes)
         deleted = deleted_positions(self._at.io, added)
         return tally(
             self._covered,
@@ -169,9 +156,50 @@ class _Comparison:
         key = (covered.sizes[place], covered.sequence_numbers[place])
         return key == (entry.size, entry.file_sequence_number)
 
-    def _touched(
-        self, files: _Files, index: DeleteIndex, differing: Iterable[Entry]
-    ) -> Collection[int]:
+    def _added(self, files: _Files, new_deletes: Iterable[Entry]) -> list[LiveFile]:
+        """Return the files that are not covered, with their deletes."""
+        first = min((entry.sequence_number for entry in files.added), default=None)
+        # A manifest's number is no less than those of its entries.
+        may_apply = [
+            one
+            for one in self._shared_deletes
+            if first is not None and one.sequence_number >= first
+        ]
+        index = self._index((*read_entries(self._at.io, may_apply), *new_deletes))
+        return [live_file(entry, index, self._at.table_name) for entry in files.added]
+
+    def _deleted_otherwise(
+        self, files: _Files, new: Sequence[Entry], was: Sequence[Entry]
+    ) -> dict[int, BitMap]:
+        """Return, by place, the positions deleted from live files of which deletes came or went."""
+        came, went = _unlike(new, was), _unlike(was, new)
+        index = self._index(came)
+        with_new = self._touched(files, index, came)
+        with_old = self._touched(files, index, went)
+        now = self._with_deletes(index, with_new)
+        # A deletion vector is all there is to its file (spec); other deletes add up.
+        whole = {
+            at for at, file in now.items() if any(one.kind == "vector" for one in file.deletes)
+        }
+        unsure = (with_old - whole) | {at for at in whole - with_old if at in self._covered.deleted}
+        if unsure:
+            index = self._index((*read_entries(self._at.io, self._shared_deletes), *new))
+            now = self._with_deletes(index, with_new | with_old)
+            whole = set(now)
+        found = deleted_positions(self._at.io, now.values())
+        return {
+            at: found.get(file.path, BitMap())
+            | (BitMap() if at in whole else self._covered.deleted_from(at))
+            for at, file in now.items()
+        }
+
+    def _index(self, entries: Iterable[Entry]) -> DeleteIndex:
+        index = DeleteIndex(self._at.table_name)
+        for entry in entries:
+            index.add(entry)
+        return index
+
+    def _touched(self, files: _Files, index: DeleteIndex, differing: Iterable[Entry]) -> set[int]:
         """Return the places of live files that deletes may speak of."""
         paths, touched = self._covered.paths, set()
         for entry in differing:
@@ -182,10 +210,10 @@ class _Comparison:
                 touched |= {at for at, path in enumerate(paths) if may_name(entry, path)}
             elif (at := self._covered.places.get(path)) is not None:
                 touched.add(at)
-        return [at for at in sorted(touched) if files.is_live[at]]
+        return {at for at in touched if files.is_live[at]}
 
-    def _deleted_now(self, index: DeleteIndex, places: Collection[int]) -> dict[int, BitMap]:
-        """Return, by place, the positions deleted from covered files that are live.
+    def _with_deletes(self, index: DeleteIndex, places: Collection[int]) -> dict[int, LiveFile]:
+        """Return covered files by place, with their deletes.
 
         Their entries were not read, so that neither their partitions are known, nor their data
         sequence numbers, but for that these are no greater than the file sequence number.
@@ -194,22 +222,19 @@ class _Comparison:
         if index.partitions and (len(self._spec_ids), *index.partitions) != (1, (spec_id, ())):
             raise _Uncertain("deletes differ, and the partitions of covered files are not known")
         covered = self._covered
-        now: list[LiveFile] = []
-        for place in places:
-            path, number = covered.paths[place], int(covered.sequence_numbers[place])
+        found: dict[int, LiveFile] = {}
+        for at in sorted(places):
+            path, number = covered.paths[at], int(covered.sequence_numbers[at])
             deletes = index.by_position(path, number, (spec_id, ()))
             if deletes != index.by_position(path, -1, (spec_id, ())):
                 raise _Uncertain(f"whether deletes are older than {path} is not known")
-            size, rows = int(covered.sizes[place]), int(covered.rows[place])
-            now.append(LiveFile(path, size, number, rows, deletes))
-        deleted = deleted_positions(self._at.io, now)
-        return {
-            place: deleted.get(file.path, BitMap()) for place, file in zip(places, now, strict=True)
-        }
+            size, rows = int(covered.sizes[at]), int(covered.rows[at])
+            found[at] = LiveFile(path, size, number, rows, deletes)
+        return found
 
 
 def _unlike(entries: Iterable[Entry], others: Iterable[Entry]) -> list[Entry]:
-    """Return the entries of delete files that are not among others; numbers may be inherited."""
+    """Return the entries of deletes that are not among others, whatever number they inherit."""
     known = {_identity(entry) for entry in others}
     return [entry for entry in entries if _identity(entry) not in known]
 

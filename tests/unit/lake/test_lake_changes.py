@@ -203,3 +203,43 @@ def test_deletes_of_a_new_files_own_commit_are_read_though_the_base_has_them() -
         found = quick(life, covered, base + 2, base + 1)
         assert found == full(life, covered, base + 1)
         assert [positions for _, positions in found.scanned] == [BitMap([1, 3, 4, 5])]
+
+
+def test_rows_deleted_since_add_to_those_deleted_at_the_base() -> None:
+    life, _, base = after()
+    file = life._live()[0]
+    for number, dead in enumerate(({0}, {1, 2})):
+        delete = life._delete({file.path: dead}, file, named=True)
+        life._redelete([], [delete])
+        assert life.head == life.snapshots[base + number + 1]
+    with life.readable():
+        covered = covered_at(life, base + 1)
+        found = quick(life, covered, base + 1, base + 2)
+        assert found is not None
+        assert found == full(life, covered, base + 2)
+
+
+def test_deletes_listed_in_other_manifests_are_not_read_again() -> None:
+    life, _, base = after("delete_rows", "delete_rows", "rewrite_delete_manifests")
+    with life.readable():
+        covered = covered_at(life, base + 2)
+        life.positions.clear()
+        found = quick(life, covered, base + 2, base + 3)
+    assert found is not None
+    assert (found.masked, found.scanned) == ({}, [])
+
+
+def test_of_two_vectors_of_a_file_the_newer_counts_whoever_lists_it() -> None:
+    # Writers leave only one; reading everything takes the newer.
+    life = lived((0,), True, [("append", 9)] * 4)
+    base = len(life.snapshots) - 1
+    file = replace(life._file(Random(1)), rows=6, sequence_number=2, file_sequence_number=2)
+    life._commit(data=(*life.head.data, life._new([file])))
+    life._redelete([], [life._delete({file.path: {1}}, file, named=True)])
+    older = replace(life._delete({file.path: {1, 2}}, file, named=True), sequence_number=3)
+    life._redelete([], [older])
+    with life.readable():
+        covered = covered_at(life, base + 2)
+        found = quick(life, covered, base + 2, base + 3)
+        assert found == full(life, covered, base + 3)
+        assert found.masked == {}
