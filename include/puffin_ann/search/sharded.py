@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +17,18 @@ from puffin_ann.search import ties
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.coverage import View
 from puffin_ann.search.locators import MaskedRows
-from puffin_ann.search.probe import Source, route
+from puffin_ann.search.probe import NEAREST_SHARE, Source, route
 from puffin_ann.search.shards import LoadedShard, load_shard
 from puffin_ann.search.versions import IndexVersion
 from puffin_ann.search.within import Part, shard_parts, shards_within
 from puffin_ann.settings import settings
 
-OTHERS_SHARE = 0.5
-"""Share of the search width for shards beyond the one of a query's nearest partition. Those hold
-few of its neighbours: on 100,000 GloVe vectors in four shards, three quarters stand in the first.
-At equal recall this is about a seventh faster than one width for all."""
-
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """A shard, the numbers of the queries it is searched for, (m,) int64, and the width."""
+    """A shard's number, those of the queries it is searched for, (m,) int64, and the width."""
 
-    shard: LoadedShard
+    number: int
     queries: NDArray[np.int64]
     width: int
 
@@ -79,9 +75,11 @@ class ShardTier:
             probe_partitions: nearest partitions whose shards are probed; default: as built.
         """
         wide = max(width or self._routing.search_width, k)
-        home, probed = self._route(queries, probe_partitions or self._routing.probe_partitions)
-        narrow = max(k, round(wide * OTHERS_SHARE))
-        sources = self._probe(queries, k, [(home, wide), (probed & ~home, narrow)])
+        shares = self._route(queries, probe_partitions or self._routing.probe_partitions)
+        probed = shares > 0.0
+        sources = self._probe(
+            queries, k, np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
+        )
         found = np.zeros(len(queries), dtype=np.int64)
         for source in sources:
             found += np.count_nonzero(source.ids >= 0, axis=1)
@@ -89,7 +87,7 @@ class ShardTier:
         if found.min(initial=k) < k:
             # Fewer than k live rows stood in the probed shards: the rest of them must answer too.
             rest = ~probed & (found < k)[:, None]
-            sources += self._probe(queries, k, [(rest, wide)])
+            sources += self._probe(queries, k, np.where(rest, wide, 0))
             touched |= rest.any(axis=0)
         return sources, int(np.count_nonzero(touched))
 
@@ -117,69 +115,73 @@ class ShardTier:
             self._loaded[entry.shard_id] = shard
         return shard
 
-    def _route(
-        self, queries: NDArray[np.float32], probe_partitions: int
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return (q, shards) bool twice: the shard of the nearest partition, and all to probe.
+    def _route(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.float32]:
+        """Return (q, shards) float32: the share of the width to search each with, 0 for not at all.
 
         Deltas have rows of any partition, few of a query's neighbours: they are always probed.
         """
-        shape = (len(queries), len(self._is_delta))
-        home, probed = np.zeros(shape, np.bool_), np.ones(shape, np.bool_)
+        shares = np.where(self._is_delta, np.float32(NEAREST_SHARE), np.float32(0.0))
+        shares = np.tile(shares, (len(queries), 1))
         if len(self._graphs) == 1 or not len(self._owners):
-            home[:, self._graphs] = True
-            return home, probed
+            shares[:, self._graphs] = 1.0
+            return shares
         # BLAS's own threads would go on spinning for a tenth of a second, on the cores of ours.
         with blas.single_thread():
-            near, asked = route(
+            routed = route(
                 self._metric.queries_to_search_space(queries),
                 self._routing.centroids,
                 self._owners,
                 probe_partitions,
             )
-        probed[:] = self._is_delta
-        home[:, : near.shape[1]] = near
-        probed[:, : asked.shape[1]] |= asked
-        return home, probed
+        np.maximum(shares[:, : routed.shape[1]], routed, out=shares[:, : routed.shape[1]])
+        return shares
 
     def _probe(
-        self, queries: NDArray[np.float32], k: int, rounds: list[tuple[NDArray[np.bool_], int]]
+        self, queries: NDArray[np.float32], k: int, widths: NDArray[np.number[Any]]
     ) -> list[Source]:
-        """Search shards, each for the queries marked and at their width."""
+        """Search shards, each for the queries that have a width for it, (q, shards), not 0."""
         asked = [
-            _Asked(self._shard(entry), np.flatnonzero(marked[:, number]), width)
-            for marked, width in rounds
-            for number, entry in enumerate(self._routing.shards)
-            if marked[:, number].any()
+            _Asked(number, np.flatnonzero(widths[:, number] == width), int(width))
+            for number in range(widths.shape[1])
+            for width in sorted({*widths[:, number].tolist()} - {0})
         ]
         # A thread to each shard asked, where that occupies all: it costs less than parting each.
         apart = self._threads > 1 and len(asked) >= 2 * self._threads and len(queries) > 1
         threads = 1 if apart else self._threads
-
         if apart:  # the longest first, so that the threads end together
             asked.sort(key=lambda one: -one.width * len(one.queries))
+        for number in {one.number for one in asked}:
+            self._shard(self._routing.shards[number])
 
-        def answer(one: _Asked) -> Source:
+        def answer(one: _Asked) -> ties.Answers:
             return self._answer(queries, k, one, threads)
 
-        return list(blas.parallel(answer, asked, self._threads) if apart else map(answer, asked))
+        answers = blas.parallel(answer, asked, self._threads) if apart else map(answer, asked)
+        found: dict[int, ties.Answers] = {}
+        for one, (ids, distances) in zip(asked, answers, strict=True):
+            if len(one.queries) == len(queries):
+                found[one.number] = ids, distances
+                continue
+            all_ids, all_distances = found.setdefault(
+                one.number, _nothing(len(queries), ids.shape[1])
+            )
+            all_ids[one.queries], all_distances[one.queries] = ids, distances
+        return [
+            Source(*found[number], self._keys(self._shard(self._routing.shards[number])))
+            for number in sorted(found)
+        ]
 
     def _answer(
-        self, queries: NDArray[np.float32], k: int, asked: "_Asked", threads: int
-    ) -> Source:
-        shard, keys = asked.shard, self._keys(asked.shard)
+        self, queries: NDArray[np.float32], k: int, asked: _Asked, threads: int
+    ) -> ties.Answers:
+        shard = self._shard(self._routing.shards[asked.number])
         everyone = len(asked.queries) == len(queries)
         some = queries if everyone else queries[asked.queries]
         if self._routing.algorithm == EXACT:
-            answers = self._nearest(shard, some, k, threads)
-        else:
-            dead = self._dead[shard.entry.shard_id]
-            answers = shard.engine.search(some, k, width=asked.width, dead=dead, threads=threads)
-            if not self._is_in_order(shard):
-                answers = ties.by_locator(answers, keys)
-        if not everyone:
-            answers = _spread(*answers, asked.queries, len(queries))
-        return Source(*answers, keys)
+            return self._nearest(shard, some, k, threads)
+        dead = self._dead[shard.entry.shard_id]
+        answers = shard.engine.search(some, k, width=asked.width, dead=dead, threads=threads)
+        return answers if self._is_in_order(shard) else ties.by_locator(answers, self._keys(shard))
 
     def _nearest(
         self, shard: LoadedShard, queries: NDArray[np.float32], k: int, threads: int
@@ -210,11 +212,6 @@ def _owners(routing: Routing) -> NDArray[np.uint32]:
     return np.array([places[one] for one in routing.partition_shards.tolist()], np.uint32)
 
 
-def _spread(
-    ids: NDArray[np.int64], distances: NDArray[np.float32], rows: NDArray[np.int64], total: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Lay the answers of some queries out over the whole batch, the others unanswered."""
-    all_ids = np.full((total, ids.shape[1]), -1, dtype=np.int64)
-    all_distances = np.full((total, ids.shape[1]), np.inf, dtype=np.float32)
-    all_ids[rows], all_distances[rows] = ids, distances
-    return all_ids, all_distances
+def _nothing(queries: int, k: int) -> ties.Answers:
+    """Return the answers of a shard that was asked by no query yet."""
+    return np.full((queries, k), -1, np.int64), np.full((queries, k), np.inf, np.float32)
