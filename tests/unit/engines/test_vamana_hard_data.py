@@ -186,7 +186,7 @@ def test_one_shard_is_searched_by_many_threads_at_once(tmp_path):
     np.testing.assert_array_equal(np.concatenate(found), expected)
 
 
-@pytest.mark.parametrize("beam", ["full", "pq"])
+@pytest.mark.parametrize("beam", ["full", "pq", "edges"])
 @pytest.mark.parametrize("zeros", [1, 100, 5000])
 def test_rows_without_a_direction_do_not_crowd_others_out(zeros, beam, tmp_path):
     from puffin_ann.engines.vamana import VamanaEngine
@@ -198,7 +198,8 @@ def test_rows_without_a_direction_do_not_crowd_others_out(zeros, beam, tmp_path)
     shard = VamanaEngine().open(tmp_path / "shard", beam)
     answers = shard.search(queries, 10, width=100)
     assert_answers_are_sound(answers, vectors, queries, 10, "cosine")
-    assert recall(answers[1], nearest(vectors, queries, 10, "cosine")[1]) >= 0.95
+    enough = 0.93 if beam == "edges" else 0.95
+    assert recall(answers[1], nearest(vectors, queries, 10, "cosine")[1]) >= enough
 
 
 def test_rows_without_a_direction_are_nearer_than_those_that_point_away(tmp_path):

@@ -174,8 +174,8 @@ def walk(
     """Find rows near a query; return how many.
 
     A row enters the pool once, by the first estimate that was near enough: if later ones let it in
-    again, a fifth of the pool is doubles. A dead row that is expanded makes room for one more, so
-    that as many live ones are kept wherever the dead lie.
+    again, a fifth of the pool is doubles. For every dead row that is expanded one more is, so that
+    as many live ones are wherever the dead lie.
 
     Args:
         records: flat `(n · stride,) uint8`.
@@ -189,7 +189,7 @@ def walk(
         step: of the tables, see `tables_of`.
         base: likewise.
         pool: uint64, its length less 1 is the most it holds; written: candidates, ascending.
-        keep: candidates kept, at most the pool's length less 1.
+        keep: how many of the nearest candidates are expanded, at most the pool's length less 1.
         dead: `(n,) uint8`, or empty if all rows live.
         stamps: `(n,) uint8`; rows that carry `stamp` were in the pool.
         stamp: of this search, carried by no row yet.
@@ -199,11 +199,12 @@ def walk(
 
     """
     stride, code_bytes = U64(stride), U64(code_bytes)
-    full = U64(keep)
+    full = U64(len(pool) - 1)
+    near = U64(keep)
     pool[0] = candidate(F32(0), entry)
     stamps[entry] = stamp
     size, found, current = U64(1), U64(0), U64(0)
-    while current < size:
+    while current < min(size, near):
         key = pool[current]
         pool[current] = expanded(key)
         current = _next(pool, current, size)
@@ -212,7 +213,7 @@ def walk(
         at = row_of(key) * stride
         own = sum_of(squared_from(records, at, moved, len(moved)))
         if len(dead) and dead[row_of(key)]:
-            full = min(full + U64(1), U64(len(pool) - 1))
+            near += U64(1)
         else:
             found = _kept(best, found, candidate(own, row_of(key)))
         at += U64(4 * len(moved))
