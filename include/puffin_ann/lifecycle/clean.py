@@ -6,7 +6,8 @@ whose outcome is not known is told from a lost publication by the table's earlie
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -27,6 +28,7 @@ from puffin_ann.lake.listing import (
 from puffin_ann.lake.past import manifest_lists_of
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
 from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle.alive import ALIVE_MS
 from puffin_ann.lifecycle.inventory import Inventory, metadata_folder, take_inventory
 from puffin_ann.lifecycle.retention import Verdict, judge, names_of_snapshots, policies
 from puffin_ann.lifecycle.workspace import STAGING_FOLDER
@@ -96,7 +98,8 @@ def clean(
         table: by name, or as loaded.
         declarations: of this table's indexes, for their retention; what was built by is known.
         dry_run: remove nothing, say what would go.
-        grace: such as `12h`; takes the place of every index's own.
+        grace: such as `12h`; takes the place of every index's own. Runs that wrote something in
+            the last 15 minutes are spared whatever it is.
         at_ms: what counts as now, milliseconds since 1970.
 
     Raises:
@@ -121,7 +124,7 @@ def clean(
 
 
 def leftovers(
-    inventory: Inventory, declarations: Iterable[IndexDeclaration] = (), *, grace: str | None = None
+    inventory: Inventory, declarations: Sequence[IndexDeclaration] = (), *, grace: str | None = None
 ) -> list[Leftover]:
     """List what is not needed any more, due or not; reads the store, changes nothing."""
     published = inventory.published
@@ -132,8 +135,10 @@ def leftovers(
         retention = {index: _with_grace(one, grace) for index, one in retention.items()}
     verdicts = judge(published, retention, names_of_snapshots(inventory.table))
     longest = max((one.grace_ms for one in retention.values()), default=usual.grace_ms)
+    longest = max(longest, ALIVE_MS)  # what is not published may be of a run that goes on
     return [
         *_superseded(inventory, verdicts),
+        *_dropped(inventory, declarations, grace),
         *_unpublished(inventory, longest),
         *_staging(inventory, retention, longest),
         *_manifest_lists(inventory, longest),
@@ -162,6 +167,29 @@ def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[L
                 grace_seconds=_seconds(one.grace_ms),
                 slots=tuple(sorted(one.file.entries)),
             )
+
+
+def _dropped(
+    inventory: Inventory, declarations: Sequence[IndexDeclaration], grace: str | None
+) -> Iterable[Leftover]:
+    """List files that hold nothing but versions that were dropped."""
+    for file in inventory.files:
+        if file.holds or not file.dropped:
+            continue
+        shells = [replace(file, holds=file.dropped)]
+        kept = policies(declarations, shells)
+        longest = max(kept.values(), key=lambda one: one.grace_ms)
+        since = max(one.dropped_ms for one in file.dropped)
+        names = ", ".join(sorted({repr(one.index) for one in file.dropped}))
+        yield Leftover(
+            kind="superseded version",
+            location=file.path,
+            bytes=file.bytes or 0,
+            why=f"index {names} was dropped",
+            idle_seconds=_seconds(inventory.now_ms - since),
+            grace_seconds=_seconds((_with_grace(longest, grace) if grace else longest).grace_ms),
+            slots=tuple(sorted(file.entries)),
+        )
 
 
 def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
@@ -203,7 +231,7 @@ def _staging(
             bytes=sum(one.bytes for one in objects),
             why=f"run {run} of index {index!r} staged {len(objects)} objects and wrote no more",
             idle_seconds=_seconds(inventory.now_ms - max(one.modified_ms for one in objects)),
-            grace_seconds=_seconds(grace),
+            grace_seconds=_seconds(max(grace, ALIVE_MS)),
         )
 
 

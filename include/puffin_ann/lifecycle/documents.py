@@ -223,6 +223,9 @@ PLAN, TRAIN, ASSIGN, GATE, PUBLISH = (
     f"{stage}.json" for stage in ("plan", "train", "assign", "gate", "publish")
 )
 
+SPARE_PLAN = "_plan.json"
+"""A copy of the plan. What begins with `_` is hidden from Iceberg's orphan removal; the plan is
+what all the rest can be made from, and nothing makes it again from another state of the table."""
 
 CHOICE = "_choice.json"
 """Hidden by its `_` from orphan removal: shards that are built rest on it."""
@@ -255,3 +258,10 @@ def load(staging: Staging, name: str, kind: type[D]) -> D:
 def done(staging: Staging, name: str, kind: type[D]) -> D | None:
     """Return a stage's document if the stage is done."""
     return load(staging, name, kind) if staging.exists(name) else None
+
+
+def restore_plan(staging: Staging) -> bool:
+    """Put the plan back from its copy; False if it is there, or has no copy."""
+    if staging.exists(PLAN) or not staging.exists(SPARE_PLAN):
+        return False
+    return staging.put_new(PLAN, staging.read(SPARE_PLAN))

@@ -12,6 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from puffin_ann.lake.listing import delete_object
 from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle.alive import alive
 from puffin_ann.lifecycle.documents import (
     ASSIGN,
     GATE,
@@ -26,6 +27,8 @@ from puffin_ann.lifecycle.documents import (
     done,
     group_name,
 )
+from puffin_ann.lifecycle.documents import SPARE_PLAN as SPARE_PLAN
+from puffin_ann.lifecycle.documents import restore_plan as restore_plan
 from puffin_ann.lifecycle.runners import InProcess, Runner
 from puffin_ann.lifecycle.workspace import Workspace
 from puffin_ann.search.versions import load_version
@@ -34,20 +37,20 @@ log = logging.getLogger("puffin_ann")
 
 ATTEMPTS = 4
 
-SPARE_PLAN = "_plan.json"
-"""A copy of the plan. What begins with `_` is hidden from Iceberg's orphan removal; the plan is
-what all the rest can be made from, and nothing makes it again from another state of the table."""
-
 P = ParamSpec("P")
 R = TypeVar("R")
 Stage = Callable[Concatenate[Runner, str, str, P], R]
 
 
 def remaking(stage: Stage[P, R]) -> Stage[P, R]:
-    """Let a stage have its staged input made again where it has vanished."""
+    """Let a stage have its staged input made again where it has vanished; show that it works."""
 
     @functools.wraps(stage)
     def run(runner: Runner, table: str, plan: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with alive(Workspace.open(table, plan).staging):
+            return attempts(runner, table, plan, *args, **kwargs)
+
+    def attempts(runner: Runner, table: str, plan: str, *args: P.args, **kwargs: P.kwargs) -> R:
         for _ in range(ATTEMPTS - 1):
             try:
                 return stage(runner, table, plan, *args, **kwargs)
@@ -63,14 +66,15 @@ def remaking(stage: Stage[P, R]) -> Stage[P, R]:
 
 def publishing(work: Callable[[], R], table: str, plan: str) -> R:
     """Publish a run, its staged index made again in this process where it has vanished."""
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return work()
-        except Exception as error:
-            if not make_again(InProcess(), table, plan, "publish"):
-                raise
-            log.warning("publish: %s; the staged index was made again", error)
-    return work()
+    with alive(Workspace.open(table, plan).staging):
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return work()
+            except Exception as error:
+                if not make_again(InProcess(), table, plan, "publish"):
+                    raise
+                log.warning("publish: %s; the staged index was made again", error)
+        return work()
 
 
 def make_again(runner: Runner, table: str, plan: str, stage: str) -> bool:
@@ -89,13 +93,6 @@ def make_again(runner: Runner, table: str, plan: str, stage: str) -> bool:
     if stage == "publish":
         made |= _gate_again(runner, workspace, table, plan)
     return made
-
-
-def restore_plan(staging: Staging) -> bool:
-    """Put the plan back from its copy; False if it is there, or has no copy."""
-    if staging.exists(PLAN) or not staging.exists(SPARE_PLAN):
-        return False
-    return staging.put_new(PLAN, staging.read(SPARE_PLAN))
 
 
 def _train_again(runner: Runner, workspace: Workspace, table: str, plan: str) -> bool:

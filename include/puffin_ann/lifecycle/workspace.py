@@ -16,7 +16,7 @@ from puffin_ann.errors import StagingError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.column import VectorColumn, table_vector_column
 from puffin_ann.lake.staging import Staging
-from puffin_ann.lifecycle.documents import PLAN, BuildPlan, StagedFile, load
+from puffin_ann.lifecycle.documents import PLAN, BuildPlan, StagedFile, load, restore_plan
 
 STAGING_FOLDER = "ann-staging"
 
@@ -51,8 +51,26 @@ class Workspace:
 
     @cached_property
     def plan(self) -> BuildPlan:
-        """The run's plan."""
-        return load(self.staging, PLAN, BuildPlan)
+        """The run's plan.
+
+        Raises:
+            StagingError: it is gone; says who may have removed it, and what to do.
+        """
+        restore_plan(self.staging)
+        try:
+            return load(self.staging, PLAN, BuildPlan)
+        except StagingError as error:
+            if self.staging.exists(PLAN):
+                raise
+            index, run = self.staging.root.split("/")[-2:]
+            raise StagingError(
+                f"the plan of run {run} of index {index!r}, {self.staging.uri(PLAN)}, is gone, and "
+                "so is its copy: the clean-up ('puffin-ann clean' or 'puffin-ann doctor --fix') "
+                "takes a run that wrote nothing for its grace for a failed one, and removes all it "
+                "staged, unless somebody else did. Start the build anew: "
+                f"'puffin-ann build {index} --force' or its build DAG; and let retention.grace, or "
+                "--grace, be longer than the longest wait between two tasks of a build"
+            ) from error
 
     @property
     def column(self) -> VectorColumn:
