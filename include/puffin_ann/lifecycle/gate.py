@@ -132,7 +132,7 @@ def _is_duplicate(index: Index, found: object, duplicates: NDArray[np.int64]) ->
     locator = found.column("locator").combine_chunks()  # type: ignore[attr-defined]
     query = found.column("query").to_pylist()  # type: ignore[attr-defined]
     paths = {
-        file.file_id: index.view.files[index.view.rank_of_file_id[file.file_id]]
+        file.file_id: index.view.files[int(index.view.rank_of_file_id[file.file_id])]
         for file in index.version.coverage.files
     }
     equal = {(q, paths[f], g, o) for q, f, g, o in duplicates.tolist()}

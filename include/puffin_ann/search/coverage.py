@@ -14,6 +14,7 @@ from puffin_ann.lake.changes import changes
 from puffin_ann.lake.deletes import deleted_positions
 from puffin_ann.lake.diff import ALL, CoveredColumns, Difference, Positions, difference
 from puffin_ann.lake.live import Listed, LiveFile, files_of, listed
+from puffin_ann.search.locators import FileRanks
 from puffin_ann.search.versions import IndexVersion
 
 
@@ -64,7 +65,7 @@ class View:
         scanned: live rows that the version does not hold: file and positions.
         files: absolute paths of all files named here, sorted; a file's place is its rank, by which
             equal distances are ordered.
-        rank_of_file_id: (largest file id + 1,) int64, rank of each covered file, else -1.
+        rank_of_file_id: rank of each covered file.
         row_group_starts: by id of a file masked in part, position in it of each row group's first
             row.
         live_rows: rows live in the snapshot.
@@ -78,7 +79,7 @@ class View:
     masked: Mapping[int, Positions]
     scanned: Sequence[tuple[LiveFile, Positions]]
     files: Sequence[str]
-    rank_of_file_id: NDArray[np.int64]
+    rank_of_file_id: FileRanks
     row_group_starts: Mapping[int, NDArray[np.int64]]
     live_rows: int
     rows_answered: int
@@ -158,14 +159,12 @@ def _places(files: CoveredFiles, changed: Difference) -> list[int]:
     return places
 
 
-def _ranks(
-    known: CoveredColumns, scanned: Sequence[str]
-) -> tuple[Sequence[str], NDArray[np.int64]]:
-    """Return all paths in order, and by file id the place of each covered one (-1: none)."""
+def _ranks(known: CoveredColumns, scanned: Sequence[str]) -> tuple[Sequence[str], FileRanks]:
+    """Return all paths in order, and by file id the place of each covered one."""
     extra = [path for path in scanned if path not in known.places]
     # Covered paths mostly stand in order already, which the sort makes use of.
     paths = sorted([*known.places, *extra])
     rank = {path: number for number, path in enumerate(paths)}
-    ranks = np.full(int(known.file_ids.max(initial=-1)) + 1, -1, dtype=np.int64)
-    ranks[known.file_ids] = [rank[path] for path in known.paths]
-    return paths, ranks
+    return paths, FileRanks(
+        known.file_ids, np.array([rank[path] for path in known.paths], np.int64)
+    )

@@ -8,6 +8,7 @@ within the shard, and each question is asked once for each file and then looked 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,29 @@ from puffin_ann.lake.diff import ALL, Positions
 from puffin_ann.search.probe import LocatorKeys
 
 _ARRAYS = ("files", "places", "row_groups", "offsets", "in_order")
+
+
+@dataclass(frozen=True, eq=False)
+class FileRanks:
+    """Ranks of covered files by file id; ids are never given twice, so they may be any numbers.
+
+    Attributes:
+        file_ids: (n,) int64, ascending.
+        ranks: (n,) int64.
+    """
+
+    file_ids: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+
+    def __getitem__(self, file_ids: Any) -> NDArray[np.int64]:
+        """Return the ranks of covered files, in the shape of their ids."""
+        found: NDArray[np.int64] = self.ranks[np.searchsorted(self.file_ids, file_ids)]
+        return found
+
+    @property
+    def in_order(self) -> bool:
+        """Tell whether files ascend by rank as they do by id."""
+        return bool((self.ranks[1:] > self.ranks[:-1]).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,11 +151,11 @@ class Locators:
         ids: NDArray[np.uint32] = self.files[self.places]
         return ids
 
-    def keys(self, ranks: NDArray[np.int64], ordinals: NDArray[np.int64]) -> LocatorKeys:
+    def keys(self, ranks: FileRanks, ordinals: NDArray[np.int64]) -> LocatorKeys:
         """Return file rank, row group and offset of live rows, by which ties are broken.
 
         Args:
-            ranks: by file id, the file's rank.
+            ranks: of the covered files.
             ordinals: of any shape; the files of these rows are covered.
         """
         return (

@@ -50,8 +50,7 @@ class ShardTier:
         self._owners = _owners(version.routing)
         self._is_delta = np.array([one.kind == "delta" for one in version.routing.shards], np.bool_)
         self._graphs = np.flatnonzero(~self._is_delta)
-        ranks = view.rank_of_file_id
-        self._ranks_in_order = bool((np.diff(ranks[ranks >= 0]) > 0).all())
+        self._ranks_in_order = view.rank_of_file_id.in_order
         self._loaded: dict[int, LoadedShard] = {}
         self._dead: dict[int, NDArray[np.bool_] | None] = {}
         self._threads = settings().thread_count

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.centroid_bounds import Bounds
 from puffin_ann.ann.nearer import rows_nearer
 from puffin_ann.blobs.routing import Routing
+from puffin_ann.search.locators import FileRanks
 from puffin_ann.search.probe import LocatorKeys
 from puffin_ann.search.scan import RowBatch
 from puffin_ann.search.shards import LoadedShard
@@ -94,7 +95,7 @@ def scan_parts(batches: Iterable[RowBatch], queries: int) -> Iterator[Part]:
 def shard_parts(
     shard: LoadedShard,
     dead: NDArray[np.bool_] | None,
-    ranks: NDArray[np.int64],
+    ranks: FileRanks,
     asking: NDArray[np.int64],
 ) -> Iterator[Part]:
     """Give the rows of a shard, block by block.
@@ -102,7 +103,7 @@ def shard_parts(
     Args:
         shard: its stored vectors are read.
         dead: (n,) bool, rows that are not to be answered.
-        ranks: by file id, its place among the view's files.
+        ranks: places of covered files among the view's.
         asking: (m,) int64, numbers of the queries to compare.
     """
     for start in range(0, shard.engine.rows, BLOCK_ROWS):
