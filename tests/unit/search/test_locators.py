@@ -9,7 +9,7 @@ from pyroaring import BitMap
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.lake.diff import ALL
-from puffin_ann.search.locators import Locators, MaskedRows
+from puffin_ann.search.locators import FileRanks, Locators, MaskedRows
 
 GROUPS = ((4, 1, 3), (5,), (2, 2), (1, 1, 1))
 """Rows in the row groups of files 3, 10, 2^32 - 2 and 2^32 - 1."""
@@ -70,10 +70,13 @@ def test_masked_rows_are_found_as_by_a_loop(tmp_path_factory, locators, ordered,
 
 
 def test_keys_are_ranks_groups_and_offsets_in_the_shape_asked_for(tmp_path):
-    laid_out = saved([(2, 5, 7), (0, 1, 3), (900, 0, 0)], tmp_path)
+    laid_out = saved([(2**32 - 1, 5, 7), (0, 1, 3), (900, 0, 0)], tmp_path)
+    ranks = FileRanks(np.array([0, 7, 2**32 - 1]), np.array([40, 10, 20]))
 
-    keys = laid_out.keys(np.array([40, -1, 20]), np.array([[1, 0], [0, 0]]))
+    keys = laid_out.keys(ranks, np.array([[1, 0], [0, 0]]))
 
+    assert not ranks.in_order
+    assert int(ranks[7]) == 10
     assert [key.tolist() for key in keys] == [
         [[40, 20], [20, 20]],
         [[1, 5], [5, 5]],
