@@ -1,7 +1,7 @@
 """Stage 1a: read the table once; give each row its partition, and stage it grouped by shard."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,15 @@ from puffin_ann.ann.metrics import METRICS
 from puffin_ann.declaration import CENTROID, CentroidParameters
 from puffin_ann.errors import BadVectorsError
 from puffin_ann.lifecycle import truth
-from puffin_ann.lifecycle.documents import Assigned, AssignTask, BuildPlan, Document, StagedFile
+from puffin_ann.lifecycle.documents import (
+    Assigned,
+    AssignOutcome,
+    AssignTask,
+    BuildPlan,
+    PlannedFile,
+    RunPlan,
+    StagedFile,
+)
 from puffin_ann.lifecycle.reading import ReadRowGroup, open_part
 from puffin_ann.lifecycle.segments import StagedRows, concatenated, write_segment
 from puffin_ann.lifecycle.train import TrainResult
@@ -26,18 +34,6 @@ from puffin_ann.lifecycle.workspace import (
     arrays_to_bytes,
     attempt_unique,
 )
-
-
-class AssignOutcome(Document):
-    """What one task reports to the driver: pointers and counts."""
-
-    task: int
-    segment: StagedFile
-    summary: StagedFile
-    rows: int
-    deleted: int
-    skipped: dict[str, int]
-    vector_bytes_read: int
 
 
 @dataclass(frozen=True)
@@ -55,6 +51,8 @@ class AssignSummary:
         file_centroids: (c, d) float32, centroids of data files, if the algorithm is `centroid`.
         file_radii: (c,) float32, largest distance of a row each stands for, rounded up.
         file_ids: (c,) uint32, the file of each.
+        distance_sum: (1,) float64, of rows to their centroids, in the search space.
+        largest_norm: (1,) float64, of the rows.
         truth_distances, truth_duplicates, truth_counts: see `truth.Truth`.
     """
 
@@ -68,6 +66,8 @@ class AssignSummary:
     file_centroids: NDArray[np.float32]
     file_radii: NDArray[np.float32]
     file_ids: NDArray[np.uint32]
+    distance_sum: NDArray[np.float64]
+    largest_norm: NDArray[np.float64]
     truth_distances: NDArray[np.float32]
     truth_duplicates: NDArray[np.int64]
     truth_counts: NDArray[np.int64]
@@ -78,23 +78,61 @@ class AssignSummary:
         return Truth(self.truth_distances, self.truth_duplicates, self.truth_counts)
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a task read of the table.
+
+    Attributes:
+        reads: its row groups, in order.
+        row_groups: file id, row group and its rows, of each.
+    """
+
+    reads: list[ReadRowGroup]
+    row_groups: list[tuple[int, int, int]]
+
+    def rows(self, dimension: int) -> StagedRows:
+        """Return the rows of all row groups."""
+        return concatenated([read.rows for read in self.reads], dimension)
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Rows without a usable vector, by reason."""
+        return dict(sum((read.reasons for read in self.reads), Counter()))
+
+
+def read_parts(
+    workspace: Workspace,
+    files: Sequence[PlannedFile],
+    task: AssignTask,
+    only: Mapping[int, BitMap] | None = None,
+) -> Parts:
+    """Read one task's parts of the table.
+
+    Args:
+        workspace: of the run.
+        files: what the task's numbers are places in.
+        task: names the parts.
+        only: by file id, the positions that are wanted; of files it does not name, all live ones.
+    """
+    found = Parts([], [])
+    for file_number, part_number, parts in task.parts:
+        part = open_part(workspace, files[file_number], part_number, parts)
+        wanted = (only or {}).get(part.file.file_id)
+        for row_group, size in zip(part.row_groups, part.row_group_rows, strict=True):
+            found.reads.append(part.read(row_group, identities=True, only=wanted))
+            found.row_groups.append((part.file.file_id, row_group, size))
+    return found
+
+
 def run_task(
     workspace: Workspace, number: int, task: AssignTask, trained: TrainResult, *, threads: int
 ) -> AssignOutcome:
     """Read one task's parts of the table and stage their rows grouped by shard."""
     plan = workspace.plan
-    reads: list[ReadRowGroup] = []
-    row_groups: list[tuple[int, int, int]] = []
-    for file_number, part_number, parts in task.parts:
-        part = open_part(workspace, plan.files[file_number], part_number, parts)
-        for row_group, size in zip(part.row_groups, part.row_group_rows, strict=True):
-            reads.append(part.read(row_group, identities=True))
-            row_groups.append((part.file.file_id, row_group, size))
-    rows = concatenated([read.rows for read in reads], plan.dimension)
-    partition, partition_radii = _assign(rows, plan, trained, threads=threads)
-    shards = trained.partition_shards[partition]
-    made, made_radii, made_ids = _file_centroids(rows, plan, number, threads=threads)
-    staged = rows
+    parts = read_parts(workspace, plan.files, task)
+    rows = parts.rows(plan.dimension)
+    placed = place(rows, plan.declaration.metric, trained, threads=threads)
+    staged, shards = rows, trained.partition_shards[placed.partitions]
     if plan.declaration.algorithm == CENTROID:  # no shard takes a row: they stay in the table
         staged, shards = rows.take(np.zeros(0, dtype=np.int64)), shards[:0]
     name = attempt_unique(f"segment-{number:05d}")
@@ -107,48 +145,93 @@ def run_task(
         plan.declaration.metric,
         threads=threads,
     )
-    file_of = [file_id for file_id, _, _ in row_groups]
-    summary = AssignSummary(
-        counts=counts[None],
-        checksums=checksums[None],
-        partition_rows=np.bincount(partition, minlength=plan.declaration.partitions).astype(
-            np.uint64
-        ),
-        partition_radii=partition_radii,
-        row_groups=np.array(row_groups, dtype=np.int64).reshape(-1, 3),
-        deleted=_positions(file_of, [read.deleted for read in reads]),
-        skipped=_positions(file_of, [read.skipped for read in reads]),
-        file_centroids=made,
-        file_radii=made_radii,
-        file_ids=made_ids,
-        truth_distances=answers.distances,
-        truth_duplicates=answers.duplicates,
-        truth_counts=answers.duplicate_counts,
+    summary = summary_of(
+        plan, number, parts, rows, placed, counts, checksums, answers, threads=threads
     )
-    reasons: Counter[str] = sum((read.reasons for read in reads), Counter())
     return AssignOutcome(
         task=number,
         segment=StagedFile.of(out.staged),
         summary=workspace.stage_bytes(f"summary-{number:05d}.npz", arrays_to_bytes(summary)),
         rows=len(rows.vectors),
-        deleted=sum(len(read.deleted) for read in reads),
-        skipped=dict(reasons),
-        vector_bytes_read=sum(read.vector_bytes for read in reads),
+        deleted=sum(len(read.deleted) for read in parts.reads),
+        skipped=parts.reasons,
+        vector_bytes_read=sum(read.vector_bytes for read in parts.reads),
     )
 
 
-def _assign(
-    rows: StagedRows, plan: BuildPlan, trained: TrainResult, *, threads: int
-) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-    """Return each row's partition, and the radius each partition needs to hold its rows."""
-    metric = METRICS[plan.declaration.metric]
-    space = metric.to_search_space(rows.vectors, float(trained.norm_bound[0]))
-    partition, _ = kmeans.assign(space, trained.centroids, threads=threads)
-    return partition, radii(space, trained.centroids, partition, metric.name)
+@dataclass(frozen=True)
+class Placed:
+    """Where rows lie among the centroids.
+
+    Attributes:
+        partitions: (n,) uint32.
+        rows: (k,) uint64, by partition.
+        radii: (k,) float32, what each partition needs to hold its rows, rounded up.
+        distance_sum: of the rows to their centroids.
+        largest_norm: of the rows, as they are stored.
+    """
+
+    partitions: NDArray[np.uint32]
+    rows: NDArray[np.uint64]
+    radii: NDArray[np.float32]
+    distance_sum: float
+    largest_norm: float
+
+
+def place(rows: StagedRows, metric: str, trained: TrainResult, *, threads: int) -> Placed:
+    """Find each row's partition; without centroids all are in partition 0 of none."""
+    count = len(trained.centroids)
+    largest = float(np.sqrt(np.einsum("ij,ij->i", rows.vectors, rows.vectors).max(initial=0.0)))
+    if not count:
+        nowhere = np.zeros(len(rows.vectors), np.uint32)
+        return Placed(nowhere, np.zeros(0, np.uint64), np.zeros(0, np.float32), 0.0, largest)
+    space = METRICS[metric].to_search_space(rows.vectors, float(trained.norm_bound[0]))
+    partitions, squared = kmeans.assign(space, trained.centroids, threads=threads)
+    return Placed(
+        partitions,
+        np.bincount(partitions, minlength=count).astype(np.uint64),
+        radii(space, trained.centroids, partitions, metric),
+        float(np.sqrt(np.maximum(squared, 0)).sum(dtype=np.float64)),
+        largest,
+    )
+
+
+def summary_of(
+    plan: RunPlan,
+    task: int,
+    parts: Parts,
+    rows: StagedRows,
+    placed: Placed,
+    counts: NDArray[np.uint32],
+    checksums: NDArray[np.uint32],
+    answers: Truth,
+    *,
+    threads: int,
+) -> AssignSummary:
+    """Return the figures of a task."""
+    made, made_radii, made_ids = _file_centroids(rows, plan, task, threads=threads)
+    file_of = [file_id for file_id, _, _ in parts.row_groups]
+    return AssignSummary(
+        counts=counts[None],
+        checksums=checksums[None],
+        partition_rows=placed.rows,
+        partition_radii=placed.radii,
+        row_groups=np.array(parts.row_groups, dtype=np.int64).reshape(-1, 3),
+        deleted=_positions(file_of, [read.deleted for read in parts.reads]),
+        skipped=_positions(file_of, [read.skipped for read in parts.reads]),
+        file_centroids=made,
+        file_radii=made_radii,
+        file_ids=made_ids,
+        distance_sum=np.array([placed.distance_sum]),
+        largest_norm=np.array([placed.largest_norm]),
+        truth_distances=answers.distances,
+        truth_duplicates=answers.duplicates,
+        truth_counts=answers.duplicate_counts,
+    )
 
 
 def _file_centroids(
-    rows: StagedRows, plan: BuildPlan, task: int, *, threads: int
+    rows: StagedRows, plan: RunPlan, task: int, *, threads: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.uint32]]:
     """Return centroids of the task's part of each data file, their radii and file ids."""
     found = [(np.zeros((0, plan.dimension), np.float32), np.zeros(0, np.float32))]
@@ -196,6 +279,8 @@ def summarise(workspace: Workspace, outcomes: Sequence[AssignOutcome]) -> Staged
         file_centroids=np.concatenate([part.file_centroids for part in parts]),
         file_radii=np.concatenate([part.file_radii for part in parts]),
         file_ids=np.concatenate([part.file_ids for part in parts]),
+        distance_sum=np.sum([part.distance_sum for part in parts], axis=0),
+        largest_norm=np.max([part.largest_norm for part in parts], axis=0),
         truth_distances=answers.distances,
         truth_duplicates=answers.duplicates,
         truth_counts=answers.duplicate_counts,

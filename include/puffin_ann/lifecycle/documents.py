@@ -53,18 +53,18 @@ class AssignTask(Document):
     parts: tuple[tuple[int, int, int], ...]
 
 
-class BuildPlan(Document):
-    """Everything a build run has decided before it reads a vector.
+class RunPlan(Document):
+    """What every run has decided before it reads a vector.
 
     Attributes:
         table: `catalog.namespace.table`.
         base_snapshot_id: snapshot whose live rows are indexed.
         base_sequence_number: sequence number of that snapshot.
         field_id: field id of the vector column.
-        column_type: of its elements.
         dimension: width of the vectors.
-        expected_rows: live rows by the manifests, null vectors not yet known.
-        groups: by group id, the shards that one spark-submit builds.
+        files: data files that are read.
+        manifests: paths of the base snapshot's manifests.
+        column_type: of the column's elements.
     """
 
     run_id: str
@@ -74,12 +74,23 @@ class BuildPlan(Document):
     base_sequence_number: int
     field_id: int
     dimension: int
-    expected_rows: int
     files: tuple[PlannedFile, ...]
     manifests: tuple[str, ...]
+    column_type: str = ""
+
+
+class BuildPlan(RunPlan):
+    """A run that builds the whole index.
+
+    Attributes:
+        expected_rows: live rows by the manifests, null vectors not yet known.
+        groups: by group id, the shards that one spark-submit builds.
+    """
+
+    kind: Literal["build"] = "build"
+    expected_rows: int
     assign_tasks: tuple[AssignTask, ...]
     groups: dict[str, tuple[int, ...]]
-    column_type: str = ""
 
 
 class StagedFile(Document):
@@ -135,6 +146,18 @@ class Trained(Document):
     choice: Choice
     sampled_rows: int
     seconds: float
+
+
+class AssignOutcome(Document):
+    """What one task reports to the driver: pointers and counts."""
+
+    task: int
+    segment: StagedFile
+    summary: StagedFile
+    rows: int
+    deleted: int
+    skipped: dict[str, int]
+    vector_bytes_read: int
 
 
 class Assigned(Document):
@@ -207,14 +230,19 @@ class PublishedVersion(Document):
 
 
 class PlanPointer(Document):
-    """What the plan task gives to the tasks after it: small, whatever the size of the table."""
+    """What the plan task gives to the tasks after it: small, whatever the size of the table.
 
-    action: Literal["build", "none"]
+    Attributes:
+        decision: what was decided, for people; empty where there was nothing to decide.
+    """
+
+    action: Literal["build", "refresh", "none"]
     reason: str
     table: str
     plan: str
     run_id: str
     groups: list[str]
+    decision: str = ""
 
 
 D = TypeVar("D", bound=Document)

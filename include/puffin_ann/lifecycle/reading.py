@@ -14,7 +14,7 @@ from puffin_ann.lake.deletes import deleted_positions
 from puffin_ann.lake.identity import hash_rows
 from puffin_ann.lake.parquet import open_file, read_row_group, read_vectors
 from puffin_ann.lifecycle.documents import PlannedFile
-from puffin_ann.lifecycle.segments import StagedRows
+from puffin_ann.lifecycle.segments import StagedRows, concatenated
 from puffin_ann.lifecycle.workspace import Workspace
 
 
@@ -59,9 +59,28 @@ class FilePart:
         """Rows of each row group of this part."""
         return [int(self.starts[number + 1] - self.starts[number]) for number in self.row_groups]
 
-    def read(self, row_group: int, *, identities: bool) -> ReadRowGroup:
-        """Read one row group's vector column, and the key column where identities are wanted."""
-        plan = self.workspace.plan
+    def read(self, row_group: int, *, identities: bool, only: BitMap | None = None) -> ReadRowGroup:
+        """Read one row group's vector column, and the key column where identities are wanted.
+
+        Args:
+            row_group: its number.
+            identities: whether they are wanted.
+            only: positions in the file that are wanted; None means all. Of a row group without a
+                live one among them nothing is read.
+        """
+        plan = self.workspace.run
+        first, last = self.starts[row_group], self.starts[row_group + 1]
+        low, high = np.searchsorted(self.deleted, [first, last])
+        deleted = self.deleted[low:high]
+        live = np.ones(last - first, dtype=np.bool_)
+        if only is not None:
+            inside = only & BitMap(range(int(first), int(last)))
+            live[:] = False
+            live[np.asarray(inside.to_array(), dtype=np.int64) - first] = True
+        live[deleted - first] = False
+        if not live.any():
+            empty = concatenated([], plan.dimension)
+            return ReadRowGroup(empty, BitMap(deleted.tolist()), BitMap(), Counter(), 0)
         batch = read_vectors(
             self.workspace.table.io,
             self.file.path,
@@ -70,11 +89,6 @@ class FilePart:
             plan.dimension,
             parquet=self.parquet,
         )
-        first, last = self.starts[row_group], self.starts[row_group + 1]
-        live = np.ones(last - first, dtype=np.bool_)
-        low, high = np.searchsorted(self.deleted, [first, last])
-        deleted = self.deleted[low:high]
-        live[deleted - first] = False
         keep = live & batch.valid
         offsets = np.flatnonzero(keep)
         locators = np.empty((len(offsets), 3), dtype=np.uint32)
@@ -95,7 +109,7 @@ class FilePart:
 
     def _keys(self, row_group: int) -> pa.ChunkedArray | None:
         """Return the key column's values in a row group, if a key is declared."""
-        key = self.workspace.plan.declaration.key
+        key = self.workspace.run.declaration.key
         if key is None:
             return None
         read = read_row_group(self.workspace.table, self.parquet, self.file.path, row_group, [key])

@@ -1,6 +1,7 @@
 """What every stage of a run opens first: the table, the staging folder and the plan."""
 
 import io
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -16,11 +17,20 @@ from puffin_ann.errors import StagingError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.column import VectorColumn, table_vector_column
 from puffin_ann.lake.staging import Staging
-from puffin_ann.lifecycle.documents import PLAN, BuildPlan, StagedFile, load, restore_plan
+from puffin_ann.lifecycle.documents import (
+    PLAN,
+    BuildPlan,
+    RunPlan,
+    StagedFile,
+    load,
+    restore_plan,
+)
+from puffin_ann.lifecycle.refresh_documents import RefreshPlan
 
 STAGING_FOLDER = "ann-staging"
 
 T = TypeVar("T")
+Plan = TypeVar("Plan", bound=RunPlan)
 
 
 def attempt_unique(name: str) -> str:
@@ -51,14 +61,35 @@ class Workspace:
 
     @cached_property
     def plan(self) -> BuildPlan:
-        """The run's plan.
+        """The plan of a build."""
+        return self._load(BuildPlan)
+
+    @cached_property
+    def refresh(self) -> RefreshPlan:
+        """The plan of a refresh."""
+        return self._load(RefreshPlan)
+
+    @cached_property
+    def run(self) -> RunPlan:
+        """The plan, whatever the run does."""
+        restore_plan(self.staging)
+        if not self.staging.exists(PLAN):
+            return self.plan  # which says so
+        try:
+            kind = json.loads(self.staging.read(PLAN)).get("kind")
+        except (ValueError, AttributeError):
+            kind = None
+        return self.refresh if kind == "refresh" else self.plan
+
+    def _load(self, kind: type[Plan]) -> Plan:
+        """Return the plan.
 
         Raises:
             StagingError: it is gone; says who may have removed it, and what to do.
         """
         restore_plan(self.staging)
         try:
-            return load(self.staging, PLAN, BuildPlan)
+            return load(self.staging, PLAN, kind)
         except StagingError as error:
             if self.staging.exists(PLAN):
                 raise
@@ -79,11 +110,11 @@ class Workspace:
         Raises:
             StagingError: the column was replaced since the run was planned.
         """
-        column = table_vector_column(self.table, self.plan.declaration.column)
-        if column.field_id != self.plan.field_id:
+        column = table_vector_column(self.table, self.run.declaration.column)
+        if column.field_id != self.run.field_id:
             raise StagingError(
-                f"column {column.name!r} of {self.plan.table} was replaced by another one since "
-                f"run {self.plan.run_id} was planned; run the DAG anew"
+                f"column {column.name!r} of {self.run.table} was replaced by another one since "
+                f"run {self.run.run_id} was planned; run the DAG anew"
             )
         return column
 
