@@ -60,8 +60,9 @@ def answer_table(
     """Return answers, their locators given as ranks of files, row groups and offsets."""
     paths = [files[rank_of_file] for rank_of_file in keys[0].tolist()]
     fields: dict[str, Any] = {
-        "query": pa.array(query, pa.int32()),
-        "rank": pa.array(rank, pa.int32()),
+        # NumPy turns short arrays into another type several times as fast as Arrow.
+        "query": pa.array(query.astype(np.int32)),
+        "rank": pa.array(rank.astype(np.int32)),
         "distance": pa.array(distances, pa.float32()),
     }
     clash = sorted(set(columns) & {*fields, "locator"})
@@ -74,7 +75,7 @@ def answer_table(
         fetched = read_rows(table, paths, keys[1], keys[2], list(columns))
         fields.update(zip(fetched.column_names, fetched.columns, strict=True))
     fields["locator"] = pa.StructArray.from_arrays(
-        [pa.array(paths, pa.string()), pa.array(keys[1], pa.int32()), pa.array(keys[2])],
+        [pa.array(paths, pa.string()), pa.array(keys[1].astype(np.int32)), pa.array(keys[2])],
         fields=list(LOCATOR),
     )
     metadata = {"puffin_ann": json.dumps(vars(report))}

@@ -19,42 +19,54 @@ larger. At equal recall this is a tenth faster than one share for all at 0.95, a
 nearest shard found, known only after it was searched, was no better)."""
 
 
-def route(
-    queries: NDArray[np.float32],
-    centroids: NDArray[np.float32],
-    partition_shards: NDArray[np.uint32],
-    probe_partitions: int,
-) -> NDArray[np.float32]:
-    """Choose the shards that hold each query's nearest partitions, and how wide to search each.
+_SHARES = np.linspace(NEAREST_SHARE, FARTHEST_SHARE, STEPS + 1, dtype=np.float32)
+
+
+class Router:
+    """Chooses the shards that hold each query's nearest partitions, and how wide to search each.
 
     Args:
-        queries: (q, dc) float32 in the search space of the metric.
-        centroids: (k, dc) float32.
+        centroids: (k, dc) float32, k ≥ 1.
         partition_shards: (k,) uint32, the shard of each partition.
-        probe_partitions: nearest partitions to consider, at least 1.
-
-    Returns:
-        (q, shards) float32, shares of the search width: 1 for the shard of the nearest partition,
-        less for others that are probed, 0 for those that are not.
     """
-    scores = np.einsum("ij,ij->i", centroids, centroids) - 2.0 * (queries @ centroids.T)
-    order = np.argsort(partition_shards, kind="stable")
-    owners = partition_shards[order]
-    firsts = np.flatnonzero(np.diff(owners, prepend=owners[0] + 1))
-    nearest = np.minimum.reduceat(scores[:, order], firsts, axis=1)
-    last = min(probe_partitions, len(centroids)) - 1
-    limit = np.partition(scores, last, axis=1)[:, last : last + 1]
-    least = nearest.min(axis=1, keepdims=True)
-    squared = np.maximum(least + np.einsum("ij,ij->i", queries, queries)[:, None], 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        farther = (nearest - least) / (FARTHEST * squared)
-    step = np.round(STEPS * np.clip(np.nan_to_num(farther, nan=0.0, posinf=1.0), 0.0, 1.0))
-    shares = NEAREST_SHARE - (NEAREST_SHARE - FARTHEST_SHARE) / STEPS * step
-    shares[~(nearest <= limit)] = 0.0
-    found = np.zeros((len(queries), int(owners[-1]) + 1), dtype=np.float32)
-    found[:, owners[firsts]] = shares
-    found[np.arange(len(queries)), partition_shards[scores.argmin(axis=1)]] = 1.0
-    return found
+
+    def __init__(
+        self, centroids: NDArray[np.float32], partition_shards: NDArray[np.uint32]
+    ) -> None:
+        # The partitions of a shard stand side by side, so that one pass finds each shard's nearest.
+        order = np.argsort(partition_shards, kind="stable")
+        self._owners, self._firsts = np.unique(partition_shards[order], return_index=True)
+        self._centroids = np.ascontiguousarray(centroids[order].T)
+        self._squares = np.einsum("ij,ij->j", self._centroids, self._centroids)
+        self.shards = int(self._owners[-1]) + 1
+
+    def shares(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.float32]:
+        """Return (q, shards) float32, shares of the search width.
+
+        It is 1 for the shard of the nearest partition, less for others that are probed, 0 for those
+        that are not.
+
+        Args:
+            queries: (q, dc) float32 in the search space of the metric.
+            probe_partitions: nearest partitions to consider, at least 1.
+        """
+        scores = self._squares - 2.0 * (queries @ self._centroids)
+        nearest = np.minimum.reduceat(scores, self._firsts, axis=1)
+        home = nearest.argmin(axis=1)
+        each = np.arange(len(queries))
+        least = nearest[each, home][:, None]
+        squared = np.maximum(least + np.einsum("ij,ij->i", queries, queries)[:, None], 1e-30)
+        steps = np.fmin((nearest - least) / squared * (STEPS / FARTHEST), STEPS)
+        shares: NDArray[np.float32] = _SHARES[np.rint(steps).astype(np.intp)]
+        if probe_partitions < len(self._squares):
+            last = probe_partitions - 1
+            shares[nearest > np.partition(scores, last, axis=1)[:, last : last + 1]] = 0.0
+        shares[each, home] = 1.0
+        if len(self._owners) == self.shards:
+            return shares
+        every = np.zeros((len(queries), self.shards), dtype=np.float32)
+        every[:, self._owners] = shares
+        return every
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from puffin_ann.search import ties
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.coverage import View
 from puffin_ann.search.locators import MaskedRows
-from puffin_ann.search.probe import NEAREST_SHARE, Source, route
+from puffin_ann.search.probe import NEAREST_SHARE, Router, Source
 from puffin_ann.search.shards import LoadedShard, load_shard
 from puffin_ann.search.versions import IndexVersion
 from puffin_ann.search.within import Part, shard_parts, shards_within
@@ -47,9 +47,10 @@ class ShardTier:
         self._io, self._version, self._view, self._cache = io, version, view, cache
         self._routing = version.routing
         self._metric = METRICS[version.routing.metric]
-        self._owners = _owners(version.routing)
         self._is_delta = np.array([one.kind == "delta" for one in version.routing.shards], np.bool_)
-        self._graphs = np.flatnonzero(~self._is_delta)
+        owners = _owners(version.routing)
+        several = len(owners) and np.count_nonzero(~self._is_delta) > 1
+        self._router = Router(version.routing.centroids, owners) if several else None
         self._ranks_in_order = view.rank_of_file_id.in_order
         self._loaded: dict[int, LoadedShard] = {}
         self._dead: dict[int, NDArray[np.bool_] | None] = {}
@@ -79,11 +80,9 @@ class ShardTier:
         sources = self._probe(
             queries, k, np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
         )
-        found = np.zeros(len(queries), dtype=np.int64)
-        for source in sources:
-            found += np.count_nonzero(source.ids >= 0, axis=1)
         touched = probed.any(axis=0)
-        if found.min(initial=k) < k:
+        found = sum((source.ids >= 0).sum(axis=1) for source in sources)
+        if np.min(found, initial=k) < k:
             # Fewer than k live rows stood in the probed shards: the rest of them must answer too.
             rest = ~probed & (found < k)[:, None]
             sources += self._probe(queries, k, np.where(rest, wide, 0))
@@ -119,30 +118,29 @@ class ShardTier:
 
         Deltas have rows of any partition, few of a query's neighbours: they are always probed.
         """
-        shares = np.where(self._is_delta, np.float32(NEAREST_SHARE), np.float32(0.0))
-        shares = np.tile(shares, (len(queries), 1))
-        if len(self._graphs) == 1 or not len(self._owners):
-            shares[:, self._graphs] = 1.0
-            return shares
+        if self._router is None:
+            shares = np.where(self._is_delta, np.float32(NEAREST_SHARE), np.float32(1.0))
+            return np.tile(shares, (len(queries), 1))
         # BLAS's own threads would go on spinning for a tenth of a second, on the cores of ours.
         with blas.single_thread():
-            routed = route(
-                self._metric.queries_to_search_space(queries),
-                self._routing.centroids,
-                self._owners,
-                probe_partitions,
+            routed = self._router.shares(
+                self._metric.queries_to_search_space(queries), probe_partitions
             )
-        np.maximum(shares[:, : routed.shape[1]], routed, out=shares[:, : routed.shape[1]])
-        return shares
+        if self._router.shards == len(self._is_delta):
+            return routed
+        every = np.zeros((len(queries), len(self._is_delta)), np.float32)
+        every[:, : self._router.shards] = routed
+        every[:, self._is_delta] = NEAREST_SHARE
+        return every
 
     def _probe(
         self, queries: NDArray[np.float32], k: int, widths: NDArray[np.number[Any]]
     ) -> list[Source]:
         """Search shards, each for the queries that have a width for it, (q, shards), not 0."""
         asked = [
-            _Asked(number, np.flatnonzero(widths[:, number] == width), int(width))
-            for number in range(widths.shape[1])
-            for width in sorted({*widths[:, number].tolist()} - {0})
+            _Asked(number, (column == width).nonzero()[0], int(width))
+            for number, column in enumerate(widths.T)
+            for width in sorted({*column.tolist()} - {0})
         ]
         # A thread to each shard asked, where that occupies all: it costs less than parting each.
         apart = self._threads > 1 and len(asked) >= 2 * self._threads and len(queries) > 1
