@@ -11,6 +11,7 @@ import typer
 from puffin_ann import __version__
 from puffin_ann.cli.build import build
 from puffin_ann.cli.doctor import clean, doctor
+from puffin_ann.cli.drop import drop
 from puffin_ann.cli.inspect import inspect
 from puffin_ann.cli.output import errors_to
 from puffin_ann.cli.plan import plan
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (build, plan, search, status, inspect, size, doctor, clean):
+for command in (build, plan, search, status, inspect, size, doctor, clean, drop):
     app.command(name=command.__name__)(command)
 
 

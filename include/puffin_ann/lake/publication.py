@@ -1,7 +1,7 @@
 """What is published, as data: the request, the one commit made of it, and how it is found again."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
@@ -9,6 +9,7 @@ from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
+    SetPropertiesUpdate,
     SetStatisticsUpdate,
     TableRequirement,
     TableUpdate,
@@ -50,6 +51,7 @@ class Request:
     mode: PublishMode
     run_prefix: str
     carried: frozenset[str]
+    properties: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Require what a run is recognised by."""
@@ -60,6 +62,11 @@ class Request:
     def run_ids(self) -> dict[str, str]:
         """The run ids of the summary, by key."""
         return {key: run for key, run in self.summary.items() if key.endswith(RUN_ID_SUFFIX)}
+
+    @property
+    def property_updates(self) -> tuple[TableUpdate, ...]:
+        """The table properties that the commit sets besides."""
+        return (SetPropertiesUpdate(updates=self.properties),) if self.properties else ()
 
     def is_of_the_run(self, path: str) -> bool:
         """Tell whether a file was made by this run, in this attempt or an earlier one."""
@@ -131,7 +138,11 @@ def _with_snapshot(fresh: Table, request: Request) -> Attempt:
         fills_base=fills_base,
         seen=None,
         seen_in=fresh.metadata_location,
-        updates=(*updates, *(SetStatisticsUpdate(statistics=request.statistics(i)) for i in under)),
+        updates=(
+            *updates,
+            *(SetStatisticsUpdate(statistics=request.statistics(i)) for i in under),
+            *request.property_updates,
+        ),
         requirements=(*requirements, AssertTableUUID(uuid=fresh.metadata.table_uuid)),
     )
 
@@ -155,7 +166,10 @@ def _alone(fresh: Table, request: Request) -> Attempt:
         fills_base=True,
         seen=seen,
         seen_in=fresh.metadata_location,
-        updates=(SetStatisticsUpdate(statistics=request.statistics(base)),),
+        updates=(
+            SetStatisticsUpdate(statistics=request.statistics(base)),
+            *request.property_updates,
+        ),
         requirements=(
             AssertRefSnapshotId(ref=request.branch, snapshot_id=request.expected_head),
             AssertTableUUID(uuid=fresh.metadata.table_uuid),

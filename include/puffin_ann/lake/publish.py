@@ -66,6 +66,7 @@ def publish(
     mode: PublishMode = "snapshot",
     run_prefix: str = "",
     carried: Collection[str] = (),
+    properties: Mapping[str, str] | None = None,
 ) -> Published:
     """Register the Puffin file at `statistics_path` in one commit that asserts `branch`'s head.
 
@@ -93,6 +94,7 @@ def publish(
         mode: see above.
         run_prefix: what the locations of the run's files, and of no other's, begin with.
         carried: locations of files whose blobs this one holds as well.
+        properties: of the table, set in the same commit.
 
     Raises:
         ConflictError: the branch head is not `expected_head`, or somebody else's file stands under
@@ -116,6 +118,7 @@ def publish(
         mode=mode,
         run_prefix=run_prefix,
         carried=frozenset(carried),
+        properties=dict(properties or {}),
     )
     _check_file(table, request)
     published = _Publication(table, request).run()

@@ -18,6 +18,7 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveStatisticsUpdate,
+    SetPropertiesUpdate,
     SetStatisticsUpdate,
     TableRequirement,
     TableUpdate,
@@ -41,22 +42,26 @@ class SlotChange:
         seen: for each slot changed, the path it held when this was decided; None: it was free.
         register: entries to set.
         clear: slots to empty.
+        properties: of the table, set in the same commit.
     """
 
     seen: Mapping[int, str | None]
     register: Mapping[int, StatisticsFile] = field(default_factory=dict)
     clear: frozenset[int] = frozenset()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Tell whether there is nothing to do."""
-        return not self.register and not self.clear
+        return not (self.register or self.clear or self.properties)
 
     def is_done(self, table: Table) -> bool:
         """Tell whether the table's slots are as this change leaves them."""
         held = slots(table)
-        return all(held.get(one) == entry for one, entry in self.register.items()) and not (
-            self.clear & held.keys()
+        return (
+            all(held.get(one) == entry for one, entry in self.register.items())
+            and not (self.clear & held.keys())
+            and self.properties.items() <= table.properties.items()
         )
 
 
@@ -98,6 +103,7 @@ def _updates(table: Table, change: SlotChange) -> tuple[TableUpdate, ...]:
     return (
         *(RemoveStatisticsUpdate(snapshot_id=one) for one in sorted(change.clear & held.keys())),
         *(SetStatisticsUpdate(statistics=entry) for entry in change.register.values()),
+        *((SetPropertiesUpdate(updates=dict(change.properties)),) if change.properties else ()),
     )
 
 

@@ -6,7 +6,8 @@ whose outcome is not known is told from a lost publication by the table's earlie
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -123,7 +124,7 @@ def clean(
 
 
 def leftovers(
-    inventory: Inventory, declarations: Iterable[IndexDeclaration] = (), *, grace: str | None = None
+    inventory: Inventory, declarations: Sequence[IndexDeclaration] = (), *, grace: str | None = None
 ) -> list[Leftover]:
     """List what is not needed any more, due or not; reads the store, changes nothing."""
     published = inventory.published
@@ -137,6 +138,7 @@ def leftovers(
     longest = max(longest, ALIVE_MS)  # what is not published may be of a run that goes on
     return [
         *_superseded(inventory, verdicts),
+        *_dropped(inventory, declarations, grace),
         *_unpublished(inventory, longest),
         *_staging(inventory, retention, longest),
         *_manifest_lists(inventory, longest),
@@ -167,13 +169,37 @@ def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[L
             )
 
 
+def _dropped(
+    inventory: Inventory, declarations: Sequence[IndexDeclaration], grace: str | None
+) -> Iterable[Leftover]:
+    """List files that hold nothing but versions that were dropped."""
+    for file in inventory.files:
+        if file.holds or not file.dropped:
+            continue
+        shells = [replace(file, holds=file.dropped)]
+        kept = policies(declarations, shells)
+        longest = max(kept.values(), key=lambda one: one.grace_ms)
+        since = max(one.dropped_ms for one in file.dropped)
+        names = ", ".join(sorted({repr(one.index) for one in file.dropped}))
+        yield Leftover(
+            kind="superseded version",
+            location=file.path,
+            bytes=file.bytes or 0,
+            why=f"index {names} was dropped",
+            idle_seconds=_seconds(inventory.now_ms - since),
+            grace_seconds=_seconds((_with_grace(longest, grace) if grace else longest).grace_ms),
+            slots=tuple(sorted(file.entries)),
+        )
+
+
 def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
     """List files of runs that failed, were killed, or whose commit was not answered.
 
     A file that some snapshot or earlier metadata names is none of them, readable or not.
     """
     for file in inventory.files:
-        if not file.is_published and file.bytes is not None:
+        left = file.holds or not file.dropped
+        if left and not file.is_published and file.bytes is not None:
             yield Leftover(
                 kind="unpublished file",
                 location=file.path,

@@ -16,6 +16,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.dropped import NEVER, dropped
 from puffin_ann.lake.expiry import DAY_MS, Horizon, surviving
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
@@ -152,13 +153,19 @@ def live_files(published: Iterable[IndexFile]) -> dict[str, IndexFile]:
 
 
 def _indexes_named(table: Table) -> set[str]:
+    """Return the indexes that snapshots of the table publish, but for those dropped since."""
+    marks = dropped(table)
     keys = (
-        key
+        (key, snapshot.sequence_number or 0)
         for snapshot in table.snapshots()
         if snapshot.summary
         for key in snapshot.summary.additional_properties
     )
-    return {match[1] for key in keys if (match := _RUN_ID.fullmatch(key))}
+    return {
+        match[1]
+        for key, number in keys
+        if (match := _RUN_ID.fullmatch(key)) and number > marks.get(match[1], NEVER).sequence_number
+    }
 
 
 def _is_anchored(inventory: Inventory, head: int, live: Mapping[str, IndexFile]) -> bool:

@@ -12,6 +12,7 @@ from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.errors import FormatError
+from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
 from puffin_ann.lake.listing import StoredObject, canonical, listed
 from puffin_ann.lake.past import FormerEntry, former_entries
 from puffin_ann.lake.slots import slots
@@ -31,12 +32,14 @@ class Holding:
         version: what tells this version from others of the index: the run that built it.
         base_snapshot_id: snapshot whose rows it covers.
         declaration: the declaration it was built by, as JSON.
+        dropped_ms: when it was dropped, milliseconds since 1970; 0 if it was not.
     """
 
     index: str
     version: str
     base_snapshot_id: int
     declaration: str = field(default="", compare=False)
+    dropped_ms: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class IndexFile:
         published_ms: when it was published, as far as that can be known.
         holds: what it holds; empty if it cannot be read.
         problem: why it cannot be read; empty if it can.
+        dropped: what it holds besides, and what was dropped.
     """
 
     path: str
@@ -68,6 +72,7 @@ class IndexFile:
     published_ms: int
     holds: tuple[Holding, ...]
     problem: str
+    dropped: tuple[Holding, ...] = ()
 
     @property
     def is_published(self) -> bool:
@@ -201,8 +206,8 @@ def _file(
     length, modified = (stored.bytes, stored.modified_ms) if stored else (None, 0)
     if stored is None:  # registered from another folder, or gone
         length = _length(table.io, path)
-    holds, footer_size, problem = _content(table.io, path, length)
-    if not holds and not named_by and not is_index_name(path):
+    held, footer_size, problem = _content(table.io, path, length, dropped(table))
+    if not held and not named_by and not is_index_name(path):
         return None
     sizes = {entry.file_size_in_bytes for entry in entries.values()}
     if length is not None and not problem and sizes - {length}:
@@ -217,8 +222,9 @@ def _file(
         former=former,
         order=_order(table, (*entries, *named_by), former),
         published_ms=_published_ms(table, named_by, former, modified),
-        holds=holds,
+        holds=tuple(one for one in held if not one.dropped_ms),
         problem=problem,
+        dropped=tuple(one for one in held if one.dropped_ms),
     )
 
 
@@ -227,7 +233,9 @@ def _length(io: FileIO, path: str) -> int | None:
     return len(file) if file.exists() else None
 
 
-def _content(io: FileIO, path: str, length: int | None) -> tuple[tuple[Holding, ...], int, str]:
+def _content(
+    io: FileIO, path: str, length: int | None, marks: Mapping[str, Dropped]
+) -> tuple[tuple[Holding, ...], int, str]:
     """Return what a file holds, its footer's size, and why it cannot be read."""
     if length is None:
         return (), 0, ""
@@ -239,7 +247,8 @@ def _content(io: FileIO, path: str, length: int | None) -> tuple[tuple[Holding, 
                 index = blob.properties.get("index", "")
                 version = properties.get("run-id", "") or str(blob.snapshot_id)
                 declaration = properties.get("declaration", "")
-                holds.append(Holding(index, version, blob.snapshot_id, declaration))
+                gone_ms = marks[index].at_ms if is_dropped(marks, index, version) else 0
+                holds.append(Holding(index, version, blob.snapshot_id, declaration, gone_ms))
             return tuple(holds), reader.footer_size, ""
     except (FormatError, OSError) as error:
         said = str(error)

@@ -13,7 +13,6 @@ from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
 from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.routing import TYPE as ROUTING
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
@@ -26,6 +25,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.assembly import Assembly, Names
 from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.dropped import dropped, is_dropped
 from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.publication import Published
 from puffin_ann.lake.publish import publish as commit
@@ -48,7 +48,7 @@ from puffin_ann.lifecycle.workspace import Workspace
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
-from puffin_ann.search.versions import IndexVersion, load_version, open_puffin
+from puffin_ann.search.versions import IndexVersion, index_names, load_version, open_puffin
 
 log = logging.getLogger("puffin_ann")
 
@@ -242,6 +242,8 @@ def assemble(table: Table, plan: BuildPlan, version: IndexVersion) -> Assembled:
 def was_published(table: Table, index: str, run_id: str) -> bool:
     """Tell whether the table's metadata names a publication of a run of the index."""
     file = re.compile(rf"/ann-{re.escape(index)}-\d+-{_short_hash(run_id)}-[^/]*$")
+    if is_dropped(dropped(table), index, run_id):
+        return True
     return any(file.search(entry.path) for entry in registered(table)) or any(
         snapshot.summary is not None
         and snapshot.summary.additional_properties.get(f"ann.{index}.run-id") == run_id
@@ -310,10 +312,10 @@ class _Cargo:
         """
         readers = self._readable()
         by_base = sorted(readers, key=lambda one: self.base_snapshot_id not in one[0].snapshot_ids)
-        foreign = next((one for one, reader in by_base if _foreign_blobs(reader)), None)
+        foreign = next((one for one, reader, _ in by_base if _foreign_blobs(reader)), None)
         seen = {self.index}
-        for entry, reader in readers:
-            here = {blob.properties.get("index", "") for blob in reader.find(ROUTING)} - seen
+        for entry, reader, names in readers:
+            here = names - seen
             seen |= here
             for blob in reader.metadata.blobs:
                 if _is_foreign(blob):
@@ -323,16 +325,19 @@ class _Cargo:
                 if wanted:
                     yield reader, blob
 
-    def _readable(self) -> list[tuple[Registered, PuffinReader]]:
+    def _readable(self) -> list[tuple[Registered, PuffinReader, set[str]]]:
         """Read the footers of the registered files, the newest first; note which are accounted for.
+
+        With each come the names of its indexes, those left out that were dropped.
 
         Ranges are copied by the recipe, so that the readers may be closed.
         """
         found = []
+        marks = dropped(self.table)
         for entry in registered(self.table):
             try:
                 with _pinned(self.table, self.recipe, entry.path, entry.file_size) as reader:
-                    found.append((entry, reader))
+                    found.append((entry, reader, index_names(reader, marks)))
             except (OSError, FormatError, StoreRefusedError) as error:
                 log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
                 if self.table.io.new_input(entry.path).exists():

@@ -4,10 +4,12 @@ import logging
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
+from puffin_ann.blobs.routing import TYPE as ROUTING
 from puffin_ann.errors import FormatError, StagingError, UnclearCommitError
 from puffin_ann.lake.assembly import Assembly, Names
 from puffin_ann.lake.index_snapshot import publish_mode
@@ -31,8 +33,38 @@ NAME = "re-published"
 Blob = tuple[PuffinReader, BlobMetadata]
 
 
+@dataclass(frozen=True)
+class Renamed:
+    """An index that is published under another name: `routing` is its routing blob's new bytes."""
+
+    before: str
+    after: str
+    routing: bytes
+
+    def put(self, writer: PuffinWriter, reader: PuffinReader, blob: BlobMetadata) -> None:
+        """Add a blob of the index under its new name."""
+        properties = {**blob.properties, "index": self.after}
+        if blob.type != ROUTING:
+            writer.copy(reader, blob, properties=properties)
+            return
+        writer.add(
+            ROUTING,
+            self.routing,
+            fields=blob.fields,
+            snapshot_id=blob.snapshot_id,
+            sequence_number=blob.sequence_number,
+            properties=properties,
+            codec="zstd",
+        )
+
+
 def republish(
-    inventory: Inventory, live: Mapping[str, IndexFile], *, replaces: Collection[str] = ()
+    inventory: Inventory,
+    live: Mapping[str, IndexFile],
+    *,
+    replaces: Collection[str] = (),
+    properties: Mapping[str, str] | None = None,
+    renamed: Renamed | None = None,
 ) -> tuple[str, int]:
     """Publish one file with all live indexes on the head; returns its location and snapshot.
 
@@ -42,6 +74,8 @@ def republish(
         inventory: of the table, whose head is published on.
         live: by index, the file to take it from.
         replaces: files whose places the new one may take, whatever it has of them.
+        properties: of the table, set in the same commit.
+        renamed: one of the indexes, if it gets another name.
 
     Raises:
         ConflictError: the head moved; nothing was published, and no file is left.
@@ -56,7 +90,10 @@ def republish(
     carried, foreign = _foreign_blobs(table, head, assembly.recipe)
     with PuffinWriter(assembly.recipe) as writer:
         for reader, blob in sorted([*ours, *foreign], key=lambda one: not _is_shard(one[1])):
-            writer.copy(reader, blob)
+            if renamed is not None and blob.properties.get("index") == renamed.before:
+                renamed.put(writer, reader, blob)
+            else:
+                writer.copy(reader, blob)
         finished = writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run}"})
     path = assembly.make()
     try:
@@ -67,11 +104,12 @@ def republish(
             statistics_path=path,
             file_size=finished.length,
             footer_size=finished.footer_size,
-            summary=_summary(live, run),
+            summary=_summary(live, run, renamed),
             blob_metadata=listed_blobs(finished.metadata.blobs),
             mode=publish_mode(table, "auto")[0],
             run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
             carried=carried | {file.path for file in live.values()} | set(replaces),
+            properties=properties,
         )
     except UnclearCommitError:
         raise
@@ -109,13 +147,14 @@ def _log(path: str, snapshot_id: int, file: FinishedFile, live: Collection[str])
     )
 
 
-def _summary(live: Mapping[str, IndexFile], run: str) -> dict[str, str]:
+def _summary(live: Mapping[str, IndexFile], run: str, renamed: Renamed | None) -> dict[str, str]:
     summary = {f"ann.{NAME}.run-id": run}
     for index, file in live.items():
         for held in file.holds:
             if held.index == index:
-                summary[f"ann.{index}.base-snapshot-id"] = str(held.base_snapshot_id)
-                summary[f"ann.{index}.version"] = held.version
+                name = renamed.after if renamed and renamed.before == index else index
+                summary[f"ann.{name}.base-snapshot-id"] = str(held.base_snapshot_id)
+                summary[f"ann.{name}.version"] = held.version
     return summary
 
 

@@ -4,7 +4,7 @@ Entries of `statistics` may have been copied to another snapshot by anyone, so t
 registered file decides whether it holds the index and which snapshot it was computed from.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from puffin_ann.blobs.coverage import Coverage
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.errors import FormatError, IndexNotFoundError, PuffinFormatError
 from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
 from puffin_ann.lake.registration import Registered, registered
 from puffin_ann.puffin.reader import PuffinReader
 
@@ -63,6 +64,11 @@ class IndexVersion:
         """Highest share of a shard's or delta's rows that are tombstones."""
         filled = [shard for shard in self.routing.shards if shard.rows]
         return max((shard.tombstones / shard.rows for shard in filled), default=0.0)
+
+    @property
+    def run_id(self) -> str:
+        """The run that published it, which tells it from other versions of the index."""
+        return version_id(self.routing, self.coverage.base_snapshot_id)
 
     def file_of(self, shard: ShardEntry) -> str:
         """Return the Puffin file that holds the blobs of one shard."""
@@ -116,13 +122,14 @@ class Found:
 
 
 def find_versions(table: Table, index: str) -> Found:
-    """Look for an index in every registered Puffin file of a table."""
+    """Look for an index in every registered Puffin file of a table, but for what was dropped."""
+    marks = dropped(table)
     versions: list[IndexVersion] = []
     others: set[str] = set()
     problems: list[str] = []
     for entry in registered(table)[:RETAINED_LIMIT]:
         try:
-            others |= index_names(table.io, entry)
+            others |= _names(table.io, entry, marks)
             version = load_version(
                 table.io, entry.path, index, snapshot_id=entry.snapshot_id, length=entry.file_size
             )
@@ -130,15 +137,33 @@ def find_versions(table: Table, index: str) -> Found:
             said = str(error)
             problems.append(said if said.startswith(entry.path) else f"{entry.path}: {said}")
             continue
-        if version is not None:
+        if version is not None and not is_dropped(marks, index, version.run_id):
             versions.append(version)
     return Found(tuple(versions), tuple(sorted(others - {index})), tuple(problems))
 
 
-def index_names(io: FileIO, entry: Registered) -> set[str]:
-    """Return the names of the indexes a registered file holds."""
+def _names(io: FileIO, entry: Registered, marks: Mapping[str, Dropped]) -> set[str]:
     with open_puffin(io, entry.path, entry.file_size) as reader:
-        return {blob.properties.get("index", "") for blob in reader.find(routing_blob.TYPE)}
+        return index_names(reader, marks)
+
+
+def index_names(reader: PuffinReader, marks: Mapping[str, Dropped]) -> set[str]:
+    """Return the names of the indexes that a file holds and that were not dropped."""
+    names = set()
+    for blob in reader.find(routing_blob.TYPE):
+        name = blob.properties.get("index", "")
+        # Only of an index that was dropped once it has to be read which version this is.
+        if name in marks:
+            version = version_id(routing_blob.decode(reader.read(blob)), blob.snapshot_id)
+            if is_dropped(marks, name, version):
+                continue
+        names.add(name)
+    return names
+
+
+def version_id(routing: Routing, base_snapshot_id: int) -> str:
+    """Return what tells a version from others of its index: the run that published it."""
+    return routing.properties.get("run-id", "") or str(base_snapshot_id)
 
 
 def require_versions(table: Table, index: str) -> tuple[IndexVersion, ...]:

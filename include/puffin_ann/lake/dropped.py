@@ -1,0 +1,72 @@
+"""Which versions of which indexes were dropped: said by properties of the table.
+
+A version stays in files that hold others besides, and in files that earlier metadata names, until
+clean-up removes them. The property tells it from one whose registration was lost, which the guard
+would restore. It names runs, so that an index built anew under the same name is another.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.table import Table
+
+PREFIX = "puffin-ann.dropped."
+"""What the names of such properties begin with; the name of the index follows."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Versions of one index that were dropped.
+
+    Attributes:
+        versions: the runs that published them.
+        sequence_number: of the table when it was dropped; snapshots up to it are no sign that the
+            index should be there.
+        at_ms: when it was dropped, milliseconds since 1970.
+    """
+
+    versions: frozenset[str] = frozenset()
+    sequence_number: int = -1
+    at_ms: int = 0
+
+
+NEVER = Dropped()
+
+
+def dropped(table: Table) -> dict[str, Dropped]:
+    """Return by index what was dropped; a property that cannot be read counts as none."""
+    found = {}
+    for name, text in table.properties.items():
+        if name.startswith(PREFIX):
+            found[name.removeprefix(PREFIX)] = _parsed(text)
+    return found
+
+
+def mark(table: Table, index: str, versions: Iterable[str], at_ms: int) -> dict[str, str]:
+    """Return the property by which versions of an index count as dropped, older marks included."""
+    before = dropped(table).get(index, NEVER)
+    value = {
+        "versions": sorted({*versions, *before.versions}),
+        "sequence-number": max((one.sequence_number or 0 for one in table.snapshots()), default=0),
+        "at-ms": at_ms,
+    }
+    return {PREFIX + index: json.dumps(value)}
+
+
+def _parsed(text: str) -> Dropped:
+    try:
+        value: Any = json.loads(text)
+        return Dropped(
+            versions=frozenset(str(one) for one in value["versions"]),
+            sequence_number=int(value["sequence-number"]),
+            at_ms=int(value["at-ms"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return NEVER
+
+
+def is_dropped(marks: Mapping[str, Dropped], index: str, version: str) -> bool:
+    """Tell whether a version of an index was dropped."""
+    return version in marks.get(index, NEVER).versions
