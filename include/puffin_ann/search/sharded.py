@@ -126,7 +126,7 @@ class ShardTier:
             routed = self._router.shares(
                 self._metric.queries_to_search_space(queries), probe_partitions
             )
-        if self._router.shards == len(self._is_delta):
+        if self._router.shards == len(self._is_delta) and not self._is_delta.any():
             return routed
         every = np.zeros((len(queries), len(self._is_delta)), np.float32)
         every[:, : self._router.shards] = routed

@@ -163,6 +163,8 @@ def version(
         _bury(part, rng, dead, stale, unindexed, width, 2 * shards)
         if ordered != "no":
             _sort(part)
+    if ordered != "all":
+        rng.shuffle(parts)
     radii = np.nextafter(radii.astype(np.float32), np.float32(np.inf))
     return _written(
         table,

@@ -111,6 +111,17 @@ def hold(index, rows, k):
             )
 
 
+def hold_deltas(index):
+    """Every query asks every delta, however few partitions are probed."""
+    tier = index._shards
+    distances = index.search(QUERIES, 1, probe_partitions=1).column("distance").to_numpy()
+    for entry in index.version.routing.shards:
+        if entry.kind == "delta":
+            shard = tier._shard(entry)
+            _, nearest = shard.engine.exhaustive(QUERIES, 1, dead=tier._dead[entry.shard_id])
+            assert (distances <= nearest[:, 0]).all()
+
+
 def hold_within(index, rows, share):
     """Hold threshold queries to brute force, at the distance of some row."""
     if not rows[0]:
@@ -164,6 +175,8 @@ def test_any_version_answers_any_snapshot_right(
 
     for k in (1, 5, len(rows[0]) + 1, max(1, len(rows[0]) - 3)):
         hold(index, rows, k)
+    if rows[0]:
+        hold_deltas(index)
     for share in (0.1, 0.6):
         hold_within(index, rows, share)
     in_version = sum(
