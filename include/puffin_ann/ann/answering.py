@@ -5,7 +5,6 @@ call, one set for each thread at work, so that a single query pays for neither a
 clearing.
 """
 
-import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ class Scratch:
     stamp: Whole = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Part:
     """Some queries of a call, for a kernel that answers them.
 
@@ -91,7 +90,6 @@ class Answering:
         self.vectors = read_only(vectors)
         self._zero_rows = np.empty(0, np.int64) if zero_rows is None else zero_rows
         self._free: list[Scratch] = []
-        self._lock = threading.Lock()
         self._counted: tuple[weakref.ref[NDArray[np.uint8]], int] | None = None
 
     def answer(
@@ -136,12 +134,17 @@ class Answering:
             scratch = self._take()
             run(
                 Part(
-                    queries[some], width, keep, mask, scratch, ids[some], distances[some],
+                    queries[some],
+                    width,
+                    keep,
+                    mask,
+                    scratch,
+                    ids[some],
+                    distances[some],
                     counts[some],
                 )
-            )  # fmt: skip
-            with self._lock:
-                self._free.append(scratch)
+            )
+            self._free.append(scratch)
 
         if threads <= 1 or len(queries) <= 1:
             run_some(slice(None))
@@ -150,7 +153,7 @@ class Answering:
             parts = [slice(at, at + step) for at in range(0, len(queries), step)]
             for _ in blas.parallel(run_some, parts, threads):
                 pass
-        if (counts < k).any():
+        if len(counts) and counts.min() < k:
             short = np.flatnonzero(counts < k)
             ids[short], distances[short] = self.exhaustive(
                 queries[short], k, dead=dead, threads=threads
@@ -201,7 +204,7 @@ class Answering:
         return np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
 
     def _take(self) -> Scratch:
-        with self._lock:
-            if self._free:
-                return self._free.pop()
-        return Scratch(np.zeros(len(self.vectors), np.uint8))
+        try:
+            return self._free.pop()  # appending and popping are atomic
+        except IndexError:
+            return Scratch(np.zeros(len(self.vectors), np.uint8))

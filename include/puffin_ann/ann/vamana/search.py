@@ -111,7 +111,9 @@ class Searcher:
         )
         if self.beam == "edges" and records is not None:
             self._run = self._over_records
-            self._records = records
+            layout, frame = records.layout, records.frame
+            self._places: tuple[Any, ...] = layout.stride, layout.code_bytes, layout.blocks
+            self._frame: tuple[Any, ...] = frame.origin, frame.scale, frame.across, frame.within
             self._bytes = read_only(records.array).reshape(-1)
             self._numbers = self._bytes.view(np.uint32)
             # For the inner product all rows of the space are as long as the first.
@@ -177,18 +179,12 @@ class Searcher:
         )
 
     def _over_records(self, part: Part) -> None:
-        layout, frame = self._records.layout, self._records.frame
         part.scratch.stamp = kernels_walk.search_records(
             self._bytes,
             self._numbers,
-            layout.stride,
-            layout.code_bytes,
-            layout.blocks,
+            *self._places,
             self._entry,
-            frame.origin,
-            frame.scale,
-            frame.across,
-            frame.within,
+            *self._frame,
             self._answering.metric.code,
             self._length,
             self._answering.vectors,
