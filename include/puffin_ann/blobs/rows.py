@@ -6,7 +6,7 @@ graph. Locators are written in sorted order, delta-encoded; where ordinals are n
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Literal
 
 import numpy as np
@@ -34,6 +34,9 @@ MAX_BLOCK_ROWS = 1 << 20
 MAX_ROWS = 1 << 32
 
 SORTED, PERMUTED = 0, 1
+
+NOWHERE = (1 << 32) - 1
+"""File id of dead rows that were set aside; no file ever gets it."""
 
 IdentityKind = Literal["hash", "lineage"]
 _IDENTITY_KINDS: tuple[IdentityKind, ...] = ("hash", "lineage")
@@ -71,6 +74,23 @@ class Rows:
     def in_order(self) -> bool:
         """Tell whether ordinals are in the order of locators; then no two rows have one locator."""
         return _ascending(self.file_ids, self.row_groups, self.offsets)
+
+
+def set_aside(rows: Rows, dead: NDArray[np.int64]) -> Rows:
+    """Return rows of which dead ones lie nowhere.
+
+    A row that comes back from the dead (a rollback brought its file's row back) may stand in the
+    same shard as a dead one that lay there, and no two rows of a blob may have one locator.
+
+    Args:
+        rows: of a shard.
+        dead: (m,) int64, ordinals.
+    """
+    file_ids, groups, offsets = (
+        np.array(column) for column in (rows.file_ids, rows.row_groups, rows.offsets)
+    )
+    file_ids[dead], groups[dead], offsets[dead] = NOWHERE, 0, dead
+    return replace(rows, file_ids=file_ids, row_groups=groups, offsets=offsets)
 
 
 def write(rows: Rows, out: Sink) -> int:

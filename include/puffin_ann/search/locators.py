@@ -102,7 +102,7 @@ class MaskedRows:
 
 @dataclass(frozen=True, eq=False)
 class Locators:
-    """The locators of a shard's rows, by ordinal; memory-mapped.
+    """The locators of a shard's rows, by ordinal; mostly memory-mapped.
 
     Attributes:
         files: (f,) uint32, the file ids there are, ascending.
@@ -118,13 +118,18 @@ class Locators:
     offsets: NDArray[np.uint32]
     in_order: bool
 
+    @classmethod
+    def of(cls, rows: Rows) -> "Locators":
+        """Take over a rows blob."""
+        files, places = np.unique(rows.file_ids, return_inverse=True)
+        return cls(files, places.astype(np.uint32), rows.row_groups, rows.offsets, rows.in_order)
+
     @staticmethod
     def save(rows: Rows, folder: Path) -> None:
         """Write what `open` maps to an existing folder."""
-        files, places = np.unique(rows.file_ids, return_inverse=True)
-        values = (files, places.astype(np.uint32), rows.row_groups, rows.offsets, rows.in_order)
-        for name, value in zip(_ARRAYS, values, strict=True):
-            np.save(folder / f"{name}.npy", np.asarray(value))
+        values = Locators.of(rows)
+        for name in _ARRAYS:
+            np.save(folder / f"{name}.npy", np.asarray(getattr(values, name)))
 
     @classmethod
     def open(cls, folder: Path) -> "Locators":
