@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from puffin_ann.cli.declared import declared_on
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
 
 
@@ -19,7 +20,7 @@ def status(
     from puffin_ann.lake.catalog import load_table
     from puffin_ann.lifecycle import status as statuses
 
-    found = statuses.status(load_table(table), index)
+    found = statuses.status(load_table(table), index, declared_on(table))
     if as_json:
         print_json([one.model_dump() for one in found])
         return

@@ -13,6 +13,7 @@ from puffin_ann.lake.expiry import Horizon, surviving
 from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle.clean import clean, leftovers
 from puffin_ann.lifecycle.damage import Damage, find_damage, mend
+from puffin_ann.lifecycle.displaced import find_displaced
 from puffin_ann.lifecycle.guard import LEAD_MS, GuardPlan, guard, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
@@ -32,6 +33,7 @@ Kind = Literal[
     "undeclared",
     "stale",
     "damaged",
+    "displaced",
 ]
 
 
@@ -43,7 +45,8 @@ class Finding(BaseModel):
             `dropped`, `replaced`: a registration was removed, or thrown out by others' statistics;
             `expiring`: an expiry is about to take a file's last registrations; `orphan`: no
             metadata names a file; `undeclared`: an index is published and no longer declared;
-            `stale`: searches scan or mask much; `damaged`: bytes are not those that were written.
+            `stale`: searches scan or mask much; `damaged`: bytes are not those that were written;
+            `displaced`: a file of ours took the place of others' statistics, by landing late.
         indexes: the indexes concerned.
         file: the file concerned, if one is.
         what: what is wrong, in one sentence.
@@ -135,8 +138,9 @@ def examine(
     findings = [
         *_lost(plan),
         *_registrations(inventory, plan, declarations or ()),
+        *_displaced(inventory),
         *_orphans(inventory, declarations or ()),
-        *_undeclared(plan, declarations),
+        *_undeclared(inventory, plan, declarations),
         *_stale(inventory, plan),
         *_damaged(damage),
     ]
@@ -240,6 +244,18 @@ def _ids(snapshot_ids: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(snapshot_ids)))
 
 
+def _displaced(inventory: Inventory) -> Iterator[Finding]:
+    for one in find_displaced(inventory.table):
+        yield Finding(
+            kind="displaced",
+            indexes=(),
+            file=one.entry.statistics_path,
+            what=f"statistics of others under snapshot {one.snapshot_id}, whose place {one.by} "
+            "took without listing what they do",
+            remedy="the guard registers them again, or publishes one file that holds both",
+        )
+
+
 def _orphans(inventory: Inventory, declarations: Sequence[IndexDeclaration]) -> Iterator[Finding]:
     for one in leftovers(inventory, declarations):
         if one.kind == "superseded version":
@@ -257,7 +273,7 @@ def _orphans(inventory: Inventory, declarations: Sequence[IndexDeclaration]) -> 
 
 
 def _undeclared(
-    plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
+    inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
 ) -> Iterator[Finding]:
     if declarations is None:
         return
@@ -266,8 +282,9 @@ def _undeclared(
             kind="undeclared",
             indexes=(index,),
             file=plan.live[index].path,
-            what=f"index {index!r} is published, and no declaration names it",
-            remedy="declare it, or drop it with its table's statistics",
+            what=f"index {index!r} is orphaned: published, and no declaration names it",
+            remedy=f"declare it again, under this name or another, or drop it: 'puffin-ann drop "
+            f"{name_of(inventory.table)} {index}'",
         )
 
 

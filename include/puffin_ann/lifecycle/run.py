@@ -30,6 +30,7 @@ from puffin_ann.lifecycle.plan import (
 )
 from puffin_ann.lifecycle.publish import publish_run, was_published
 from puffin_ann.lifecycle.remake import SPARE_PLAN, publishing, restore_plan
+from puffin_ann.lifecycle.rename import carry_over
 from puffin_ann.lifecycle.workspace import Workspace, staging_root
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.index import require_snapshot
@@ -66,6 +67,9 @@ def plan_build(
     restore_plan(staging)
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
+        renamed = None if force else carry_over(table, declaration)
+        if renamed is not None:
+            return _pointer(declaration, run, "none", renamed.reason, "", [])
         live = live_state(table, require_snapshot(table, None).snapshot_id)
         reason = nothing_to_do(
             declaration.fingerprint(), _published(table, declaration.name, live), force=force

@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from rich.console import Console
 from rich.table import Table as Grid
 
+from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ColumnNotFoundError, IndexNotFoundError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.catalog import snapshot as find_snapshot
@@ -22,7 +23,8 @@ from puffin_ann.search.versions import IndexVersion, all_index_names, require_ve
 class IndexStatus(BaseModel):
     """The newest version of one index, seen from the table's current snapshot.
 
-    `vectors` and `delta_rows` leave tombstones out; `tombstone_ratio` is the highest of a shard.
+    `vectors` and `delta_rows` leave tombstones out; `tombstone_ratio` is the highest of a shard;
+    `declared` is None where it is not known which indexes are declared.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -60,10 +62,20 @@ class IndexStatus(BaseModel):
     seconds: dict[str, float]
     fingerprint: str
     run_id: str
+    declared: bool | None = None
 
 
-def status(table: Table, index: str | None = None) -> list[IndexStatus]:
+def status(
+    table: Table,
+    index: str | None = None,
+    declarations: Iterable[IndexDeclaration] | None = None,
+) -> list[IndexStatus]:
     """Return the status of one index, or of all indexes of a table, by name.
+
+    Args:
+        table: the table, as loaded.
+        index: its name; None: all.
+        declarations: of this table's indexes; None: it is not known which are declared.
 
     Raises:
         IndexNotFoundError: no such index, or none at all.
@@ -75,7 +87,13 @@ def status(table: Table, index: str | None = None) -> list[IndexStatus]:
         )
     current = table.current_snapshot()
     live = live_state(table, current.snapshot_id if current else None)
-    return [_status(table, require_versions(table, name)[0], live) for name in names]
+    declared = None if declarations is None else {one.name for one in declarations}
+    return [
+        _status(table, require_versions(table, name)[0], live).model_copy(
+            update={"declared": None if declared is None else name in declared}
+        )
+        for name in names
+    ]
 
 
 def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus:
@@ -155,6 +173,12 @@ def grid(one: IndexStatus) -> Grid:
 
 
 def _lines(one: IndexStatus) -> Iterable[tuple[str, str]]:
+    if one.declared is False:
+        yield (
+            "orphaned",
+            "published, and no declaration names it: declare it again, under this name or another, "
+            f"or drop it with 'puffin-ann drop {one.table} {one.index}'",
+        )
     yield "algorithm", f"{one.algorithm}, {one.metric}, {one.dimension} dimensions"
     for trial in one.trials:
         yield (

@@ -1,0 +1,168 @@
+"""Carry a published index over to the new name of its declaration, without building it."""
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pyiceberg.table import Table
+
+from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.declaration import IndexDeclaration, load_declarations
+from puffin_ann.errors import ColumnNotFoundError, ConflictError, DeclarationError
+from puffin_ann.lake.catalog import load_table, name_of
+from puffin_ann.lake.column import table_vector_column
+from puffin_ann.lake.dropped import mark
+from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle.guard import live_files
+from puffin_ann.lifecycle.inventory import now_ms, take_inventory
+from puffin_ann.lifecycle.plan import FINGERPRINT
+from puffin_ann.lifecycle.republish import Renamed, republish
+from puffin_ann.lifecycle.retire import versions_of, without
+from puffin_ann.search.versions import IndexVersion, all_index_names, find_versions, load_version
+from puffin_ann.settings import settings
+
+log = logging.getLogger("puffin_ann")
+
+ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class CarriedOver:
+    """What became of a renamed index.
+
+    Attributes:
+        before: the name it was published under.
+        after: the name it is published under now.
+        file: the new file.
+        snapshot_id: snapshot it is registered under.
+    """
+
+    before: str
+    after: str
+    file: str
+    snapshot_id: int
+
+    @property
+    def reason(self) -> str:
+        """One sentence for people."""
+        return f"index {self.before!r} was renamed: published as {self.after!r}, nothing was built"
+
+
+def carry_over(
+    table: str | Table,
+    declaration: IndexDeclaration,
+    declarations: Iterable[IndexDeclaration] | None = None,
+) -> CarriedOver | None:
+    """Publish an index under its declaration's new name, if it was renamed; else do nothing.
+
+    One commit brings the new name and drops the old one.
+
+    Args:
+        table: by name, or as loaded.
+        declaration: the index that a run was asked for.
+        declarations: all that are declared; default: those of the folder of declarations.
+
+    Returns:
+        What was done; None if the index is published, or it is not clear that it was renamed.
+
+    Raises:
+        ConflictError: the table was changed by others during every attempt; nothing was changed.
+        UnclearCommitError: the catalog's answer was lost.
+        LeaseHeldError: a run is at work on the index under its old name.
+    """
+    loaded = load_table(table)
+    if find_versions(loaded, declaration.name).versions:
+        return None
+    declared = _declared() if declarations is None else tuple(declarations)
+    before = former_name(loaded, declaration, declared)
+    if before is None:
+        return None
+    owner = f"rename-{before}-{now_ms()}"
+    with (
+        leases.writing(loaded, before, owner, f"rename it to {declaration.name!r}", wait=False),
+        leases.publishing(loaded, owner, f"rename index {before!r}"),
+    ):
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return _publish_renamed(loaded, before, declaration)
+            except ConflictError as error:
+                if attempt == ATTEMPTS:
+                    raise
+                log.warning("rename: %s; looking anew (%d)", error, attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _declared() -> tuple[IndexDeclaration, ...]:
+    """Return what is declared; nothing where that cannot be told, so that nothing is renamed."""
+    try:
+        return tuple(load_declarations(settings().declarations_dir))
+    except DeclarationError as error:
+        log.warning("it cannot be told whether an index was renamed: %s", error)
+        return ()
+
+
+def former_name(
+    table: Table, declaration: IndexDeclaration, declared: Iterable[IndexDeclaration]
+) -> str | None:
+    """Return the name that an index was published under before its declaration was renamed.
+
+    That is certain only if just one index of the same table, column and shape is published without
+    being declared, and just one is declared without being published.
+    """
+    known = {one.name: one for one in declared if one.table == declaration.table}
+    shape = declaration.fingerprint()
+    published = all_index_names(table)
+    waiting = [
+        name for name, one in known.items() if name not in published and one.fingerprint() == shape
+    ]
+    if waiting != [declaration.name]:
+        return None
+    orphans = [
+        name for name in published if name not in known and _is_of_shape(table, name, declaration)
+    ]
+    return orphans[0] if len(orphans) == 1 else None
+
+
+def _is_of_shape(table: Table, name: str, declaration: IndexDeclaration) -> bool:
+    versions = find_versions(table, name).versions
+    if not versions or versions[0].routing.properties.get(FINGERPRINT) != declaration.fingerprint():
+        return False
+    try:
+        column = table_vector_column(table, declaration.column)
+    except ColumnNotFoundError:
+        return False
+    return versions[0].field_id == column.field_id
+
+
+def _publish_renamed(table: Table, before: str, declaration: IndexDeclaration) -> CarriedOver:
+    inventory = take_inventory(table)
+    live = live_files(inventory.published)
+    version = None
+    if before in live and declaration.name not in live:
+        version = load_version(table.io, live[before].path, before, length=live[before].bytes)
+    if version is None:
+        raise ConflictError(f"index {before!r} of {name_of(table)} was changed meanwhile")
+    renamed = Renamed(before, declaration.name, _routing(version, declaration))
+    marks = mark(inventory.table, before, versions_of(inventory, before), inventory.now_ms)
+    files = {file.path for file in without(inventory, before).files if file.dropped}
+    path, snapshot_id = republish(
+        inventory, live, replaces=files, properties=marks, renamed=renamed
+    )
+    done = CarriedOver(before, declaration.name, path, snapshot_id)
+    log.info("%s (%s)", done.reason, path)
+    return done
+
+
+def _routing(version: IndexVersion, declaration: IndexDeclaration) -> bytes:
+    """Return the routing blob with the declaration in force; shards are in the same file again."""
+    routing = version.routing
+    recorded = {**routing.properties, "declaration": declaration.model_dump_json()}
+    recorded["renamed-from"] = json.dumps({"index": version.index, "run-id": version.run_id})
+    return routing_blob.encode(
+        replace(
+            routing,
+            properties=recorded,
+            shards=tuple(replace(shard, file="") for shard in routing.shards),
+        )
+    )

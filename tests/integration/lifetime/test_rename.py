@@ -1,0 +1,142 @@
+"""A declaration under a new name takes its published index over; nothing is built for it."""
+
+import builds
+import numpy as np
+import pytest
+import yaml
+
+from puffin_ann.declaration import parse_declaration
+from puffin_ann.lifecycle.doctor import doctor
+from puffin_ann.lifecycle.rename import carry_over, former_name
+from puffin_ann.lifecycle.status import grid, status
+from puffin_ann.search.index import open_index
+from puffin_ann.search.versions import all_index_names, find_versions
+from puffin_ann.settings import settings
+
+NEW = "new_name"
+
+
+def named(name: str, **changes):
+    data = {**builds.declaration(**changes).model_dump(mode="json"), "name": name}
+    return parse_declaration(data, source="test")
+
+
+@pytest.fixture
+def one(words):
+    builds.build(builds.declaration(), "run")
+    return words.refresh()
+
+
+@pytest.fixture
+def declare(tmp_path, monkeypatch):
+    """Make these the declarations of the folder that runs look in."""
+    folder = tmp_path / "indexes"
+    folder.mkdir()
+    monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(folder))
+    settings.cache_clear()
+
+    def write(*declarations):
+        for path in folder.iterdir():
+            path.unlink()
+        for declared in declarations:
+            text = yaml.safe_dump(declared.model_dump(mode="json"))
+            (folder / f"{declared.name}.yaml").write_text(text)
+
+    yield write
+    settings.cache_clear()
+
+
+def shards_of(table, name: str):
+    version = find_versions(table, name).versions[0]
+    return [(one.shard_id, one.rows, one.bytes) for one in version.routing.shards]
+
+
+@pytest.mark.parametrize("algorithm", ["exact", "vamana", "centroid"])
+def test_the_next_build_run_publishes_the_same_index_under_the_new_name(words, declare, algorithm):
+    parameters = builds.PARAMETERS.get(algorithm, {})
+    builds.build(builds.declaration(algorithm=algorithm, parameters=parameters), "run")
+    words.refresh()
+    query = np.array(builds.rows([3]).column("embedding").to_pylist(), np.float32)
+    before = open_index(words, builds.INDEX).search(query, k=5)
+    shards = shards_of(words, builds.INDEX)
+    renamed = named(NEW, algorithm=algorithm, parameters=parameters)
+    declare(renamed)
+    plan = builds.build(renamed, "second")
+    words.refresh()
+    assert plan["action"] == "none"
+    assert "was renamed: published as 'new_name', nothing was built" in plan["reason"]
+    assert all_index_names(words) == [NEW]
+    assert open_index(words, NEW).search(query, k=5).equals(before)
+    assert shards_of(words, NEW) == shards
+    version = find_versions(words, NEW).versions[0]
+    assert yaml.safe_load(version.routing.properties["declaration"])["name"] == NEW
+    assert doctor(words, [renamed]).problems_left == 0
+    again = builds.build(renamed, "third")
+    assert (again["action"], "covers exactly" in again["reason"]) == ("none", True)
+
+
+def test_what_changed_meanwhile_is_for_the_next_run(one, declare):
+    one.append(builds.rows(range(100, 120)))
+    declare(named(NEW))
+    assert builds.build(named(NEW), "second")["action"] == "none"
+    assert status(one.refresh(), NEW)[0].rows_to_scan == 20
+    assert builds.build(named(NEW), "third")["action"] == "build"
+    assert all_index_names(one.refresh()) == [NEW]
+
+
+def test_other_indexes_of_the_table_stay(one, declare):
+    other = named("other", seed=3)
+    builds.build(other, "run")
+    declare(named(NEW), other)
+    builds.build(named(NEW), "second")
+    assert all_index_names(one.refresh()) == [NEW, "other"]
+
+
+def test_a_forced_build_builds(one, declare):
+    declare(named(NEW))
+    plan = builds.build(named(NEW), "second", {"force": True})
+    assert plan["action"] == "build"
+    assert all_index_names(one.refresh()) == [NEW, builds.INDEX]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        [named(NEW), builds.declaration()],
+        [named(NEW), named("newer")],
+        [named(NEW, seed=9)],
+        [],
+        [named("elsewhere")],
+    ],
+)
+def test_nothing_is_taken_over_unless_it_is_clear_that_it_was_renamed(one, declare, declared):
+    before = one.metadata_location
+    declare(*declared)
+    wanted = declared[0] if declared and declared[0].name == NEW else named(NEW)
+    assert carry_over(one, wanted) is None
+    assert one.refresh().metadata_location == before
+
+
+def test_two_orphans_of_the_same_shape_leave_it_open_which_was_renamed(one):
+    builds.build(named("second"), "run")
+    assert former_name(one.refresh(), named(NEW), [named(NEW)]) is None
+    assert former_name(one, named(NEW), [named(NEW), named("second")]) == builds.INDEX
+
+
+def test_a_broken_declaration_beside_it_renames_nothing(one, declare, tmp_path):
+    declare(named(NEW))
+    (tmp_path / "indexes" / "broken.yaml").write_text("table: [")
+    assert carry_over(one, named(NEW)) is None
+
+
+def test_an_index_that_is_published_and_not_declared_is_shown_as_orphaned(one):
+    (found,) = status(one, None, [named(NEW)])
+    assert found.declared is False
+    said = " ".join(cell for column in grid(found).columns for cell in column.cells)
+    assert "orphaned" in said
+    assert f"puffin-ann drop test.demo.words {builds.INDEX}" in said
+    assert status(one, None, [builds.declaration()])[0].declared is True
+    assert status(one)[0].declared is None
+    (finding,) = (x for x in doctor(one, [named(NEW)]).findings if x.kind == "undeclared")
+    assert "is orphaned" in finding.what
+    assert f"puffin-ann drop test.demo.words {builds.INDEX}" in finding.remedy
