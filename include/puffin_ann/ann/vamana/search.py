@@ -25,6 +25,12 @@ FULL_BYTES = 1024
 code."""
 
 
+WIDER, MORE = 5, 4
+"""Candidates kept over records, a quarter and four more than the width says: so a width finds as
+much as over full vectors (GloVe: 0.922 and 0.928 at 32, 0.969 and 0.971 at 64), which estimates
+alone would not."""
+
+
 @dataclass(frozen=True, eq=False)
 class Codes:
     """Product-quantised rows.
@@ -112,13 +118,24 @@ class Searcher:
         if self.beam == "edges" and records is not None:
             self._run = self._over_records
             layout, frame = records.layout, records.frame
-            self._places: tuple[Any, ...] = layout.stride, layout.code_bytes, layout.blocks
-            self._frame: tuple[Any, ...] = frame.origin, frame.scale, frame.across, frame.within
-            self._bytes = read_only(records.array).reshape(-1)
-            self._numbers = self._bytes.view(np.uint32)
+            flat = read_only(records.array).reshape(-1)
             # For the inner product all rows of the space are as long as the first.
             first = np.asarray(space[:1], np.float64)
-            self._length = float(np.sqrt((first * first).sum()))
+            self._fixed: tuple[Any, ...] = (
+                flat,
+                flat.view(np.uint32),
+                layout.stride,
+                layout.code_bytes,
+                layout.blocks,
+                linked.entry,
+                frame.origin,
+                frame.scale,
+                frame.across,
+                frame.within,
+                self._answering.metric.code,
+                float(np.sqrt((first * first).sum())),
+                self._answering.vectors,
+            )
             return
         self._space = read_only(space)
         self._neighbours = read_only(linked.neighbours)
@@ -179,17 +196,10 @@ class Searcher:
         )
 
     def _over_records(self, part: Part) -> None:
-        part.scratch.stamp = kernels_walk.search_records(
-            self._bytes,
-            self._numbers,
-            *self._places,
-            self._entry,
-            *self._frame,
-            self._answering.metric.code,
-            self._length,
-            self._answering.vectors,
+        arguments: tuple[Any, ...] = (
+            *self._fixed,
             part.queries,
-            min(len(part.scratch.stamps), part.width + part.width // 4 + 4),
+            min(len(part.scratch.stamps), part.width * WIDER // 4 + MORE),
             SPARE,
             part.dead,
             part.scratch.stamps,
@@ -198,3 +208,4 @@ class Searcher:
             part.distances,
             part.counts,
         )
+        part.scratch.stamp = kernels_walk.search_records(*arguments)
