@@ -6,7 +6,6 @@ from functools import partial
 from typing import TypeVar
 
 import pydantic
-import requests
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.table import Table
@@ -113,6 +112,10 @@ def _load(name: str, identifier: str) -> Table:
 def _connect(name: str) -> Catalog:
     catalog = _patiently(lambda: load_catalog(name))
     session = getattr(catalog, "_session", None)
+    if session is None:
+        return catalog
+    import requests  # a REST catalog has imported it; for others it would be a tenth of a second
+
     if isinstance(session, requests.Session):
         # PyIceberg gives its requests no timeout, so that one that is never answered, a commit for
         # instance, would never be known to be lost.
