@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import yaml
+
 from puffin_ann.declaration.index import IndexDeclaration, parse_declaration
 from puffin_ann.errors import DeclarationError
 
@@ -12,8 +14,6 @@ def load_declaration(path: Path) -> IndexDeclaration:
     Raises:
         DeclarationError: the file is missing, is not YAML, or is not a valid declaration.
     """
-    import yaml  # only here: searches import this package for its constants
-
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
