@@ -1,0 +1,65 @@
+"""`puffin-ann history`: every run of an index, and which versions are retained."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table as Grid
+from rich.text import Text
+
+from puffin_ann.cli.output import AsJson, TableName, console, print_json
+
+if TYPE_CHECKING:
+    from puffin_ann.lifecycle.history import History, HistoryEntry
+
+_NUMBERS = ("rows", "+", "−", "written", "copied", "seconds", "recall", "coverage")
+
+
+def history(
+    table: TableName,
+    index: Annotated[str, typer.Argument(help="A published index.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show every known run of an index: trigger, action, rows, bytes, seconds, recall, coverage.
+
+    Example: puffin-ann history demo.glove.words glove_words
+    """
+    from puffin_ann.lifecycle.history import history as histories
+
+    found = histories(table, index)
+    if as_json:
+        print_json({**found.model_dump(), "retained": found.retained})
+    else:
+        _show(found)
+
+
+def _show(found: "History") -> None:
+    grid = Grid(title=f"runs of {found.index} on {found.table}", title_justify="left")
+    for name in ("when", "run", "trigger", "action"):
+        grid.add_column(name, overflow="fold")
+    for name in _NUMBERS:
+        grid.add_column(name, justify="right", no_wrap=True)
+    grid.add_column("retained as", overflow="fold")
+    for one in found.entries:
+        grid.add_row(*map(Text, _cells(one)))
+    console.print(grid)
+    versions = "1 version is" if found.retained == 1 else f"{found.retained} versions are"
+    console.print(f"{versions} retained", highlight=False)
+
+
+def _cells(one: "HistoryEntry") -> tuple[str, ...]:
+    record = one.record
+    when = datetime.fromtimestamp(record.at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    counts = (record.rows, record.rows_added, record.rows_gone)
+    sizes = (record.bytes_written, record.bytes_copied)
+    return (
+        when.removesuffix("+00:00"),
+        record.run_id,
+        one.trigger,
+        record.action,
+        *(f"{count:,}" if count else "" for count in (*counts, *sizes)),
+        f"{record.seconds:.1f}" if record.seconds else "",
+        f"{record.recall:.4f}" if record.recall is not None else "",
+        f"{one.coverage:.2%}" if one.coverage is not None else "",
+        f"snapshot {one.snapshot_id}" if one.snapshot_id is not None else "",
+    )

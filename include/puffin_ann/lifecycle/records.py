@@ -1,0 +1,149 @@
+"""What each run did to an index, kept in the index itself: its routing blob's properties.
+
+A version carries the records of the runs before it, so that they last as long as the index does,
+however many versions and snapshots expire.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pyiceberg.table import Table
+
+from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs.routing import Routing
+from puffin_ann.errors import FormatError
+from puffin_ann.lake.dropped import dropped, is_dropped
+from puffin_ann.lake.registration import registered
+from puffin_ann.lifecycle.decision import Decision
+from puffin_ann.lifecycle.documents import RunPlan
+from puffin_ann.search.versions import IndexVersion, open_puffin, version_id
+
+HISTORY = "history"
+"""Key of the routing blob's properties that holds the records as JSON, the newest first."""
+
+KEPT = 100
+"""Most records that a version carries."""
+
+Deed = Literal["build", "refresh", "merge", "rebuild", "evaluate", "published"]
+"""What a run did: a refresh that merges deltas or rebuilds shards is called by that."""
+
+
+class RunRecord(BaseModel):
+    """What one run did.
+
+    Attributes:
+        run_id: of the run; it says what triggered it.
+        at_ms: when its file was made, milliseconds since 1970.
+        reason: why it did what it did, in one sentence.
+        base_snapshot_id: snapshot whose rows it covers.
+        rows: live rows indexed.
+        rows_added: rows that the version before did not have, or all.
+        rows_gone: rows of the version before that are not live any more.
+        bytes_written: new bytes of the index's blobs, but for routing and coverage.
+        bytes_copied: bytes carried over from published files, other indexes' included.
+        seconds: of its stages up to publication.
+        recall: measured before publication; None if it was not.
+        coverage: share of the live rows that it covers; known of evaluations.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    run_id: str
+    action: Deed
+    at_ms: int
+    reason: str = ""
+    base_snapshot_id: int = 0
+    rows: int = 0
+    rows_added: int = 0
+    rows_gone: int = 0
+    bytes_written: int = 0
+    bytes_copied: int = 0
+    seconds: float = 0.0
+    recall: float | None = None
+    coverage: float | None = None
+
+
+_RECORDS = TypeAdapter(tuple[RunRecord, ...])
+
+
+def records_in(properties: Mapping[str, str]) -> tuple[RunRecord, ...]:
+    """Return the records that a version carries, the newest first; none if they cannot be read."""
+    try:
+        return _RECORDS.validate_json(properties.get(HISTORY, "[]"))
+    except ValidationError:
+        return ()
+
+
+def recorded(
+    table: Table, plan: RunPlan, version: IndexVersion, *, written: int, copied: int
+) -> Routing:
+    """Return a version's routing with the record of its run, before those of the newest version.
+
+    Args:
+        table: as it is published into.
+        plan: of the run.
+        version: as it was staged.
+        written: new bytes of its shards.
+        copied: bytes carried over.
+    """
+    before = records_in(newest_properties(table, version.index))
+    mine = _record(plan, version, written, copied)
+    kept = [mine, *(one for one in before if one.run_id != mine.run_id)][:KEPT]
+    text = json.dumps([one.model_dump(exclude_defaults=True) for one in kept])
+    routing = version.routing
+    return replace(routing, properties={**routing.properties, HISTORY: text})
+
+
+def _record(plan: RunPlan, version: IndexVersion, written: int, copied: int) -> RunRecord:
+    decision: Decision | None = getattr(plan, "decision", None)
+    routing = version.routing
+    rows = version.vectors
+    return RunRecord(
+        run_id=plan.run_id,
+        action=_deed(decision),
+        at_ms=int(time.time() * 1000),
+        reason=decision.reason if decision else "",
+        base_snapshot_id=plan.base_snapshot_id,
+        rows=rows,
+        rows_added=decision.rows_added if decision else rows,
+        rows_gone=decision.rows_gone if decision else 0,
+        bytes_written=written,
+        bytes_copied=copied,
+        seconds=round(sum(_seconds(routing.properties).values()), 3),
+        recall=routing.recall.recall if routing.recall and decision is None else None,
+    )
+
+
+def _deed(decision: Decision | None) -> Deed:
+    if decision is None:
+        return "build"
+    if decision.merges:
+        return "merge"
+    return "rebuild" if any(one.action == "rebuild" for one in decision.shards) else "refresh"
+
+
+def _seconds(properties: Mapping[str, str]) -> dict[str, float]:
+    try:
+        value = json.loads(properties.get("stage-seconds", "{}"))
+        return {str(name): float(seconds) for name, seconds in value.items()}
+    except (ValueError, AttributeError, TypeError):
+        return {}
+
+
+def newest_properties(table: Table, index: str) -> Mapping[str, str]:
+    """Return the routing blob's properties of the newest version; empty if there is none."""
+    marks = dropped(table)
+    for entry in registered(table):
+        try:
+            with open_puffin(table.io, entry.path, entry.file_size) as reader:
+                for blob in reader.find(routing_blob.TYPE, index=index):
+                    routing = routing_blob.decode(reader.read(blob))
+                    if not is_dropped(marks, index, version_id(routing, blob.snapshot_id)):
+                        return routing.properties
+        except (FormatError, OSError):
+            continue  # its history is lost with it
+    return {}
