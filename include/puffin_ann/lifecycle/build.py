@@ -14,7 +14,7 @@ from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.engines import engine
 from puffin_ann.lifecycle.assign import AssignSummary
-from puffin_ann.lifecycle.documents import Assigned, BuildPlan, BuiltShard, StagedFile
+from puffin_ann.lifecycle.documents import Assigned, BuiltShard, RunPlan, StagedFile
 from puffin_ann.lifecycle.segments import StagedRows, block_offset, read_block
 from puffin_ann.lifecycle.train import TrainResult
 from puffin_ann.lifecycle.workspace import Workspace, attempt_unique
@@ -69,7 +69,7 @@ def build_shard(
             )
         return BuiltShard(
             shard_id=shard,
-            file=_stage(
+            file=stage_shard(
                 workspace,
                 plan,
                 shard,
@@ -87,7 +87,7 @@ def _fetch(
     """Read a shard's blocks of all segments, in order, into memory-mapped files."""
     dimension = workspace.plan.dimension
     counts = summary.counts[:, shard].astype(np.int64)
-    rows = _mapped(int(counts.sum()), dimension, scratch)
+    rows = mapped_rows(int(counts.sum()), dimension, scratch)
     ends = np.cumsum(counts)
     for segment, staged in enumerate(assigned.segments):
         if not counts[segment]:
@@ -104,7 +104,9 @@ def _fetch(
     return rows
 
 
-def _mapped(rows: int, dimension: int, scratch: Path) -> StagedRows:
+def mapped_rows(rows: int, dimension: int, scratch: Path) -> StagedRows:
+    """Return room for rows in new files of an existing folder."""
+
     def array(name: str, width: int, dtype: type[np.generic]) -> NDArray[np.generic]:
         if not rows:  # an empty file cannot be mapped
             return np.zeros((0, width), dtype=dtype)
@@ -117,9 +119,10 @@ def _mapped(rows: int, dimension: int, scratch: Path) -> StagedRows:
     )
 
 
-def _stage(
-    workspace: Workspace, plan: BuildPlan, shard: int, blobs: Mapping[str, Path]
+def stage_shard(
+    workspace: Workspace, plan: RunPlan, shard: int, blobs: Mapping[str, Path]
 ) -> StagedFile:
+    """Stage the blobs of a shard as a Puffin file."""
     properties = {"index": plan.declaration.name, "shard": str(shard)}
     name = attempt_unique(f"shard-{shard:05d}.puffin")
     with workspace.staging.create(name) as out, PuffinWriter(out) as writer:

@@ -22,7 +22,7 @@ from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import CREATED_BY
-from puffin_ann.lifecycle.documents import BuildPlan, BuiltShard
+from puffin_ann.lifecycle.documents import BuildPlan, BuiltShard, RunPlan
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.train import TrainResult
 from puffin_ann.puffin.writer import PuffinWriter
@@ -149,14 +149,14 @@ def encode(
     out = io.BytesIO()
     with PuffinWriter(out) as writer:
         if centroids is not None:
-            _add(writer, plan, centroid_blob.TYPE, centroid_blob.encode(centroids))
+            add_centroids(writer, plan, centroids)
         add_index_blobs(writer, plan, routing, coverage)
         writer.finish({"created-by": CREATED_BY})
     return out.getvalue()
 
 
 def add_index_blobs(
-    writer: PuffinWriter, plan: BuildPlan, routing: Routing, coverage: Coverage
+    writer: PuffinWriter, plan: RunPlan, routing: Routing, coverage: Coverage
 ) -> None:
     """Add the routing and coverage blobs of an index to a Puffin file."""
     blobs = (
@@ -167,7 +167,12 @@ def add_index_blobs(
         _add(writer, plan, kind, data)
 
 
-def _add(writer: PuffinWriter, plan: BuildPlan, kind: str, data: bytes) -> None:
+def add_centroids(writer: PuffinWriter, plan: RunPlan, centroids: Centroids) -> None:
+    """Add the centroids of data files to a Puffin file."""
+    _add(writer, plan, centroid_blob.TYPE, centroid_blob.encode(centroids))
+
+
+def _add(writer: PuffinWriter, plan: RunPlan, kind: str, data: bytes) -> None:
     writer.add(
         kind,
         data,

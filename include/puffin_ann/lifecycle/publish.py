@@ -5,7 +5,7 @@ import logging
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
@@ -36,19 +36,28 @@ from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.documents import (
     GATE,
     PUBLISH,
-    BuildPlan,
     Gated,
     PublishedVersion,
+    RunPlan,
     done,
     load,
     store,
 )
 from puffin_ann.lifecycle.gate import require_passed
+from puffin_ann.lifecycle.records import recorded
+from puffin_ann.lifecycle.refresh_documents import RefreshPlan
+from puffin_ann.lifecycle.refreshed import Content, refreshed
 from puffin_ann.lifecycle.workspace import Workspace
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
-from puffin_ann.search.versions import IndexVersion, index_names, load_version, open_puffin
+from puffin_ann.search.versions import (
+    IndexVersion,
+    index_names,
+    load_version,
+    newest_version,
+    open_puffin,
+)
 
 log = logging.getLogger("puffin_ann")
 
@@ -94,16 +103,15 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     if finished:
         return finished
     began = time.monotonic()
-    plan = workspace.plan
-    gated = load(workspace.staging, GATE, Gated)
-    require_passed(gated, plan.declaration.name)
-    version = load_version(workspace.table.io, gated.candidate.uri, plan.declaration.name)
-    if version is None:
-        raise StagingError(f"{gated.candidate.uri} does not hold index {plan.declaration.name!r}")
+    plan = workspace.run
+    content = refreshed(workspace) if isinstance(plan, RefreshPlan) else _built(workspace)
+    version = content.version
     earlier: Assembled | None = None
     for attempt in range(1, ATTEMPTS + 1):
         table = load_table(plan.table)
-        assembled = assemble(table, plan, version)
+        if isinstance(plan, RefreshPlan):
+            _require_newest(table, plan)
+        assembled = assemble(table, plan, content)
         if earlier is not None and earlier.path != assembled.path:
             _discard(table, earlier)
         try:
@@ -131,6 +139,37 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     return store(workspace.staging, PUBLISH, document)
 
 
+def _built(workspace: Workspace) -> Content:
+    """Return what a build made, if it is good enough."""
+    plan = workspace.plan
+    gated = load(workspace.staging, GATE, Gated)
+    require_passed(gated, plan.declaration.name)
+    version = load_version(workspace.table.io, gated.candidate.uri, plan.declaration.name)
+    if version is None:
+        raise StagingError(f"{gated.candidate.uri} does not hold index {plan.declaration.name!r}")
+    kinds = (engine(version.routing.algorithm).blob_type, rows_blob.TYPE)
+    blobs = {
+        shard.shard_id: dict.fromkeys(kinds, version.file_of(shard))
+        for shard in version.routing.shards
+    }
+    return Content(version, blobs)
+
+
+def _require_newest(table: Table, plan: RefreshPlan) -> None:
+    """Refuse to publish a refresh of a version that is no longer the newest.
+
+    Raises:
+        ConflictError: another run published, or nothing can be read of the index any more.
+    """
+    newest = newest_version(table, plan.declaration.name)
+    runs = (plan.source_run, plan.run_id)  # the latter's answer was lost, then
+    if newest is None or newest.run_id not in runs:
+        raise ConflictError(
+            f"index {plan.declaration.name!r} of {plan.table} was published anew since this "
+            "refresh was planned; nothing was published, plan the run again"
+        )
+
+
 def _discard(table: Table, assembled: Assembled) -> None:
     """Delete a file that the catalog definitely refused to register.
 
@@ -154,9 +193,7 @@ def _path_of(table: Table, published: Published, assembled: Assembled) -> str:
     return assembled.path
 
 
-def _commit(
-    table: Table, plan: BuildPlan, version: IndexVersion, assembled: Assembled
-) -> Published:
+def _commit(table: Table, plan: RunPlan, version: IndexVersion, assembled: Assembled) -> Published:
     head = table.current_snapshot()
     if head is None:
         raise ConflictError(f"table {plan.table} has no snapshot any more; nothing was published")
@@ -189,7 +226,7 @@ def _commit(
     )
 
 
-def summary_of(plan: BuildPlan, version: IndexVersion) -> dict[str, str]:
+def summary_of(plan: RunPlan, version: IndexVersion) -> dict[str, str]:
     """Return the index snapshot's summary: what people look for, at most ten keys an index."""
     routing = version.routing
     figures = {
@@ -206,7 +243,7 @@ def summary_of(plan: BuildPlan, version: IndexVersion) -> dict[str, str]:
     return {f"ann.{plan.declaration.name}.{key}": value for key, value in figures.items()}
 
 
-def assemble(table: Table, plan: BuildPlan, version: IndexVersion) -> Assembled:
+def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
     """Make one Puffin file: this index, the table's other indexes, and foreign blobs.
 
     Shards come first, so that ranges of staged and published files adjoin and a store that copies
@@ -218,17 +255,24 @@ def assemble(table: Table, plan: BuildPlan, version: IndexVersion) -> Assembled:
         run=f"{plan.declaration.name}-{plan.base_snapshot_id}-{_short_hash(plan.run_id)}",
     )
     assembly = Assembly(table.io, names)
+    version = content.version
     cargo = _Cargo(table, version.index, plan.base_snapshot_id, assembly.recipe)
     carried = list(cargo.blobs())
+    own = list(_shards(table, content, assembly.recipe))
+    published = {entry.path for entry in registered(table)}
+    copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
+    written = sum(blob.length for reader, blob in own if reader.name not in published)
+    routing = recorded(table, plan, version, written=written, copied=copied)
     with PuffinWriter(assembly.recipe) as writer:
-        for reader, blob in _shards(table, version, assembly.recipe):
+        for reader, blob in own:
             writer.copy(reader, blob)
         for reader, blob in sorted(carried, key=lambda one: "shard" not in one[1].properties):
             writer.copy(reader, blob)
-        candidate.add_index_blobs(writer, plan, _inline(version.routing), version.coverage)
+        if content.centroids is not None:
+            candidate.add_centroids(writer, plan, content.centroids)
+        candidate.add_index_blobs(writer, plan, _inline(routing), version.coverage)
         finished = writer.finish({"created-by": CREATED_BY, "run-id": plan.run_id})
     path = assembly.make()
-    copied = sum(blob.length for _, blob in carried)
     log.info("publish: assembled %s, %d bytes, %d of them carried", path, finished.length, copied)
     return Assembled(
         path=path,
@@ -261,14 +305,19 @@ def _inline(routing: Routing) -> Routing:
 
 
 def _shards(
-    table: Table, version: IndexVersion, recipe: Recipe
+    table: Table, content: Content, recipe: Recipe
 ) -> Iterator[tuple[PuffinReader, BlobMetadata]]:
-    for shard in version.routing.shards:
-        with _pinned(table, recipe, version.file_of(shard)) as reader:
-            for kind in (engine(version.routing.algorithm).blob_type, rows_blob.TYPE):
+    version = content.version
+    with ExitStack() as stack:
+        readers: dict[str, PuffinReader] = {}
+        for shard in version.routing.shards:
+            for kind, path in content.blobs[shard.shard_id].items():
+                if path not in readers:
+                    readers[path] = stack.enter_context(_pinned(table, recipe, path))
+                reader = readers[path]
                 for blob in reader.find(kind, index=version.index, shard=str(shard.shard_id)):
                     yield reader, blob
-    if version.routing.algorithm == CENTROID:
+    if version.routing.algorithm == CENTROID and content.centroids is None:
         with _pinned(table, recipe, version.path) as reader:
             for blob in reader.find(centroid_blob.TYPE, index=version.index):
                 yield reader, blob

@@ -137,13 +137,14 @@ class Changes(Document):
     """Everything that is known before the first shard is touched.
 
     Attributes:
+        gone: by shard, if rows went.
         segments: rows that are added to shards or become the delta, staged by partition.
         summary: an .npz file, see `assign.AssignSummary`; its blocks are partitions, in the order
-            of `come.partition_order`.
+            of `come.partition_order`. None if nothing was read.
         moves: per bucket and shard.
         rows: rows of the segments.
         moved: rows that only got another locator.
-        gone: rows of the version that are not live any more, nor elsewhere.
+        dead: rows of the version that are not live where it has them, those that moved included.
         skipped: by reason, rows that came and have no usable vector.
         read: rows read of the table.
     """
@@ -151,7 +152,7 @@ class Changes(Document):
     gone: tuple[GoneShard, ...]
     moves: tuple[MovesOfShard, ...]
     segments: tuple[StagedFile, ...]
-    summary: StagedFile
+    summary: StagedFile | None
     rows: int
     moved: int
     dead: int

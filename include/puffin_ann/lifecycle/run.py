@@ -63,7 +63,7 @@ def plan_build(
     force = bool(given.pop("force", False))
     declaration = declaration.overridden(given)
     table = load_table(declaration.table)
-    run, staging = _workplace(table, declaration.name, safe_run_id(run_id))
+    run, staging = workplace(table, declaration.name, safe_run_id(run_id))
     restore_plan(staging)
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
@@ -77,7 +77,7 @@ def plan_build(
         if reason is not None:
             log.info("plan: nothing to build for %s: %s", declaration.name, reason)
             return _pointer(declaration, run, "none", reason, "", [])
-        plan = store(staging, PLAN, _make_plan(declaration, table, run, live))
+        plan = store(staging, PLAN, plan_of_whole_table(declaration, table, run, live))
     staging.put_new(SPARE_PLAN, plan.model_dump_json().encode())
     log.info(
         "plan: run %s builds %s from snapshot %d: %d rows in %d files, %d shards in %d groups",
@@ -94,7 +94,7 @@ def plan_build(
     )
 
 
-def _workplace(table: Table, index: str, run: str) -> tuple[str, Staging]:
+def workplace(table: Table, index: str, run: str) -> tuple[str, Staging]:
     """Return the run id to use, and its staging folder.
 
     A run whose plan is staged goes on, published or not. One that was published and cleared away
@@ -131,7 +131,14 @@ def _published(table: Table, index: str, live: LiveState) -> list[tuple[str, boo
     ]
 
 
-def _make_plan(declaration: IndexDeclaration, table: Table, run: str, live: LiveState) -> BuildPlan:
+def plan_of_whole_table(
+    declaration: IndexDeclaration, table: Table, run: str, live: LiveState
+) -> BuildPlan:
+    """Return the plan of a run that reads every live row of a snapshot.
+
+    Raises:
+        PuffinAnnError: the table or its column do not allow an index.
+    """
     publish_mode(table, declaration.publish)  # refused here, not after the build
     column = table_vector_column(table, declaration.column)
     if declaration.key is not None:
@@ -211,12 +218,12 @@ def publish(table: str, plan: str) -> dict[str, Any]:
         LeaseHeldError: others are publishing into the table, for longer than that takes.
     """
     workspace = Workspace.open(table, plan)
-    index, run = workspace.plan.declaration.name, workspace.plan.run_id
+    index, run = workspace.run.declaration.name, workspace.run.run_id
     with leases.publishing(workspace.table, f"{index}/{run}", f"publish {index}"):
         published = publishing(lambda: publish_run(Workspace.open(table, plan)), table, plan)
     log.info(
         "publish: run %s is snapshot %d, file %s; %d bytes written, %d copied",
-        workspace.plan.run_id,
+        run,
         published.snapshot_id,
         published.path,
         published.bytes_written,

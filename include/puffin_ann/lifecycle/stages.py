@@ -23,6 +23,7 @@ from puffin_ann.lifecycle.documents import (
     GATE,
     TRAIN,
     Assigned,
+    AssignOutcome,
     BuiltGroup,
     BuiltShard,
     Choice,
@@ -130,7 +131,7 @@ def assign(runner: Runner, table: str, plan: str) -> Assigned:
         return outcome.model_dump_json()
 
     outcomes = [
-        assigning.AssignOutcome.model_validate_json(one)
+        AssignOutcome.model_validate_json(one)
         for one in runner.run(work, [str(number) for number in range(len(tasks))])
     ]
 

@@ -5,7 +5,7 @@ registered file decides whether it holds the index and which snapshot it was com
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from pyiceberg.io import FileIO
@@ -145,6 +145,19 @@ def find_versions(table: Table, index: str) -> Found:
 def _names(io: FileIO, entry: Registered, marks: Mapping[str, Dropped]) -> set[str]:
     with open_puffin(io, entry.path, entry.file_size) as reader:
         return index_names(reader, marks)
+
+
+def newest_version(table: Table, index: str) -> IndexVersion | None:
+    """Return the newest readable version of an index; what is older is not read."""
+    marks = dropped(table)
+    for entry in registered(table)[:RETAINED_LIMIT]:
+        with suppress(FormatError, OSError):
+            version = load_version(
+                table.io, entry.path, index, snapshot_id=entry.snapshot_id, length=entry.file_size
+            )
+            if version is not None and not is_dropped(marks, index, version.run_id):
+                return version
+    return None
 
 
 def index_names(reader: PuffinReader, marks: Mapping[str, Dropped]) -> set[str]:

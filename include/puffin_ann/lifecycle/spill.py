@@ -1,0 +1,60 @@
+"""Take the live rows out of a delta, to be merged into shards or into a new delta."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.engines.delta import DELTA
+from puffin_ann.errors import BlobFormatError, PuffinFormatError
+from puffin_ann.lifecycle.apply import rows_now
+from puffin_ann.lifecycle.assign import Parts
+from puffin_ann.lifecycle.come import stage
+from puffin_ann.lifecycle.documents import AssignOutcome
+from puffin_ann.lifecycle.refresh_documents import Changes
+from puffin_ann.lifecycle.segments import StagedRows
+from puffin_ann.lifecycle.workspace import Workspace
+from puffin_ann.search.versions import IndexVersion, open_puffin
+
+
+def spill(
+    workspace: Workspace,
+    number: int,
+    version: IndexVersion,
+    shard: ShardEntry,
+    changes: Changes,
+    *,
+    threads: int,
+) -> AssignOutcome:
+    """Stage the live rows of a delta by partition; dead ones are left behind for good.
+
+    Args:
+        workspace: of the run.
+        number: of the outcome.
+        version: that is refreshed.
+        shard: the delta.
+        changes: rows that went and moved; nothing else is asked of it.
+        threads: threads to use.
+    """
+    now = rows_now(workspace, version, shard, changes)
+    alive = np.flatnonzero(~now.dead)
+    path = version.file_of(shard)
+    with TemporaryDirectory(prefix=f"puffin-ann-delta-{shard.shard_id}-") as folder:
+        with open_puffin(workspace.table.io, path) as reader:
+            found = reader.find(DELTA.blob_type, index=version.index, shard=str(shard.shard_id))
+            if len(found) != 1:
+                raise PuffinFormatError(f"{path}: no blob of delta {shard.shard_id}")
+            DELTA.unpack(reader.open(found[0]), Path(folder))
+        delta = DELTA.open(Path(folder))
+        if delta.rows != len(now.dead) or now.rows.identities is None:
+            raise BlobFormatError(
+                f"{path}: delta {shard.shard_id} has {delta.rows} vectors, {len(now.dead)} rows"
+            )
+        locators = np.stack([now.rows.file_ids, now.rows.row_groups, now.rows.offsets], axis=1)
+        rows = StagedRows(
+            np.ascontiguousarray(delta.vectors(alive)),
+            locators[alive].astype(np.uint32),
+            now.rows.identities[alive],
+        )
+        return stage(workspace, number, Parts([], []), rows, version.routing, threads=threads)
