@@ -2,9 +2,10 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from puffin_ann import errors
 from puffin_ann.errors import PuffinAnnError
@@ -66,26 +67,18 @@ class OnSpark:
         A `PuffinAnnError` on an executor is raised again here as what it was, at once: Spark would
         retry the task and bury the message.
         """
-        import pyarrow as pa
-
-        given = list(payloads)
-        if not given:
+        if not payloads:
             return []
 
-        def in_task(batches: Iterable[Any]) -> Iterator[Any]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    answer = _guarded(work, given[number])
-                    yield pa.RecordBatch.from_pydict({"number": [number], "answer": [answer]})
-
-        frame = self.spark.range(0, len(given), 1, len(given)).mapInArrow(
-            in_task, "number long, answer string"
-        )
-        answers = {row.number: json.loads(row.answer) for row in frame.collect()}
-        for number in sorted(answers):
-            if "error" in answers[number]:
-                raise _error_of(answers[number]["error"], answers[number]["message"])
-        return [answers[number]["value"] for number in range(len(given))]
+        # Not by a data frame: its workers would import pandas and Arrow before they begin, and each
+        # of a run's many small jobs would be planned as a query first.
+        context = self.spark.sparkContext
+        tasks = context.parallelize(list(payloads), len(payloads))
+        answers = [json.loads(one) for one in tasks.map(partial(_guarded, work)).collect()]
+        for answer in answers:
+            if "error" in answer:
+                raise _error_of(answer["error"], answer["message"])
+        return [answer["value"] for answer in answers]
 
 
 def _guarded(work: Work, payload: str) -> str:
