@@ -45,6 +45,8 @@ def decide(
         force: publish changes, however few and fresh they are.
     """
     if state is None:
+        if not change.live_rows:
+            return Decision(action="none", reason="no row is live, and no version is published")
         return _build(None, change, "no version of the index is published")
     why = _why_unfit(state, change, declaration)
     why = why or _why_emptied(state, change, declaration, UNCHANGED)

@@ -33,6 +33,7 @@ from puffin_ann.lifecycle.documents import (
 from puffin_ann.lifecycle.gone import Difference, revived_of
 from puffin_ann.lifecycle.plan import assign_tasks, shard_groups
 from puffin_ann.lifecycle.refresh_documents import RefreshPlan
+from puffin_ann.lifecycle.rename import carry_over
 from puffin_ann.lifecycle.runners import InProcess, Runner
 from puffin_ann.lifecycle.state import Change, IndexState
 from puffin_ann.lifecycle.workspace import Workspace, arrays_to_bytes
@@ -91,6 +92,8 @@ def plan_refresh(
         if isinstance(planned, RefreshPlan):
             return _pointer(planned, staging).model_dump()
         return run.plan_build(declaration, run_id=run_id, overrides={"force": True})
+    if carry_over(table, declaration) is not None:
+        table = load_table(declaration.table)
     live = live_state(table, require_snapshot(table, None).snapshot_id)
     version = newest_version(table, declaration.name)
     state, view, change = None, None, Change(live.snapshot_id, 0)

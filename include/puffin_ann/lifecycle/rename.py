@@ -19,7 +19,13 @@ from puffin_ann.lifecycle.inventory import now_ms, take_inventory
 from puffin_ann.lifecycle.plan import FINGERPRINT
 from puffin_ann.lifecycle.republish import Renamed, republish
 from puffin_ann.lifecycle.retire import versions_of, without
-from puffin_ann.search.versions import IndexVersion, all_index_names, find_versions, load_version
+from puffin_ann.search.versions import (
+    IndexVersion,
+    all_index_names,
+    find_versions,
+    load_version,
+    newest_version,
+)
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
@@ -72,7 +78,7 @@ def carry_over(
         LeaseHeldError: a run is at work on the index under its old name.
     """
     loaded = load_table(table)
-    if find_versions(loaded, declaration.name).versions:
+    if newest_version(loaded, declaration.name) is not None:
         return None
     declared = _declared() if declarations is None else tuple(declarations)
     before = former_name(loaded, declaration, declared)

@@ -60,6 +60,14 @@ def test_an_index_that_is_not_published_is_built():
     assert (decision.action, decision.reason) == ("build", "no version of the index is published")
 
 
+def test_an_empty_table_without_an_index_needs_none():
+    decision = decide(None, change(live=0), declared(), now_ms=NOW)
+    assert (decision.action, decision.reason) == (
+        "none",
+        "no row is live, and no version is published",
+    )
+
+
 def test_an_unchanged_table_publishes_nothing_and_says_so():
     decision = decide(state(), change(), declared(), now_ms=NOW)
     assert decision.action == "none"
