@@ -7,8 +7,11 @@ tells, and gives it back.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from pydantic import ValidationError
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import AssertTableUUID, SetStatisticsUpdate
@@ -19,6 +22,7 @@ from puffin_ann.lake.past import metadata_document
 from puffin_ann.lake.slots import slots
 
 ATTEMPTS = 4
+THETA = "apache-datasketches-theta-v1"
 
 _log = logging.getLogger(__name__)
 
@@ -72,8 +76,68 @@ def _states(table: Table) -> Iterator[Mapping[int, StatisticsFile]]:
                 entry.metadata_file,
             )
             return
-        earlier = map(StatisticsFile.model_validate, document.get("statistics", ()))
-        yield {one.snapshot_id: one for one in earlier}
+        yield {one.snapshot_id: one for one in _entries(document)}
+
+
+def _entries(document: Mapping[str, Any]) -> Iterator[StatisticsFile]:
+    for entry in document.get("statistics", ()):
+        try:
+            yield StatisticsFile.model_validate(entry)
+        except ValidationError as error:  # of a blob type that PyIceberg does not know
+            _log.warning("an earlier statistics entry cannot be read: %s", error)
+
+
+@dataclass(frozen=True)
+class Displaced:
+    """Somebody else's registration, and the location of the file of ours that took its place."""
+
+    entry: StatisticsFile
+    by: str
+
+    @property
+    def snapshot_id(self) -> int:
+        """Snapshot whose slot it is."""
+        return self.entry.snapshot_id
+
+
+def displaced(table: Table, is_ours: Callable[[str], bool]) -> list[Displaced]:
+    """Find what others had registered where files of ours stand now that do not list the same.
+
+    That is how a request looks that was given up for lost and landed when the slot had been filled:
+    no catalog can be told to refuse it. The earlier metadata that the table still names is read as
+    far back as files of ours have stood in their slots.
+
+    Args:
+        table: as loaded.
+        is_ours: tells locations of our files.
+    """
+    open_slots = {
+        slot: entry for slot, entry in slots(table).items() if is_ours(entry.statistics_path)
+    }
+    found: list[Displaced] = []
+    states = _states(table)
+    while open_slots and (state := next(states, None)) is not None:
+        for slot, ours in tuple(open_slots.items()):
+            before = state.get(slot)
+            if before is not None and is_ours(before.statistics_path):
+                continue
+            del open_slots[slot]
+            if before is not None and not _listed(before) <= _listed(ours):
+                found.append(Displaced(before, ours.statistics_path))
+    return [one for one in found if table.io.new_input(one.entry.statistics_path).exists()]
+
+
+def _listed(entry: StatisticsFile) -> set[tuple[Any, ...]]:
+    """Return what tells apart an entry's blobs, of those that every engine may list."""
+    return {
+        (
+            blob.snapshot_id,
+            tuple(blob.fields),
+            tuple(sorted((blob.properties or {}).items())),
+        )
+        for blob in entry.blob_metadata
+        if blob.type == THETA and blob.fields
+    }
 
 
 def give_back(table: Table, entry: StatisticsFile, *, ours: str) -> None:

@@ -19,7 +19,9 @@ from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.dropped import NEVER, dropped
 from puffin_ann.lake.expiry import DAY_MS, Horizon, surviving
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
+from puffin_ann.lifecycle.displaced import restore_displaced
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.inventory import live_files as live_files
 from puffin_ann.lifecycle.republish import listed_blobs, republish
 from puffin_ann.lifecycle.retention import Verdict, judge, names_of_snapshots, policies
 from puffin_ann.search.versions import open_puffin
@@ -98,6 +100,7 @@ def guard(
         plan = plan_guard(inventory, declared, strict=strict, horizon=horizon)
         try:
             actions += _apply(inventory, plan)
+            actions += restore_displaced(loaded)
         except ConflictError as error:
             if attempt == ATTEMPTS:
                 raise
@@ -141,15 +144,6 @@ def plan_guard(
     kept = [one for one in verdicts if one.is_kept and one.file not in live.values()]
     _keep_others(inventory, kept, expected, clear, register)
     return GuardPlan(clear=clear, register=register, again=again, live=live, lost=lost)
-
-
-def live_files(published: Iterable[IndexFile]) -> dict[str, IndexFile]:
-    """Return by index the newest file that holds it; `published` has the newest first."""
-    live: dict[str, IndexFile] = {}
-    for file in published:
-        for held in file.holds:
-            live.setdefault(held.index, file)
-    return live
 
 
 def _indexes_named(table: Table) -> set[str]:

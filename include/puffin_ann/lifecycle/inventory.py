@@ -118,6 +118,15 @@ class Inventory:
         return self.table.snapshot_by_id(slot) is not None and slot not in slots(self.table)
 
 
+def live_files(published: Iterable[IndexFile]) -> dict[str, IndexFile]:
+    """Return by index the newest file that holds it; `published` has the newest first."""
+    live: dict[str, IndexFile] = {}
+    for file in published:
+        for held in file.holds:
+            live.setdefault(held.index, file)
+    return live
+
+
 def now_ms() -> int:
     """Return the time, milliseconds since 1970."""
     return int(time.time() * 1000)

@@ -63,6 +63,7 @@ def republish(
     live: Mapping[str, IndexFile],
     *,
     replaces: Collection[str] = (),
+    foreign_from: str | None = None,
     properties: Mapping[str, str] | None = None,
     renamed: Renamed | None = None,
 ) -> tuple[str, int]:
@@ -74,6 +75,7 @@ def republish(
         inventory: of the table, whose head is published on.
         live: by index, the file to take it from.
         replaces: files whose places the new one may take, whatever it has of them.
+        foreign_from: the file to take others' blobs from; default: the newest that has any.
         properties: of the table, set in the same commit.
         renamed: one of the indexes, if it gets another name.
 
@@ -87,7 +89,7 @@ def republish(
     names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run}")
     assembly = Assembly(table.io, names)
     ours = list(_live_blobs(table, live, assembly.recipe))
-    carried, foreign = _foreign_blobs(table, head, assembly.recipe)
+    carried, foreign = _foreign_blobs(table, head, assembly.recipe, foreign_from)
     with PuffinWriter(assembly.recipe) as writer:
         for reader, blob in sorted([*ours, *foreign], key=lambda one: not _is_shard(one[1])):
             if renamed is not None and blob.properties.get("index") == renamed.before:
@@ -170,18 +172,21 @@ def _live_blobs(table: Table, live: Mapping[str, IndexFile], recipe: Recipe) -> 
                     yield reader, blob
 
 
-def _foreign_blobs(table: Table, head: int, recipe: Recipe) -> tuple[frozenset[str], list[Blob]]:
+def _foreign_blobs(
+    table: Table, head: int, recipe: Recipe, chosen: str | None
+) -> tuple[frozenset[str], list[Blob]]:
     """Return the newest file that has blobs of others, and those; the head's file comes first."""
     entries = sorted(registered(table), key=lambda one: head not in one.snapshot_ids)
-    for entry in entries:
+    paths = [(one.path, one.file_size) for one in entries] if chosen is None else [(chosen, None)]
+    for path, length in paths:
         try:
-            with _pinned(table, recipe, entry.path, entry.file_size) as reader:
+            with _pinned(table, recipe, path, length) as reader:
                 foreign = [b for b in reader.metadata.blobs if not b.type.startswith(OUR_PREFIX)]
         except (OSError, FormatError, StagingError) as error:
-            log.warning("guard: registered file %s cannot be read: %s", entry.path, error)
+            log.warning("guard: file %s of others cannot be read: %s", path, error)
             continue
         if foreign:
-            return frozenset({entry.path}), [(reader, blob) for blob in foreign]
+            return frozenset({path}), [(reader, blob) for blob in foreign]
     return frozenset(), []
 
 

@@ -1,0 +1,59 @@
+"""Give others' statistics back what a request of ours took that landed late.
+
+A publication whose answer was lost may land when somebody else has filled the slot, and takes its
+place: catalogs can assert the head, which has not moved, and no slot. So the guard looks for it.
+"""
+
+import logging
+
+from pyiceberg.table import Table
+
+from puffin_ann.lake.overwrites import Displaced, displaced
+from puffin_ann.lake.slots import SlotChange, change_slots, slots
+from puffin_ann.lifecycle.inventory import (
+    Inventory,
+    is_index_name,
+    live_files,
+    take_inventory,
+)
+from puffin_ann.lifecycle.republish import republish
+
+log = logging.getLogger("puffin_ann")
+
+
+def find_displaced(table: Table) -> list[Displaced]:
+    """Return statistics of others that files of ours stand in the place of, unlike them."""
+    return displaced(table, is_index_name)
+
+
+def restore_displaced(table: Table) -> list[str]:
+    """Make such statistics visible again; returns one sentence for each.
+
+    Under the head one file is published that holds both. Elsewhere theirs is registered again, if
+    ours is registered under another snapshot, too: as it is after the guard.
+
+    Raises:
+        ConflictError: the table was changed meanwhile.
+        UnclearCommitError: the catalog's answer was lost.
+    """
+    actions: list[str] = []
+    fresh = table.catalog.load_table(table.name())
+    for one in find_displaced(fresh):
+        actions += _restore(take_inventory(table), one)
+    return actions
+
+
+def _restore(inventory: Inventory, one: Displaced) -> list[str]:
+    slot, path = one.snapshot_id, one.entry.statistics_path
+    if slot == inventory.head:
+        ours, snapshot_id = republish(
+            inventory, live_files(inventory.published), replaces={one.by}, foreign_from=path
+        )
+        return [f"published {ours} as snapshot {snapshot_id}, with what {path} lists"]
+    held = slots(inventory.table)
+    if any(entry.statistics_path == one.by for at, entry in held.items() if at != slot):
+        change = SlotChange(seen={slot: one.by}, register={slot: one.entry})
+        change_slots(inventory.table, change, expected_head=inventory.head)
+        return [f"registered {path} of others under snapshot {slot} again"]
+    log.warning("guard: %s is registered nowhere but in the place of %s", one.by, path)
+    return []
