@@ -8,6 +8,9 @@ import pytest
 import yaml
 
 from puffin_ann.cli.main import run
+from puffin_ann.lifecycle.preview import preview
+from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.search.versions import open_puffin
 from puffin_ann.settings import settings
 
 
@@ -120,3 +123,139 @@ def test_a_plan_changes_nothing(cli, indexed):
     after = indexed.metadata_location
     cli("plan", *TABLE, "--maintenance")
     assert indexed.refresh().metadata_location == after != before
+
+
+def test_history_tells_what_each_run_did_and_what_is_retained(cli, indexed, declare):
+    indexed.append(builds.rows(range(60, 80)))
+    builds.build(declare(), "manual__2026-01-02")
+    code, out, _ = cli("history", *TABLE, "--json")
+    found = json.loads(out)
+    assert code == 0
+    newest, oldest = found["entries"]
+    records = [one["record"] for one in (newest, oldest)]
+    assert [one["run_id"] for one in records] == ["manual__2026-01-02", "run"]
+    assert [one["action"] for one in records] == ["build", "build"]
+    assert [one["rows"] for one in records] == [80, 60]
+    assert [one["trigger"] for one in (newest, oldest)] == ["manual", "unknown"]
+    assert all(one["bytes_written"] > 0 and one["seconds"] > 0 for one in records)
+    assert [one["bytes_copied"] for one in records] == [0, 0]
+    assert all(0.9 <= one["recall"] <= 1 for one in records)
+    assert (newest["coverage"], oldest["coverage"]) == (1.0, 0.75)
+    assert found["retained"] == 2
+    code, out, _ = cli("history", *TABLE)
+    assert code == 0
+    assert "2 versions are retained" in out
+    assert "manual__2026-01-02" in out
+
+
+def test_runs_outlive_their_versions_and_snapshots_in_the_history(cli, indexed, declare):
+    for number in range(3):
+        indexed.append(builds.rows(range(100 + 10 * number, 110 + 10 * number)))
+        builds.build(declare(), f"cli-{number}")
+        indexed.refresh()
+    old = [one.snapshot_id for one in indexed.snapshots()][:-1]
+    for entry in {one.snapshot_id for one in indexed.metadata.statistics} & set(old):
+        with indexed.update_statistics() as update:
+            update.remove_statistics(entry)
+    indexed.maintenance.expire_snapshots().by_ids(old).commit()
+    code, out, _ = cli("history", *TABLE, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [one["record"]["run_id"] for one in found["entries"]] == [
+        "cli-2",
+        "cli-1",
+        "cli-0",
+        "run",
+    ]
+    assert [bool(one["file"]) for one in found["entries"]] == [True, False, False, False]
+    assert found["retained"] == 1
+    assert [one["record"]["rows"] for one in found["entries"]] == [90, 80, 70, 60]
+
+
+def test_history_tells_refreshes_from_merges_and_copied_from_written_bytes(cli, indexed, declare):
+    small = {"min_rows": 1, "delta_ratio": 0.2}
+    declared = declare(refresh=small)
+    indexed.append(builds.rows(range(60, 65)))
+    expected = preview("test.demo.words", declared).decision
+    refresh_in_process(declared, run_id="asset_triggered__1")
+    indexed.refresh().append(builds.rows(range(65, 80)))
+    refresh_in_process(declare(refresh={**small, "delta_ratio": 1.0}), run_id="scheduled__2")
+    _, out, _ = cli("history", *TABLE, "--json")
+    found = json.loads(out)["entries"]
+    assert [one["trigger"] for one in found] == ["schedule", "asset", "unknown"]
+    assert [one["record"]["action"] for one in found] == ["refresh", "refresh", "build"]
+    assert [one["record"]["rows"] for one in found] == [80, 65, 60]
+    assert [one["record"]["rows_added"] for one in found] == [15, 5, 60]
+    first = found[1]["record"]
+    assert first["reason"] == expected.reason
+    assert first["bytes_copied"] == expected.bytes_copied
+    # What was expected of the delta comes near what it took; so few rows are mostly overhead.
+    assert expected.delta is not None
+    assert 0.2 < first["bytes_written"] / expected.delta.bytes_written < 5
+
+
+def test_the_history_of_an_index_that_is_not_there_says_so(cli, indexed):
+    code, _, err = cli("history", "test.demo.words", "other")
+    assert code == 3
+    assert "'other'" in err
+
+
+def test_bytes_of_other_indexes_are_copied_not_written(cli, indexed, declare):
+    other = declare("other", seed=2)
+    builds.build(other, "run")
+    _, out, _ = cli("history", "test.demo.words", "other", "--json")
+    (entry,) = json.loads(out)["entries"]
+    record = entry["record"]
+    with open_puffin(indexed.io, entry["file"]) as reader:
+        blobs = reader.metadata.blobs
+    mine = [one for one in blobs if one.properties["index"] == "other"]
+    shards = [one for one in mine if "shard" in one.properties]
+    assert record["bytes_written"] == sum(one.length for one in shards)
+    assert record["bytes_copied"] == sum(one.length for one in blobs) - sum(
+        one.length for one in mine
+    )
+
+
+def test_drop_asks_first_and_tells_what_it_did(cli, indexed, declare, folder, monkeypatch):
+    before = indexed.metadata_location
+    code, _, err = cli("drop", *TABLE, "--yes")
+    assert (code, "is declared" in err) == (2, True)
+    (folder / f"{builds.INDEX}.yaml").unlink()
+    code, out, _ = cli("drop", *TABLE, "--dry-run")
+    assert (code, "would be dropped, 1 version" in out) == (0, True)
+    code, _, err = cli("drop", *TABLE, "--json")
+    assert (code, "give --yes" in err) == (2, True)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+    code, _, err = cli("drop", *TABLE)
+    assert (code, "nothing was dropped" in err) == (2, True)
+    assert indexed.refresh().metadata_location == before
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: True)
+    code, out, _ = cli("drop", *TABLE)
+    assert (code, "was dropped, 1 version" in out) == (0, True)
+    assert "deregistered" in out
+    code, _, err = cli("drop", *TABLE, "--yes")
+    assert (code, "was dropped before" in err) == (3, True)
+
+
+def test_drop_by_force_is_for_machines_as_well(cli, indexed):
+    code, out, _ = cli("drop", *TABLE, "--yes", "--force", "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert (report["dry_run"], report["versions"], report["others"]) == (False, ["run"], [])
+
+
+def test_status_names_an_orphan(cli, indexed, folder):
+    (folder / f"{builds.INDEX}.yaml").unlink()
+    code, out, _ = cli("status", *TABLE)
+    assert code == 0
+    assert "orphaned" in out
+    code, out, _ = cli("doctor", "test.demo.words", "--quick")
+    assert code == 8
+    assert "orphaned" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("command", ["plan", "history", "drop"])
+def test_every_command_has_help_with_an_example(cli, command):
+    code, out, _ = cli(command, "--help")
+    assert code == 0
+    assert f"Example: puffin-ann {command} " in " ".join(out.split())

@@ -7,6 +7,7 @@ import yaml
 
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.lifecycle.doctor import doctor
+from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.lifecycle.rename import carry_over, former_name
 from puffin_ann.lifecycle.status import grid, status
 from puffin_ann.search.index import open_index
@@ -82,6 +83,17 @@ def test_what_changed_meanwhile_is_for_the_next_run(one, declare):
     assert status(one.refresh(), NEW)[0].rows_to_scan == 20
     assert builds.build(named(NEW), "third")["action"] == "build"
     assert all_index_names(one.refresh()) == [NEW]
+
+
+def test_a_refresh_takes_it_over_and_adds_what_came_meanwhile(one, declare):
+    one.append(builds.rows(range(100, 103)))
+    renamed = named(NEW, refresh={"min_rows": 1, "delta_ratio": 1.0})
+    declare(renamed)
+    done = refresh_in_process(renamed, run_id="second")
+    assert done["action"] == "refresh"
+    assert all_index_names(one.refresh()) == [NEW]
+    (found,) = status(one, NEW)
+    assert (found.coverage, found.delta_rows, found.vectors) == (1.0, 3, 63)
 
 
 def test_other_indexes_of_the_table_stay(one, declare):
