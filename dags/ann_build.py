@@ -4,77 +4,53 @@ This file sequences and retries; what is done stands in `puffin_ann.lifecycle`. 
 few seconds, so it imports no more than Airflow, pydantic and YAML.
 """
 
-import os
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Param, get_current_context, get_parsing_context, task
-from airflow.sdk.exceptions import AirflowFailException
 
-from puffin_ann.declaration import (
-    IndexDeclaration,
-    declaration_files,
-    load_declaration,
-)
-from puffin_ann.errors import BadInputError, DeclarationError, NotFoundError
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import DeclarationError
 from puffin_ann.settings import settings
+from puffin_ann_common import (
+    SETTINGS,
+    arguments,
+    bounds_of,
+    checkbox,
+    dags_of,
+    lease_tasks,
+    owner_of,
+    refusing,
+    schema_of,
+    spark,
+)
 
-SPARK_APPS = Path(__file__).resolve().parents[1] / "spark_apps"
+KIND = "build"
 PREFIX = "ann_build_"
-PLAN = "{{ ti.xcom_pull(task_ids='plan')['plan'] }}"
 FORM = ("shards", "partitions_per_shard", "recall_target")
 """Fields of the declaration that the trigger form offers, beside the algorithm's parameters."""
 
 
 def form(declaration: IndexDeclaration) -> dict[str, Param]:
     """Return the trigger form: the declared values, and the bounds the declaration has for them."""
-    fields = declaration.model_json_schema()["properties"]
+    fields = schema_of(IndexDeclaration)
     offered = {name: (fields[name], getattr(declaration, name)) for name in FORM}
     parameters = declaration.parameters
-    for name, schema in type(parameters).model_json_schema().get("properties", {}).items():
+    for name, schema in schema_of(type(parameters)).items():
         offered[name] = (schema, getattr(parameters, name))
-    params = {name: Param(value, **_bounds(schema)) for name, (schema, value) in offered.items()}
-    params["force"] = Param(
-        False, type="boolean", description="Build even if the published version is up to date."
-    )
+    params = {name: Param(value, **bounds_of(schema)) for name, (schema, value) in offered.items()}
+    params["force"] = checkbox("Build even if the published version is up to date.")
     return params
 
 
-def _bounds(schema: dict[str, Any]) -> dict[str, Any]:
-    options = schema.get("anyOf", [schema])
-    bounds: dict[str, Any] = {"type": [option["type"] for option in options]}
-    for option in options:
-        for name in ("minimum", "maximum"):
-            if name in option:
-                bounds[name] = option[name]
-    bounds["description"] = schema.get("description", "")
-    return bounds
-
-
-def executor_environment() -> dict[str, str]:
-    """Return the Spark configuration that lets executors find PyIceberg's configuration.
-
-    Only its location: catalog credentials never stand in arguments.
-    """
-    home = os.environ.get("PYICEBERG_HOME")
-    return {"spark.executorEnv.PYICEBERG_HOME": home} if home else {}
-
-
-def build_dag(declaration: IndexDeclaration) -> DAG:
+def build_dag(declaration: IndexDeclaration, _: list[IndexDeclaration]) -> DAG:
     """Return the build DAG of one index."""
 
-    def spark(task_id: str, application: str) -> dict[str, Any]:
-        return {
-            "task_id": task_id,
-            "application": str(SPARK_APPS / application),
-            "name": f"{PREFIX}{declaration.name}.{task_id}",
-            "conn_id": declaration.spark.conn_id,
-            "conf": {**executor_environment(), **declaration.spark.conf},
-        }
+    def submitted(task_id: str, app: str) -> dict[str, Any]:
+        return spark(declaration, PREFIX, task_id, app)
 
-    arguments = ["--table", declaration.table, "--plan", PLAN]
+    given = arguments(declaration, KIND)
 
     with DAG(
         dag_id=f"{PREFIX}{declaration.name}",
@@ -85,15 +61,12 @@ and publishes it into the table as a Puffin file.
 
 A run ends at once where the published version already covers the table; `force` builds anyway.
 Values in the trigger form count for that run only: the declaration is what the next run takes.
-A run whose recall is under the target publishes nothing.
+A run whose recall is under the target publishes nothing. A run waits for other runs on the index.
 """,
         schedule=declaration.schedule,
-        catchup=False,
-        max_active_runs=1,
-        render_template_as_native_obj=True,
-        default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
         params=form(declaration),
         tags=["puffin-ann", "build", declaration.table],
+        **SETTINGS,
     ) as dag:
 
         @task
@@ -102,19 +75,17 @@ A run whose recall is under the target publishes nothing.
             from puffin_ann.lifecycle import run
 
             context = get_current_context()
-            try:
+            with refusing():
                 run.require_spark()
                 return run.plan_build(
                     declaration, run_id=context["run_id"], overrides=dict(context["params"])
                 )
-            except (BadInputError, NotFoundError) as error:
-                # The next attempt would find the same; it would only hold up the next run.
-                raise AirflowFailException(str(error)) from None
 
         @task.short_circuit(ignore_downstream_trigger_rules=False)
         def deal_groups(planned: dict[str, Any]) -> list[list[str]]:
             """Return the arguments of each shard group's build; none ends the run at `report`."""
             common = ["--table", planned["table"], "--plan", planned["plan"]]
+            common += ["--owner", owner_of(KIND, get_current_context()["run_id"])]
             return [[*common, "--group", group] for group in planned["groups"]]
 
         @task
@@ -132,23 +103,23 @@ A run whose recall is under the target publishes nothing.
             print(planned["reason"])
             print(run.report(planned["table"], planned["plan"]))
 
+        lease, release = lease_tasks(declaration, KIND)
         planned = plan()
         groups = deal_groups(planned)
-        train = SparkSubmitOperator(**spark("train", "train.py"), application_args=arguments)
-        assign = SparkSubmitOperator(**spark("assign", "assign.py"), application_args=arguments)
-        build = SparkSubmitOperator.partial(**spark("build_shards", "build_group.py")).expand(
+        train = SparkSubmitOperator(**submitted("train", "train.py"), application_args=given)
+        assign = SparkSubmitOperator(**submitted("assign", "assign.py"), application_args=given)
+        build = SparkSubmitOperator.partial(**submitted("build_shards", "build_group.py")).expand(
             application_args=groups
         )
-        gate = SparkSubmitOperator(**spark("gate", "gate.py"), application_args=arguments)
-        groups >> train >> assign >> build >> gate >> publish(planned) >> report(planned)
+        gate = SparkSubmitOperator(**submitted("gate", "gate.py"), application_args=given)
+        published, reported = publish(planned), report(planned)
+        lease >> planned >> groups >> train >> assign >> build >> gate >> published
+        published >> reported >> release
     return dag
 
 
 def invalid_dag(path: Path, error: DeclarationError) -> DAG:
-    """Return a DAG that stands for a declaration that is not valid.
-
-    To raise here would take away the DAGs of all other declarations, which are of this same file.
-    """
+    """Return a DAG that stands for a declaration that is not valid, and says what is wrong."""
     with DAG(
         dag_id=f"{PREFIX}{path.stem}",
         description=f"Declaration {path.name} is not valid: {error}",
@@ -166,26 +137,12 @@ def invalid_dag(path: Path, error: DeclarationError) -> DAG:
     return dag
 
 
-def build_dags(folder: Path, wanted: str | None) -> dict[str, DAG]:
-    """Return the DAGs of a folder of declarations.
-
-    Args:
-        wanted: the one DAG a task process needs; it does not build the others.
-    """
-    dags: dict[str, DAG] = {}
-    for path in declaration_files(folder):
-        try:
-            declaration = load_declaration(path)
-            dag_id = f"{PREFIX}{declaration.name}"
-            if dag_id in dags:
-                raise DeclarationError(f"{path}: index {declaration.name!r} is declared twice")
-            if wanted in (None, dag_id):
-                dags[dag_id] = build_dag(declaration)
-        except DeclarationError as error:
-            dag_id = f"{PREFIX}{path.stem}"
-            if wanted in (None, dag_id):
-                dags.setdefault(dag_id, invalid_dag(path, error))
-    return dags
-
-
-globals().update(build_dags(settings().declarations_dir, get_parsing_context().dag_id))
+globals().update(
+    dags_of(
+        settings().declarations_dir,
+        PREFIX,
+        build_dag,
+        get_parsing_context().dag_id,
+        stand_in=invalid_dag,
+    )
+)

@@ -41,10 +41,8 @@ def build(
     from puffin_ann.lifecycle import run as runs
     from puffin_ann.lifecycle import status as statuses
 
-    declaration = _find(index)
-    runs.require_spark(["java"])
-    if find_spec("pyspark") is None:
-        raise SparkNotFoundError("pyspark cannot be imported; install it beside puffin-ann")
+    declaration = find_declared(index)
+    require_pyspark()
     run_id = own_run_id()
     with (
         writing(declaration.table, declaration.name, run_id, "build", no_wait=no_wait),
@@ -74,7 +72,7 @@ def _stderr_console() -> Any:
     return Console(file=sys.stderr)
 
 
-def _find(index: str) -> IndexDeclaration:
+def find_declared(index: str) -> IndexDeclaration:
     """Return the declaration named, from its file or from the declarations folder."""
     from puffin_ann.settings import settings
 
@@ -98,7 +96,7 @@ def _run_stages(
     from puffin_ann.lifecycle.runners import OnSpark
 
     step = progress.add_task("start Spark", total=None)
-    spark = _session(declaration, master)
+    spark = spark_session(declaration, master)
     progress.update(step, total=1, completed=1)
     runner = OnSpark(spark)
     table, location = plan["table"], plan["plan"]
@@ -124,12 +122,30 @@ def _run_stages(
         spark.stop()
 
 
-def _session(declaration: IndexDeclaration, master: str) -> "SparkSession":
+def require_pyspark() -> None:
+    """Make sure that Spark can be started in this process.
+
+    Raises:
+        SparkNotFoundError: says what is missing, and how to get it.
+    """
+    from puffin_ann.lifecycle import run as runs
+
+    runs.require_spark(["java"])
+    if find_spec("pyspark") is None:
+        raise SparkNotFoundError("pyspark cannot be imported; install it beside puffin-ann")
+
+
+def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
+    """Return a Spark session with a declaration's configuration; the caller stops it.
+
+    Raises:
+        EnvironmentProblemError: it cannot be started; says why.
+    """
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = SparkSession.builder.master(master).appName(
-        f"puffin-ann build {declaration.name}"
+        f"puffin-ann {declaration.name}"
     )
     quiet = {
         "spark.ui.enabled": "false",

@@ -12,7 +12,10 @@ from puffin_ann import __version__
 from puffin_ann.cli.build import build
 from puffin_ann.cli.doctor import clean, doctor
 from puffin_ann.cli.drop import drop
+from puffin_ann.cli.evaluate import evaluate
+from puffin_ann.cli.history import history
 from puffin_ann.cli.inspect import inspect
+from puffin_ann.cli.maintain import maintain
 from puffin_ann.cli.output import errors_to
 from puffin_ann.cli.plan import plan
 from puffin_ann.cli.search import search
@@ -31,7 +34,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (build, plan, search, status, inspect, size, doctor, clean, drop):
+for command in (
+    build,
+    plan,
+    search,
+    status,
+    history,
+    inspect,
+    size,
+    doctor,
+    clean,
+    drop,
+    maintain,
+    evaluate,
+):
     app.command(name=command.__name__)(command)
 
 

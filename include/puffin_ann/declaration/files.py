@@ -7,6 +7,9 @@ import yaml
 from puffin_ann.declaration.index import IndexDeclaration, parse_declaration
 from puffin_ann.errors import DeclarationError
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The one in C takes a sixth of the time, and every parse of a DAG file reads all declarations."""
+
 
 def load_declaration(path: Path) -> IndexDeclaration:
     """Read and validate one declaration file; the name defaults to the file's stem.
@@ -15,7 +18,7 @@ def load_declaration(path: Path) -> IndexDeclaration:
         DeclarationError: the file is missing, is not YAML, or is not a valid declaration.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
     except (OSError, UnicodeDecodeError) as error:
         raise DeclarationError(f"{path}: cannot be read: {error}") from None
     except yaml.YAMLError as error:

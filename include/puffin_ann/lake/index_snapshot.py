@@ -120,6 +120,27 @@ def is_index_snapshot(snapshot: Snapshot) -> bool:
     )
 
 
+def data_snapshot(table: Table, branch: str = MAIN_BRANCH) -> Snapshot | None:
+    """Return the newest snapshot of a branch that is none of ours; None if that is not known.
+
+    An index snapshot changes no data, so this is what tells whether the table changed.
+    """
+    found = table.metadata.snapshot_by_name(branch)
+    while found is not None and is_index_snapshot(found):
+        parent = found.parent_snapshot_id
+        found = None if parent is None else table.snapshot_by_id(parent)
+    return found
+
+
+def is_published_for(table: Table, index: str, snapshot_id: int) -> bool:
+    """Tell by names alone, no file is read, whether a version of an index covers a snapshot."""
+    key, file = f"ann.{index}.base-snapshot-id", f"/ann-{index}-{snapshot_id}-"
+    return any(file in entry.statistics_path for entry in table.metadata.statistics) or any(
+        one.summary is not None and one.summary.additional_properties.get(key) == str(snapshot_id)
+        for one in table.snapshots()
+    )
+
+
 def own_uuid() -> uuid.UUID:
     """Return a UUID for the names of an index snapshot's files, by which clean-up knows them."""
     return uuid.UUID(bytes=OURS + os.urandom(16 - len(OURS)))

@@ -22,10 +22,13 @@ from puffin_ann.search.coverage import live_state
 from puffin_ann.search.index import Index, open_version
 from puffin_ann.search.versions import load_version
 
-WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
+WIDTHS = (
+    *(16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 256),
+    *(384, 512, 768, 1024, 1536, 2048),
+)
 NORMAL_95 = 1.96
 TIMED_ROUNDS = 3
-FEW_QUERIES = 50
+FEW_QUERIES, UNTUNED_WIDTH = 50, 256
 """With fewer tuning queries than this, differences between searches cannot be told from luck."""
 
 
@@ -47,11 +50,13 @@ class Judge:
         queries: (q, d) float32.
         truth: their exact answers.
         k: neighbours asked for.
+        paths: absolute path by file id, as the answers have them; None: ids are those of the index.
     """
 
     queries: NDArray[np.float32]
     truth: Truth
     k: int
+    paths: Mapping[int, str] | None = None
 
     def part(self, first: int, last: int) -> "Judge":
         """Return a run of the queries, without those that have too many exact duplicates."""
@@ -71,6 +76,7 @@ class Judge:
                 self.truth.duplicate_counts[chosen],
             ),
             self.k,
+            self.paths,
         )
 
     def measure(self, index: Index, *, width: int, probe_partitions: int) -> Measure:
@@ -88,7 +94,7 @@ class Judge:
         recalls = _recalls(
             found.column("query").to_numpy(),
             found.column("distance").to_numpy(),
-            _is_duplicate(index, found, self.truth.duplicates),
+            _is_duplicate(index, found, self.truth.duplicates, self.paths),
             self.truth.distances,
         )
         mean = float(recalls.mean())
@@ -127,11 +133,13 @@ def _recalls(
     return recalls
 
 
-def _is_duplicate(index: Index, found: object, duplicates: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _is_duplicate(
+    index: Index, found: object, duplicates: NDArray[np.int64], given: Mapping[int, str] | None
+) -> NDArray[np.bool_]:
     """Tell which answers are rows equal to their query."""
     locator = found.column("locator").combine_chunks()  # type: ignore[attr-defined]
     query = found.column("query").to_pylist()  # type: ignore[attr-defined]
-    paths = {
+    paths = given or {
         file.file_id: index.view.files[int(index.view.rank_of_file_id[file.file_id])]
         for file in index.version.coverage.files
     }
@@ -163,7 +171,7 @@ def choose_widths(index: Index, judge: Judge, *, target: float, partitions: int)
     if index.version.routing.algorithm == EXACT:
         return WIDTHS[0], partitions
     if len(judge.queries) < FEW_QUERIES:
-        return max(WIDTHS[8], 4 * judge.k), partitions
+        return max(UNTUNED_WIDTH, 4 * judge.k), partitions
     pairs = _pairs(index, judge, target + (1.0 - target) / 4, partitions)
     if not pairs:
         return WIDTHS[-1], partitions

@@ -34,6 +34,13 @@ class Truth:
     duplicate_counts: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Queries:
+    """Rows that serve as queries, (q, d) float32."""
+
+    vectors: NDArray[np.float32]
+
+
 def empty(queries: int, k: int) -> Truth:
     """Return the answers before any row was seen."""
     return Truth(

@@ -16,10 +16,14 @@ from puffin_ann.settings import settings
 ROOT = Path(__file__).resolve().parents[3]
 DAG_FILE = ROOT / "dags" / "ann_build.py"
 
+# As Airflow does with both folders.
+sys.path += [str(ROOT / "dags"), str(ROOT / "plugins")]
+
 # Airflow reads its home when it is imported, which is before any fixture runs.
 _home = tempfile.TemporaryDirectory(prefix="puffin-ann-airflow-")
 os.environ["AIRFLOW_HOME"] = _home.name
 os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = str(ROOT / "dags")
+os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(ROOT / "plugins")
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
 DECLARATION = """\
@@ -49,11 +53,11 @@ def declarations(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def load_dags(declarations):
-    """Execute the DAG file as Airflow does; returns its DAGs by id."""
+    """Execute a DAG file as Airflow does; returns its DAGs by id."""
     from airflow.sdk import DAG
 
-    def load() -> dict[str, DAG]:
-        module = execute(DAG_FILE)
+    def load(file: str = "ann_build.py") -> dict[str, DAG]:
+        module = execute(ROOT / "dags" / file)
         found = [value for value in vars(module).values() if isinstance(value, DAG)]
         return {dag.dag_id: dag for dag in found}
 

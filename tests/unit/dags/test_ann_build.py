@@ -12,7 +12,18 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from puffin_ann.declaration import MAX_GROUPS
 from puffin_ann.errors import DeclarationError
 
-ORDER = ["plan", "deal_groups", "train", "assign", "build_shards", "gate", "publish", "report"]
+ORDER = [
+    "lease",
+    "plan",
+    "deal_groups",
+    "train",
+    "assign",
+    "build_shards",
+    "gate",
+    "publish",
+    "report",
+    "release",
+]
 
 
 @pytest.fixture

@@ -1,0 +1,70 @@
+"""Evaluation DAGs: one `ann_evaluate_<index>` for each declaration; measures recall over time."""
+
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG, Param, get_current_context, get_parsing_context, task
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.settings import settings
+from puffin_ann_common import PLAN, SETTINGS, bounds_of, dags_of, refusing, schema_of, spark
+
+KIND = "evaluate"
+PREFIX = "ann_evaluate_"
+
+
+def evaluate_dag(declaration: IndexDeclaration, _: list[IndexDeclaration]) -> DAG:
+    """Return the evaluation DAG of one index."""
+    options = declaration.evaluate
+    bounds = bounds_of(schema_of(type(options))["queries"])
+    with DAG(
+        dag_id=f"{PREFIX}{declaration.name}",
+        description=f"Measure the recall of vector index {declaration.name}",
+        doc_md=f"""
+Measures the recall of the vector index **{declaration.name}** on `{declaration.table}` as it is:
+rows of one snapshot serve as queries, and Spark compares each with every row of that snapshot.
+What is measured is recorded beside the index, and shown by `puffin-ann history`.
+
+A run fails where the recall is under the target of {declaration.recall_target}, and says what to
+do. It changes nothing, and so waits for nobody.
+""",
+        schedule=options.schedule,
+        params={"queries": Param(options.queries, **bounds)},
+        tags=["puffin-ann", "evaluate", declaration.table],
+        **SETTINGS,
+    ) as dag:
+
+        @task
+        def plan() -> dict[str, Any]:
+            """Pin the snapshot and the version that are measured."""
+            from puffin_ann.lifecycle import evaluate, run
+
+            context = get_current_context()
+            with refusing():
+                run.require_spark()
+                return evaluate.plan_evaluation(
+                    declaration,
+                    run_id=f"{KIND}-{context['run_id']}",
+                    queries=int(context["params"]["queries"]),
+                )
+
+        @task(retries=0)
+        def judge(planned: dict[str, Any]) -> None:
+            """Fail where the recall is under the target."""
+            from puffin_ann.lifecycle import evaluate
+
+            with refusing():
+                print(evaluate.judge(planned["table"], planned["plan"]))
+
+        planned = plan()
+        measure = SparkSubmitOperator(
+            **spark(declaration, PREFIX, "measure", "evaluate.py"),
+            application_args=["--table", declaration.table, "--plan", PLAN],
+        )
+        planned >> measure >> judge(planned)
+    return dag
+
+
+globals().update(
+    dags_of(settings().declarations_dir, PREFIX, evaluate_dag, get_parsing_context().dag_id)
+)

@@ -1,0 +1,106 @@
+"""Refresh DAGs: one `ann_refresh_<index>` for each declaration; each runs when its table changes.
+
+Tables are watched by the triggerer: one Asset for each table, shared by the DAGs of its indexes.
+"""
+
+from functools import cache
+from typing import Any
+
+from airflow.sdk import DAG, Asset, AssetWatcher, get_parsing_context
+from airflow.triggers.base import BaseEventTrigger
+
+from puffin_ann.declaration import IndexDeclaration, seconds_of
+from puffin_ann.settings import settings
+from puffin_ann_common import SETTINGS, checkbox, dags_of, lease_tasks
+from puffin_ann_refreshing import refresh_tasks
+
+KIND = "refresh"
+PREFIX = "ann_refresh_"
+BRANCH = "main"
+
+
+class Named(BaseEventTrigger):
+    """Names a trigger that the triggerer makes; to import it here would import PyIceberg."""
+
+    def __init__(self, name: str, **arguments: Any) -> None:
+        super().__init__()
+        self.name = name
+        self.arguments = arguments
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return where the trigger's class stands, and its arguments."""
+        return f"puffin_ann_triggers.{self.name}", self.arguments
+
+    async def run(self) -> Any:
+        """Refuse: this is a name."""
+        raise NotImplementedError(self.name)
+        yield
+
+
+class TableAsset(Asset):
+    """An Asset that is hashed by what it is; Airflow does so at every edge between two tasks."""
+
+    def __hash__(self) -> int:
+        """Return the hash of the URI alone: equal ones have equal ones."""
+        return hash(self.uri)
+
+
+def asset_of(table: str, declared: list[IndexDeclaration]) -> Asset:
+    """Return the Asset of a table's branch, with what watches it.
+
+    It is the same for all indexes of the table, whichever DAG asks: the table is asked as often as
+    the most impatient of them wants.
+    """
+    watching = [one for one in declared if one.table == table and one.refresh.watch]
+    poll = min(seconds_of(one.refresh.poll_interval) for one in watching)
+    lags = {one.name: seconds_of(one.refresh.max_lag) for one in watching}
+    return _asset(table, poll, tuple(sorted(lags.items())))
+
+
+@cache
+def _asset(table: str, poll: int, lags: tuple[tuple[str, int], ...]) -> Asset:
+    catalog, _, name = table.partition(".")
+    common = {"table": name, "iceberg_conn_id": catalog, "branch": BRANCH, "poll_interval": poll}
+    return TableAsset(
+        name=f"{table}@{BRANCH}",
+        uri=f"iceberg://{catalog}/{name.replace('.', '/')}/{BRANCH}",
+        group="puffin-ann",
+        watchers=[
+            AssetWatcher(name=f"{table} changed", trigger=Named("DataSnapshotTrigger", **common)),
+            AssetWatcher(
+                name=f"{table} waited",
+                trigger=Named("IndexLagTrigger", **common, lags=dict(lags)),
+            ),
+        ],
+    )
+
+
+def refresh_dag(declaration: IndexDeclaration, declared: list[IndexDeclaration]) -> DAG:
+    """Return the refresh DAG of one index."""
+    watched = declaration.refresh.watch
+    with DAG(
+        dag_id=f"{PREFIX}{declaration.name}",
+        description=f"Make vector index {declaration.name} follow {declaration.table}",
+        doc_md=f"""
+Makes the vector index **{declaration.name}** follow `{declaration.table}`: added rows become a
+delta, deleted ones tombstones, rows that moved get new locators. A run ends at once where too
+little changed; where building anew is due, it triggers `ann_build_{declaration.name}`.
+
+It runs when the table has new snapshots, other than those that publish indexes, and when changes
+have waited for `refresh.max_lag`. A run waits for other runs on the index, and plans after that.
+""",
+        schedule=[asset_of(declaration.table, declared)] if watched else None,
+        params={"force": checkbox("Publish changes however few they are.")},
+        tags=["puffin-ann", "refresh", declaration.table],
+        **SETTINGS,
+    ) as dag:
+        lease, release = lease_tasks(declaration, KIND)
+        first, last = refresh_tasks(declaration, PREFIX, KIND, maintenance=False)
+        lease >> first
+        [last, dag.get_task("build_anew")] >> release
+    return dag
+
+
+globals().update(
+    dags_of(settings().declarations_dir, PREFIX, refresh_dag, get_parsing_context().dag_id)
+)

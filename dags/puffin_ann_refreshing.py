@@ -1,0 +1,104 @@
+"""The tasks that refresh an index, shared by the DAGs that make it follow and that maintain it."""
+
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import get_current_context, task
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann_common import arguments, owner_of, refusing, spark
+
+NEXT = {"none": "report", "refresh": "read_changes", "build": "build_anew"}
+"""By what was decided, the task that comes next."""
+
+
+def refresh_tasks(
+    declaration: IndexDeclaration, prefix: str, kind: str, *, maintenance: bool
+) -> tuple[Any, Any]:
+    """Add the tasks of a refresh to the DAG in whose context this is called.
+
+    Args:
+        declaration: the index.
+        prefix: of the DAG's id.
+        kind: of the run, which names its lease and what it stages.
+        maintenance: merge and rebuild what is due.
+
+    Returns:
+        The first task and the last.
+    """
+
+    @task
+    def plan() -> dict[str, Any]:
+        """Decide what is due, from which snapshot; a retry finds the plan of its own run."""
+        from puffin_ann.lifecycle import refresh, run
+
+        context = get_current_context()
+        with refusing():
+            run.require_spark()
+            planned = refresh.plan_refresh(
+                declaration,
+                run_id=f"{kind}-{context['run_id']}",
+                maintenance=maintenance,
+                force=bool(context["params"].get("force", False)),
+            )
+        print(planned["reason"])
+        print(planned["decision"])
+        return planned
+
+    @task.branch
+    def choose(planned: dict[str, Any]) -> str:
+        """Go on with a refresh, hand over to the build DAG, or end the run."""
+        return NEXT[planned["action"]]
+
+    @task
+    def deal_groups() -> list[list[str]]:
+        """Return the arguments of each group of touched shards."""
+        context = get_current_context()
+        planned = context["ti"].xcom_pull(task_ids="plan")
+        common = ["--table", planned["table"], "--plan", planned["plan"]]
+        common += ["--owner", owner_of(kind, context["run_id"])]
+        return [[*common, "--group", group] for group in planned["groups"]]
+
+    # Not an argument: with the plan as upstream it would run where the branch passes it by.
+    @task(trigger_rule="none_failed_min_one_success")
+    def publish() -> dict[str, Any]:
+        """Assemble the Puffin file and publish it in one commit, at most once a run."""
+        from puffin_ann.lifecycle import run
+
+        planned = get_current_context()["ti"].xcom_pull(task_ids="plan")
+        return run.publish(planned["table"], planned["plan"])
+
+    @task(trigger_rule="none_failed")
+    def report(planned: dict[str, Any]) -> None:
+        """Log the state of the table's indexes; clear what the run staged."""
+        from puffin_ann.lifecycle import run
+
+        print(planned["reason"])
+        print(run.report(planned["table"], planned["plan"]))
+
+    planned = plan()
+    branch = choose(planned)
+    read = SparkSubmitOperator(
+        **spark(declaration, prefix, "read_changes", "read_changes.py"),
+        application_args=arguments(declaration, kind),
+    )
+    groups = deal_groups()
+    apply = SparkSubmitOperator.partial(
+        **spark(declaration, prefix, "apply_changes", "apply_group.py")
+    ).expand(application_args=groups)
+    build = TriggerDagRunOperator(
+        task_id="build_anew",
+        trigger_dag_id=f"ann_build_{declaration.name}",
+        # Named after this run, so that another attempt at this task triggers no second build.
+        trigger_run_id=f"{kind}__{{{{ run_id }}}}",
+        skip_when_already_exists=True,
+        # A build due for other reasons than changes of the table would find nothing to do. After
+        # changes it must not be forced: of two that were asked for, the second has nothing to do.
+        conf={"force": maintenance},
+    )
+    published, reported = publish(), report(planned)
+    branch >> [read, build, reported]
+    read >> groups >> apply >> published
+    read >> published >> reported
+    return planned, reported

@@ -1,0 +1,72 @@
+"""`puffin-ann maintain`: what is due in a maintenance window, now."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from puffin_ann.cli.build import find_declared, require_pyspark, spark_session
+from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.waiting import NoWait, own_run_id
+from puffin_ann.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from puffin_ann.declaration import IndexDeclaration
+
+
+def maintain(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE|INDEX",
+            help="A table, as catalog.namespace.table, or one of its declared indexes.",
+        ),
+    ],
+    master: Annotated[
+        str, typer.Option(help="Spark master, such as local[*] or spark://host:7077.")
+    ] = "local[*]",
+    no_wait: NoWait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make index files safe, merge and rebuild what is due, remove what is old.
+
+    Example: puffin-ann maintain demo.glove.words
+    """
+    from puffin_ann.lifecycle import maintain as maintaining
+    from puffin_ann.lifecycle.runners import OnSpark
+
+    declarations = _meant(name)
+    require_pyspark()
+    spark = spark_session(declarations[0], master)
+    try:
+        done = maintaining.maintain(
+            declarations,
+            run_id=own_run_id(),
+            runner=OnSpark(spark),
+            wait=not no_wait,
+            tell=lambda message: typer.echo(message, err=True),
+        )
+    finally:
+        spark.stop()
+    if as_json:
+        print_json(done)
+        return
+    for action in done["actions"]:
+        console.print(action, highlight=False, markup=False, soft_wrap=True)
+    for index, found in done["indexes"].items():
+        line = f"{index}: {found['action']}: {found['reason']}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _meant(name: str) -> "list[IndexDeclaration]":
+    """Return the declarations of a table, or the one of an index."""
+    from puffin_ann.lifecycle.maintain import declared_on
+    from puffin_ann.settings import settings
+
+    if "." not in name or name.endswith((".yaml", ".yml")):
+        return [find_declared(name)]
+    found = declared_on(name)
+    if not found:
+        raise DeclarationError(
+            f"no index of table {name} is declared in {settings().declarations_dir}"
+        )
+    return found

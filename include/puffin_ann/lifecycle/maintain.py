@@ -1,0 +1,90 @@
+"""The maintenance window: registrations made safe, merges and rebuilds due, what is old removed."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from puffin_ann.declaration import IndexDeclaration, load_declarations
+from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle.clean import clean
+from puffin_ann.lifecycle.guard import guard
+from puffin_ann.lifecycle.runners import Runner
+from puffin_ann.settings import settings
+
+log = logging.getLogger("puffin_ann")
+
+
+def declared_on(table: str) -> list[IndexDeclaration]:
+    """Return the declarations of a table's indexes; none if there is no folder of declarations."""
+    folder = settings().declarations_dir
+    found = load_declarations(folder) if folder.is_dir() else []
+    return [one for one in found if one.table == table]
+
+
+def guard_table(table: str, *, owner: str) -> tuple[str, ...]:
+    """Make a table's index files safe from expiry and orphan removal; may publish them anew.
+
+    Args:
+        table: by name.
+        owner: the run that does it; others publish before or after.
+
+    Returns:
+        A sentence for each thing done, and for each index of which no file is left.
+    """
+    with leases.publishing(table, owner, "guard"):
+        found = guard(table, declared_on(table))
+    lost = [f"no readable file of index {one!r} is left; build it again" for one in found.lost]
+    return (*found.actions, *lost)
+
+
+def clean_table(table: str, *, owner: str) -> tuple[str, ...]:
+    """Remove superseded versions beyond their retention, and what failed runs left behind.
+
+    Args:
+        table: by name.
+        owner: the run that does it; nobody publishes meanwhile.
+
+    Returns:
+        A sentence for each thing removed, or that could not be.
+    """
+    with leases.publishing(table, owner, "clean"):
+        found = clean(table, declared_on(table))
+    gone = [f"removed {one.kind} {one.location}: {one.why}" for one in found.gone]
+    return (*gone, *(f"not removed: {problem}" for problem in found.failed))
+
+
+def maintain(
+    declarations: Sequence[IndexDeclaration],
+    *,
+    run_id: str,
+    runner: Runner,
+    wait: bool = True,
+    tell: leases.Tell | None = None,
+) -> dict[str, Any]:
+    """Maintain indexes of one table in this process, as their DAGs do.
+
+    Args:
+        declarations: of the indexes, at least one.
+        run_id: names the run.
+        runner: where the stages' tasks run.
+        wait: for other runs on an index; else fail at once.
+        tell: gets a sentence when there is something to wait for.
+
+    Returns:
+        `actions`: what was guarded and cleaned; `indexes`: by name, what its refresh returned.
+
+    Raises:
+        LeaseHeldError: another run works on an index, and `wait` is not set.
+    """
+    from puffin_ann.lifecycle.refresh import refresh_in_process
+
+    table = declarations[0].table
+    actions = list(guard_table(table, owner=run_id))
+    indexes: dict[str, Any] = {}
+    for one in declarations:
+        with leases.writing(table, one.name, run_id, "maintain", wait=wait, tell=tell):
+            indexes[one.name] = refresh_in_process(
+                one, run_id=run_id, maintenance=True, runner=runner
+            )
+    actions += clean_table(table, owner=run_id)
+    return {"actions": actions, "indexes": indexes}

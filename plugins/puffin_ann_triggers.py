@@ -1,0 +1,165 @@
+"""What the triggerer waits for: tables that change, and changes that have waited for long enough.
+
+Not imported with the plugins, see `.airflowignore`: DAG files only name these classes.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.providers.apache.iceberg.triggers.iceberg import IcebergTableSnapshotTrigger
+from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
+
+from puffin_ann.errors import EnvironmentProblemError, NotFoundError, PuffinAnnError
+
+WAITED_KEY = "waited"
+
+
+class DataSnapshotTrigger(IcebergTableSnapshotTrigger):
+    """Fire an event whenever the data of an Iceberg table changes.
+
+    As the provider's trigger, except that our own index snapshots are passed over: they change no
+    data, and an index that is published must not cause another run. Catalogs are those that the
+    library uses, of PyIceberg's configuration, so that both see the same table; `iceberg_conn_id`
+    is the catalog's name there.
+    """
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return where this class stands, and its arguments."""
+        return "puffin_ann_triggers.DataSnapshotTrigger", super().serialize()[1]
+
+    def _head_snapshot_id(self) -> int | None:
+        from puffin_ann.lake.catalog import load_table
+        from puffin_ann.lake.index_snapshot import data_snapshot
+
+        try:
+            found = data_snapshot(load_table(f"{self.iceberg_conn_id}.{self.table}"), self.branch)
+        except NotFoundError:
+            self.log.debug("%s does not exist yet; waiting", self.table)
+            return None
+        except EnvironmentProblemError as error:
+            # To raise would kill the trigger, and have it started once a second until it succeeds.
+            self.log.warning("%s; asking again in %s s", error, self.poll_interval)
+            return None
+        return found.snapshot_id if found else None
+
+
+class IndexLagTrigger(BaseEventTrigger):
+    """Fire an event when a table's indexes have not followed it for as long as they may.
+
+    Few changes wait for more, up to `refresh.max_lag`, and if no more come nothing else would start
+    a run. There is one event for each state of the table, at most one for each length of time.
+
+    :param table: Name of the table in its catalog, such as `namespace.table`.
+    :param iceberg_conn_id: Name of the catalog in PyIceberg's configuration.
+    :param branch: Branch that is indexed.
+    :param poll_interval: Seconds between two looks at the table.
+    :param lags: By index, seconds that a change may wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        iceberg_conn_id: str,
+        branch: str,
+        poll_interval: float,
+        lags: dict[str, int],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.iceberg_conn_id = iceberg_conn_id
+        self.branch = branch
+        self.poll_interval = poll_interval
+        self.lags = lags
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return where this class stands, and its arguments."""
+        names = ("table", "iceberg_conn_id", "branch", "poll_interval", "lags")
+        return "puffin_ann_triggers.IndexLagTrigger", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Poll until the triggerer ends."""
+        told = await self._told()
+        while True:
+            due = await asyncio.to_thread(self._due)
+            if due and due != told:
+                told = due
+                await self._tell(due)
+                yield TriggerEvent({"table": self.table, "branch": self.branch, "waited": due})
+            await asyncio.sleep(self.poll_interval)
+
+    def _due(self) -> str:
+        """Return the state of the table and the indexes that should have followed it by now."""
+        from puffin_ann.lake.catalog import load_table
+        from puffin_ann.lake.index_snapshot import data_snapshot, is_published_for
+
+        try:
+            table = load_table(f"{self.iceberg_conn_id}.{self.table}")
+        except PuffinAnnError as error:
+            self.log.debug("%s", error)
+            return ""
+        found = data_snapshot(table, self.branch)
+        if found is None:
+            return ""
+        age = time.time() - found.timestamp_ms / 1000
+        late = [
+            index
+            for index, lag in sorted(self.lags.items())
+            if age >= lag and not is_published_for(table, index, found.snapshot_id)
+        ]
+        return f"{found.snapshot_id}: {', '.join(late)}" if late else ""
+
+    async def _told(self) -> str:
+        store = getattr(self, "asset_state_store", None)
+        try:
+            return str(await asyncio.to_thread(store.get, WAITED_KEY) or "") if store else ""
+        except ValueError as error:  # several assets share the trigger: there is no one place
+            self.log.debug("%s", error)
+            return ""
+
+    async def _tell(self, due: str) -> None:
+        store = getattr(self, "asset_state_store", None)
+        try:
+            if store:
+                await asyncio.to_thread(store.set, WAITED_KEY, due)
+        except ValueError as error:
+            self.log.debug("%s", error)
+
+
+class IndexStaleTrigger(BaseTrigger):
+    """Fire once when an index has fallen behind its table, by its own declaration.
+
+    :param index: Name of the declared index.
+    :param poll_interval: Seconds between two looks.
+    """
+
+    def __init__(self, *, index: str, poll_interval: float) -> None:
+        super().__init__()
+        self.index = index
+        self.poll_interval = poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return where this class stands, and its arguments."""
+        arguments = {"index": self.index, "poll_interval": self.poll_interval}
+        return "puffin_ann_triggers.IndexStaleTrigger", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Poll until the index is stale."""
+        from puffin_ann.lifecycle.stale import staleness_of
+
+        while True:
+            try:
+                found = await asyncio.to_thread(staleness_of, self.index)
+            except EnvironmentProblemError as error:
+                self.log.warning("%s; asking again in %s s", error, self.poll_interval)
+            except PuffinAnnError as error:
+                yield TriggerEvent({"error": str(error)})
+                return
+            else:
+                if found.is_stale:
+                    yield TriggerEvent({"reason": found.reason})
+                    return
+            await asyncio.sleep(self.poll_interval)
