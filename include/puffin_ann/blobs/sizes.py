@@ -77,7 +77,7 @@ class IndexShape:
     pq_subspaces: int = 0
     pq_bits: int = 8
     shards: int = 1
-    partitions_per_shard: int = 8
+    partitions_per_shard: int = 32
     vectors: bool = True
     identities: bool = True
     files: int = 1

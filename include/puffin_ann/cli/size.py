@@ -41,7 +41,7 @@ def size(
     shards: Annotated[
         int | None, typer.Option(help="[default: the fewest whose blobs Java can read, 2 GiB]")
     ] = None,
-    partitions_per_shard: Annotated[int, typer.Option(help="k-means cells of a shard.")] = 8,
+    partitions_per_shard: Annotated[int, typer.Option(help="k-means cells of a shard.")] = 32,
     files: Annotated[int, typer.Option(help="Data files of the table.")] = 1,
     row_groups: Annotated[int, typer.Option(help="Row groups of a data file.")] = 1,
     deleted: Annotated[float, typer.Option(help="Share of rows deleted since the build.")] = 0.0,

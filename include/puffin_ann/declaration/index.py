@@ -47,7 +47,7 @@ class IndexDeclaration(Model):
         default=1, ge=1, le=10_000, description="Parts built, stored and searched as one unit."
     )
     partitions_per_shard: int = Field(
-        default=8, ge=1, le=4096, description="K-means cells of a shard, which route queries."
+        default=32, ge=1, le=4096, description="K-means cells of a shard, which route queries."
     )
     recall_target: float = Field(
         default=0.95, ge=0.5, le=1.0, description="A run that measures less publishes nothing."
