@@ -28,6 +28,8 @@ def measure(name: str, rounds: int) -> Result:
     data = load(name)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "include"), str(ROOT)])
+    # Installed packages have their bytecode; where none may be written, ours would not.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     seconds: dict[str, list[dict[str, float]]] = {"spark": [], "process": []}
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
@@ -39,6 +41,7 @@ def measure(name: str, rounds: int) -> Result:
             spark = (
                 SparkSession.builder.master("local[2]")
                 .config("spark.ui.enabled", "false")
+                .config("spark.ui.showConsoleProgress", "false")
                 .config("spark.log.level", "ERROR")
                 .getOrCreate()
             )
