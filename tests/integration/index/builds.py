@@ -25,16 +25,14 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 
 def declaration(**changes: Any) -> IndexDeclaration:
     """A small index over `test.demo.words`."""
-    if changes.get("algorithm") == "centroid":  # it has no shards
-        changes = {"shards": 1, "partitions_per_shard": 8, **changes}
+    shards = {"shards": 2, "partitions_per_shard": 2}
     data = {
         "name": INDEX,
         "table": "test.demo.words",
         "column": "embedding",
         "metric": "l2",
         "algorithm": "exact",
-        "shards": 2,
-        "partitions_per_shard": 2,
+        **({} if changes.get("algorithm") == "centroid" else shards),
         "gate": {"queries": 10, "k": 5},
         **changes,
     }
