@@ -74,7 +74,7 @@ class Growing:
                 norm_bound=self.version.routing.norm_bound,
                 seed=self.workspace.refresh.declaration.seed + shard_id,
                 threads=self.threads,
-                scratch=scratch,
+                scratch=_new(scratch, "engine"),
             )
             encoded = scratch / "shard.blob"
             with encoded.open("wb") as out:
@@ -124,8 +124,9 @@ class Growing:
         if self.changes.summary is not None:
             data = self.workspace.fetch_bytes(self.changes.summary)
             summary = arrays_from_bytes(AssignSummary, data)
+        folder = _new(scratch, "fresh")
         return fetch(
-            self.workspace, self.changes.segments, summary, self.version.routing, shard, scratch
+            self.workspace, self.changes.segments, summary, self.version.routing, shard, folder
         )
 
     def _unpacked(self, shard: ShardEntry, scratch: Path) -> Path:
@@ -133,7 +134,7 @@ class Growing:
         folder = scratch / "unpacked"
         if folder.exists():
             return folder
-        folder.mkdir()
+        _new(scratch, "unpacked")
         path = self.version.file_of(shard)
         with open_puffin(self.workspace.table.io, path) as reader:
             found = reader.find(
@@ -154,7 +155,7 @@ class Growing:
             norm_bound=routing.norm_bound,
             seed=plan.declaration.seed + shard.shard_id,
             threads=self.threads,
-            scratch=scratch,
+            scratch=_new(scratch, "inserting"),
         )
 
     def _checked(
@@ -209,7 +210,7 @@ class Growing:
             norm_bound=routing.norm_bound,
             seed=plan.declaration.seed + shard.shard_id,
             threads=self.threads,
-            scratch=scratch,
+            scratch=_new(scratch, "building"),
         )
         encoded = scratch / "rebuilt.blob"
         with encoded.open("wb") as out:
@@ -307,6 +308,13 @@ def recall_of(
         recalls[number] = np.count_nonzero(mine <= exact[-1]) / len(exact)
     error = 1.96 * float(recalls.std()) / float(np.sqrt(len(recalls)))
     return float(recalls.mean()), float(recalls.mean()) + error
+
+
+def _new(scratch: Path, name: str) -> Path:
+    """Return a new folder: engines name files in theirs as they like."""
+    folder = scratch / name
+    folder.mkdir()
+    return folder
 
 
 def _rows_of(rows: StagedRows) -> Rows:

@@ -147,9 +147,10 @@ def _built(workspace: Workspace) -> Content:
     version = load_version(workspace.table.io, gated.candidate.uri, plan.declaration.name)
     if version is None:
         raise StagingError(f"{gated.candidate.uri} does not hold index {plan.declaration.name!r}")
-    kinds = (engine(version.routing.algorithm).blob_type, rows_blob.TYPE)
     blobs = {
-        shard.shard_id: dict.fromkeys(kinds, version.file_of(shard))
+        shard.shard_id: dict.fromkeys(
+            (engine(version.routing.algorithm).blob_type, rows_blob.TYPE), version.file_of(shard)
+        )
         for shard in version.routing.shards
     }
     return Content(version, blobs)
