@@ -22,6 +22,7 @@ from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import CREATED_BY
+from puffin_ann.lifecycle.decision import DRIFT, Drift
 from puffin_ann.lifecycle.documents import BuildPlan, BuiltShard, RunPlan
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.train import TrainResult
@@ -68,9 +69,20 @@ def routing_of(
             FINGERPRINT: declaration.fingerprint(),
             "declaration": declaration.model_dump_json(),
             "run-id": plan.run_id,
+            DRIFT: drift_of(summary, shards).model_dump_json(),
             **({COLUMN_TYPE: plan.column_type} if plan.column_type else {}),
             **properties,
         },
+    )
+
+
+def drift_of(summary: AssignSummary, shards: list[BuiltShard]) -> Drift:
+    """Return what later rows are compared with: how near rows are to their centroids as built."""
+    rows = sum(shard.rows for shard in shards)
+    largest = max((shard.rows for shard in shards), default=0)
+    return Drift(
+        built=float(summary.distance_sum[0]) / rows if rows else 0.0,
+        imbalance=largest * len(shards) / rows if rows else 1.0,
     )
 
 

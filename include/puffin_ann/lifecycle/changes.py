@@ -48,6 +48,7 @@ def state_of(table: Table, version: IndexVersion) -> IndexState:
         other_bytes=other,
         rates=_recorded(routing.properties, RATES, Rates),
         drift=_recorded(routing.properties, DRIFT, Drift),
+        partitions=len(routing.centroids),
     )
     return _with_imbalance(state)
 

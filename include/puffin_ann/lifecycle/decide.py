@@ -21,6 +21,9 @@ DRIFT_SHARE = 0.01
 """Rows in deltas, as a share of those in shards, from which their mean distance counts: a handful
 of outliers is no drift."""
 
+ROWS_PER_CENTROID = 16
+"""Centroids of fewer rows each fit those they were made of better than any that come later."""
+
 NORM_SLACK = 1e-6
 """Relative, for norms summed in another order."""
 
@@ -158,7 +161,8 @@ def _why_drifted(state: IndexState, declaration: IndexDeclaration) -> str:
     shards = sum(one.live for one in state.graphs)
     deltas = sum(one.live for one in state.deltas)
     far = drift.built > 0 and drift.added > rebuild.drift * drift.built
-    if far and deltas >= DRIFT_SHARE * shards:
+    enough = deltas >= DRIFT_SHARE * shards and shards >= ROWS_PER_CENTROID * state.partitions
+    if far and enough:
         return (
             f"rows added are {drift.added / drift.built:.2f} times as far from their centroids as "
             f"those built, above rebuild.drift {rebuild.drift:g}"

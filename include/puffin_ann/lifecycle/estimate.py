@@ -12,6 +12,9 @@ COMPARED_ROWS = 4096
 TOMBSTONE_BYTES = 2
 """Bytes of a tombstone in a bitmap, at most."""
 
+BUILD_SECONDS = 10.0
+"""What a build takes more than a refresh, however few the rows: training, gate, more submits."""
+
 BLOB_OVERHEAD = 256
 """Bytes of a blob that holds nothing, and of its entry in the footer."""
 
@@ -59,8 +62,7 @@ def remapped(state: IndexState, shard: ShardState, dead: int) -> Cost:
     return Cost(
         written=shard.rows_bytes + masked(state, shard, dead).written,
         copied=shard.bytes,
-        seconds=(shard.bytes + 2 * shard.rows_bytes) / state.rates.copy_bytes
-        + shard.rows / state.rates.read,
+        seconds=(shard.bytes + 2 * shard.rows_bytes) / state.rates.copy_bytes,
     )
 
 
@@ -107,7 +109,7 @@ def whole_build(state: IndexState, rows: int) -> Cost:
     """Build the whole index from so many rows of the table."""
     engine, identity = row_bytes(state) if state.shards else (0.0, 0.0)
     written = state.other_bytes + round(rows * (engine + identity))
-    seconds = rows / state.rates.read
+    seconds = BUILD_SECONDS + rows / state.rates.read
     # Rows are staged by shard, read again, and written.
     seconds += 3 * written / state.rates.copy_bytes
     if state.shards and state.algorithm != EXACT:

@@ -57,6 +57,7 @@ class IndexState:
         other_bytes: bytes of its blobs that belong to no shard: routing, coverage, centroids.
         rates: how fast its work went when it was last done.
         drift: how well it fits the rows added since it was built.
+        partitions: its k-means cells; 0 if that is not known.
     """
 
     algorithm: str
@@ -71,6 +72,7 @@ class IndexState:
     other_bytes: int = 0
     rates: Rates = field(default_factory=Rates)
     drift: Drift = field(default_factory=Drift)
+    partitions: int = 0
 
     @property
     def graphs(self) -> tuple[ShardState, ...]:

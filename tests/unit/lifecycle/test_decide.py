@@ -319,6 +319,14 @@ def test_a_little_drift_does_not(shards, drift, metric):
     assert decide(index, change(), declared(), now_ms=NOW).action == "none"
 
 
+def test_centroids_of_few_rows_each_do_not_drift():
+    drift = Drift(built=1.0, added=1.6)
+    shards = (graph(0), graph(1), delta(2, 2000))
+    for partitions, action in ((100_000 // 16, "build"), (100_000 // 16 + 1, "none")):
+        index = state(*shards, drift=drift, partitions=partitions)
+        assert decide(index, change(), declared(), now_ms=NOW).action == action
+
+
 def test_imbalance_builds_anew_only_where_it_was_not_built_so():
     shards = (graph(0, 90_000), *(graph(number, 2000) for number in range(1, 6)))
     declaration = declared(shards=6)
@@ -334,6 +342,13 @@ def test_refreshing_that_takes_longer_than_building_is_a_build():
     decision = decide(slow, found, declared(), now_ms=NOW)
     assert decision.action == "build"
     assert "refreshing is expected to take 5" in decision.reason
+
+
+@pytest.mark.parametrize("algorithm", ["exact", "vamana"])
+def test_a_small_index_is_refreshed_even_if_seconds_were_to_tell(algorithm):
+    small = state(graph(0, 30), graph(1, 30), algorithm=algorithm)
+    found = change(live=60, rows_added=60, rows_gone=60, rows_left_behind=60)
+    assert decide(small, found, declared(), now_ms=NOW, force=True).action == "refresh"
 
 
 def test_an_exact_index_is_merged_without_inserting():
