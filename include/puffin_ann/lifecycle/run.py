@@ -232,6 +232,11 @@ def publish(table: str, plan: str) -> dict[str, Any]:
     return published.model_dump()
 
 
+def discard(table: str, plan: str) -> None:
+    """Remove what a run staged that is not carried out; another one plans for itself."""
+    Workspace.open(table, plan).staging.delete_tree()
+
+
 def report(table: str, plan: str) -> str:
     """Return the index's status as text, and remove what a published run staged.
 

@@ -1,0 +1,111 @@
+"""An index follows its table through the DAGs that production loads."""
+
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from conftest import SAMPLE, Stage
+from pyiceberg.table import Table
+
+from puffin_ann import open_index
+from puffin_ann.lifecycle.evaluate import evaluations
+from puffin_ann.lifecycle.leases import index_lease
+from puffin_ann.lifecycle.status import status
+
+INDEX = "followed"
+ROWS, MORE = 2000, 60
+DECLARATION = """
+table: demo.glove.followed
+column: embedding
+key: word
+metric: cosine
+algorithm: vamana
+parameters: {R: 16, L: 32, pq_m: 25}
+shards: 1
+partitions_per_shard: 4
+recall_target: 0.9
+refresh: {min_rows: 10}
+spark: {conf: {spark.ui.enabled: "false", spark.driver.memory: 1g}}
+"""
+BUILD = """
+import sys
+from puffin_ann.declaration import load_declarations
+from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.settings import settings
+declared = {one.name: one for one in load_declarations(settings().declarations_dir)}
+print(refresh_in_process(declared[sys.argv[1]], run_id="build-1"))
+"""
+
+
+@pytest.fixture(scope="module")
+def followed(stage: Stage) -> Table:
+    """2,000 words with an index; more are to come."""
+    data = pq.read_table(SAMPLE)
+    catalog = stage.catalog()
+    catalog.create_namespace_if_not_exists("glove")
+    table = catalog.create_table("glove.followed", schema=data.schema)
+    table.append(data.slice(0, ROWS))
+    stage.declare(INDEX, DECLARATION)
+    built = stage.run(sys.executable, "-c", BUILD, INDEX)
+    assert built.returncode == 0, built.stderr[-4000:]
+    assert "'action': 'build'" in built.stdout
+    return table
+
+
+def found(stage: Stage):
+    (one,) = status(stage.catalog().load_table("glove.followed"), INDEX)
+    return one
+
+
+def snapshots(stage: Stage) -> int:
+    return len(stage.catalog().load_table("glove.followed").snapshots())
+
+
+def test_added_rows_are_found_through_the_index_after_a_refresh(stage, followed):
+    more = pq.read_table(SAMPLE).slice(ROWS, MORE)
+    followed.refresh().append(more)
+    assert found(stage).rows_to_scan == MORE
+    stage.run_dag(f"ann_refresh_{INDEX}")
+    after = found(stage)
+    assert (after.rows_to_scan, after.rows_masked, after.vectors) == (0, 0, ROWS + MORE)
+    index = open_index(stage.catalog().load_table("glove.followed"), INDEX)
+    queries = np.stack(more.column("embedding").to_numpy()).astype(np.float32)
+    nearest = index.search(queries, 1, columns=["word"], freshness="indexed")
+    assert nearest.column("word").to_pylist() == more.column("word").to_pylist()
+
+
+def test_a_refresh_of_an_unchanged_table_publishes_nothing_and_says_so(stage, followed):
+    before = snapshots(stage)
+    log = stage.run_dag(f"ann_refresh_{INDEX}")
+    assert snapshots(stage) == before
+    assert "none" in log
+
+
+def test_deleted_rows_are_tombstones_after_a_refresh(stage, followed):
+    followed.refresh().delete(f"id < {MORE}")
+    stage.run_dag(f"ann_refresh_{INDEX}")
+    after = found(stage)
+    assert (after.rows_to_scan, after.rows_masked, after.vectors) == (0, 0, ROWS)
+
+
+def test_maintenance_runs_to_its_end_and_the_index_is_as_good_as_before(stage, followed):
+    stage.run_dag(f"ann_maintain_{INDEX}")
+    assert found(stage).vectors == ROWS
+
+
+def test_an_evaluation_is_recorded(stage, followed):
+    log = stage.run_dag(f"ann_evaluate_{INDEX}")
+    assert "the target is 0.9" in log
+    (one,) = evaluations(stage.catalog().load_table("glove.followed"), INDEX)
+    assert one.recall >= 0.9
+    assert (one.rows, one.coverage) == (ROWS, 1.0)
+
+
+def test_no_lease_is_held_and_nothing_staged_is_left_behind(stage, followed):
+    table = stage.catalog().load_table("glove.followed")
+    held = index_lease(table, INDEX).look()
+    assert held is not None
+    assert held.released
+    metadata = stage.folder / "warehouse" / "glove" / "followed" / "metadata"
+    assert [path for path in metadata.rglob("ann-staging/*/*/*") if path.is_file()] == []

@@ -1,0 +1,121 @@
+"""A refresh that is killed at any moment harms nobody, and its retry ends published once."""
+
+from collections.abc import Iterator
+
+import builds
+import crashes
+import numpy as np
+import pytest
+import yaml
+from crashes import KILLED, Refreshes
+
+from puffin_ann import open_index
+from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.index_snapshot import is_index_snapshot
+from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle.clean import clean
+from puffin_ann.lifecycle.status import status
+
+DECLARED = builds.declaration(
+    algorithm="vamana", parameters=builds.PARAMETERS["vamana"], refresh={"min_rows": 0}
+)
+TABLE, INDEX = DECLARED.table, DECLARED.name
+QUERIES = builds.rows([3, 14, 1000], seed=5).column("embedding")
+LATER_MS = 10**15
+
+
+class Life:
+    """A table that changes, with an index that is refreshed by processes that are killed."""
+
+    def __init__(self, table, refreshes: Refreshes) -> None:
+        self.table = table
+        self.refreshes = refreshes
+        self.rounds = 0
+
+    def change(self) -> None:
+        """Add rows and delete some, now and then by rewriting all files."""
+        first = 1000 + 10 * self.rounds
+        self.table.refresh().append(builds.rows(range(first, first + 8)))
+        if self.rounds % 2:
+            self.table.refresh().delete(f"id in ({self.rounds}, {first + 1})")
+        self.rounds += 1
+
+    def published(self) -> int:
+        table = load_table(TABLE)
+        return sum(map(is_index_snapshot, table.snapshots()))
+
+    def search(self) -> None:
+        """Hold a search of one snapshot to brute force on that snapshot."""
+        table = load_table(TABLE)
+        snapshot = table.current_snapshot().snapshot_id
+        index = open_index(table, INDEX, snapshot)
+        queries = np.array(QUERIES.to_pylist(), dtype=np.float32)
+        builds.assert_answers(index, table, snapshot, queries, 5)
+
+    def survive(self, **moment) -> bool:
+        """Kill a refresh, look on, retry it; tells whether it was killed before its end."""
+        self.change()
+        before, run_id = self.published(), f"run-{self.rounds}"
+        with crashes.searching(self.search):
+            killed = self.refreshes.run(INDEX, run_id, **moment)
+            assert killed.code in (0, KILLED)
+            assert self.published() - before in (0, 1)
+            retried = self.refreshes.run(INDEX, run_id)
+        assert retried.code == 0
+        assert self.published() - before == 1
+        (now,) = status(load_table(TABLE), INDEX)
+        assert (now.rows_to_scan, now.rows_masked, now.coverage) == (0, 0, 1.0)
+        self.search()
+        return killed.code == KILLED
+
+
+@pytest.fixture
+def life(words, tmp_path) -> Iterator[Life]:
+    builds.build(DECLARED, "build-1")
+    declared = DECLARED.model_dump(mode="json", exclude_none=True)
+    (tmp_path / f"{INDEX}.yaml").write_text(yaml.safe_dump(declared))
+    refreshes = Refreshes(tmp_path)
+    yield Life(words, refreshes)
+    refreshes.close()
+
+
+def assert_clean_leaves_nothing(tmp_path) -> None:
+    clean(TABLE, [DECLARED], grace="0s", at_ms=LATER_MS)
+    metadata = tmp_path / "warehouse" / "demo" / "words" / "metadata"
+    staged = [path.name for path in metadata.glob("ann-staging/**/*") if path.is_file()]
+    assert staged == [] or all(name.startswith("_lease-") for name in staged)
+    held = leases.index_lease(load_table(TABLE), INDEX).look()
+    assert held is None or held.released
+    registered = {one.statistics_path for one in load_table(TABLE).metadata.statistics}
+    files = {f"file://{path}" for path in metadata.glob("ann-*.puffin")}
+    assert files <= registered
+
+
+def test_killed_before_events_all_over_a_refresh_it_ends_published_once(life, tmp_path):
+    life.change()
+    whole = life.refreshes.run(INDEX, "run-0")
+    assert whole.code == 0
+    assert whole.events > 10
+    # The last ones are the commit and what follows it: there a retry must not publish again.
+    last = range(whole.events - 3, whole.events + 1)
+    spread = np.linspace(2, whole.events - 4, 3).astype(int).tolist()
+    killed = [life.survive(event=event) for event in [*spread, *last]]
+    assert sum(killed) >= len(killed) - 2
+    assert_clean_leaves_nothing(tmp_path)
+
+
+@pytest.mark.long
+def test_killed_before_any_event_it_ends_published_once(life, tmp_path):
+    life.change()
+    events = life.refreshes.run(INDEX, "run-0").events
+    for event in range(1, events + 1):
+        life.survive(event=event)
+    assert_clean_leaves_nothing(tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_random_moments_it_ends_published_once(life, tmp_path, seed):
+    for seconds in crashes.moments(seed, 12, 1.5):
+        life.survive(seconds=seconds)
+    assert_clean_leaves_nothing(tmp_path)
