@@ -29,8 +29,8 @@ def find_displaced(table: Table) -> list[Displaced]:
 def restore_displaced(table: Table) -> list[str]:
     """Make such statistics visible again; returns one sentence for each.
 
-    Under the head one file is published that holds both. Elsewhere theirs is registered again, if
-    ours is registered under another snapshot, too: as it is after the guard.
+    Where readers of the head would use them, one file is published that holds both. Else theirs is
+    registered again, if ours is registered under another snapshot, too: as it is after the guard.
 
     Raises:
         ConflictError: the table was changed meanwhile.
@@ -45,15 +45,29 @@ def restore_displaced(table: Table) -> list[str]:
 
 def _restore(inventory: Inventory, one: Displaced) -> list[str]:
     slot, path = one.snapshot_id, one.entry.statistics_path
-    if slot == inventory.head:
+    actions: list[str] = []
+    if _is_hidden(inventory, slot):
         ours, snapshot_id = republish(
             inventory, live_files(inventory.published), replaces={one.by}, foreign_from=path
         )
-        return [f"published {ours} as snapshot {snapshot_id}, with what {path} lists"]
+        actions.append(f"published {ours} as snapshot {snapshot_id}, with what {path} lists")
+        inventory = take_inventory(inventory.table)
     held = slots(inventory.table)
-    if any(entry.statistics_path == one.by for at, entry in held.items() if at != slot):
+    if slot not in held or held[slot].statistics_path != one.by:
+        return actions
+    if actions or any(entry.statistics_path == one.by for at, entry in held.items() if at != slot):
         change = SlotChange(seen={slot: one.by}, register={slot: one.entry})
         change_slots(inventory.table, change, expected_head=inventory.head)
-        return [f"registered {path} of others under snapshot {slot} again"]
+        return [*actions, f"registered {path} of others under snapshot {slot} again"]
     log.warning("guard: %s is registered nowhere but in the place of %s", one.by, path)
-    return []
+    return actions
+
+
+def _is_hidden(inventory: Inventory, slot: int) -> bool:
+    """Tell whether readers of the head would use the statistics of a snapshot: it has its rows."""
+    head = inventory.table.current_snapshot()
+    if head is None or head.snapshot_id == slot:
+        return head is not None
+    here = inventory.ours_in(head.snapshot_id)
+    is_index = here is not None and head.snapshot_id in here.named_by
+    return is_index and head.parent_snapshot_id == slot

@@ -126,7 +126,7 @@ def test_a_dangling_registration_goes(indexed):
 
 def test_compaction_expiry_and_clean_up_leave_the_live_version_alone(indexed):
     lake = indexed
-    for number in range(3):
+    for number in range(2):
         lake.sql(INSERT.replace("100", str(200 + 100 * number)))
         build(lake, f"run-{number}")
         guard(lake.load())
