@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from puffin_ann.ann import exact
-from puffin_ann.ann.mapping import new_array
 from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.vamana import growth
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.engines.base import (
@@ -26,8 +26,6 @@ from puffin_ann.engines.base import (
     checked_parameters,
 )
 from puffin_ann.errors import BlobFormatError
-
-COPIED_ROWS = 65_536
 
 
 def appended(
@@ -44,16 +42,7 @@ def appended(
             f"rows of shape {added.shape} cannot be added to a shard of "
             f"{stored.shape[1]} dimensions"
         )
-    rows = len(stored) + len(added)
-    if not rows:
-        return np.zeros(stored.shape, np.float32)
-    out = new_array(path, np.float32, (rows, stored.shape[1]))
-    for start in range(0, len(stored), COPIED_ROWS):
-        block = stored[start : start + COPIED_ROWS]
-        out[start : start + len(block)] = block
-    out[len(stored) :] = added
-    mapped: NDArray[np.float32] = out
-    return mapped
+    return growth.appended(stored, added, path)
 
 
 class HasVectors(Protocol):
