@@ -35,7 +35,9 @@ from puffin_ann.lifecycle.workspace import STAGING_FOLDER
 
 log = logging.getLogger("puffin_ann")
 
-Kind = Literal["superseded version", "unpublished file", "staging", "manifest list", "upload"]
+Kind = Literal[
+    "superseded version", "unpublished file", "staging", "record", "manifest list", "upload"
+]
 
 
 class Leftover(BaseModel):
@@ -141,6 +143,7 @@ def leftovers(
         *_dropped(inventory, declarations, grace),
         *_unpublished(inventory, longest),
         *_staging(inventory, retention, longest),
+        *_records(inventory, retention, longest),
         *_manifest_lists(inventory, longest),
         *_uploads(inventory, longest),
     ]
@@ -234,6 +237,28 @@ def _staging(
             idle_seconds=_seconds(inventory.now_ms - max(one.modified_ms for one in objects)),
             grace_seconds=_seconds(max(grace, ALIVE_MS)),
         )
+
+
+def _records(
+    inventory: Inventory, retention: Mapping[str, RetentionOptions], grace_ms: int
+) -> Iterable[Leftover]:
+    """List leases and evaluations of indexes that are not published, or not any more.
+
+    Those of published indexes stay: a lease's numbers grow, and evaluations are its history.
+    """
+    root = f"{metadata_folder(inventory.table)}/{STAGING_FOLDER}"
+    for one in listed(inventory.table.io, root, recursive=True):
+        *index, name = one.uri[len(root) + 1 :].split("/")
+        is_needed = index[0] in retention if index else bool(retention)
+        if name.startswith(("_lease-", "_evaluation-")) and len(index) < 2 and not is_needed:
+            yield Leftover(
+                kind="record",
+                location=one.uri,
+                bytes=one.bytes,
+                why=f"index {index[0]!r} is not published" if index else "no index is published",
+                idle_seconds=_seconds(inventory.now_ms - one.modified_ms),
+                grace_seconds=_seconds(grace_ms),
+            )
 
 
 def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:

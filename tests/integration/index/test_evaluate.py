@@ -5,10 +5,11 @@ import pytest
 
 from puffin_ann.errors import IndexNotFoundError, RecallTooLowError, StagingError
 from puffin_ann.lake.catalog import load_table
-from puffin_ann.lifecycle import evaluate
+from puffin_ann.lifecycle import evaluate, leases
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.evaluate import Evaluation, evaluations, judged, plan_evaluation
 from puffin_ann.lifecycle.evaluate_stages import evaluate as measure
+from puffin_ann.lifecycle.retire import drop
 from puffin_ann.lifecycle.runners import InProcess
 
 DECLARED = builds.declaration(evaluate={"queries": 20})
@@ -126,10 +127,20 @@ def test_what_cannot_be_read_hides_nothing_else(built, tmp_path):
     assert [one.run_id for one in evaluations(load_table(TABLE), builds.INDEX)] == ["evaluate-1"]
 
 
-def test_clean_up_keeps_the_series_of_an_index_and_its_newest_lease(built, tmp_path):
+def test_clean_up_keeps_what_belongs_to_an_index_until_it_is_dropped(built, tmp_path):
     evaluated("evaluate-1")
-    clean(TABLE, [DECLARED], at_ms=10**15)
+    evaluate.clear(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
+    with leases.writing(TABLE, builds.INDEX, "run-1", "build"):
+        pass
+    for _ in range(2):
+        clean(TABLE, [DECLARED], at_ms=10**15)
     assert len(evaluations(load_table(TABLE), builds.INDEX)) == 1
+    assert leases.index_lease(load_table(TABLE), builds.INDEX).look() is not None
+    drop(TABLE, builds.INDEX)
+    clean(TABLE, [], at_ms=10**15)
+    clean(TABLE, [], at_ms=10**15)
+    left = [path for path in tmp_path.rglob("ann-staging/**/*") if path.is_file()]
+    assert left == []
 
 
 def test_the_message_says_what_was_measured_and_what_to_do():
