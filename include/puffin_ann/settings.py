@@ -4,6 +4,8 @@ import hashlib
 import os
 import platform
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -23,6 +25,9 @@ _VBMI = {"avx512f", "avx512bw", "avx512vl", "avx512vbmi", "avx512vnni"}
 def _default_cache_dir() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "puffin-ann"
+
+
+_most_threads: int | None = None
 
 
 class Settings(BaseSettings):
@@ -82,8 +87,20 @@ class Settings(BaseSettings):
 
     @property
     def thread_count(self) -> int:
-        """Threads to use: `threads`, or the cores this process may run on."""
-        return self.threads or len(os.sched_getaffinity(0))
+        """Threads to use: `threads`, or the cores this process may run on, within limits."""
+        wanted = self.threads or len(os.sched_getaffinity(0))
+        return wanted if _most_threads is None else min(wanted, _most_threads)
+
+
+@contextmanager
+def threads_limited(most: int) -> Iterator[None]:
+    """Let this process use so many threads at most, such as Spark gave its task."""
+    global _most_threads
+    before, _most_threads = _most_threads, most
+    try:
+        yield
+    finally:
+        _most_threads = before
 
 
 @lru_cache(maxsize=1)

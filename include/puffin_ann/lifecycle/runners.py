@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from puffin_ann import errors
 from puffin_ann.errors import PuffinAnnError
-from puffin_ann.settings import settings
+from puffin_ann.settings import settings, threads_limited
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,17 +74,19 @@ class OnSpark:
         # of a run's many small jobs would be planned as a query first.
         context = self.spark.sparkContext
         tasks = context.parallelize(list(payloads), len(payloads))
-        answers = [json.loads(one) for one in tasks.map(partial(_guarded, work)).collect()]
+        guarded = partial(_guarded, work, self.threads_per_task(len(payloads)))
+        answers = [json.loads(one) for one in tasks.map(guarded).collect()]
         for answer in answers:
             if "error" in answer:
                 raise _error_of(answer["error"], answer["message"])
         return [answer["value"] for answer in answers]
 
 
-def _guarded(work: Work, payload: str) -> str:
+def _guarded(work: Work, threads: int, payload: str) -> str:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
-        return json.dumps({"value": work(payload)})
+        with threads_limited(threads):
+            return json.dumps({"value": work(payload)})
     except PuffinAnnError as error:
         return json.dumps({"error": type(error).__name__, "message": str(error)})
 

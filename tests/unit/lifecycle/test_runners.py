@@ -1,0 +1,59 @@
+"""Tasks on Spark: their order, their errors, and their threads."""
+
+import pytest
+
+from puffin_ann.errors import RecallTooLowError
+from puffin_ann.lifecycle.runners import OnSpark
+from puffin_ann.settings import settings
+
+
+class LocalContext:
+    """As much of a Spark context as deals out tasks, on a machine of `cores`."""
+
+    def __init__(self, cores: int, **conf: str) -> None:
+        self.defaultParallelism = cores
+        self._conf = conf
+        self.sparkContext = self
+
+    def getConf(self):
+        return self
+
+    def get(self, name, default):
+        return self._conf.get(name.replace(".", "_"), default)
+
+    def parallelize(self, items, parts):
+        assert parts == len(items)
+        self._items = items
+        return self
+
+    def map(self, work):
+        self._items = [work(item) for item in self._items]
+        return self
+
+    def collect(self):
+        return self._items
+
+
+@pytest.mark.parametrize(("cores", "tasks", "threads"), [(16, 1, 16), (16, 4, 4), (2, 8, 1)])
+def test_a_task_uses_the_threads_that_spark_gives_it(monkeypatch, cores, tasks, threads):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
+    before = settings().thread_count
+    seen = OnSpark(LocalContext(cores)).run(lambda _: str(settings().thread_count), ["x"] * tasks)
+    assert seen == [str(threads)] * tasks
+    assert settings().thread_count == before
+
+
+def test_answers_come_in_the_order_of_the_payloads():
+    given = [str(number) for number in range(7)]
+    assert OnSpark(LocalContext(2)).run(lambda one: one + "!", given) == [
+        one + "!" for one in given
+    ]
+    assert OnSpark(LocalContext(2)).run(lambda one: one, []) == []
+
+
+def test_an_error_of_ours_comes_back_as_what_it_was():
+    def work(payload: str) -> str:
+        raise RecallTooLowError(f"too low: {payload}")
+
+    with pytest.raises(RecallTooLowError, match="too low: a"):
+        OnSpark(LocalContext(2)).run(work, ["a", "b"])
