@@ -8,8 +8,9 @@ import pytest
 from pyiceberg.table.statistics import BlobMetadata
 
 from puffin_ann.declaration import parse_declaration
-from puffin_ann.errors import BadInputError, IndexNotFoundError
+from puffin_ann.errors import BadInputError, IndexNotFoundError, LeaseHeldError
 from puffin_ann.lake.dropped import PREFIX, dropped
+from puffin_ann.lifecycle import leases, retire, run
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.guard import guard
@@ -105,6 +106,40 @@ def test_the_guard_and_the_doctor_do_not_miss_what_was_dropped(fixture, request)
     assert files(table) == before
     found = doctor(table, [other()] if fixture == "two" else [])
     assert [one for one in found.findings if one.is_problem] == []
+
+
+def test_a_table_that_moves_meanwhile_keeps_what_came_and_loses_the_index(two, monkeypatch):
+    publish_again = retire.republish
+
+    def late(*arguments, **options):
+        monkeypatch.setattr(retire, "republish", publish_again)
+        two.append(builds.rows(range(90, 95)))
+        return publish_again(*arguments, **options)
+
+    monkeypatch.setattr(retire, "republish", late)
+    drop(two, builds.INDEX)
+    two.refresh()
+    assert all_index_names(two) == [OTHER]
+    assert len(builds.live(two)[0]) == 65
+    assert len({name for name in files(two) if not is_there(two, name)}) == 0
+
+
+def test_an_index_that_a_run_is_at_work_on_is_not_dropped(one):
+    with leases.writing(one, builds.INDEX, "build/7", "build it"):
+        with pytest.raises(LeaseHeldError, match="build/7"):
+            drop(one, builds.INDEX)
+        assert drop(one, builds.INDEX, dry_run=True).versions == ("run",)
+    drop(one, builds.INDEX)
+
+
+def test_a_run_that_was_planned_before_publishes_after_a_drop_as_another_version(two):
+    plan = run.plan_build(builds.declaration(), run_id="late", overrides={"force": True})
+    builds.run_stages(plan)
+    drop(two, builds.INDEX)
+    run.publish(plan["table"], plan["plan"])
+    two.refresh()
+    assert all_index_names(two) == sorted([OTHER, builds.INDEX])
+    assert [one.run_id for one in find_versions(two, builds.INDEX).versions] == ["late"]
 
 
 def test_files_go_when_their_grace_is_over_and_not_before(one):
