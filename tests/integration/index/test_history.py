@@ -1,4 +1,9 @@
-"""Random histories of a table and its index, held to brute force at every retained snapshot."""
+"""Random histories of a table and its index, held to brute force at every retained snapshot.
+
+The index is built, refreshed, merged, remapped, rebuilt in part and dropped among whatever else
+befalls the table. After each step every snapshot looked at is answered right, and the newest
+version alone answers the current one, whichever the search would have chosen.
+"""
 
 import os
 import tempfile
@@ -6,6 +11,7 @@ from pathlib import Path
 
 import builds
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -22,6 +28,13 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 from puffin_ann import open_index
+from puffin_ann.declaration import RefreshOptions
+from puffin_ann.errors import IndexNotFoundError
+from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.retire import drop
+from puffin_ann.search.coverage import live_state
+from puffin_ann.search.index import open_version
+from puffin_ann.search.versions import require_versions
 from puffin_ann.settings import settings as library_settings
 
 QUERIES = np.random.default_rng(11).normal(size=(3, builds.DIMENSION)).astype(np.float32)
@@ -32,13 +45,14 @@ EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "8"))
 
 
 class History(RuleBasedStateMachine):
-    """Appends, deletes, overwrites, compacts, rolls back and builds, in any order."""
+    """Appends, deletes, overwrites, compacts, rolls back, builds and refreshes, in any order."""
 
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
         algorithm=st.sampled_from(["exact", "vamana", "hnsw", "ivf_pq", "centroid"]),
+        key=st.sampled_from([None, "id"]),
     )
-    def start(self, metric, algorithm):
+    def start(self, metric, algorithm, key):
         self.patch = pytest.MonkeyPatch()
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         where = Path(self.folder.name)
@@ -60,14 +74,26 @@ class History(RuleBasedStateMachine):
             algorithm=algorithm,
             parameters=builds.PARAMETERS.get(algorithm, {}),
             recall_target=0.5,
+            key=key,
+            rebuild={"drift": 1e9, "imbalance": 1e9, "tombstone_ratio": 0.05},
         )
-        self.next_id, self.runs, self.oracle = 0, 0, {}
+        self.next_id, self.runs, self.oracle, self.is_fresh = 0, 0, {}, False
         self.append(20)
         self.build()
 
     @rule(count=st.integers(1, 15))
     def append(self, count):
         self.table.append(builds.rows(range(self.next_id, self.next_id + count)))
+        self.next_id += count
+
+    @rule(again=st.lists(st.integers(0, 40), min_size=1, max_size=8))
+    def append_equals(self, again):
+        """Rows with vectors that others have, and one that cannot be indexed."""
+        count = len(again) + 1
+        data = builds.rows(range(self.next_id, self.next_id + count))
+        vectors = [*builds.rows(again).column("embedding").to_pylist(), None]
+        equal = pa.array(vectors, data.schema.field("embedding").type)
+        self.table.append(data.set_column(2, data.schema.field("embedding"), equal))
         self.next_id += count
 
     @rule(picks=st.lists(st.integers(0, 10**6), min_size=1, max_size=8))
@@ -90,12 +116,13 @@ class History(RuleBasedStateMachine):
         self.table.overwrite(builds.rows(range(self.next_id, self.next_id + count)))
         self.next_id += count
 
-    @rule()
-    def compact(self):
-        """Every live row into one new file, as rewrite_data_files does."""
+    @rule(seed=st.integers(0, 3))
+    def compact(self, seed):
+        """Every live row into one new file, as rewrite_data_files does, in another order, too."""
         data = self.table.scan().to_arrow()
         if len(data):
-            self.table.overwrite(data)
+            order = np.random.default_rng(seed).permutation(len(data))
+            self.table.overwrite(data.take(order) if seed else data)
 
     @rule(pick=st.integers(0, 10**6))
     def roll_back(self, pick):
@@ -121,6 +148,26 @@ class History(RuleBasedStateMachine):
         builds.build(self.declared, f"run-{self.runs}")
         self.table.refresh()
 
+    @rule(delta_ratio=st.sampled_from([0.0, 0.3, 1.0]), maintenance=st.booleans())
+    def refresh(self, delta_ratio, maintenance):
+        """Bring the index up to date: deltas stay, or are merged above a ratio."""
+        self.runs += 1
+        options = RefreshOptions(min_rows=0, max_lag="0s", delta_ratio=delta_ratio)
+        declared = self.declared.model_copy(update={"refresh": options})
+        refresh_in_process(declared, run_id=f"run-{self.runs}", maintenance=maintenance)
+        self.table.refresh()
+        self.is_fresh = True
+
+    @precondition(lambda self: len(self.live(self.table.current_snapshot().snapshot_id)[0]) >= 8)
+    @rule()
+    def drop_and_build(self):
+        """Nothing of a dropped index comes back with the next one of its name."""
+        drop(self.table, builds.INDEX, [self.declared], force=True)
+        self.table.refresh()
+        with pytest.raises(IndexNotFoundError):
+            open_index(self.table, builds.INDEX)
+        self.build()
+
     @invariant()
     def every_snapshot_is_answered_right(self):
         current = self.table.current_snapshot()
@@ -133,6 +180,22 @@ class History(RuleBasedStateMachine):
             for k in (3, len(rows[0]) + 3):
                 builds.assert_answers_are(index, rows, QUERIES, k)
             builds.assert_within(index, rows, QUERIES, (0.2,))
+
+    @invariant()
+    def the_newest_version_alone_answers_the_current_snapshot(self):
+        current = self.table.current_snapshot().snapshot_id
+        rows = self.live(current)
+        if not len(rows[0]):
+            return
+        newest = require_versions(self.table, builds.INDEX)[0]
+        index = open_version(self.table, newest, live_state(self.table, current))
+        builds.assert_answers_are(index, rows, QUERIES, len(rows[0]) + 3)
+        builds.assert_within(index, rows, QUERIES, (0.5,))
+        if self.is_fresh:  # by the newest version, or after a rollback by an older one
+            self.is_fresh = False
+            index = open_index(self.table, builds.INDEX)
+            assert index.coverage == 1.0
+            assert index.version.vectors == len(rows[0])
 
     def live(self, snapshot_id):
         """What the oracle says of a snapshot; snapshots never change."""
