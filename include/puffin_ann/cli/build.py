@@ -50,7 +50,7 @@ def build(
             SpinnerColumn(),
             TextColumn("{task.description}"),
             TimeElapsedColumn(),
-            console=console if not as_json else _stderr_console(),
+            console=console if not as_json else stderr_console(),
         ) as progress,
     ):
         step = progress.add_task("plan", total=None)
@@ -66,7 +66,8 @@ def build(
         console.print(statuses.grid(status))
 
 
-def _stderr_console() -> Any:
+def stderr_console() -> Any:
+    """Return what shows progress where the output is for machines."""
     from rich.console import Console
 
     return Console(file=sys.stderr)

@@ -18,6 +18,7 @@ from puffin_ann.cli.inspect import inspect
 from puffin_ann.cli.maintain import maintain
 from puffin_ann.cli.output import errors_to
 from puffin_ann.cli.plan import plan
+from puffin_ann.cli.refresh import refresh
 from puffin_ann.cli.search import search
 from puffin_ann.cli.size import size
 from puffin_ann.cli.status import status
@@ -37,6 +38,7 @@ app = typer.Typer(
 for command in (
     build,
     plan,
+    refresh,
     search,
     status,
     history,

@@ -5,13 +5,13 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog import load_table, name_of
-from puffin_ann.lifecycle.changes import change_of, state_of
+from puffin_ann.lifecycle.changes import change_in, state_of
 from puffin_ann.lifecycle.decide import decide
 from puffin_ann.lifecycle.decision import Decision
 from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.source import version_to_refresh
 from puffin_ann.lifecycle.state import Change
 from puffin_ann.search.coverage import live_state
-from puffin_ann.search.versions import find_versions
 
 
 class Preview(BaseModel):
@@ -54,13 +54,12 @@ def preview(
     loaded = load_table(table)
     head = loaded.current_snapshot()
     live = live_state(loaded, head.snapshot_id if head else None)
-    versions = find_versions(loaded, declaration.name).versions
-    newest = versions[0] if versions else None
-    if newest is None:
+    source = version_to_refresh(loaded, declaration, live)
+    if source is None:
         state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
     else:
-        state = state_of(loaded, newest)
-        change = change_of(loaded, newest, live, declaration)
+        state = state_of(loaded, source[0])
+        change = change_in(loaded, source[0], live, source[1], declaration)
     now = at_ms if at_ms is not None else now_ms()
     return Preview(
         index=declaration.name,

@@ -53,9 +53,9 @@ from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
 from puffin_ann.search.versions import (
     IndexVersion,
+    find_versions,
     index_names,
     load_version,
-    newest_version,
     open_puffin,
 )
 
@@ -110,7 +110,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     for attempt in range(1, ATTEMPTS + 1):
         table = load_table(plan.table)
         if isinstance(plan, RefreshPlan):
-            _require_newest(table, plan)
+            _require_unchanged(table, plan)
         assembled = assemble(table, plan, content)
         if earlier is not None and earlier.path != assembled.path:
             _discard(table, earlier)
@@ -156,18 +156,18 @@ def _built(workspace: Workspace) -> Content:
     return Content(version, blobs)
 
 
-def _require_newest(table: Table, plan: RefreshPlan) -> None:
-    """Refuse to publish a refresh of a version that is no longer the newest.
+def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
+    """Refuse to publish a refresh if another version was published since it was planned.
 
     Raises:
-        ConflictError: another run published, or nothing can be read of the index any more.
+        ConflictError: so it is, or nothing can be read of the index any more.
     """
-    newest = newest_version(table, plan.declaration.name)
-    runs = (plan.source_run, plan.run_id)  # the latter's answer was lost, then
-    if newest is None or newest.run_id not in runs:
+    known = {*plan.published_runs, plan.run_id}  # the latter's answer was lost, then
+    found = {one.run_id for one in find_versions(table, plan.declaration.name).versions}
+    if not found or found - known:
         raise ConflictError(
-            f"index {plan.declaration.name!r} of {plan.table} was published anew since this "
-            "refresh was planned; nothing was published, plan the run again"
+            f"index {plan.declaration.name!r} of {plan.table} was published anew, or lost, since "
+            "this refresh was planned; nothing was published, plan the run again"
         )
 
 

@@ -35,6 +35,7 @@ from puffin_ann.lifecycle.plan import assign_tasks, shard_groups
 from puffin_ann.lifecycle.refresh_documents import RefreshPlan
 from puffin_ann.lifecycle.rename import carry_over
 from puffin_ann.lifecycle.runners import InProcess, Runner
+from puffin_ann.lifecycle.source import version_to_refresh
 from puffin_ann.lifecycle.state import Change, IndexState
 from puffin_ann.lifecycle.workspace import Workspace, arrays_to_bytes
 from puffin_ann.search.coverage import (
@@ -43,10 +44,9 @@ from puffin_ann.search.coverage import (
     absolute_path,
     live_state,
     relative_path,
-    view_of,
 )
 from puffin_ann.search.index import require_snapshot
-from puffin_ann.search.versions import IndexVersion, newest_version
+from puffin_ann.search.versions import IndexVersion, find_versions
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
@@ -95,13 +95,12 @@ def plan_refresh(
     if carry_over(table, declaration) is not None:
         table = load_table(declaration.table)
     live = live_state(table, require_snapshot(table, None).snapshot_id)
-    version = newest_version(table, declaration.name)
-    state, view, change = None, None, Change(live.snapshot_id, 0)
-    if version is None:
-        change = Change(live.snapshot_id, live.rows, rows_added=live.rows)
+    source = version_to_refresh(table, declaration, live)
+    if source is None:
+        state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
     else:
-        state, view = state_of(table, version), view_of(table, version, live)
-        change = change_in(table, version, live, view, declaration)
+        state = state_of(table, source[0])
+        change = change_in(table, source[0], live, source[1], declaration)
     decision = decide(
         state,
         change,
@@ -114,7 +113,7 @@ def plan_refresh(
     if decision.action == "build":
         built = run.plan_build(declaration, run_id=run_id, overrides={"force": True})
         return {**built, "reason": decision.reason, "decision": _text(decision)}
-    if decision.action == "none" or version is None or state is None or view is None:
+    if decision.action == "none" or source is None or state is None:
         return PlanPointer(
             action="none",
             reason=decision.reason,
@@ -124,9 +123,8 @@ def plan_refresh(
             groups=[],
             decision=_text(decision),
         ).model_dump()
-    made = _make_plan(
-        declaration, table, staging, name, _Found(version, state, live, view), decision
-    )
+    found = _Found(source[0], state, live, source[1])
+    made = _make_plan(declaration, table, staging, name, found, decision)
     made = store(staging, PLAN, made)
     staging.put_new(SPARE_PLAN, made.model_dump_json().encode())
     return _pointer(made, staging).model_dump()
@@ -204,7 +202,7 @@ def _make_plan(
         manifests=manifests,
         column_type=column.element,
         source=version.path,
-        source_run=version.run_id,
+        published_runs=_runs(table, declaration.name),
         source_snapshot_id=version.coverage.base_snapshot_id,
         algorithm=routing.algorithm,
         decision=decision,
@@ -275,6 +273,11 @@ def _covered(file: LiveFile, file_id: int, location: str, dead: BitMap) -> Cover
         deleted=dead,
         skipped=BitMap(),
     )
+
+
+def _runs(table: Table, index: str) -> tuple[str, ...]:
+    """Return the runs that published the versions there are."""
+    return tuple(one.run_id for one in find_versions(table, index).versions)
 
 
 def _groups(decision: Decision, max_submits: int) -> dict[str, tuple[int, ...]]:

@@ -36,6 +36,7 @@ from puffin_ann.lifecycle.refresh_documents import (
     RefreshPlan,
     applied_name,
 )
+from puffin_ann.lifecycle.refresh_remake import remaking_refresh
 from puffin_ann.lifecycle.runners import Runner
 from puffin_ann.lifecycle.spill import spill
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
@@ -60,6 +61,7 @@ def source_of(workspace: Workspace) -> IndexVersion:
     return version
 
 
+@remaking_refresh
 def read_changes(runner: Runner, table: str, plan: str) -> Changes:
     """Find the rows that went, read those that came, and see which of them only moved.
 
@@ -282,6 +284,7 @@ def _refusal(plan: RefreshPlan, skipped: dict[str, int]) -> str:
     )
 
 
+@remaking_refresh
 def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGroup:
     """Make the blobs of one group's shards, one task each.
 

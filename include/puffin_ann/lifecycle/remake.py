@@ -19,7 +19,6 @@ from puffin_ann.lifecycle.documents import (
     PLAN,
     TRAIN,
     Assigned,
-    BuildPlan,
     BuiltGroup,
     Gated,
     StagedFile,
@@ -29,6 +28,7 @@ from puffin_ann.lifecycle.documents import (
 )
 from puffin_ann.lifecycle.documents import SPARE_PLAN as SPARE_PLAN
 from puffin_ann.lifecycle.documents import restore_plan as restore_plan
+from puffin_ann.lifecycle.refresh_documents import RefreshPlan
 from puffin_ann.lifecycle.runners import InProcess, Runner
 from puffin_ann.lifecycle.workspace import Workspace
 from puffin_ann.search.versions import load_version
@@ -82,8 +82,12 @@ def make_again(runner: Runner, table: str, plan: str, stage: str) -> bool:
     workspace = Workspace.open(table, plan)
     staging = workspace.staging
     made = restore_plan(staging)
-    if done(staging, PLAN, BuildPlan) is None:
+    if not staging.exists(PLAN):
         return False
+    if isinstance(workspace.run, RefreshPlan):
+        from puffin_ann.lifecycle.refresh_remake import make_refresh_again
+
+        return make_refresh_again(runner, table, plan, stage) or made
     if stage in ("assign", "build_group", "gate"):
         made |= _train_again(runner, workspace, table, plan)
     if stage in ("build_group", "gate"):

@@ -1,0 +1,114 @@
+"""Make again what a refresh staged and somebody removed; see `remake`."""
+
+import functools
+import logging
+from collections.abc import Iterable
+
+from puffin_ann.lake.listing import delete_object
+from puffin_ann.lifecycle.alive import alive
+from puffin_ann.lifecycle.documents import StagedFile, done
+from puffin_ann.lifecycle.refresh_documents import (
+    CHANGES,
+    COME,
+    GONE,
+    MATCH,
+    AppliedGroup,
+    Changes,
+    Come,
+    Gone,
+    Matched,
+    applied_name,
+)
+from puffin_ann.lifecycle.remake import ATTEMPTS, P, R, Stage
+from puffin_ann.lifecycle.runners import Runner
+from puffin_ann.lifecycle.workspace import Workspace
+
+log = logging.getLogger("puffin_ann")
+
+
+def remaking_refresh(stage: Stage[P, R]) -> Stage[P, R]:
+    """Let a stage of a refresh have its staged input made again; show that it works."""
+
+    @functools.wraps(stage)
+    def run(runner: Runner, table: str, plan: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with alive(Workspace.open(table, plan).staging):
+            return attempts(runner, table, plan, *args, **kwargs)
+
+    def attempts(runner: Runner, table: str, plan: str, *args: P.args, **kwargs: P.kwargs) -> R:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return stage(runner, table, plan, *args, **kwargs)
+            # Whatever it is called: an error of an executor comes as one of Spark's.
+            except Exception as error:
+                if not make_refresh_again(runner, table, plan, stage.__name__):
+                    raise
+                log.warning("%s: %s; its staged input was made again", stage.__name__, error)
+        return stage(runner, table, plan, *args, **kwargs)
+
+    return run
+
+
+def make_refresh_again(runner: Runner, table: str, plan: str, stage: str) -> bool:
+    """Make what a stage needs and what is gone; False if nothing is.
+
+    What was read is read again in the same order, so that shards that were made rest on the same.
+    """
+    from puffin_ann.lifecycle import refresh_stages
+
+    workspace = Workspace.open(table, plan)
+    is_read = stage == "read_changes" or workspace.staging.exists(CHANGES)
+    if is_read and _whole(workspace):
+        made = False
+    else:
+        for name in (GONE, COME, MATCH, CHANGES):
+            _forget(workspace, name)
+        if stage != "read_changes":
+            refresh_stages.read_changes(runner, table, plan)
+        made = True
+    if stage == "publish":
+        for group in workspace.refresh.groups:
+            applied = done(workspace.staging, applied_name(group), AppliedGroup)
+            files = [one.file for one in applied.shards if one.file] if applied else []
+            if applied is not None and _are_there(workspace, files):
+                continue
+            _forget(workspace, applied_name(group))
+            refresh_stages.apply_group(runner, table, plan, group)
+            made = True
+    return made
+
+
+def _whole(workspace: Workspace) -> bool:
+    """Tell whether everything is there that the documents of reading name.
+
+    The last document names all that shards are made of. Before it is there, what it rests on must.
+    """
+    staging = workspace.staging
+    changes = done(staging, CHANGES, Changes)
+    gone, come = done(staging, GONE, Gone), done(staging, COME, Come)
+    matched = done(staging, MATCH, Matched)
+    files: list[StagedFile | None] = []
+    if changes is not None:
+        files += [changes.summary, *changes.segments, *(one.moves for one in changes.moves)]
+        files += [one.dead for one in changes.gone]
+        return _are_there(workspace, files)
+    if gone is not None:
+        files += [gone.known, *(one.dead for one in gone.shards)]
+        files += [file for one in gone.shards for file in one.identified]
+    if come is not None:
+        for task in come.tasks:
+            files += [task.outcome.segment, task.outcome.summary, *task.candidates]
+    if matched is not None:
+        for bucket in matched.buckets:
+            files += [bucket.left, *(one.moves for one in bucket.shards)]
+    return _are_there(workspace, files)
+
+
+def _are_there(workspace: Workspace, files: Iterable[StagedFile | None]) -> bool:
+    return all(
+        workspace.table.io.new_input(file.uri).exists() for file in files if file is not None
+    )
+
+
+def _forget(workspace: Workspace, name: str) -> None:
+    if workspace.staging.exists(name):
+        delete_object(workspace.staging.io, workspace.staging.uri(name))

@@ -1,0 +1,44 @@
+"""Which version of an index a refresh starts from: the nearest to the table's head."""
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import ancestors_of
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.lifecycle.plan import FINGERPRINT
+from puffin_ann.search.coverage import LiveState, View, view_of
+from puffin_ann.search.versions import IndexVersion, find_versions, newest_version
+
+
+def version_to_refresh(
+    table: Table, declaration: IndexDeclaration, live: LiveState
+) -> tuple[IndexVersion, View] | None:
+    """Return a version and how it differs from the head; None if none is published.
+
+    That is the newest, as long as the table went on from the snapshot it covers. After a rollback
+    an older one may be nearer, and one published since may stand under an older snapshot: of those
+    that are built as declared the one with the fewest rows to mask and to add is taken.
+
+    Args:
+        table: as it was loaded.
+        declaration: of the index.
+        live: of the table's head.
+    """
+    newest = newest_version(table, declaration.name)
+    if newest is None:
+        return None
+    view = view_of(table, newest, live)
+    head = table.snapshot_by_id(live.snapshot_id)
+    past = {one.snapshot_id for one in ancestors_of(head, table.metadata)}
+    if newest.coverage.base_snapshot_id in past:
+        return newest, view
+    found = [(newest, view)]
+    for version in find_versions(table, declaration.name).versions:
+        if version.run_id != newest.run_id:
+            found.append((version, view_of(table, version, live)))
+    fingerprint = declaration.fingerprint()
+
+    def distance(one: tuple[IndexVersion, View]) -> tuple[bool, int]:
+        is_other = one[0].routing.properties.get(FINGERPRINT, "") != fingerprint
+        return is_other, one[1].cost
+
+    return min(found, key=distance)
