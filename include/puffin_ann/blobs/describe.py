@@ -1,5 +1,6 @@
 """Say what a blob holds without loading its arrays, for `puffin-ann inspect`."""
 
+import json
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
@@ -15,6 +16,7 @@ from puffin_ann.blobs import (
     metrics,
     routing,
     rows,
+    strings,
     tombstones,
 )
 from puffin_ann.blobs.container import ContainerReader
@@ -48,7 +50,7 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
 
     Always has `type` and `known`; ours has `version`, `bytes`, `head` (the fields of its section
     `head` by name) and `sections` (kind, offset, length in bytes), others a `note`. A routing blob
-    has its `shards`, too.
+    has its `shards`, too, and the `trials` of engines by which `algorithm: auto` chose.
 
     Raises:
         FormatError: The blob claims one of our types and is broken.
@@ -68,7 +70,7 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
             {"kind": section.kind, "offset": section.offset, "length": section.length}
             for section in reader.sections.values()
         ],
-        **(_shards(reader) if kind == routing.KIND else {}),
+        **({**_shards(reader), **_trials(reader)} if kind == routing.KIND else {}),
     }
 
 
@@ -76,6 +78,18 @@ def _shards(reader: ContainerReader) -> dict[str, Any]:
     """Return what a routing blob says of each shard; they are few beside the centroids."""
     shards = routing.shards_of(reader, int(reader.record("head", routing.HEAD)["shards"]))
     return {"shards": [asdict(one) for one in shards]}
+
+
+def _trials(reader: ContainerReader) -> dict[str, Any]:
+    """Return what engines did on a sample, if the build wrote that into the free properties."""
+    properties = strings.decode_mapping(reader.read("prop"), f"{reader.kind} blob, section prop")
+    try:
+        trials = json.loads(properties.get("trials", "[]"))
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(trials, list) or not all(isinstance(one, dict) for one in trials):
+        return {}
+    return {"trials": trials}
 
 
 def _note(type: str) -> str:

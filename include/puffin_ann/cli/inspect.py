@@ -95,5 +95,8 @@ def _content_lines(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
         dead = f", {one['tombstones']:,} of them deleted" if one["tombstones"] else ""
         name = f"{'delta' if one['kind'] == 'delta' else 'shard'} {one['shard_id']}"
         yield name, f"{one['rows']:,} rows{dead}, {one['bytes']:,} bytes {one['file']}".rstrip()
+    for one in content.get("trials", []):
+        figures = (f"{name.replace('_', ' ')} {one[name]}" for name in one if name != "algorithm")
+        yield f"trial of {one.get('algorithm', '?')}", ", ".join(figures)
     sections = (f"{one['kind']} {one['length']:,}" for one in content["sections"])
     yield "sections", ", ".join(sections)

@@ -179,3 +179,20 @@ def test_blobs_of_others_are_recognised_but_not_decoded(type, known, note):
 def test_broken_blob_of_ours_is_an_error():
     with pytest.raises(FormatError):
         describe(graph.TYPE, io.BytesIO(b"anything"))
+
+
+@pytest.mark.parametrize(
+    ("written_down", "told"),
+    [
+        ('[{"algorithm": "hnsw", "recall": 0.97}]', [{"algorithm": "hnsw", "recall": 0.97}]),
+        ("[]", []),
+        ("[1]", None),
+        ("not JSON", None),
+        pytest.param("[" * 100_000, None, id="deeply nested"),
+    ],
+)
+def test_trials_of_engines_are_told_where_they_can_be_understood(written_down, told):
+    value = dataclasses.replace(sample_routing(), properties={"trials": written_down})
+    described = describe(routing.TYPE, io.BytesIO(routing.encode(value)))
+    assert described.get("trials") == told
+    assert described["shards"]
