@@ -100,13 +100,15 @@ def guard(
         plan = plan_guard(inventory, declared, strict=strict, horizon=horizon)
         try:
             actions += _apply(inventory, plan)
-            actions += restore_displaced(loaded)
+            restored = restore_displaced(loaded)
         except ConflictError as error:
             if attempt == ATTEMPTS:
                 raise
             log.warning("guard: %s; looking anew (%d)", error, attempt)
             continue
-        break
+        actions += restored
+        if not plan.again and not restored:  # else older versions may have other places now
+            break
     for action in actions:
         log.info("guard: %s", action)
     for index in plan.lost:

@@ -248,3 +248,18 @@ def test_a_table_that_never_rests_is_given_up_on(words, monkeypatch):
     monkeypatch.setattr(guarding, "change_slots", busy)
     with pytest.raises(ConflictError):
         guard(words)
+
+
+def test_older_versions_find_their_places_in_the_same_run_of_the_guard_that_publishes_again(words):
+    """Found by the soak: it took a second run until nothing was left to do."""
+    lives.publish(words, "a", name="first", metric="ip")
+    newest = words.refresh().snapshots()
+    lives.analyse(words, newest[-2].snapshot_id)
+    lives.publish(words, "b", name="second")
+    newest = words.refresh().snapshots()
+    lives.analyse(words, newest[-1].snapshot_id)
+    words.overwrite(builds.rows(range(100, 120)))
+    lives.publish(words, "c", name="first", metric="ip")
+    assert guard(words).actions != ()
+    assert guard(words.refresh()).actions == ()
+    lives.assert_alive(words, "first", "second")
