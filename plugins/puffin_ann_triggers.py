@@ -114,17 +114,20 @@ class IndexLagTrigger(BaseEventTrigger):
 
     async def _told(self) -> str:
         store = getattr(self, "asset_state_store", None)
+        if store is None:
+            return ""
         try:
-            return str(await asyncio.to_thread(store.get, WAITED_KEY) or "") if store else ""
+            return str(await asyncio.to_thread(store.get, WAITED_KEY) or "")
         except ValueError as error:  # several assets share the trigger: there is no one place
             self.log.debug("%s", error)
             return ""
 
     async def _tell(self, due: str) -> None:
         store = getattr(self, "asset_state_store", None)
+        if store is None:
+            return
         try:
-            if store:
-                await asyncio.to_thread(store.set, WAITED_KEY, due)
+            await asyncio.to_thread(store.set, WAITED_KEY, due)
         except ValueError as error:
             self.log.debug("%s", error)
 

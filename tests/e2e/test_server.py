@@ -29,13 +29,15 @@ class LocalAirflow:
     port: int
     printed: str = ""
     token: str = field(default="", repr=False)
+    variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def command(self, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        given = {"PUFFIN_ANN_LOCAL": str(self.local), "PORT": str(self.port), **variables}
+        given = {"PUFFIN_ANN_LOCAL": str(self.local), "PORT": str(self.port), **self.variables}
+        given |= variables
         return subprocess.run(
             [sys.executable, str(SERVER), name],
             env={**os.environ, **given},
@@ -81,6 +83,12 @@ class LocalAirflow:
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory) -> Iterator[LocalAirflow]:
     server = LocalAirflow(tmp_path_factory.mktemp("server"), free_port())
+    # Nothing is to run by itself here, so that what a person asks for is all there is.
+    declarations = tmp_path_factory.mktemp("indexes")
+    declared = (ROOT / "include" / "indexes" / "glove_words.yaml").read_text()
+    by_hand = "refresh: {watch: false}\nmaintain: {schedule: null}\nevaluate: {schedule: null}\n"
+    (declarations / "glove_words.yaml").write_text(declared + by_hand)
+    server.variables["PUFFIN_ANN_DECLARATIONS_DIR"] = str(declarations)
     try:
         done = server.command("up")
         assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,260 @@
+"""The DAGs that follow tables, maintain indexes and measure them: when they run, in what order."""
+
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+
+from puffin_ann.errors import LeaseHeldError, TableNotFoundError
+
+FILES = {kind: f"ann_{kind}.py" for kind in ("build", "refresh", "maintain", "evaluate")}
+
+
+@pytest.fixture
+def refresh(load_dags) -> DAG:
+    return load_dags(FILES["refresh"])["ann_refresh_words"]
+
+
+def order(dag: DAG, *names: str) -> bool:
+    """Tell whether each task comes before the next."""
+    return all(
+        later in dag.get_task(earlier).get_flat_relative_ids(upstream=False)
+        for earlier, later in pairwise(names)
+    )
+
+
+def set_and_validate(dag: DAG, name: str, value: object) -> None:
+    """Do as Airflow does with what a person set in the trigger form."""
+    dag.params[name] = value
+    dag.params.validate()
+
+
+class TestEveryDag:
+    @pytest.fixture(params=FILES)
+    def dag(self, request, load_dags) -> DAG:
+        return load_dags(FILES[request.param])[f"ann_{request.param}_words"]
+
+    def test_runs_never_overlap_nor_catch_up_and_tasks_are_tried_again(self, dag):
+        assert (dag.max_active_runs, dag.catchup) == (1, False)
+        assert all(task.retries >= 1 for task in dag.tasks if task.task_id != "judge")
+
+    def test_its_applications_are_there(self, dag):
+        for task in dag.tasks:
+            given = getattr(task, "partial_kwargs", None) or vars(task)
+            if "application" in given:
+                assert Path(given["application"]).is_file()
+
+    def test_a_second_declaration_makes_a_second_dag_and_a_broken_one_none(
+        self, dag, declarations, load_dags
+    ):
+        text = (declarations / "words.yaml").read_text()
+        (declarations / "names.yml").write_text(text)
+        (declarations / "broken.yml").write_text("shards: 0")
+        kind = dag.dag_id.split("_")[1]
+        found = set(load_dags(FILES[kind])) - {"ann_build_broken"}
+        assert found == {f"ann_{kind}_words", f"ann_{kind}_names"}
+
+
+class TestRunsThatWrite:
+    @pytest.fixture(params=["build", "refresh", "maintain"])
+    def dag(self, request, load_dags) -> DAG:
+        return load_dags(FILES[request.param])[f"ann_{request.param}_words"]
+
+    def test_it_has_the_lease_from_before_it_is_planned_to_its_end_however_it_ends(self, dag):
+        lease, release = dag.get_task("lease"), dag.get_task("release")
+        assert lease.is_setup
+        assert release.is_teardown
+        assert order(dag, "lease", "plan", "publish", "report", "release")
+        assert release.trigger_rule == "all_done_setup_success"
+        assert lease.task_id in release.upstream_task_ids
+
+    def test_waiting_for_the_lease_takes_no_slot(self, dag):
+        assert dag.get_task("lease").reschedule
+
+    def test_runs_of_one_id_in_two_dags_hold_it_by_different_names(self, load_dags, monkeypatch):
+        owners = set()
+        monkeypatch.setattr(
+            "puffin_ann.lifecycle.leases.begin",
+            lambda table, index, owner, purpose: owners.add(owner),
+        )
+        for kind in ("build", "refresh", "maintain"):
+            dag = load_dags(FILES[kind])[f"ann_{kind}_words"]
+            assert dag.get_task("lease").poke({"run_id": "scheduled__1"}) is True
+        assert len(owners) == 3
+
+    def test_it_waits_while_another_run_is_at_work(self, dag, monkeypatch):
+        def held(*_):
+            raise LeaseHeldError("index 'words' is being worked on by build (run a)")
+
+        monkeypatch.setattr("puffin_ann.lifecycle.leases.begin", held)
+        assert dag.get_task("lease").poke({"run_id": "run"}) is False
+
+    def test_it_does_not_wait_for_a_table_that_is_not_there(self, dag, monkeypatch):
+        def absent(*_):
+            raise TableNotFoundError("no table")
+
+        monkeypatch.setattr("puffin_ann.lifecycle.leases.begin", absent)
+        with pytest.raises(AirflowFailException, match="no table"):
+            dag.get_task("lease").poke({"run_id": "run"})
+
+    def test_spark_keeps_the_lease_alive_under_the_name_it_was_taken_by(self, dag):
+        kind = dag.dag_id.split("_")[1]
+        for task in dag.tasks:
+            arguments = getattr(task, "application_args", None)
+            if isinstance(arguments, list):
+                assert arguments[arguments.index("--owner") + 1] == f"{kind}/{{{{ run_id }}}}"
+
+
+class TestRefresh:
+    def test_the_tasks_stand_in_the_order_of_the_stages(self, refresh):
+        assert order(refresh, "plan", "choose", "read_changes", "deal_groups", "apply_changes")
+        assert order(refresh, "apply_changes", "publish", "report")
+        assert refresh.get_task("publish").trigger_rule == "none_failed_min_one_success"
+
+    @pytest.mark.parametrize(
+        ("action", "task"),
+        [("none", "report"), ("refresh", "read_changes"), ("build", "build_anew")],
+    )
+    def test_what_is_decided_chooses_what_comes_next(self, refresh, action, task):
+        chosen = refresh.get_task("choose").python_callable({"action": action})
+        assert chosen == task
+        assert chosen in refresh.get_task("choose").downstream_task_ids
+
+    def test_publishing_does_not_depend_on_the_plan_alone(self, refresh):
+        """It would run where the branch passes it by."""
+        assert refresh.get_task("publish").upstream_task_ids == {"read_changes", "apply_changes"}
+
+    def test_building_anew_is_asked_for_once_a_run(self, refresh, load_dags):
+        build = refresh.get_task("build_anew")
+        assert build.trigger_dag_id in load_dags(FILES["build"])
+        assert "{{ run_id }}" in build.trigger_run_id
+        assert build.skip_when_already_exists
+        assert build.conf == {"force": False}
+
+    def test_nobody_watches_where_that_is_declared(self, declarations, load_dags):
+        with (declarations / "words.yaml").open("a") as out:
+            out.write("refresh: {watch: false}\n")
+        assert load_dags(FILES["refresh"])["ann_refresh_words"].schedule is None
+
+    def test_the_form_refuses_what_is_no_choice(self, refresh):
+        with pytest.raises(ParamValidationError, match="force"):
+            set_and_validate(refresh, "force", "perhaps")
+
+
+class TestAsset:
+    def assets(self, load_dags) -> dict[str, object]:
+        dags = load_dags(FILES["refresh"])
+        return {name: dag.schedule[0] for name, dag in dags.items() if dag.schedule}
+
+    def declare(self, folder, name: str, **changes: str) -> None:
+        text = (folder / "words.yaml").read_text()
+        refresh = ", ".join(f"{key}: {value}" for key, value in changes.items())
+        (folder / f"{name}.yaml").write_text(f"{text}refresh: {{{refresh}}}\n")
+
+    def test_indexes_of_one_table_share_it_and_those_of_another_do_not(
+        self, declarations, load_dags
+    ):
+        self.declare(declarations, "names")
+        text = (declarations / "words.yaml").read_text()
+        (declarations / "other.yaml").write_text(text.replace("glove.words", "glove.other"))
+        found = self.assets(load_dags)
+        assert found["ann_refresh_words"] == found["ann_refresh_names"]
+        assert found["ann_refresh_words"].uri != found["ann_refresh_other"].uri
+        assert hash(found["ann_refresh_words"]) == hash(found["ann_refresh_names"])
+
+    def test_the_most_impatient_index_says_how_often_the_table_is_asked(
+        self, declarations, load_dags
+    ):
+        self.declare(declarations, "names", poll_interval="10s", max_lag="5m")
+        self.declare(declarations, "patient", poll_interval="1h", watch="false")
+        one = self.assets(load_dags)["ann_refresh_words"]
+        changed, waited = [watcher.trigger.serialize() for watcher in one.watchers]
+        assert changed == (
+            "puffin_ann_triggers.DataSnapshotTrigger",
+            {
+                "table": "glove.words",
+                "iceberg_conn_id": "demo",
+                "branch": "main",
+                "poll_interval": 10,
+            },
+        )
+        assert waited[0] == "puffin_ann_triggers.IndexLagTrigger"
+        assert waited[1]["lags"] == {"names": 300, "words": 3600}
+
+    def test_what_it_names_can_be_made_by_the_triggerer(self, refresh):
+        import puffin_ann_triggers
+
+        for watcher in refresh.schedule[0].watchers:
+            path, arguments = watcher.trigger.serialize()
+            made = getattr(puffin_ann_triggers, path.rpartition(".")[2])(**arguments)
+            assert made.serialize()[0] == path
+            assert made.serialize()[1].items() >= arguments.items()
+
+    def test_the_parse_of_a_task_names_the_same_asset(self, declarations, load_dags, monkeypatch):
+        self.declare(declarations, "names", poll_interval="10s")
+        whole = self.assets(load_dags)["ann_refresh_words"]
+        monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "ann_refresh_words")
+        (alone,) = self.assets(load_dags).values()
+        assert alone == whole
+        assert [one.name for one in alone.watchers] == [one.name for one in whole.watchers]
+
+
+class TestMaintain:
+    @pytest.fixture
+    def dag(self, load_dags) -> DAG:
+        return load_dags(FILES["maintain"])["ann_maintain_words"]
+
+    def test_it_guards_first_and_cleans_last(self, dag):
+        assert order(dag, "lease", "guard", "plan", "report", "clean", "release")
+        assert order(dag, "build_anew", "clean")
+
+    def test_a_build_that_is_due_then_is_forced(self, dag):
+        assert dag.get_task("build_anew").conf == {"force": True}
+
+    def test_its_window_is_the_declared_one(self, dag, declarations, load_dags):
+        assert dag.schedule == "@daily"
+        with (declarations / "words.yaml").open("a") as out:
+            out.write("maintain: {schedule: '0 3 * * 0'}\n")
+        assert load_dags(FILES["maintain"])["ann_maintain_words"].schedule == "0 3 * * 0"
+
+
+class TestEvaluate:
+    @pytest.fixture
+    def dag(self, load_dags) -> DAG:
+        return load_dags(FILES["evaluate"])["ann_evaluate_words"]
+
+    def test_it_needs_no_lease_since_it_writes_nothing(self, dag):
+        assert {task.task_id for task in dag.tasks} == {"plan", "measure", "judge"}
+        assert order(dag, "plan", "measure", "judge")
+
+    def test_a_recall_that_is_too_low_is_not_measured_again(self, dag):
+        assert dag.get_task("judge").retries == 0
+
+    @pytest.mark.parametrize("queries", [9, 10_001, "many"])
+    def test_the_form_has_the_bounds_of_the_declaration(self, dag, queries):
+        assert dag.params.dump() == {"queries": 200}
+        with pytest.raises(ParamValidationError, match="queries"):
+            set_and_validate(dag, "queries", queries)
+
+
+def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, monkeypatch):
+    discarded = []
+    planned = {"action": "build", "reason": "r", "decision": "d", "table": "t", "plan": "p"}
+    context = {"run_id": "run", "params": {"force": True}}
+    plan = refresh.get_task("plan").python_callable
+    monkeypatch.setitem(plan.__globals__, "get_current_context", lambda: context)
+    monkeypatch.setattr("puffin_ann.lifecycle.run.require_spark", lambda: None)
+    asked = SimpleNamespace(options={})
+
+    def plan_refresh(_, **options):
+        asked.options = options
+        return planned
+
+    monkeypatch.setattr("puffin_ann.lifecycle.refresh.plan_refresh", plan_refresh)
+    monkeypatch.setattr("puffin_ann.lifecycle.run.discard", lambda *what: discarded.append(what))
+    assert plan() == planned
+    assert discarded == [("t", "p")]
+    assert asked.options == {"run_id": "refresh-run", "maintenance": False, "force": True}

@@ -1,0 +1,202 @@
+"""What starts runs: changed data does, published indexes do not, few changes once they waited."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+from pyiceberg.utils.config import Config
+
+import puffin_ann_triggers as triggers
+from puffin_ann.lake.index_snapshot import IndexSnapshot, data_snapshot, own_uuid
+from puffin_ann.settings import settings
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch) -> Table:
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEMO__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEMO__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEMO__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    settings.cache_clear()
+    catalog = load_catalog("demo")
+    catalog.create_namespace("glove")
+    return catalog.create_table("glove.words", schema=ROWS.schema)
+
+
+def publish(table: Table, index: str = "words") -> None:
+    """Commit an index snapshot for the table's data as it is."""
+    covered = data_snapshot(table.refresh()).snapshot_id
+    with table.transaction() as transaction:
+        made = IndexSnapshot(
+            operation="replace",
+            transaction=transaction,
+            io=table.io,
+            commit_uuid=own_uuid(),
+            snapshot_properties={f"ann.{index}.base-snapshot-id": str(covered)},
+        )
+        made.commit()
+
+
+class Store(dict):
+    """Where Airflow keeps what a trigger has seen."""
+
+    def set(self, key: str, value: object) -> None:
+        self[key] = value
+
+
+def changed(store: Store | None = None) -> triggers.DataSnapshotTrigger:
+    made = triggers.DataSnapshotTrigger(
+        table="glove.words", iceberg_conn_id="demo", branch="main", poll_interval=0.01
+    )
+    made.asset_state_store = store
+    return made
+
+
+def waited(store: Store | None = None, **lags: int) -> triggers.IndexLagTrigger:
+    made = triggers.IndexLagTrigger(
+        table="glove.words", iceberg_conn_id="demo", branch="main", poll_interval=0.01, lags=lags
+    )
+    made.asset_state_store = store
+    return made
+
+
+async def _events(trigger, count: int, between) -> list[dict]:
+    found = []
+    stream = trigger.run()
+    for number in range(count):
+        if number < len(between):
+            between[number]()
+        try:
+            found.append((await asyncio.wait_for(anext(stream), 0.5)).payload)
+        except TimeoutError:
+            break
+    await stream.aclose()
+    return found
+
+
+def events(trigger, count: int = 3, *between) -> list[dict]:
+    """Return the first events of a trigger; before each, something may be done."""
+    return asyncio.run(_events(trigger, count, between))
+
+
+class TestDataSnapshot:
+    def test_every_change_of_the_data_is_an_event_and_no_published_index_is(self, table):
+        def append() -> None:
+            table.refresh().append(ROWS)
+
+        def append_and_publish() -> None:
+            append()
+            publish(table)
+            publish(table)
+
+        found = events(changed(), 4, append, append_and_publish, append)
+        data = [
+            one.snapshot_id
+            for one in table.refresh().snapshots()
+            if one.summary.operation.value == "append"
+        ]
+        assert [one["snapshot_id"] for one in found] == data
+        assert [one["previous_snapshot_id"] for one in found] == [None, *data[:-1]]
+
+    def test_publishing_causes_no_event(self, table):
+        table.append(ROWS)
+        store = Store()
+        assert len(events(changed(store), 1)) == 1
+        publish(table)
+        assert events(changed(store), 1) == []
+
+    def test_a_compaction_by_others_is_one_even_if_it_is_called_replace(self, table):
+        table.append(ROWS)
+        store = Store()
+        events(changed(store), 1)
+        with table.refresh().transaction() as transaction:
+            IndexSnapshot(
+                operation="replace",
+                transaction=transaction,
+                io=table.io,
+                commit_uuid=own_uuid(),
+                snapshot_properties={"added-files-size": "1"},
+            ).commit()
+        assert len(events(changed(store), 1)) == 1
+
+    def test_a_rollback_is_one(self, table):
+        table.append(ROWS)
+        first = table.refresh().current_snapshot().snapshot_id
+        table.append(ROWS)
+        store = Store()
+        events(changed(store), 1)
+        table.refresh().manage_snapshots().rollback_to_snapshot(first).commit()
+        assert [one["snapshot_id"] for one in events(changed(store), 1)] == [first]
+
+    def test_what_is_not_there_yet_is_waited_for(self, table):
+        table.catalog.drop_table("glove.words")
+        assert changed()._head_snapshot_id() is None
+        assert events(changed(), 1) == []
+
+    def test_a_catalog_that_does_not_answer_is_asked_again(self, table, monkeypatch):
+        from puffin_ann.errors import CatalogUnavailableError
+
+        def silent(name: str) -> None:
+            raise CatalogUnavailableError("no answer")
+
+        table.append(ROWS)
+        trigger = changed()
+        with monkeypatch.context() as patch:
+            patch.setattr("puffin_ann.lake.catalog.load_table", silent)
+            assert trigger._head_snapshot_id() is None
+        assert len(events(trigger, 1)) == 1
+
+
+class TestLag:
+    def test_changes_that_waited_long_enough_are_one_event(self, table):
+        table.append(ROWS)
+        store = Store()
+        (one,) = events(waited(store, words=0), 2)
+        assert one["waited"].endswith(": words")
+        assert events(waited(store, words=0), 1) == []  # as after a restart of the triggerer
+
+    def test_fresh_changes_are_none(self, table):
+        table.append(ROWS)
+        assert events(waited(words=3600), 1) == []
+
+    def test_changes_that_are_published_are_none(self, table):
+        table.append(ROWS)
+        publish(table)
+        assert events(waited(words=0), 1) == []
+
+    def test_each_index_waits_as_long_as_it_may(self, table, monkeypatch):
+        table.append(ROWS)
+        publish(table, "covered")
+        late = SimpleNamespace(time=lambda: time.time() + 600)
+        monkeypatch.setattr(triggers, "time", late)
+        (one,) = events(waited(patient=3600, words=300, covered=1), 1)
+        assert one["waited"].endswith(": words")
+
+
+class TestStale:
+    def test_it_fires_once_when_the_index_is_stale(self, monkeypatch):
+        found = iter([False, False, True])
+        monkeypatch.setattr(
+            "puffin_ann.lifecycle.stale.staleness_of",
+            lambda index: SimpleNamespace(is_stale=next(found), reason=f"{index} waits"),
+        )
+        made = triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
+        assert asyncio.run(_all(made)) == [{"reason": "words waits"}]
+
+    def test_it_ends_with_the_error_where_waiting_is_of_no_use(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(tmp_path))
+        settings.cache_clear()
+        made = triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
+        (one,) = asyncio.run(_all(made))
+        assert "'words'" in one["error"]
+        settings.cache_clear()
+
+
+async def _all(trigger) -> list[dict]:
+    return [event.payload async for event in trigger.run()]
