@@ -72,8 +72,8 @@ fuzz: $(READY) ## Give the decoders spoilt bytes, guided by coverage, for SECOND
 	@mkdir -p $(LOCAL)/fuzz
 	@$(BIN)/python tests/fuzz/fuzz_decoders.py -max_total_time=$(or $(SECONDS),60) -artifact_prefix=$(LOCAL)/fuzz/ $(LOCAL)/fuzz
 
-soak: $(READY) $(JARS) ## Live random lives of tables and their indexes for MINUTES (10); SPARK=1 with Spark's procedures
-	@SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SPARK=$(SPARK) $(PYTEST) tests/integration/soak
+soak: $(READY) $(JARS) ## Live random lives of tables and their indexes for MINUTES (10); SPARK=1 with Spark's procedures, REST=1 on a REST catalog and S3
+	@SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SPARK=$(SPARK) SOAK_REST=$(REST) $(PYTEST) tests/integration/soak
 
 bench: $(PEERS) ## Measure against peers and write docs/benchmarks.md; ONLY=a,b for some families
 	@code=0; $(BENCH) run $(if $(ONLY),--only $(ONLY)) || code=$$?; $(BENCH) report; exit $$code

@@ -80,7 +80,10 @@ class SparkLife(TableLife):
             session, self.lake.named(self.name)
         )
         actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(session)
-        actions.deleteOrphanFiles(table).olderThan(now_ms() + 10_000).execute()
+        action = actions.deleteOrphanFiles(table).olderThan(now_ms() + 10_000)
+        if self.lake.on_s3:  # Hadoop, by which it lists otherwise, knows no s3
+            action = action.usePrefixListing(True)
+        action.execute()
 
     def teardown(self):
         if hasattr(self, "name"):

@@ -2,6 +2,7 @@
 
 make soak MINUTES=60            # PyIceberg alone, many short steps
 make soak MINUTES=60 SPARK=1    # with Spark's own procedures among them
+make soak MINUTES=60 REST=1     # these on the REST catalog, with tables on S3
 """
 
 import os
@@ -13,7 +14,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from spark_life import SparkLife
 from table_life import TableLife
 
-SPARK = bool(os.environ.get("SOAK_SPARK"))
+REST = bool(os.environ.get("SOAK_REST"))
+SPARK = REST or bool(os.environ.get("SOAK_SPARK"))
 MINUTES = float(os.environ.get("SOAK_MINUTES", "1"))
 STEPS = int(os.environ.get("SOAK_STEPS", "12"))
 PHASES = (Phase.generate, Phase.shrink) if os.environ.get("SOAK_SHRINK") else (Phase.generate,)
@@ -46,6 +48,6 @@ def test_random_lives_keep_every_promise():
 
 
 @pytest.mark.slow
-def test_random_lives_with_sparks_procedures_keep_every_promise(embedded_lake):
-    SparkLife.lake = embedded_lake
+def test_random_lives_with_sparks_procedures_keep_every_promise(request):
+    SparkLife.lake = request.getfixturevalue("rest_lake" if REST else "embedded_lake")
     assert live(SparkLife, MINUTES / 2 if SPARK else 0.5) > 0
