@@ -39,6 +39,7 @@ FAMILIES: Mapping[str, Measure] = {
     "first": _family("first", "glove-100d"),
     "spark": _family("spark", "glove-100d"),
     "insert": _family("insert", "glove-100d"),
+    "refresh": _family("refresh", "glove-100d"),
     "memory": _family("memory", "glove-100d"),
     "centroids": _family("centroids"),
     "diff": _family("diff"),
@@ -47,6 +48,7 @@ QUICK: Mapping[str, Measure] = {
     "graphs-glove-20k": _family("graphs", "glove-20k"),
     "lists-glove-20k": _family("lists", "glove-20k"),
     "insert-glove-20k": _family("insert", "glove-20k"),
+    "refresh-glove-20k": _family("refresh", "glove-20k"),
 }
 
 

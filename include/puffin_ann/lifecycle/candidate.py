@@ -22,7 +22,7 @@ from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import CREATED_BY
-from puffin_ann.lifecycle.decision import DRIFT, Drift
+from puffin_ann.lifecycle.decision import DRIFT, NEXT_FILE_ID, Drift
 from puffin_ann.lifecycle.documents import BuildPlan, BuiltShard, RunPlan
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.train import TrainResult
@@ -70,6 +70,7 @@ def routing_of(
             "declaration": declaration.model_dump_json(),
             "run-id": plan.run_id,
             DRIFT: drift_of(summary, shards).model_dump_json(),
+            NEXT_FILE_ID: str(len(plan.files)),
             **({COLUMN_TYPE: plan.column_type} if plan.column_type else {}),
             **properties,
         },

@@ -117,6 +117,9 @@ class Rates(_Data):
     copy_bytes: float = 200e6
 
 
+MEASURED_ROWS = 1000
+"""Fewer rows than this say nothing about how fast work goes."""
+
 RATES = "rates"
 """Key of the routing blob's properties that holds `Rates` as JSON."""
 

@@ -20,7 +20,14 @@ from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.errors import PuffinFormatError
 from puffin_ann.lifecycle.assign import AssignSummary
-from puffin_ann.lifecycle.decision import DRIFT, NEXT_FILE_ID, RATES, Drift, Rates
+from puffin_ann.lifecycle.decision import (
+    DRIFT,
+    MEASURED_ROWS,
+    NEXT_FILE_ID,
+    RATES,
+    Drift,
+    Rates,
+)
 from puffin_ann.lifecycle.documents import load
 from puffin_ann.lifecycle.refresh_documents import (
     CHANGES,
@@ -34,9 +41,6 @@ from puffin_ann.lifecycle.refresh_stages import source_of
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.coverage import relative_path
 from puffin_ann.search.versions import IndexVersion, open_puffin
-
-MEASURED_ROWS = 1000
-"""Fewer rows than this say nothing about how fast work goes."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ by looking for it.
 import json
 import logging
 import time
+from collections.abc import Sequence
 
 from pydantic import TypeAdapter
 
@@ -17,6 +18,7 @@ from puffin_ann.lifecycle import train as training
 from puffin_ann.lifecycle import trials
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import build_shard
+from puffin_ann.lifecycle.decision import MEASURED_ROWS, RATES, Rates
 from puffin_ann.lifecycle.documents import (
     ASSIGN,
     CHOICE,
@@ -232,6 +234,7 @@ def gate(runner: Runner, table: str, plan: str) -> Gated:
             "skipped": json.dumps(assigned.skipped),
             "vector-bytes-read": str(assigned.vector_bytes_read),
         }
+        figures[RATES] = _rates(assigned, groups).model_dump_json()
         if trained.choice.trials:
             figures["trials"] = json.dumps([one.model_dump() for one in trained.choice.trials])
 
@@ -263,6 +266,18 @@ def gate(runner: Runner, table: str, plan: str) -> Gated:
         gated.search_width,
     )
     return gated
+
+
+def _rates(assigned: Assigned, groups: Sequence[BuiltGroup]) -> Rates:
+    """Return how fast rows were read and built, where there were enough of them to tell."""
+    rates = Rates()
+    if assigned.rows < MEASURED_ROWS:
+        return rates
+    found = {"read": assigned.rows / assigned.seconds if assigned.seconds else rates.read}
+    seconds = sum(shard.seconds for group in groups for shard in group.shards)
+    if seconds:
+        found["build"] = assigned.rows / seconds
+    return rates.model_copy(update=found)
 
 
 def _trained(workspace: Workspace, trained: Trained) -> TrainResult:

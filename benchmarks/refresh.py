@@ -1,0 +1,298 @@
+"""What keeping an index up to date costs, against building it anew over the same final table."""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from benchmarks import lakehouse
+from benchmarks.data import NEIGHBOURS, ROOT, DataSet, load
+from benchmarks.results import Result, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table
+
+ROUNDS_OF_CHANGE = 10
+SHARE = 0.05
+SEED = 0
+
+
+def measure(name: str, rounds: int) -> Result:
+    """Change a table in each of the ways there are, refresh, and build anew to compare."""
+    data = load(name)
+    result = Result(family="refresh")
+    with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
+        folder = Path(temporary)
+        lakehouse.configure(folder)
+        lived = _Life(data)
+        lived.start()
+        lived.change("warm", lived.append, 0.002)  # compiles what is compiled
+        lived.build("warm")
+        result.rows += [
+            _append(lived, data),
+            _merge_on_read(lived, data),
+            _copy_on_write(lived, data),
+            _compaction(lived, data),
+            _merge(lived, data),
+        ]
+        result.rows.append(_recall(lived, data, result.facts))
+    return result
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """A refresh: seconds, those of its steps, bytes of the new file, and what was done."""
+
+    seconds: float
+    steps: dict[str, float]
+    written: int
+    deeds: dict[str, int]
+
+
+class _Life:
+    """A table and its index, changed and refreshed step by step."""
+
+    def __init__(self, data: DataSet) -> None:
+        self.data = data
+        self.random = np.random.default_rng(SEED)
+        self.spare = round(len(data.vectors) * 0.9)
+        self.runs = 0
+
+    def start(self) -> None:
+        self.table: Table = lakehouse.create_table(self.data.vectors[: self.spare])
+        self.build("first")
+
+    def build(self, _: str) -> float:
+        """Build anew; returns the seconds of its stages, publication included."""
+        from puffin_ann.lifecycle.runners import InProcess
+
+        self.runs += 1
+        began = time.perf_counter()
+        lakehouse.build(lakehouse.declared(), f"build-{self.runs}", InProcess())
+        seconds = time.perf_counter() - began
+        self.table.refresh()
+        return seconds
+
+    def change(self, _: str, how: Callable[[float], Any], share: float, **refresh: Any) -> _Cost:
+        """Change the table, and refresh."""
+        how(share)
+        return self.refresh(**refresh)
+
+    def refresh(self, **options: Any) -> _Cost:
+        from puffin_ann.lifecycle.refresh import refresh_in_process
+
+        steps: dict[str, float] = {}
+
+        @contextmanager
+        def step(name: str) -> "Iterator[None]":
+            began = time.perf_counter()
+            yield
+            steps[name] = time.perf_counter() - began
+
+        self.runs += 1
+        declared = lakehouse.declared(refresh={"delta_ratio": 0.5, **options})
+        began = time.perf_counter()
+        done = refresh_in_process(
+            declared, run_id=f"refresh-{self.runs}", force=True, progress=step
+        )
+        seconds = time.perf_counter() - began
+        if done["action"] != "refresh":
+            raise RuntimeError(f"not refreshed: {done['action']}, {done['reason']}")
+        self.table.refresh()
+        return _Cost(seconds, steps, done["bytes_written"], self._shards())
+
+    def _shards(self) -> dict[str, int]:
+        routing = self.version().routing
+        return {
+            "rows": sum(one.rows for one in routing.shards),
+            "dead": sum(one.tombstones for one in routing.shards),
+            "deltas": sum(one.kind == "delta" for one in routing.shards),
+            "graph rows": sum(one.rows for one in routing.shards if one.kind == "graph"),
+        }
+
+    def version(self) -> Any:
+        from puffin_ann.search.versions import newest_version
+
+        return newest_version(self.table, "bench")
+
+    def blobs(self) -> dict[str, int]:
+        """Return bytes of the newest version's blobs, by what they are."""
+        from puffin_ann.search.versions import open_puffin
+
+        found: dict[str, int] = {}
+        with open_puffin(self.table.io, self.version().path) as reader:
+            for blob in reader.metadata.blobs:
+                kind = blob.type.removeprefix("puffin-ann-").removesuffix("-v1")
+                found[kind] = found.get(kind, 0) + blob.length
+        return found
+
+    def append(self, share: float) -> None:
+        count = round(len(self.data.vectors) * share)
+        rows = np.arange(self.spare, self.spare + count) % len(self.data.vectors)
+        self.spare += count
+        self.table.append(_rows(self.data.vectors[rows], rows, self.table))
+
+    def delete_merge_on_read(self, share: float) -> None:
+        """Commit position deletes of random rows, as engines do: one delete file for the table."""
+        ids = self.table.scan(selected_fields=("id",)).to_arrow().column("id").to_numpy()
+        chosen = self.random.choice(ids, round(len(ids) * share), replace=False)
+        _delete_positions(self.table, chosen)
+
+    def delete_copy_on_write(self, share: float) -> None:
+        """Rewrite every file without random rows."""
+        data = self.table.scan().to_arrow()
+        keep = np.sort(
+            self.random.choice(len(data), len(data) - round(len(data) * share), replace=False)
+        )
+        self.table.overwrite(data.take(pa.array(keep)))
+
+    def compact(self, _: float) -> None:
+        """Write every live row into new files."""
+        self.table.overwrite(self.table.scan().to_arrow())
+
+
+def _delete_positions(table: "Table", ids: NDArray[np.int64]) -> None:
+    """Delete rows by a position-delete file, which PyIceberg does not write: the tests do."""
+    sys.path.insert(0, str(ROOT / "tests" / "integration" / "lake"))
+    from lake_tables import delete_positions
+
+    deletes = {}
+    for task in table.scan().plan_files():
+        path = task.file.file_path
+        there = pq.read_table(path.removeprefix("file://"), columns=["id"]).column("id").to_numpy()
+        places = np.flatnonzero(np.isin(there, ids))
+        if len(places):
+            deletes[path] = places.tolist()
+    delete_positions(table, deletes)
+    table.refresh()
+
+
+def _rows(vectors: NDArray[np.float32], ids: NDArray[np.int64], table: "Table") -> pa.Table:
+    offsets = pa.array(np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1])
+    lists = pa.ListArray.from_arrays(offsets, pa.array(vectors.ravel()))
+    return pa.table([pa.array(ids), lists], schema=table.schema().as_arrow())
+
+
+def _row(
+    key: str, what: str, data: DataSet, cost: _Cost, built: float, bound: float, note: str
+) -> Row:
+    steps = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in cost.steps.items())
+    return Row(
+        key=key,
+        what=f"{what} ÷ building, {data.title}",
+        ours=f"{cost.seconds:.2f} s",
+        theirs=f"{built:.2f} s",
+        measured=cost.seconds / built,
+        least=bound,
+        aim=bound / 2,
+        below=True,
+        note=f"{note}; {steps}",
+    )
+
+
+def _append(lived: _Life, data: DataSet) -> Row:
+    cost = lived.change("append", lived.append, 0.01, delta_ratio=0.5)
+    blobs = lived.blobs()
+    note = (
+        f"{cost.written:,} new bytes; the delta alone has {blobs['delta']:,}"
+        f" ({cost.written / blobs['delta']:.2f} ×)"
+    )
+    built = lived.build("same table")
+    return _row("refresh-append", "refresh after 1 % was appended", data, cost, built, 0.05, note)
+
+
+def _merge_on_read(lived: _Life, data: DataSet) -> Row:
+    before = lived.blobs()
+    cost = lived.change("delete", lived.delete_merge_on_read, 0.01)
+    after = lived.blobs()
+    coverage = after["coverage"] - before["coverage"]
+    dead = cost.deeds["dead"]
+    note = (
+        f"{cost.written:,} new bytes for {dead:,} deleted rows, tombstones {after['tombstones']:,} "
+        f"({after['tombstones'] / dead:.2f} B a row), coverage {after['coverage']:,} "
+        f"({coverage:+,}), routing {after['routing']:,}"
+    )
+    built = lived.build("same table")
+    what = "refresh after 1 % was deleted merge-on-read"
+    return _row("refresh-delete", what, data, cost, built, 0.01, note)
+
+
+def _copy_on_write(lived: _Life, data: DataSet) -> Row:
+    cost = lived.change("delete", lived.delete_copy_on_write, 0.01)
+    built = lived.build("same table")
+    what = "refresh after 1 % was deleted and every file rewritten"
+    return _row("refresh-rewrite", what, data, cost, built, 0.05, _moved(lived, cost))
+
+
+def _compaction(lived: _Life, data: DataSet) -> Row:
+    cost = lived.change("compaction", lived.compact, 0)
+    built = lived.build("same table")
+    what = "refresh after a compaction of the whole table"
+    return _row("refresh-compaction", what, data, cost, built, 0.05, _moved(lived, cost))
+
+
+def _moved(lived: _Life, cost: _Cost) -> str:
+    return (
+        f"{cost.deeds['deltas']} deltas, {cost.deeds['dead']:,} rows dead, no row inserted; "
+        f"{cost.written:,} new bytes"
+    )
+
+
+def _merge(lived: _Life, data: DataSet) -> Row:
+    cost = lived.change("merge", lived.append, SHARE, delta_ratio=0.0)
+    if cost.deeds["deltas"]:
+        raise RuntimeError("the deltas were not merged")
+    built = lived.build("same table")
+    note = f"{cost.written:,} new bytes"
+    return _row("refresh-merge", "merge of 5 %", data, cost, built, 0.25, note)
+
+
+def _recall(lived: _Life, data: DataSet, facts: list[str]) -> Row:
+    """Delete and insert in turn, and compare what is then found with a fresh build's answers."""
+    from puffin_ann.search.index import open_index
+
+    for _ in range(ROUNDS_OF_CHANGE):
+        lived.delete_merge_on_read(SHARE)
+        lived.append(SHARE)
+        cost = lived.refresh(delta_ratio=0.0)
+    facts.append(f"after {ROUNDS_OF_CHANGE} rounds: {cost.deeds}")
+    index = open_index(lived.table, "bench")
+    routing = index.version.routing
+    effort = {"width": routing.search_width, "probe_partitions": routing.probe_partitions}
+    aged = _found(index, data.queries, effort)
+    lived.build("fresh")
+    index = open_index(lived.table, "bench")
+    fresh = _found(index, data.queries, effort)
+    return Row(
+        key="refresh-recall",
+        what=f"recall@10 lost after {ROUNDS_OF_CHANGE} rounds of deleting 5 %, inserting 5 % and "
+        f"merging, against a fresh build at equal search width, {data.title}",
+        ours=f"{aged:.4f}",
+        theirs=f"{fresh:.4f}",
+        measured=fresh - aged,
+        least=0.01,
+        aim=0.0,
+        below=True,
+        unit="",
+        note=f"width {effort['width']}, {effort['probe_partitions']} partitions probed",
+    )
+
+
+def _found(index: Any, queries: NDArray[np.float32], effort: dict[str, int]) -> float:
+    """Return recall@10 of searches against comparing every row."""
+    near = index.search(queries, NEIGHBOURS, **effort).column("distance").to_numpy()
+    true = index.search(queries, NEIGHBOURS, exhaustive=True).column("distance").to_numpy()
+    shape = (len(queries), NEIGHBOURS)
+    found = near.reshape(shape) <= true.reshape(shape)[:, -1:]
+    return float(found.mean())
