@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 
 from puffin_ann import open_index
 from puffin_ann.lifecycle.evaluate import evaluations
-from puffin_ann.lifecycle.leases import index_lease
+from puffin_ann.lifecycle.leases import index_lease, writing
 from puffin_ann.lifecycle.status import status
 
 INDEX = "followed"
@@ -97,9 +97,29 @@ def test_maintenance_runs_to_its_end_and_the_index_is_as_good_as_before(stage, f
 def test_an_evaluation_is_recorded(stage, followed):
     log = stage.run_dag(f"ann_evaluate_{INDEX}")
     assert "the target is 0.9" in log
-    (one,) = evaluations(stage.catalog().load_table("glove.followed"), INDEX)
+    one = evaluations(stage.catalog().load_table("glove.followed"), INDEX)[-1]
     assert one.recall >= 0.9
     assert (one.rows, one.coverage) == (ROWS, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("evaluate", INDEX), "the target is 0.9"),
+        (("maintain", "demo.glove.followed"), f"{INDEX}: none: "),
+    ],
+)
+def test_the_command_line_does_the_same(stage, followed, command, said):
+    done = stage.run("puffin-ann", *command)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert said in " ".join(done.stdout.split())
+
+
+def test_a_lease_that_is_held_is_told_and_not_waited_for_unless_that_is_wanted(stage, followed):
+    with writing(stage.catalog().load_table("glove.followed"), INDEX, "run-a", "build"):
+        done = stage.run("puffin-ann", "build", INDEX, "--no-wait")
+    assert done.returncode == 9
+    assert "being worked on by build (run run-a) since" in " ".join(done.stderr.split())
 
 
 def test_no_lease_is_held_and_nothing_staged_is_left_behind(stage, followed):
