@@ -9,6 +9,7 @@ from puffin_ann.lifecycle.changes import change_in, state_of
 from puffin_ann.lifecycle.decide import decide
 from puffin_ann.lifecycle.decision import Decision
 from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.rename import declared, former_name
 from puffin_ann.lifecycle.source import version_to_refresh
 from puffin_ann.lifecycle.state import Change
 from puffin_ann.search.coverage import live_state
@@ -61,11 +62,19 @@ def preview(
         state = state_of(loaded, source[0])
         change = change_in(loaded, source[0], live, source[1], declaration)
     now = at_ms if at_ms is not None else now_ms()
+    decision = decide(state, change, declaration, now_ms=now, maintenance=maintenance)
+    before = former_name(loaded, declaration, declared()) if state is None else None
+    if before is not None:
+        decision = Decision(
+            action="none",
+            reason=f"index {before!r} was renamed: the next run publishes it as "
+            f"{declaration.name!r}, without building it, and then does what is due",
+        )
     return Preview(
         index=declaration.name,
         table=name_of(loaded),
         base_snapshot_id=state.base_snapshot_id if state else None,
         snapshot_id=head.snapshot_id if head else None,
         maintenance=maintenance,
-        decision=decide(state, change, declaration, now_ms=now, maintenance=maintenance),
+        decision=decision,
     )

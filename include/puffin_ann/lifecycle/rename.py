@@ -80,8 +80,8 @@ def carry_over(
     loaded = load_table(table)
     if newest_version(loaded, declaration.name) is not None:
         return None
-    declared = _declared() if declarations is None else tuple(declarations)
-    before = former_name(loaded, declaration, declared)
+    known = declared() if declarations is None else tuple(declarations)
+    before = former_name(loaded, declaration, known)
     if before is None:
         return None
     owner = f"rename-{before}-{now_ms()}"
@@ -99,7 +99,7 @@ def carry_over(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _declared() -> tuple[IndexDeclaration, ...]:
+def declared() -> tuple[IndexDeclaration, ...]:
     """Return what is declared; nothing where that cannot be told, so that nothing is renamed."""
     try:
         return tuple(load_declarations(settings().declarations_dir))
@@ -109,14 +109,14 @@ def _declared() -> tuple[IndexDeclaration, ...]:
 
 
 def former_name(
-    table: Table, declaration: IndexDeclaration, declared: Iterable[IndexDeclaration]
+    table: Table, declaration: IndexDeclaration, declarations: Iterable[IndexDeclaration]
 ) -> str | None:
     """Return the name that an index was published under before its declaration was renamed.
 
     That is certain only if just one index of the same table, column and shape is published without
     being declared, and just one is declared without being published.
     """
-    known = {one.name: one for one in declared if one.table == declaration.table}
+    known = {one.name: one for one in declarations if one.table == declaration.table}
     shape = declaration.fingerprint()
     published = all_index_names(table)
     waiting = [

@@ -7,6 +7,7 @@ import yaml
 
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.lifecycle.doctor import doctor
+from puffin_ann.lifecycle.preview import preview
 from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.lifecycle.rename import carry_over, former_name
 from puffin_ann.lifecycle.status import grid, status
@@ -89,6 +90,8 @@ def test_a_refresh_takes_it_over_and_adds_what_came_meanwhile(one, declare):
     one.append(builds.rows(range(100, 103)))
     renamed = named(NEW, refresh={"min_rows": 1, "delta_ratio": 1.0})
     declare(renamed)
+    expected = preview(one, renamed).decision
+    assert (expected.action, "'words_index' was renamed" in expected.reason) == ("none", True)
     done = refresh_in_process(renamed, run_id="second")
     assert done["action"] == "refresh"
     assert all_index_names(one.refresh()) == [NEW]
