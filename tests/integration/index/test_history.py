@@ -184,15 +184,15 @@ class History(RuleBasedStateMachine):
     @invariant()
     def the_newest_version_alone_answers_the_current_snapshot(self):
         current = self.table.current_snapshot().snapshot_id
-        rows = self.live(current)
+        rows, is_fresh = self.live(current), self.is_fresh
+        self.is_fresh = False
         if not len(rows[0]):
             return
         newest = require_versions(self.table, builds.INDEX)[0]
         index = open_version(self.table, newest, live_state(self.table, current))
         builds.assert_answers_are(index, rows, QUERIES, len(rows[0]) + 3)
         builds.assert_within(index, rows, QUERIES, (0.5,))
-        if self.is_fresh:  # by the newest version, or after a rollback by an older one
-            self.is_fresh = False
+        if is_fresh:  # by the newest version, or after a rollback by an older one
             index = open_index(self.table, builds.INDEX)
             assert index.coverage == 1.0
             assert index.version.vectors == len(rows[0])
