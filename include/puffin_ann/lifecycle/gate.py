@@ -1,10 +1,10 @@
 """The recall gate: choose how wide to search, then measure, on queries not used to choose."""
 
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ WIDTHS = (
     *(384, 512, 768, 1024, 1536, 2048),
 )
 NORMAL_95 = 1.96
-TIMED_ROUNDS = 3
+TIMED_ROUNDS = 7
 FEW_QUERIES, UNTUNED_WIDTH = 50, 256
 """With fewer tuning queries than this, differences between searches cannot be told from luck."""
 
@@ -102,20 +102,28 @@ class Judge:
         error /= float(np.sqrt(len(recalls)))
         return Measure(mean, max(0.0, mean - error), min(1.0, mean + error), len(recalls))
 
-    def seconds(self, index: Index, *, width: int, probe_partitions: int) -> float:
-        """Return how long the queries take, the median of some rounds."""
-        rounds = []
+    def fastest(self, index: Index, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        """Return the pair of width and partitions that answers the queries in the least time.
+
+        Pairs alternate, so that a busy moment of the machine hits all alike, and the best round of
+        each counts: whatever else runs can only lengthen one.
+        """
+        if len(pairs) == 1:
+            return pairs[0]
+        least = dict.fromkeys(pairs, math.inf)
         for _ in range(TIMED_ROUNDS):
-            began = time.perf_counter()
-            index.search(
-                self.queries,
-                self.k,
-                width=width,
-                probe_partitions=probe_partitions,
-                allow_fewer=True,
-            )
-            rounds.append(time.perf_counter() - began)
-        return median(rounds)
+            for width, probe in pairs:
+                began = time.perf_counter()
+                index.search(
+                    self.queries,
+                    self.k,
+                    width=width,
+                    probe_partitions=probe,
+                    allow_fewer=True,
+                )
+                elapsed = time.perf_counter() - began
+                least[width, probe] = min(least[width, probe], elapsed)
+        return min(pairs, key=least.__getitem__)
 
 
 def _recalls(
@@ -175,9 +183,7 @@ def choose_widths(index: Index, judge: Judge, *, target: float, partitions: int)
     pairs = _pairs(index, judge, target + (1.0 - target) / 4, partitions)
     if not pairs:
         return WIDTHS[-1], partitions
-    return min(
-        pairs, key=lambda pair: judge.seconds(index, width=pair[0], probe_partitions=pair[1])
-    )
+    return judge.fastest(index, pairs)
 
 
 def _pairs(index: Index, judge: Judge, wanted: float, partitions: int) -> list[tuple[int, int]]:

@@ -81,8 +81,10 @@ class ShardTier:
             queries, k, np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
         )
         touched = probed.any(axis=0)
-        found = sum((source.ids >= 0).sum(axis=1) for source in sources)
-        if np.min(found, initial=k) < k:
+        found = np.zeros(len(queries), dtype=np.int64)
+        for source in sources:
+            found += (source.ids >= 0).sum(axis=1)
+        if found.min(initial=k) < k:
             # Fewer than k live rows stood in the probed shards: the rest of them must answer too.
             rest = ~probed & (found < k)[:, None]
             sources += self._probe(queries, k, np.where(rest, wide, 0))
