@@ -10,9 +10,16 @@ from puffin_ann import open_index
 from puffin_ann.lifecycle.decision import DRIFT, NEXT_FILE_ID, RATES, Drift, Rates
 from puffin_ann.lifecycle.refresh import refresh_in_process
 
-QUERIES = np.random.default_rng(5).normal(size=(4, builds.DIMENSION)).astype(np.float32)
-ALGORITHMS = ("exact", "vamana", "hnsw", "ivf_pq", "centroid")
-METRICS = ("l2", "cosine", "ip")
+QUERIES = np.random.default_rng(5).normal(size=(2, builds.DIMENSION)).astype(np.float32)
+LIVES = (
+    ("exact", "l2"),
+    ("vamana", "cosine"),
+    ("vamana", "ip"),
+    ("hnsw", "ip"),
+    ("ivf_pq", "l2"),
+    ("centroid", "cosine"),
+    ("centroid", "ip"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -112,8 +119,7 @@ def build(words):
     return make
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("algorithm", "metric"), LIVES)
 def test_a_life_of_refreshes_is_answered_right_after_every_one(build, algorithm, metric):
     declaration = declared(algorithm, metric=metric, refresh={"delta_ratio": 0.5})
     table = build(declaration)
@@ -235,7 +241,7 @@ def test_rows_that_share_a_locator_with_the_dead_can_be_merged(build):
     assert {one.kind for one in shards(table).values()} == {"graph"}
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ["vamana", "centroid"])
 def test_bad_vectors_are_left_out_and_counted(build, algorithm):
     declaration = declared(algorithm)
     table = build(declaration)
@@ -298,13 +304,13 @@ def test_small_deltas_are_absorbed_and_all_of_them_merged(build):
     declaration = declared("vamana", refresh={"delta_ratio": 0.4})
     table = build(declaration)
     kinds = []
-    for number in range(12):
-        table.append(builds.rows(range(100 + 3 * number, 103 + 3 * number)))
+    for number in range(8):
+        table.append(builds.rows(range(100 + 4 * number, 104 + 4 * number)))
         refresh(table, declaration, f"append-{number}")
         kinds.append([one.kind for one in shards(table).values()])
-    assert max(kind.count("delta") for kind in kinds) <= 4
+    assert max(kind.count("delta") for kind in kinds) <= 3
     assert any(kind.count("delta") == 0 for kind in kinds), "never merged"
-    assert sum(one.rows for one in shards(table).values()) == 96
+    assert sum(one.rows for one in shards(table).values()) == 92
 
 
 def test_maintenance_rebuilds_shards_of_many_tombstones(build):
