@@ -1,4 +1,4 @@
-"""What we do: builds, crashes at every step of publishing, the guard, the clean-up."""
+"""What we do: builds, refreshes, crashes at every step of publishing, the guard, the clean-up."""
 
 from contextlib import suppress
 
@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from pyiceberg.exceptions import CommitFailedException
 
+from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lifecycle import publish as publishing
 from puffin_ann.lifecycle import stages
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.guard import guard
 from puffin_ann.lifecycle.inventory import now_ms, take_inventory
+from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.lifecycle.runners import InProcess
 
 STAGES = ("train", "assign", "build_group", "gate", "publish")
@@ -31,6 +33,17 @@ class RunLife:
     @rule(name=st.sampled_from(["first", "second"]))
     def build(self, name):
         self._build(name)
+
+    @precondition(lambda self: self.visible)
+    @rule(pick=st.integers(0, 1), ratio=st.sampled_from([0.0, 0.3, 1.0]), window=st.booleans())
+    def refresh(self, pick, ratio, window):
+        """Bring an index up to date; deltas stay, or are merged above a ratio."""
+        name = sorted(self.visible)[pick % len(self.visible)]
+        self.runs += 1
+        options = RefreshOptions(min_rows=0, max_lag="0s", delta_ratio=ratio)
+        declared = self.declared[name].model_copy(update={"refresh": options})
+        refresh_in_process(declared, run_id=f"run-{self.runs}", maintenance=window)
+        self._changed()
 
     @precondition(lambda self: self._rows() >= 8)
     @rule(name=st.sampled_from(["first", "second"]), count=st.integers(1, 5))
