@@ -157,17 +157,25 @@ def _built(workspace: Workspace) -> Content:
 
 
 def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
-    """Refuse to publish a refresh if another version was published since it was planned.
+    """Refuse to publish a refresh if another run published or dropped the index since its plan.
+
+    What a file holds is looked at only if it was not there then. Others carry the version that is
+    refreshed along into theirs.
 
     Raises:
-        ConflictError: so it is, or nothing can be read of the index any more.
+        ConflictError: so it is.
     """
-    known = {*plan.published_runs, plan.run_id}  # the latter's answer was lost, then
-    found = {one.run_id for one in find_versions(table, plan.declaration.name).versions}
-    if not found or found - known:
+    index = plan.declaration.name
+    before = set(plan.registered)
+    runs = {plan.run_id, plan.source_run}  # of the former the answer was lost, then
+    is_lost = is_dropped(dropped(table), index, plan.source_run)
+    if any(entry.path not in before for entry in registered(table)):
+        versions = find_versions(table, index).versions
+        is_lost |= any(one.path not in before and one.run_id not in runs for one in versions)
+    if is_lost:
         raise ConflictError(
-            f"index {plan.declaration.name!r} of {plan.table} was published anew, or lost, since "
-            "this refresh was planned; nothing was published, plan the run again"
+            f"index {index!r} of {plan.table} was published anew, or dropped, since this refresh "
+            "was planned; nothing was published, plan the run again"
         )
 
 

@@ -17,6 +17,7 @@ from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.column import table_vector_column
 from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.live import LiveFile
+from puffin_ann.lake.registration import registered
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import refresh_stages, run, stages
 from puffin_ann.lifecycle.changes import change_in, state_of
@@ -46,7 +47,7 @@ from puffin_ann.search.coverage import (
     relative_path,
 )
 from puffin_ann.search.index import require_snapshot
-from puffin_ann.search.versions import IndexVersion, find_versions
+from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
@@ -202,7 +203,8 @@ def _make_plan(
         manifests=manifests,
         column_type=column.element,
         source=version.path,
-        published_runs=_runs(table, declaration.name),
+        source_run=version.run_id,
+        registered=tuple(entry.path for entry in registered(table)),
         source_snapshot_id=version.coverage.base_snapshot_id,
         algorithm=routing.algorithm,
         decision=decision,
@@ -273,11 +275,6 @@ def _covered(file: LiveFile, file_id: int, location: str, dead: BitMap) -> Cover
         deleted=dead,
         skipped=BitMap(),
     )
-
-
-def _runs(table: Table, index: str) -> tuple[str, ...]:
-    """Return the runs that published the versions there are."""
-    return tuple(one.run_id for one in find_versions(table, index).versions)
 
 
 def _groups(decision: Decision, max_submits: int) -> dict[str, tuple[int, ...]]:
@@ -370,7 +367,7 @@ def _carry_out(plan: dict[str, Any], runner: Runner, step: Progress) -> dict[str
     if plan["action"] != "none":
         with step("publish"):
             published = run.publish(*where)
-    run.report(*where)
+        Workspace.open(*where).staging.delete_tree()
     return published
 
 

@@ -21,7 +21,8 @@ class RefreshPlan(RunPlan):
 
     Attributes:
         source: Puffin file of the version that is refreshed.
-        published_runs: runs whose versions were published when this was planned.
+        source_run: the run that published it.
+        registered: Puffin files that were registered when this was planned.
         source_snapshot_id: snapshot that it covers.
         decision: what is done to each shard.
         state_rates: rates that earlier runs recorded.
@@ -37,7 +38,8 @@ class RefreshPlan(RunPlan):
 
     kind: Literal["refresh"] = "refresh"
     source: str
-    published_runs: tuple[str, ...]
+    source_run: str
+    registered: tuple[str, ...]
     source_snapshot_id: int
     algorithm: str
     decision: Decision
