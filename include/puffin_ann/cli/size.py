@@ -89,11 +89,20 @@ def size(
     )
     if shards is None:
         shape = replace(shape, shards=sizes.fewest_shards(shape))
-    predicted = sizes.predict(shape)
+    predicted = with_records(shape, sizes.predict(shape))
     if as_json:
         print_json({"shape": asdict(shape), "bytes": asdict(predicted)})
     else:
         _show(shape, predicted)
+
+
+def with_records(shape: "IndexShape", predicted: "IndexSize") -> "IndexSize":
+    """Return the sizes with what searches keep in their cache beside the blobs' content."""
+    from puffin_ann.ann.vamana.kept import expected_bytes
+
+    per_shard = math.ceil(shape.rows / shape.shards)
+    records = expected_bytes(per_shard, shape.metric, shape.dimension, shape.max_degree)
+    return replace(predicted, unpacked=predicted.unpacked + shape.shards * records)
 
 
 def _shape_of(file: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from puffin_ann.blobs import graph, sizes
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.sizes import IndexShape
+from puffin_ann.cli.size import with_records
 from puffin_ann.search.versions import load_version, open_puffin
 
 SAMPLE = Path(__file__).parents[3] / "include" / "sample_data" / "glove-100d-20k.parquet"
@@ -106,4 +107,4 @@ def test_the_cache_of_a_search_is_predicted(built, tmp_path):
             (tmp_path / str(number)).mkdir()
             chosen.unpack(reader.open(blob), tmp_path / str(number))
     real = sum(file.stat().st_size for file in tmp_path.glob("[01]/*"))
-    assert_close(sizes.predict(shape).unpacked, real)
+    assert_close(with_records(shape, sizes.predict(shape)).unpacked, real)

@@ -26,9 +26,11 @@ from pathlib import Path
 import numpy as np
 
 from puffin_ann.ann.answering import EXHAUSTIVE_ROWS
+from puffin_ann.ann.fastscan import BLOCK
 from puffin_ann.ann.vamana import records
 from puffin_ann.ann.vamana.records import FRAME, RECORDS, Layout, Records
 from puffin_ann.ann.vamana.search import Linked, Searcher
+from puffin_ann.ann.vamana.space import padded_width
 from puffin_ann.settings import settings
 
 NARROWEST = 80
@@ -57,9 +59,9 @@ def kept(folder: Path, linked: Linked, threads: int, *, forced: bool = False) ->
         forced: whether records are wanted at any price.
 
     """
-    width, degrees = linked.space.shape[1], linked.degrees
-    needed = len(degrees) * Layout.of(width, degrees).stride
-    if not needed or not (forced or _are_worth_their_room(linked, needed)):
+    (rows, width), degrees = linked.space.shape, linked.degrees
+    needed = rows * Layout.of(width, degrees).stride
+    if not needed or not (forced or _is_worth_its_room(rows, width, needed)):
         return None
     try:
         return records.opened(folder, width, degrees)
@@ -76,8 +78,14 @@ def kept(folder: Path, linked: Linked, threads: int, *, forced: bool = False) ->
         return None
 
 
-def _are_worth_their_room(linked: Linked, needed: int) -> bool:
-    rows, width = linked.space.shape
+def expected_bytes(rows: int, metric: str, dimension: int, max_degree: int) -> int:
+    """Return the bytes of the records that a shard of such rows will have; 0 if it has none."""
+    width = padded_width(metric, dimension)
+    needed = rows * Layout(width, -(-max_degree // BLOCK)).stride
+    return needed if max_degree and _is_worth_its_room(rows, width, needed) else 0
+
+
+def _is_worth_its_room(rows: int, width: int, needed: int) -> bool:
     most = min(settings().records_max_bytes, settings().cache_max_bytes // CACHE_PARTS)
     return rows > EXHAUSTIVE_ROWS and width >= NARROWEST and needed <= most
 
