@@ -20,7 +20,7 @@ from puffin_ann import open_index
 from puffin_ann.lake.index_snapshot import is_index_snapshot
 from puffin_ann.lifecycle.status import status
 
-ROWS, MORE, SECONDS = 1500, 40, 240
+ROWS, MORE, SECONDS = 1500, 40, 400
 DECLARATION = """
 table: demo.glove.watched
 column: embedding

@@ -83,7 +83,7 @@ def _in_new_process(program: str, *arguments: object, **variables: str) -> objec
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
