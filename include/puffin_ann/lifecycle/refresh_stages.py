@@ -4,6 +4,7 @@ As the stages of a build: small JSON through the driver, data through staging, a
 of each part.
 """
 
+import json
 import logging
 import time
 from collections import Counter
@@ -45,7 +46,10 @@ from puffin_ann.search.versions import IndexVersion, load_version
 log = logging.getLogger("puffin_ann")
 
 _GONE = TypeAdapter(list[GoneShard])
-_COME = TypeAdapter(list[ComeTask])
+_APPLIED = TypeAdapter(list[AppliedShard])
+
+TASK_ROWS = 1_000_000
+"""Rows of shards whose rows blobs one task reads; about a second's work."""
 
 
 def source_of(workspace: Workspace) -> IndexVersion:
@@ -111,18 +115,21 @@ def _find_gone(runner: Runner, workspace: Workspace, table: str, plan: str) -> G
         return finished
     began = time.monotonic()
     decision = workspace.refresh.decision
-    shards: list[str] = []
+    shards: list[int] = []
     # Where rows only came, no shard is looked into.
     if decision.rows_gone or decision.matches:
-        shards = [str(one.shard_id) for one in decision.shards]
+        shards = [one.shard_id for one in decision.shards]
 
     def find(payload: str) -> str:
         there = Workspace.open(table, plan)
         version = source_of(there)
-        (shard,) = (one for one in version.routing.shards if one.shard_id == int(payload))
-        return going.find_gone(there, version.file_of(shard), shard).model_dump_json()
+        entries = {one.shard_id: one for one in version.routing.shards}
+        given = [entries[number] for number in json.loads(payload)]
+        found = [going.find_gone(there, version.file_of(one), one) for one in given]
+        return _GONE.dump_json(found).decode()
 
-    found = [GoneShard.model_validate_json(one) for one in runner.run(find, shards)]
+    payloads = [json.dumps(batch) for batch in _batches(workspace, shards)]
+    found = [one for many in runner.run(find, payloads) for one in _GONE.validate_json(many)]
     known = None
     if decision.matches:
 
@@ -135,6 +142,26 @@ def _find_gone(runner: Runner, workspace: Workspace, table: str, plan: str) -> G
         known = StagedFile.model_validate_json(answer)
     document = Gone(shards=tuple(found), known=known, seconds=time.monotonic() - began)
     return store(workspace.staging, GONE, document)
+
+
+def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
+    """Deal shards to tasks of about `TASK_ROWS` rows: to begin a task may cost more than a shard.
+
+    A shard that is inserted into or built is a task of its own.
+    """
+    rows = {one.shard_id: one.rows for one in source_of(workspace).routing.shards}
+    actions = {one.shard_id: one.action for one in workspace.refresh.decision.shards}
+    batches: list[list[int]] = []
+    filled = TASK_ROWS + 1
+    for shard in shards:
+        is_light = actions.get(shard) in ("none", "mask", "remap")
+        size = rows[shard] if is_light else TASK_ROWS + 1
+        if filled + size > TASK_ROWS:
+            batches.append([])
+            filled = 0
+        batches[-1].append(shard)
+        filled += size
+    return batches
 
 
 def _read_come(runner: Runner, workspace: Workspace, table: str, plan: str, gone: Gone) -> Come:
@@ -304,16 +331,18 @@ def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGro
         return finished
     began = time.monotonic()
     changes = load(workspace.staging, CHANGES, Changes).model_dump_json()
-    threads = runner.threads_per_task(len(groups[group]))
+    batches = _batches(workspace, groups[group])
+    threads = runner.threads_per_task(len(batches))
 
     def work(payload: str) -> str:
         there = Workspace.open(table, plan)
         found = Changes.model_validate_json(changes)
-        applied = _apply(Growing(there, source_of(there), found, threads), int(payload))
-        return applied.model_dump_json() if applied else ""
+        growing = Growing(there, source_of(there), found, threads)
+        made = [_apply(growing, number) for number in json.loads(payload)]
+        return _APPLIED.dump_json([one for one in made if one is not None]).decode()
 
-    answers = runner.run(work, [str(shard) for shard in groups[group]])
-    applied = tuple(AppliedShard.model_validate_json(one) for one in answers if one)
+    answers = runner.run(work, [json.dumps(batch) for batch in batches])
+    applied = tuple(one for answer in answers for one in _APPLIED.validate_json(answer))
     for one in applied:
         log.info(
             "apply: shard %d: %s; %d rows added, %d of %d dead, in %.2f s",
