@@ -64,7 +64,6 @@ Values in the trigger form count for that run only: the declaration is what the 
 A run whose recall is under the target publishes nothing. A run waits for other runs on the index.
 """,
         schedule=declaration.schedule,
-        params=form(declaration),
         tags=["puffin-ann", "build", declaration.table],
         **SETTINGS,
     ) as dag:
@@ -115,6 +114,8 @@ A run whose recall is under the target publishes nothing. A run waits for other 
         published, reported = publish(planned), report(planned)
         lease >> planned >> groups >> train >> assign >> build >> gate >> published
         published >> reported >> release
+    # Afterwards: while tasks are made, Airflow copies the whole form for each of them.
+    dag.params = form(declaration)
     return dag
 
 
