@@ -65,6 +65,8 @@ class RunPlan(Document):
         files: data files that are read.
         manifests: paths of the base snapshot's manifests.
         column_type: of the column's elements.
+        planned_ms: when it was planned, milliseconds since 1970. What is published takes times from
+            here, so that two attempts at it make the same bytes.
     """
 
     run_id: str
@@ -77,6 +79,7 @@ class RunPlan(Document):
     files: tuple[PlannedFile, ...]
     manifests: tuple[str, ...]
     column_type: str = ""
+    planned_ms: int = 0
 
 
 class BuildPlan(RunPlan):

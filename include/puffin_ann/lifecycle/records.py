@@ -5,7 +5,6 @@ however many versions and snapshots expire.
 """
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
@@ -37,7 +36,7 @@ class RunRecord(BaseModel):
 
     Attributes:
         run_id: of the run; it says what triggered it.
-        at_ms: when its file was made, milliseconds since 1970.
+        at_ms: when it was planned, milliseconds since 1970.
         reason: why it did what it did, in one sentence.
         base_snapshot_id: snapshot whose rows it covers.
         rows: live rows indexed.
@@ -105,7 +104,7 @@ def _record(plan: RunPlan, version: IndexVersion, written: int, copied: int) -> 
     return RunRecord(
         run_id=plan.run_id,
         action=_deed(decision),
-        at_ms=int(time.time() * 1000),
+        at_ms=plan.planned_ms,
         reason=decision.reason if decision else "",
         base_snapshot_id=plan.base_snapshot_id,
         rows=rows,

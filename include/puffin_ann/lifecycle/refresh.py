@@ -192,6 +192,7 @@ def _make_plan(
     routing = version.routing
     matched = decision.rows_gone + decision.rows_added if decision.matches else 0
     return RefreshPlan(
+        planned_ms=int(time.time() * 1000),
         run_id=name,
         table=declaration.table,
         declaration=declaration,

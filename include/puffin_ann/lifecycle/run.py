@@ -4,6 +4,7 @@ import hashlib
 import logging
 import re
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from typing import Any
@@ -154,6 +155,7 @@ def plan_of_whole_table(
     base = require_snapshot(table, live.snapshot_id)
     files = tuple(_planned(number, file) for number, file in enumerate(live.files))
     return BuildPlan(
+        planned_ms=int(time.time() * 1000),
         run_id=run,
         table=declaration.table,
         declaration=declaration,

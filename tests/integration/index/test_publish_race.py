@@ -7,6 +7,7 @@ import numpy as np
 from puffin_ann import open_index
 from puffin_ann.lifecycle import publish, run
 from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.workspace import Workspace
 
 QUERIES = np.random.default_rng(3).normal(size=(4, builds.DIMENSION)).astype(np.float32)
 
@@ -36,7 +37,8 @@ def test_an_index_published_between_assembly_and_commit_is_carried_along(words, 
     def overtaken(*arguments):
         calls.append(arguments)
         if len(calls) == 1:
-            run.publish(second["table"], second["plan"])  # calls this function again
+            # By one that has no lease, or lost it; calls this function again.
+            publish.publish_run(Workspace.open(second["table"], second["plan"]))
         return commit(*arguments)
 
     monkeypatch.setattr(publish, "_commit", overtaken)
