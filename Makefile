@@ -17,7 +17,7 @@ BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down jars test test-unit test-integration test-long test-e2e fuzz soak lint format lock clean
+.PHONY: help setup demo up down jars test test-unit test-integration test-long test-e2e test-e2e-long fuzz soak lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -66,7 +66,10 @@ test-long: $(READY) $(JARS) ## Repeat what chance decides, such as races of writ
 	@$(PYTEST) -m long tests/integration
 
 test-e2e: $(READY) ## Run whole builds through Airflow, local Spark and a Spark cluster
-	@$(PYTEST) tests/e2e
+	@$(PYTEST) -m "not long" tests/e2e
+
+test-e2e-long: $(READY) ## Let a running Airflow follow a table, and kill Spark jobs at every stage
+	@$(PYTEST) -m long tests/e2e
 
 fuzz: $(READY) ## Give the decoders spoilt bytes, guided by coverage, for SECONDS (60)
 	@mkdir -p $(LOCAL)/fuzz

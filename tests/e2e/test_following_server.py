@@ -18,7 +18,10 @@ from test_server import LocalAirflow
 
 from puffin_ann import open_index
 from puffin_ann.lake.index_snapshot import is_index_snapshot
+from puffin_ann.lifecycle.leases import index_lease
 from puffin_ann.lifecycle.status import status
+
+pytestmark = pytest.mark.long
 
 ROWS, MORE, SECONDS = 1500, 40, 400
 DECLARATION = """
@@ -158,10 +161,16 @@ def test_appended_rows_are_found_through_both_indexes_and_nothing_runs_after_tha
         assert watched.runs(f"ann_build_{name}") == []
 
 
+def held_by(watched: Watched, index: str) -> str:
+    """Return the owner of an index's lease; empty if nobody has it."""
+    held = index_lease(watched.table, index).look()
+    return "" if held is None or held.released else held.claim.owner
+
+
 def test_a_manual_run_while_another_is_at_work_waits_for_it_and_is_not_lost(watched):
     before = watched.published()
     append_in_another_process(watched, ROWS + MORE)
-    wait_until(lambda: "running" in watched.runs("ann_refresh_first"))
+    wait_until(lambda: held_by(watched, "first").startswith("refresh/"))
     code, answer = watched.server.request(
         "POST", "/api/v2/dags/ann_build_first/dagRuns", logical_date=None, conf={}
     )

@@ -94,6 +94,7 @@ def changed(stage: Stage) -> Table:
     return table
 
 
+@pytest.mark.long
 def test_jobs_killed_and_jobs_that_outlive_their_task_publish_once(stage, changed):
     plan = program(stage, "plan", RUN)
     assert plan["action"] == "refresh"

@@ -12,6 +12,9 @@ from puffin_ann.cli.output import AsJson, TableName, console, print_json
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.history import History, HistoryEntry
 
+_WIDE = 150
+"""Columns of a terminal that the table needs; in others each run has two lines."""
+
 _NUMBERS = ("rows", "+", "−", "written", "copied", "seconds", "recall", "coverage")
 
 
@@ -34,6 +37,17 @@ def history(
 
 
 def _show(found: "History") -> None:
+    if console.width >= _WIDE:
+        console.print(_grid(found))
+    else:
+        console.print(f"runs of {found.index} on {found.table}", highlight=False, soft_wrap=True)
+        for one in found.entries:
+            console.print(_lines(one), highlight=False, soft_wrap=True)
+    versions = "1 version is" if found.retained == 1 else f"{found.retained} versions are"
+    console.print(f"{versions} retained", highlight=False)
+
+
+def _grid(found: "History") -> Grid:
     grid = Grid(title=f"runs of {found.index} on {found.table}", title_justify="left")
     for name in ("when", "run", "trigger", "action"):
         grid.add_column(name, overflow="fold")
@@ -42,9 +56,26 @@ def _show(found: "History") -> None:
     grid.add_column("retained as", overflow="fold")
     for one in found.entries:
         grid.add_row(*map(Text, _cells(one)))
-    console.print(grid)
-    versions = "1 version is" if found.retained == 1 else f"{found.retained} versions are"
-    console.print(f"{versions} retained", highlight=False)
+    return grid
+
+
+def _lines(one: "HistoryEntry") -> Text:
+    """Return a run in two lines, without the figures that it has not."""
+    when, run, trigger, action, rows, came, went, written, copied, seconds, recall, share, kept = (
+        _cells(one)
+    )
+    changed = ", ".join(f"{sign}{count}" for sign, count in (("+", came), ("−", went)) if count)
+    told = (
+        (rows, f"{rows} rows" + (f" ({changed})" if changed else "")),
+        (written, f"{written} bytes written"),
+        (copied, f"{copied} copied"),
+        (seconds, f"{seconds} s"),
+        (recall, f"recall {recall}"),
+        (share, f"coverage {share}"),
+    )
+    head = f"{when}  {action} by {trigger}" + (f", retained as {kept}" if kept else "")
+    figures = "; ".join(text for there, text in told if there)
+    return Text(f"{head}\n    run {run}" + (f": {figures}" if figures else ""))
 
 
 def _cells(one: "HistoryEntry") -> tuple[str, ...]:

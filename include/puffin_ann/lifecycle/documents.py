@@ -86,11 +86,13 @@ class BuildPlan(RunPlan):
     """A run that builds the whole index.
 
     Attributes:
+        reason: why the index is built, in one sentence.
         expected_rows: live rows by the manifests, null vectors not yet known.
         groups: by group id, the shards that one spark-submit builds.
     """
 
     kind: Literal["build"] = "build"
+    reason: str = ""
     expected_rows: int
     assign_tasks: tuple[AssignTask, ...]
     groups: dict[str, tuple[int, ...]]

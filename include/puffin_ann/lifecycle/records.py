@@ -105,7 +105,7 @@ def _record(plan: RunPlan, version: IndexVersion, written: int, copied: int) -> 
         run_id=plan.run_id,
         action=_deed(decision),
         at_ms=plan.planned_ms,
-        reason=decision.reason if decision else "",
+        reason=decision.reason if decision else getattr(plan, "reason", ""),
         base_snapshot_id=plan.base_snapshot_id,
         rows=rows,
         rows_added=decision.rows_added if decision else rows,

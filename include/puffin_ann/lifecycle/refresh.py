@@ -112,7 +112,9 @@ def plan_refresh(
     )
     log.info("plan: %s: %s: %s", declaration.name, decision.action, decision.reason)
     if decision.action == "build":
-        built = run.plan_build(declaration, run_id=run_id, overrides={"force": True})
+        built = run.plan_build(
+            declaration, run_id=run_id, overrides={"force": True}, why=decision.reason
+        )
         return {**built, "reason": decision.reason, "decision": _text(decision)}
     if decision.action == "none" or source is None or state is None:
         return PlanPointer(

@@ -223,7 +223,9 @@ def _rates(plan: RefreshPlan, changes: Changes, applied: Sequence[AppliedShard])
         rows = sum(one.added for one in applied if one.deed == deed)
         seconds = sum(one.seconds for one in applied if one.deed == deed)
         if rows >= MEASURED_ROWS and seconds > 0:
-            rates = rates.model_copy(update={name: rows / seconds})
+            # One slow run, on a busy machine or one that had to compile first, may halve a rate.
+            rate = max(rows / seconds, getattr(rates, name) / 2)
+            rates = rates.model_copy(update={name: rate})
     return rates
 
 

@@ -42,7 +42,11 @@ log = logging.getLogger("puffin_ann")
 
 
 def plan_build(
-    declaration: IndexDeclaration, *, run_id: str, overrides: Mapping[str, Any] | None = None
+    declaration: IndexDeclaration,
+    *,
+    run_id: str,
+    overrides: Mapping[str, Any] | None = None,
+    why: str = "a build is due",
 ) -> dict[str, Any]:
     """Decide what a build run does, and stage its plan.
 
@@ -53,6 +57,7 @@ def plan_build(
         run_id: names the run; any text, stable across retries of it.
         overrides: fields of the declaration for this run only; `force: true` builds even if the
             published version is up to date.
+        why: the reason of a build, where the caller knows it.
 
     Returns:
         A `PlanPointer` as JSON: what the tasks after it need, small whatever the table's size.
@@ -78,7 +83,8 @@ def plan_build(
         if reason is not None:
             log.info("plan: nothing to build for %s: %s", declaration.name, reason)
             return _pointer(declaration, run, "none", reason, "", [])
-        plan = store(staging, PLAN, plan_of_whole_table(declaration, table, run, live))
+        made = plan_of_whole_table(declaration, table, run, live)
+        plan = store(staging, PLAN, made.model_copy(update={"reason": why}))
     staging.put_new(SPARE_PLAN, plan.model_dump_json().encode())
     log.info(
         "plan: run %s builds %s from snapshot %d: %d rows in %d files, %d shards in %d groups",
@@ -91,7 +97,7 @@ def plan_build(
         len(plan.groups),
     )
     return _pointer(
-        declaration, run, "build", "a build is due", staging.uri(PLAN), list(plan.groups)
+        declaration, run, "build", plan.reason or why, staging.uri(PLAN), list(plan.groups)
     )
 
 
