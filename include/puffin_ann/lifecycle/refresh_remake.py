@@ -1,11 +1,9 @@
 """Make again what a refresh staged and somebody removed; see `remake`."""
 
-import functools
 import logging
 from collections.abc import Iterable
 
 from puffin_ann.lake.listing import delete_object
-from puffin_ann.lifecycle.alive import alive
 from puffin_ann.lifecycle.documents import StagedFile, done
 from puffin_ann.lifecycle.refresh_documents import (
     CHANGES,
@@ -19,7 +17,7 @@ from puffin_ann.lifecycle.refresh_documents import (
     Matched,
     applied_name,
 )
-from puffin_ann.lifecycle.remake import ATTEMPTS, P, R, Stage
+from puffin_ann.lifecycle.remake import P, R, Stage, remade
 from puffin_ann.lifecycle.runners import Runner
 from puffin_ann.lifecycle.workspace import Workspace
 
@@ -28,24 +26,7 @@ log = logging.getLogger("puffin_ann")
 
 def remaking_refresh(stage: Stage[P, R]) -> Stage[P, R]:
     """Let a stage of a refresh have its staged input made again; show that it works."""
-
-    @functools.wraps(stage)
-    def run(runner: Runner, table: str, plan: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with alive(Workspace.open(table, plan).staging):
-            return attempts(runner, table, plan, *args, **kwargs)
-
-    def attempts(runner: Runner, table: str, plan: str, *args: P.args, **kwargs: P.kwargs) -> R:
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return stage(runner, table, plan, *args, **kwargs)
-            # Whatever it is called: an error of an executor comes as one of Spark's.
-            except Exception as error:
-                if not make_refresh_again(runner, table, plan, stage.__name__):
-                    raise
-                log.warning("%s: %s; its staged input was made again", stage.__name__, error)
-        return stage(runner, table, plan, *args, **kwargs)
-
-    return run
+    return remade(stage, make_refresh_again)
 
 
 def make_refresh_again(runner: Runner, table: str, plan: str, stage: str) -> bool:

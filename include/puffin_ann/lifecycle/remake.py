@@ -41,9 +41,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Stage = Callable[Concatenate[Runner, str, str, P], R]
 
+Again = Callable[[Runner, str, str, str], bool]
+"""Makes what a stage of a run needs and what is gone: runner, table, plan, name of the stage; False
+if nothing is."""
+
 
 def remaking(stage: Stage[P, R]) -> Stage[P, R]:
     """Let a stage have its staged input made again where it has vanished; show that it works."""
+    return remade(stage, make_again)
+
+
+def remade(stage: Stage[P, R], again: Again) -> Stage[P, R]:
+    """Let a stage have its staged input made again in some way; show that it works."""
 
     @functools.wraps(stage)
     def run(runner: Runner, table: str, plan: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -56,7 +65,7 @@ def remaking(stage: Stage[P, R]) -> Stage[P, R]:
                 return stage(runner, table, plan, *args, **kwargs)
             # Whatever it is called: an error of an executor comes as one of Spark's.
             except Exception as error:
-                if not make_again(runner, table, plan, stage.__name__):
+                if not again(runner, table, plan, stage.__name__):
                     raise
                 log.warning("%s: %s; its staged input was made again", stage.__name__, error)
         return stage(runner, table, plan, *args, **kwargs)
