@@ -1,6 +1,5 @@
 """Make again what a refresh staged and somebody removed; see `remake`."""
 
-import logging
 from collections.abc import Iterable
 
 from puffin_ann.lake.listing import delete_object
@@ -20,8 +19,6 @@ from puffin_ann.lifecycle.refresh_documents import (
 from puffin_ann.lifecycle.remake import P, R, Stage, remade
 from puffin_ann.lifecycle.runners import Runner
 from puffin_ann.lifecycle.workspace import Workspace
-
-log = logging.getLogger("puffin_ann")
 
 
 def remaking_refresh(stage: Stage[P, R]) -> Stage[P, R]:

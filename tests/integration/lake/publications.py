@@ -13,7 +13,8 @@ from puffin_ann.lake.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import run
 from puffin_ann.lifecycle.documents import GATE, PLAN, BuildPlan, Gated, load, store
-from puffin_ann.lifecycle.workspace import staging_root
+from puffin_ann.lifecycle.publish import publish_run
+from puffin_ann.lifecycle.workspace import Workspace, staging_root
 from puffin_ann.search.versions import find_versions
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
@@ -39,7 +40,9 @@ def another_run(plan: dict, run_id: str) -> dict:
 
 
 def publish(plan: dict) -> dict:
-    return run.publish(plan["table"], plan["plan"])
+    """Publish as a run does that has no lease, or was taken for dead: leases only save work."""
+    published = publish_run(Workspace.open(plan["table"], plan["plan"]))
+    return published.model_dump()
 
 
 def runs_published(table: Table, index: str = builds.INDEX) -> list[str]:
