@@ -11,13 +11,14 @@ UV_VERSION := 0.8
 UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
 STEP = @printf '\033[1m== %s\033[0m\n'
 PYTEST := $(BIN)/pytest
+CRASHES := tests/integration/index/test_refresh_crashes.py
 PEERS := $(LOCAL)/peers/.ready
 BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down jars test test-unit test-integration test-long test-e2e test-e2e-long fuzz soak lint format lock clean
+.PHONY: help setup demo up down jars test test-unit test-integration test-long test-e2e test-e2e-long test-crashes fuzz soak lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -63,7 +64,10 @@ test-integration: $(READY) $(JARS) ## Run the integration tests alone
 	@$(PYTEST) -m "not long" tests/integration
 
 test-long: $(READY) $(JARS) ## Repeat what chance decides, such as races of writers, many times
-	@$(PYTEST) -m long tests/integration
+	@$(PYTEST) -m long tests/integration --ignore=$(CRASHES)
+
+test-crashes: $(READY) ## Kill refreshes before every one of their events, and at random moments
+	@$(PYTEST) $(CRASHES)
 
 test-e2e: $(READY) ## Run whole builds through Airflow, local Spark and a Spark cluster
 	@$(PYTEST) -m "not long" tests/e2e

@@ -27,7 +27,7 @@ from home import environment, write_catalog  # noqa: E402
 SAMPLE = ROOT / "include" / "sample_data" / "glove-100d-20k.parquet"
 ROWS = 4000
 FILES = 4
-QUERIES = 100
+QUERIES = 400
 
 
 @dataclass(frozen=True)
