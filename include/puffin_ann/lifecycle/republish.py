@@ -69,7 +69,9 @@ def republish(
 ) -> tuple[str, int]:
     """Publish one file with all live indexes on the head; returns its location and snapshot.
 
-    Others' blobs are carried along and stay listed: those registered under the head first.
+    Others' blobs are carried along and stay listed: those registered under the head first. Where no
+    snapshot is added, the file takes the place of the one under the head, so that what stands there
+    is carried along, too: after a rollback, an older version that may have no other place.
 
     Args:
         inventory: of the table, whose head is published on.
@@ -85,6 +87,9 @@ def republish(
     """
     table, head = inventory.table, inventory.head
     assert head is not None
+    mode, _ = publish_mode(table, "auto")
+    if mode == "statistics":
+        live = _as_under_head(inventory, live, but=renamed.before if renamed else "")
     run = uuid.uuid4().hex[:12]
     names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run}")
     assembly = Assembly(table.io, names)
@@ -108,7 +113,7 @@ def republish(
             footer_size=finished.footer_size,
             summary=_summary(live, run, renamed),
             blob_metadata=listed_blobs(finished.metadata.blobs),
-            mode=publish_mode(table, "auto")[0],
+            mode=mode,
             run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
             carried=carried | {file.path for file in live.values()} | set(replaces),
             properties=properties,
@@ -120,6 +125,16 @@ def republish(
         raise
     _log(path, published.snapshot_id, finished, live)
     return path, published.snapshot_id
+
+
+def _as_under_head(
+    inventory: Inventory, live: Mapping[str, IndexFile], *, but: str
+) -> dict[str, IndexFile]:
+    """Return the files to take indexes from, the one under the head before all others."""
+    assert inventory.head is not None
+    here = inventory.ours_in(inventory.head)
+    held = {one.index for one in here.holds} - {but} if here and here.is_usable else set()
+    return {index: here if here and index in held else file for index, file in live.items()}
 
 
 def listed_blobs(blobs: Collection[BlobMetadata]) -> list[ListedBlob]:

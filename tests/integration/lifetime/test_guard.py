@@ -10,7 +10,7 @@ from puffin_ann.lake.publish import publish as commit_publication
 from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle import guard as guarding
 from puffin_ann.lifecycle.guard import guard
-from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.inventory import now_ms, take_inventory
 
 
 def head(table) -> int:
@@ -160,6 +160,32 @@ def test_after_a_rollback_the_version_of_then_holds_the_head(words):
     lives.expire_all_but_head(words)
     assert slots(words)[at].statistics_path == first
     lives.assert_alive(words)
+
+
+def test_an_older_version_under_a_head_that_a_branch_continues_from_is_carried_along(words):
+    """No snapshot may be added then, so one file has to hold what stood there, and the rest."""
+    older = lives.publish(words, "a")
+    base = base_of(words)
+    words.append(builds.rows(range(60, 70)))
+    newer = lives.publish(words, "b")
+    both = lives.publish(words, "c", name="second")
+    manage = words.manage_snapshots()
+    manage.create_branch(snapshot_id=head(words), branch_name="audit").commit()
+    words.manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
+    assert slots(words.refresh())[base].statistics_path == older
+    (action,) = guard(words).actions
+    assert "does not hold all indexes" in action
+    assert guard(words).actions == ()
+    assert head(words) == base
+    held = take_inventory(words).ours_in(base).holds
+    assert {(one.index, one.base_snapshot_id) for one in held if one.index == builds.INDEX} == {
+        (builds.INDEX, base)
+    }
+    assert {one.index for one in held} == {builds.INDEX, "second"}
+    assert {newer, both} & {entry.statistics_path for entry in slots(words).values()}
+    lives.assert_alive(words, builds.INDEX, "second")
+    lives.expire_all_but_head(words)
+    lives.assert_alive(words, builds.INDEX, "second")
 
 
 def test_a_rollback_and_back_publishes_under_the_same_head_again(words):
