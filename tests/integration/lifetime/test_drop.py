@@ -3,6 +3,7 @@
 import json
 
 import builds
+import lives
 import numpy as np
 import pytest
 from pyiceberg.table.statistics import BlobMetadata
@@ -10,6 +11,7 @@ from pyiceberg.table.statistics import BlobMetadata
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.errors import BadInputError, IndexNotFoundError, LeaseHeldError
 from puffin_ann.lake.dropped import PREFIX, dropped
+from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle import leases, retire, run
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor
@@ -122,6 +124,34 @@ def test_a_table_that_moves_meanwhile_keeps_what_came_and_loses_the_index(two, m
     assert all_index_names(two) == [OTHER]
     assert len(builds.live(two)[0]) == 65
     assert len({name for name in files(two) if not is_there(two, name)}) == 0
+
+
+@pytest.mark.parametrize("gone", [builds.INDEX, OTHER])
+def test_an_older_version_under_a_head_that_a_branch_continues_from(one, gone):
+    """No snapshot may be added then: the file without the index takes the place of the old one."""
+    base = one.current_snapshot().parent_snapshot_id
+    one.append(builds.rows(range(60, 70)))
+    builds.build(builds.declaration(), "newer")
+    builds.build(other(), "run")
+    at = one.refresh().current_snapshot().snapshot_id
+    one.manage_snapshots().create_branch(snapshot_id=at, branch_name="audit").commit()
+    one.manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
+    older = slots(one.refresh())[base].statistics_path
+    stays = OTHER if gone == builds.INDEX else builds.INDEX
+
+    report = drop(one, gone)
+
+    assert one.refresh().current_snapshot().snapshot_id == base
+    assert slots(one)[base].statistics_path == report.file != older
+    assert all_index_names(one) == [stays]
+    with pytest.raises(IndexNotFoundError):
+        open_index(one, gone)
+    assert guard(one).actions == ()
+    lives.assert_alive(one, stays)
+    assert open_index(one, stays).coverage == 1.0
+    one.refresh().manage_snapshots().remove_branch("audit").commit()
+    lives.expire_all_but_head(one)
+    lives.assert_alive(one, stays)
 
 
 def test_an_index_that_a_run_is_at_work_on_is_not_dropped(one):
