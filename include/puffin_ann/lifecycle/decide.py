@@ -18,8 +18,8 @@ from puffin_ann.lifecycle.reasons import changed_fields, refresh_sentence, spoke
 from puffin_ann.lifecycle.state import Change, IndexState, ShardState
 
 DRIFT_SHARE = 0.01
-"""Rows in deltas, as a share of those in shards, from which their mean distance counts: a handful
-of outliers is no drift."""
+"""Rows in deltas or merged last, as a share of those in shards, from which their mean distance
+counts: a handful of outliers is no drift."""
 
 ROWS_PER_CENTROID = 16
 """Centroids of fewer rows each fit those they were made of better than any that come later."""
@@ -159,9 +159,9 @@ def _why_drifted(state: IndexState, declaration: IndexDeclaration) -> str:
             f"{state.norm_bound:.4g} that the index was built for"
         )
     shards = sum(one.live for one in state.graphs)
-    deltas = sum(one.live for one in state.deltas)
+    added = drift.merged or sum(one.live for one in state.deltas)
     far = drift.built > 0 and drift.added > rebuild.drift * drift.built
-    enough = deltas >= DRIFT_SHARE * shards and shards >= ROWS_PER_CENTROID * state.partitions
+    enough = added >= DRIFT_SHARE * shards and shards >= ROWS_PER_CENTROID * state.partitions
     if far and enough:
         return (
             f"rows added are {drift.added / drift.built:.2f} times as far from their centroids as "

@@ -135,12 +135,15 @@ class Drift(_Data):
 
     Attributes:
         built: mean distance of the rows built to their centroids, in the search space.
-        added: mean distance of the rows in deltas to theirs; 0 without any.
-        largest_norm: largest norm of a row in a delta.
+        added: mean distance of the rows in deltas to theirs, or, without deltas, of those merged
+            last; 0 without any.
+        merged: rows merged last, if `added` is of them; else 0.
+        largest_norm: largest norm of a row added.
         imbalance: rows of the largest graph shard as a multiple of the mean, as it was built.
     """
 
     built: float = 0.0
     added: float = 0.0
+    merged: int = 0
     largest_norm: float = 0.0
     imbalance: float = 0.0

@@ -232,7 +232,10 @@ def _rates(plan: RefreshPlan, changes: Changes, applied: Sequence[AppliedShard])
 def _drift(
     plan: RefreshPlan, source: IndexVersion, changes: Changes, summary: AssignSummary | None
 ) -> Drift:
-    """Return how well the centroids fit rows in deltas, those that stay and the new one."""
+    """Return how well the centroids fit rows in deltas, or those that were merged last.
+
+    What a run merges is judged once more, by the next one: it may never have been in a delta.
+    """
     drift = plan.state_drift
     used_up = {one.shard_id for one in plan.decision.shards if one.action == "merge"}
     kept = sum(
@@ -241,14 +244,16 @@ def _drift(
         if one.kind == "delta" and one.shard_id not in used_up
     )
     distance, norm, rows = kept * drift.added, drift.largest_norm, kept
-    if summary is not None:
+    if summary is not None:  # of the rows that came, and of deltas that are used up
         norm = max(norm, float(summary.largest_norm[0]) if changes.rows else 0.0)
-        if not plan.decision.merges:
-            distance += float(summary.distance_sum[0])
-            rows += changes.rows
-    return drift.model_copy(
-        update={"added": distance / rows if rows else 0.0, "largest_norm": norm}
-    )
+        distance += float(summary.distance_sum[0])
+        rows += changes.rows
+    if rows:
+        merged = rows if plan.decision.merges else 0
+        drift = drift.model_copy(update={"added": distance / rows, "merged": merged})
+    elif not drift.merged:
+        drift = drift.model_copy(update={"added": 0.0})
+    return drift.model_copy(update={"largest_norm": norm})
 
 
 def _centroids(
