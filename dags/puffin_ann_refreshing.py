@@ -4,13 +4,36 @@ from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import get_current_context, task
+from airflow.sdk import Context, get_current_context, task
+from airflow.sdk.exceptions import DagRunTriggerException
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann_common import arguments, owner_of, refusing, spark
 
 NEXT = {"none": "report", "refresh": "read_changes", "build": "build_anew"}
 """By what was decided, the task that comes next."""
+
+
+def another_run(context: Context) -> DagRunTriggerException:
+    """Return what makes Airflow start this DAG again, with what was set in the trigger form.
+
+    A plan that was overtaken is good for nothing, however often its task is tried again. The other
+    run waits for the end of this one.
+    """
+    dag_run = context["dag_run"]
+    return DagRunTriggerException(
+        trigger_dag_id=dag_run.dag_id,
+        # Named after this run, so that another attempt at this task starts no second one.
+        dag_run_id=f"again__{dag_run.run_id}",
+        skip_when_already_exists=True,
+        conf=dict(context["params"]),
+        reset_dag_run=False,
+        wait_for_completion=False,
+        allowed_states=[],
+        failed_states=[],
+        poke_interval=0,
+        deferrable=False,
+    )
 
 
 def refresh_tasks(
@@ -65,11 +88,20 @@ def refresh_tasks(
     # Not an argument: with the plan as upstream it would run where the branch passes it by.
     @task(trigger_rule="none_failed_min_one_success")
     def publish() -> dict[str, Any]:
-        """Assemble the Puffin file and publish it in one commit, at most once a run."""
+        """Assemble the Puffin file and publish it in one commit, at most once a run.
+
+        Where somebody else has published the index meanwhile, another run is asked for.
+        """
+        from puffin_ann.errors import OvertakenError
         from puffin_ann.lifecycle import run
 
-        planned = get_current_context()["ti"].xcom_pull(task_ids="plan")
-        return run.publish(planned["table"], planned["plan"])
+        context = get_current_context()
+        planned = context["ti"].xcom_pull(task_ids="plan")
+        try:
+            return run.publish(planned["table"], planned["plan"])
+        except OvertakenError as error:
+            print(error)
+            raise another_run(context) from None
 
     @task(trigger_rule="none_failed")
     def report(planned: dict[str, Any]) -> None:
@@ -77,6 +109,8 @@ def refresh_tasks(
         from puffin_ann.lifecycle import run
 
         print(planned["reason"])
+        if planned["plan"] and not get_current_context()["ti"].xcom_pull(task_ids="publish"):
+            run.discard(planned["table"], planned["plan"])  # overtaken: another run plans anew
         print(run.report(planned["table"], planned["plan"]))
 
     planned = plan()

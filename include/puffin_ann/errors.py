@@ -84,6 +84,10 @@ class ConflictError(PuffinAnnError):
     exit_code = 4
 
 
+class OvertakenError(ConflictError):
+    """The index was published anew, or dropped, since the run was planned: plan the run again."""
+
+
 class UnclearCommitError(PuffinAnnError):
     """The catalog's answer to a commit was lost; files are kept until the outcome is known."""
 

@@ -6,9 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    DagRunTriggerException,
+    ParamValidationError,
+)
 
-from puffin_ann.errors import LeaseHeldError, TableNotFoundError
+from puffin_ann.errors import ConflictError, LeaseHeldError, OvertakenError, TableNotFoundError
 
 FILES = {kind: f"ann_{kind}.py" for kind in ("build", "refresh", "maintain", "evaluate")}
 
@@ -126,6 +130,57 @@ class TestRefresh:
     def test_publishing_does_not_depend_on_the_plan_alone(self, refresh):
         """It would run where the branch passes it by."""
         assert refresh.get_task("publish").upstream_task_ids == {"read_changes", "apply_changes"}
+
+    @pytest.fixture(params=["refresh", "maintain"])
+    def published(self, request, load_dags, monkeypatch):
+        """A function that runs the task `publish` while publishing does something."""
+        dag = load_dags(FILES[request.param])[f"ann_{request.param}_words"]
+        ti = SimpleNamespace(xcom_pull=lambda task_ids: {"table": "t", "plan": "p"})
+        dag_run = SimpleNamespace(dag_id=dag.dag_id, run_id="manual__1")
+        context = {"ti": ti, "dag_run": dag_run, "params": {"force": True}}
+        monkeypatch.setattr("puffin_ann_refreshing.get_current_context", lambda: context)
+
+        def published(does):
+            monkeypatch.setattr("puffin_ann.lifecycle.run.publish", does)
+            return dag.get_task("publish").python_callable()
+
+        published.dag = dag
+        return published
+
+    def test_a_run_that_was_overtaken_asks_for_another_one_once(self, published):
+        def overtaken(*_):
+            raise OvertakenError("published anew")
+
+        with pytest.raises(DagRunTriggerException) as asked:
+            published(overtaken)
+        assert asked.value.trigger_dag_id == published.dag.dag_id
+        assert asked.value.dag_run_id == "again__manual__1"
+        assert asked.value.skip_when_already_exists
+        assert asked.value.conf == {"force": True}
+
+    def test_a_table_that_others_keep_changing_is_tried_again_with_the_same_plan(self, published):
+        def busy(*_):
+            raise ConflictError("the head moved")
+
+        with pytest.raises(ConflictError):
+            published(busy)
+        assert published(lambda table, plan: {"snapshot_id": 1}) == {"snapshot_id": 1}
+
+    @pytest.mark.parametrize(
+        ("plan", "published", "discarded"),
+        [("p", {"snapshot_id": 1}, False), ("p", None, True), ("", None, False)],
+    )
+    def test_what_an_overtaken_run_staged_is_cleared_away(
+        self, refresh, monkeypatch, plan, published, discarded
+    ):
+        context = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: published)}
+        monkeypatch.setattr("puffin_ann_refreshing.get_current_context", lambda: context)
+        calls = []
+        monkeypatch.setattr("puffin_ann.lifecycle.run.discard", lambda *which: calls.append(which))
+        monkeypatch.setattr("puffin_ann.lifecycle.run.report", lambda *_: "")
+        planned = {"table": "t", "plan": plan, "reason": "why"}
+        refresh.get_task("report").python_callable(planned)
+        assert calls == ([("t", "p")] if discarded else [])
 
     def test_building_anew_is_asked_for_once_a_run(self, refresh, load_dags):
         build = refresh.get_task("build_anew")
