@@ -19,6 +19,7 @@ from puffin_ann.engines import engine
 from puffin_ann.errors import (
     ConflictError,
     FormatError,
+    OvertakenError,
     StagingError,
     StoreRefusedError,
     UnclearCommitError,
@@ -97,6 +98,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
 
     Raises:
         ConflictError: the head moved during every attempt; nothing was published.
+        OvertakenError: another run published the index since this refresh was planned; likewise.
         UnclearCommitError: the catalog's answer was lost; nothing was deleted.
     """
     finished = done(workspace.staging, PUBLISH, PublishedVersion)
@@ -163,7 +165,7 @@ def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
     refreshed along into theirs.
 
     Raises:
-        ConflictError: so it is.
+        OvertakenError: so it is.
     """
     index = plan.declaration.name
     before = set(plan.registered)
@@ -173,7 +175,7 @@ def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
         versions = find_versions(table, index).versions
         is_lost |= any(one.path not in before and one.run_id not in runs for one in versions)
     if is_lost:
-        raise ConflictError(
+        raise OvertakenError(
             f"index {index!r} of {plan.table} was published anew, or dropped, since this refresh "
             "was planned; nothing was published, plan the run again"
         )
