@@ -25,14 +25,20 @@ def declaration_of(table: str, index: str) -> "IndexDeclaration":
     Raises:
         DeclarationError: it is not declared for this table; names those that are.
     """
+    from puffin_ann.declaration import load_declarations
     from puffin_ann.settings import settings
 
-    found = declared_on(table) or []
-    for one in found:
-        if one.name == index:
+    folder = settings().declarations_dir
+    known = load_declarations(folder)
+    for one in known:
+        if (one.table, one.name) == (table, index):
             return one
+    said = ", ".join(f"{one.name} on {one.table}" for one in known)
+    if any(one.table == table for one in known) or not known:
+        remedy = "declare it there to have it built and refreshed"
+    else:
+        remedy = "the table is to be named as it is declared, catalog.namespace.table"
     raise DeclarationError(
-        f"no index named {index!r} is declared for table {table} in "
-        f"{settings().declarations_dir}; declared are: "
-        + (", ".join(one.name for one in found) or "none")
+        f"no index named {index!r} is declared for table {table} in {folder}; declared are: "
+        f"{said or 'none'}; {remedy}"
     )

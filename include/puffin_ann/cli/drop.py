@@ -35,7 +35,8 @@ def drop(
     declared = declared_on(table) or ()
     planned = retire.drop(table, index, declared, force=force, dry_run=True)
     if not (dry_run or yes):
-        _show(planned)
+        if not as_json:
+            _show(planned)
         if as_json or not typer.confirm(f"Drop {index} from {planned.table}?", default=False):
             raise BadInputError("nothing was dropped; give --yes to drop without being asked")
     report = planned if dry_run else retire.drop(table, index, declared, force=force)

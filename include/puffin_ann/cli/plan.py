@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from puffin_ann.lifecycle.decision import Decision
     from puffin_ann.lifecycle.preview import Preview
 
+_WIDE = 150
+"""Columns of a terminal that the table needs; in others a reason has a line of its own."""
+
+_ALL = "all"
+
 
 def plan(
     table: TableName,
@@ -50,20 +55,47 @@ def _as_json(found: "Preview") -> dict[str, object]:
 def _show(found: "Preview") -> None:
     decision = found.decision
     if decision.action != "none" or decision.shards:
-        grid = Grid(title=f"plan for {found.index} on {found.table}", title_justify="left")
-        for name in ("shard", "action", "reason"):
-            grid.add_column(name, overflow="fold")
-        for name in ("rows", "written", "copied", "seconds"):
-            grid.add_column(name, justify="right", no_wrap=True)
-        for row in _rows(decision):
-            grid.add_row(*map(Text, row))
-        console.print(grid)
+        title = f"plan for {found.index} on {found.table}"
+        if console.width >= _WIDE:
+            console.print(_grid(title, decision))
+        else:
+            console.print(title, highlight=False, markup=False, soft_wrap=True)
+            for row in _rows(decision):
+                console.print(_lines(*row), highlight=False, soft_wrap=True)
     console.print(
         f"{decision.action}: {decision.reason}", highlight=False, markup=False, soft_wrap=True
     )
 
 
-def _rows(decision: "Decision") -> list[tuple[str, ...]]:
+def _grid(title: str, decision: "Decision") -> Grid:
+    grid = Grid(title=title, title_justify="left")
+    for name in ("shard", "action", "reason"):
+        grid.add_column(name, overflow="fold")
+    for name in ("rows", "written", "copied", "seconds"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    for row in _rows(decision):
+        grid.add_row(*map(Text, row))
+    return grid
+
+
+def _lines(
+    shard: str, action: str, reason: str, rows: str, written: str, copied: str, seconds: str
+) -> Text:
+    """Return what is done to a shard, and under it the reason, without figures that are none."""
+    figures = [
+        f"{count} {what}"
+        for count, what in ((rows, "rows"), (written, "bytes written"), (copied, "copied"))
+        if count != "0"
+    ]
+    if not shard:
+        name, reason = reason, ""
+    else:
+        name = f"{shard if shard == _ALL else f'shard {shard}'}: {action}"
+    head = "; ".join([name, *figures, f"{seconds} s"])
+    return Text(f"{head}\n    {reason}" if reason else head)
+
+
+def _rows(decision: "Decision") -> list[tuple[str, str, str, str, str, str, str]]:
     rows = []
     for one in decision.shards:
         name = f"{one.shard_id}" if one.kind == "graph" else f"{one.shard_id} (delta)"
@@ -71,7 +103,7 @@ def _rows(decision: "Decision") -> list[tuple[str, ...]]:
         figures = (one.rows, one.bytes_written, one.bytes_copied, one.seconds)
         rows.append(_row(name, one.action, reason, *figures))
     delta = decision.delta
-    if delta is not None:
+    if delta is not None and delta.rows:  # without any, none is made
         name = f"{delta.shard_id} (new delta)"
         figures = (delta.rows, delta.bytes_written, 0, delta.seconds)
         rows.append(_row(name, "add", delta.reason, *figures))
@@ -81,10 +113,10 @@ def _rows(decision: "Decision") -> list[tuple[str, ...]]:
         rows.append(_row("", "", what, *figures))
     changed = decision.rows_added + decision.rows_gone
     figures = (changed, decision.bytes_written, decision.bytes_copied, decision.seconds)
-    return [*rows, _row("all", decision.action, "", *figures)]
+    return [*rows, _row(_ALL, decision.action, "", *figures)]
 
 
 def _row(
     shard: str, action: str, reason: str, rows: int, written: int, copied: int, seconds: float
-) -> tuple[str, ...]:
+) -> tuple[str, str, str, str, str, str, str]:
     return (shard, action, reason, f"{rows:,}", f"{written:,}", f"{copied:,}", f"{seconds:.2f}")

@@ -18,9 +18,9 @@ from puffin_ann.settings import settings
 def cli(monkeypatch, capsys):
     """Run the command line in this process; returns exit code, output and errors."""
 
-    def call(*arguments: str) -> tuple[int, str, str]:
+    def call(*arguments: str, width: int = 200) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["puffin-ann", *arguments])
-        monkeypatch.setattr("puffin_ann.cli.output.console.width", 200, raising=False)
+        monkeypatch.setattr("puffin_ann.cli.output.console.width", width, raising=False)
         with pytest.raises(SystemExit) as left:
             run()
         said = capsys.readouterr()
@@ -96,6 +96,38 @@ def test_a_plan_names_each_shard_with_its_reason_and_figures(cli, indexed, decla
     assert decision["bytes_written"] == decision["delta"]["bytes_written"] + decision["other_bytes"]
 
 
+def test_a_plan_in_a_narrow_terminal_has_each_reason_on_a_line_of_its_own(cli, indexed, declare):
+    declare(refresh={"min_rows": 1, "delta_ratio": 0.5})
+    indexed.append(builds.rows(range(100, 105)))
+    lines = cli("plan", *TABLE, width=80)[1].splitlines()
+    assert lines[0] == "plan for words_index on test.demo.words"
+    assert [one.split(";")[0] for one in lines[1::2][:3]] == [
+        "shard 0: none",
+        "shard 1: none",
+        "shard 2 (new delta): add",
+    ]
+    assert [one for one in lines if one.startswith(" ")] == [
+        "    none of its rows moved or went",
+        "    none of its rows moved or went",
+        "    5 rows came",
+    ]
+    assert [one.split(";")[:2] for one in lines[7:9]] == [
+        ["rows read, routing, coverage", " 5 rows"],
+        ["all: refresh", " 5 rows"],
+    ]
+    assert lines[9].startswith("refresh: 5 rows came since snapshot")
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_plan_names_no_delta_where_rows_are_expected_to_have_moved(cli, indexed, declare, width):
+    declare(refresh={"min_rows": 1})
+    indexed.overwrite(indexed.scan().to_arrow())
+    code, out, _ = cli("plan", *TABLE, width=width)
+    assert code == 0
+    assert "remap" in out
+    assert "new delta" not in out
+
+
 def test_a_plan_for_rows_that_wait_says_how_long(cli, indexed):
     indexed.append(builds.rows(range(100, 105)))
     code, out, _ = cli("plan", *TABLE)
@@ -114,7 +146,14 @@ def test_a_plan_of_an_index_that_is_not_declared_is_refused(cli, indexed):
     code, _, err = cli("plan", "test.demo.words", "other")
     assert code == 2
     assert "no index named 'other' is declared for table test.demo.words in" in err
-    assert builds.INDEX in err
+    assert "declared are: words_index on test.demo.words; declare it there" in " ".join(err.split())
+
+
+def test_a_plan_for_a_table_without_declarations_names_those_that_there_are(cli, indexed):
+    code, _, err = cli("plan", "demo.words", builds.INDEX)
+    assert code == 2
+    said = " ".join(err.split())
+    assert "declared are: words_index on test.demo.words; the table is to be named as it is" in said
 
 
 def test_a_plan_changes_nothing(cli, indexed):
@@ -223,8 +262,8 @@ def test_drop_asks_first_and_tells_what_it_did(cli, indexed, declare, folder, mo
     (folder / f"{builds.INDEX}.yaml").unlink()
     code, out, _ = cli("drop", *TABLE, "--dry-run")
     assert (code, "would be dropped, 1 version" in out) == (0, True)
-    code, _, err = cli("drop", *TABLE, "--json")
-    assert (code, "give --yes" in err) == (2, True)
+    code, out, err = cli("drop", *TABLE, "--json")
+    assert (code, out, "give --yes" in err) == (2, "", True)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
     code, _, err = cli("drop", *TABLE)
     assert (code, "nothing was dropped" in err) == (2, True)
