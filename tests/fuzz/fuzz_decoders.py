@@ -34,6 +34,7 @@ with atheris.instrument_imports(include=["puffin_ann"], exclude=["puffin_ann.blo
         graph,
         hnsw,
         ivf,
+        partitions,
         routing,
         rows,
         tombstones,
@@ -66,6 +67,7 @@ DECODERS: dict[bytes, Callable[[bytes], object]] = {
     FILE: read_file,
     VECTOR: deletion_vector.decode,
     b"r": routing.decode,
+    b"p": partitions.decode,
     b"c": coverage.decode,
     b"g": unpack(graph),
     b"d": unpack(delta),
@@ -76,7 +78,7 @@ DECODERS: dict[bytes, Callable[[bytes], object]] = {
     b"n": centroid.decode,
 }
 BLOBS = {b"r": routing, b"c": coverage, b"g": graph, b"d": delta, b"l": rows, b"t": tombstones}
-BLOBS |= {b"n": centroid, b"h": hnsw, b"i": ivf}
+BLOBS |= {b"n": centroid, b"h": hnsw, b"i": ivf, b"p": partitions}
 
 
 def seeds() -> list[bytes]:

@@ -106,12 +106,12 @@ class ContainerWriter:
     88
     """
 
-    def __init__(self, out: Sink, kind: str) -> None:
+    def __init__(self, out: Sink, kind: str, *, minor: int = MINOR) -> None:
         header = np.zeros((), HEADER)
         header["magic"] = MAGIC
         header["kind"] = kind.encode("ascii")
         header["major"] = MAJOR
-        header["minor"] = MINOR
+        header["minor"] = minor
         self._header = header.tobytes()
         self._out = out
         self._out.write(self._header)

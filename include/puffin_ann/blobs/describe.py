@@ -14,6 +14,7 @@ from puffin_ann.blobs import (
     hnsw,
     ivf,
     metrics,
+    partitions,
     routing,
     rows,
     strings,
@@ -23,6 +24,7 @@ from puffin_ann.blobs.container import ContainerReader
 
 OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     routing.TYPE: (routing.KIND, routing.HEAD),
+    partitions.TYPE: (partitions.KIND, partitions.HEAD),
     coverage.TYPE: (coverage.KIND, coverage.HEAD),
     graph.TYPE: (graph.KIND, graph.HEAD),
     rows.TYPE: (rows.KIND, rows.HEAD),
@@ -50,7 +52,8 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
 
     Always has `type` and `known`; ours has `version`, `bytes`, `head` (the fields of its section
     `head` by name) and `sections` (kind, offset, length in bytes), others a `note`. A routing blob
-    has its `shards`, too, and the `trials` of engines by which `algorithm: auto` chose.
+    has its `shards`, too, and the `trials` of engines by which `algorithm: auto` chose. Where its
+    partitions are in a blob of their own, `head` tells how many there are, and are probed.
 
     Raises:
         FormatError: The blob claims one of our types and is broken.
@@ -65,7 +68,7 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
         "known": True,
         "version": f"{reader.major}.{reader.minor}",
         "bytes": reader.length,
-        "head": _head(reader, layout),
+        "head": {**_head(reader, layout), **_apart(reader)},
         "sections": [
             {"kind": section.kind, "offset": section.offset, "length": section.length}
             for section in reader.sections.values()
@@ -78,6 +81,16 @@ def _shards(reader: ContainerReader) -> dict[str, Any]:
     """Return what a routing blob says of each shard; they are few beside the centroids."""
     shards = routing.shards_of(reader, int(reader.record("head", routing.HEAD)["shards"]))
     return {"shards": [asdict(one) for one in shards]}
+
+
+def _apart(reader: ContainerReader) -> dict[str, Any]:
+    """Return what stands in a record of its own where the partitions are in another blob."""
+    if reader.kind != routing.KIND:
+        return {}
+    apart, probe_partitions = routing.apart_in(reader, reader.record("head", routing.HEAD))
+    if apart is None:
+        return {}
+    return {"partitions": apart.partitions, "probe_partitions": probe_partitions}
 
 
 def _trials(reader: ContainerReader) -> dict[str, Any]:

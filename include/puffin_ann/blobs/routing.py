@@ -1,22 +1,27 @@
-"""The routing blob: centroids, which partition lies in which shard, and each shard's figures.
+"""The routing blob: each shard's figures, and the partitions, or which blob holds those.
 
-A probe reads this blob alone to know which shards to ask.
+A probe reads this blob, and the partitions blob beside it, to know which shards to ask. Files
+written before there was one have the partitions within; they are read, and can still be written.
 """
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import metrics, strings
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter
+from puffin_ann.blobs import metrics, partitions, strings
+from puffin_ann.blobs.container import ContainerReader, ContainerWriter, fingerprint
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.errors import BlobFormatError
 
 KIND = "rout"
 TYPE = "puffin-ann-routing-v1"
+
+MINOR = 1
+"""Minor version of a blob whose partitions stand in another; with them within it is 0."""
 
 HEAD = np.dtype(
     [
@@ -40,6 +45,7 @@ SHARD = np.dtype(
         ("tombstones", "<u8"),
     ]
 )
+APART = np.dtype([("partitions", "<u4"), ("probe_partitions", "<u4"), ("digest", "V32")])
 RECALL = np.dtype(
     [
         ("k", "<u4"),
@@ -83,6 +89,14 @@ class Recall:
     target: float
 
 
+@dataclass(frozen=True)
+class Apart:
+    """Partitions in a blob of their own: how many, and its fingerprint as hexadecimal digits."""
+
+    partitions: int
+    digest: str
+
+
 @dataclass(frozen=True, eq=False)
 class Routing:
     """How to find the shards that may hold a query's neighbours.
@@ -93,7 +107,7 @@ class Routing:
         dimension: Width of the indexed vectors.
         centroids: `(k, dc) float32`, one per partition; `dc` is `dimension`, one more for `ip`.
         partition_shards: `(k,) uint32`, the shard id each partition lies in.
-        partition_rows: `(k,) uint64`, rows per partition at the base snapshot.
+        partition_rows: `(k,) uint64`, rows per partition when they were last built or merged.
         partition_radii: `(k,) float32`, largest distance of a row to its centroid in the space of
             the centroids, rounded up; infinite if not known.
         norm_bound: Largest vector norm, as the `ip` augmentation used it; 0 for other metrics.
@@ -102,6 +116,8 @@ class Routing:
         probe_partitions: Partitions a search visits unless told otherwise.
         recall: What the gate measured, if it did.
         properties: Free text: the declaration, its fingerprint, the run id, stage seconds.
+        apart: The blob that the partitions stand in, if it is not this one. As `decode` returns
+            it, such a routing has none until `with_partitions` brings them.
 
     """
 
@@ -118,35 +134,56 @@ class Routing:
     probe_partitions: int
     recall: Recall | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    apart: Apart | None = None
+
+    @property
+    def partitions(self) -> Partitions:
+        """What is known of the partitions, as far as it was read."""
+        return Partitions(
+            metric=self.metric,
+            dimension=self.dimension,
+            centroids=self.centroids,
+            shards=self.partition_shards,
+            rows=self.partition_rows,
+            radii=self.partition_radii,
+        )
 
 
-def encode(routing: Routing) -> bytes:
-    """Return the blob; `BlobFormatError` if the routing contradicts itself."""
+def encode(routing: Routing, apart: Apart | None = None) -> bytes:
+    """Return the blob; `BlobFormatError` if the routing contradicts itself.
+
+    Args:
+        routing: With its partitions.
+        apart: The blob that holds those; None puts them into this one.
+    """
     _check(routing)
-    partitions, centroid_dimension = routing.centroids.shape
+    if apart is not None and apart.partitions != len(routing.centroids):
+        raise BlobFormatError(
+            f"{KIND} blob: {len(routing.centroids)} partitions, {apart.partitions} apart"
+        )
+    within = routing.partitions if apart is None else _none(routing.partitions)
     head = np.zeros((), HEAD)
     head["metric"] = metrics.code(routing.metric)
     head["dimension"] = routing.dimension
-    head["centroid_dimension"] = centroid_dimension
-    head["partitions"] = partitions
+    head["centroid_dimension"] = routing.centroids.shape[1]
+    head["partitions"] = len(within.centroids)
     head["shards"] = len(routing.shards)
     head["search_width"] = routing.search_width
-    head["probe_partitions"] = routing.probe_partitions
+    head["probe_partitions"] = routing.probe_partitions if apart is None else 0
     head["norm_bound"] = routing.norm_bound
 
     out = io.BytesIO()
-    writer = ContainerWriter(out, KIND)
+    writer = ContainerWriter(out, KIND, minor=0 if apart is None else MINOR)
     writer.put("head", head)
     writer.put("algo", strings.encode([routing.algorithm]))
-    writer.put("cent", routing.centroids.astype("<f4"))
-    writer.put("psha", routing.partition_shards.astype("<u4"))
-    writer.put("prow", routing.partition_rows.astype("<u8"))
-    writer.put("prad", routing.partition_radii.astype("<f4"))
+    partitions.put(within, writer)
     writer.put("shrd", _shard_records(routing.shards))
     writer.put("file", strings.encode(shard.file for shard in routing.shards))
     if routing.recall is not None:
         writer.put("rcal", _recall_record(routing.recall))
     writer.put("prop", strings.encode_mapping(routing.properties))
+    if apart is not None:
+        writer.put("part", _apart_record(apart, routing.probe_partitions))
     writer.finish()
     return out.getvalue()
 
@@ -155,27 +192,105 @@ def decode(data: bytes) -> Routing:
     """Return the routing, every array read-only; typed errors for anything not as it should be."""
     reader = ContainerReader(io.BytesIO(data), KIND)
     head = reader.record("head", HEAD)
-    partitions = int(head["partitions"])
     algorithm = strings.decode(reader.read("algo"), f"{KIND} blob, section algo")
     if len(algorithm) != 1:
         raise BlobFormatError(f"{KIND} blob: {len(algorithm)} algorithms")
+    metric, dimension = metrics.name(int(head["metric"]), f"{KIND} blob"), int(head["dimension"])
+    shape = int(head["partitions"]), int(head["centroid_dimension"])
+    within = partitions.get(reader, metric, dimension, shape)
+    apart, probe_partitions = apart_in(reader, head)
     routing = Routing(
-        metric=metrics.name(int(head["metric"]), f"{KIND} blob"),
+        metric=metric,
         algorithm=algorithm[0],
-        dimension=int(head["dimension"]),
-        centroids=reader.array("cent", "<f4", (partitions, int(head["centroid_dimension"]))),
-        partition_shards=reader.array("psha", "<u4", (partitions,)),
-        partition_rows=reader.array("prow", "<u8", (partitions,)),
-        partition_radii=reader.array("prad", "<f4", (partitions,)),
+        dimension=dimension,
+        centroids=within.centroids,
+        partition_shards=within.shards,
+        partition_rows=within.rows,
+        partition_radii=within.radii,
         norm_bound=float(head["norm_bound"]),
         shards=shards_of(reader, int(head["shards"])),
         search_width=int(head["search_width"]),
-        probe_partitions=int(head["probe_partitions"]),
+        probe_partitions=probe_partitions,
         recall=_recall(reader),
         properties=strings.decode_mapping(reader.read("prop"), f"{KIND} blob, section prop"),
+        apart=apart,
     )
-    _check(routing)
+    _check(routing, missing=apart.partitions if apart else 0)
     return routing
+
+
+def split(routing: Routing) -> tuple[Apart | None, bytes]:
+    """Return the partitions as a blob of their own, and what names it; None if there are none."""
+    if not len(routing.centroids):
+        return None, b""
+    data = partitions.encode(routing.partitions)
+    return Apart(len(routing.centroids), fingerprint(io.BytesIO(data))), data
+
+
+def is_unchanged(routing: Routing) -> bool:
+    """Tell whether the blob that the partitions were read from can be copied as it is."""
+    return routing.apart is not None and routing.apart == split(routing)[0]
+
+
+def with_partitions(routing: Routing, data: bytes) -> Routing:
+    """Return a routing with the partitions that stand in a blob of their own.
+
+    Raises:
+        BlobFormatError: the blob is another than the routing names, or does not fit it.
+        FormatError: the blob is not sound.
+    """
+    if routing.apart is None:
+        raise BlobFormatError(f"{KIND} blob: names no {partitions.KIND} blob")
+    if fingerprint(io.BytesIO(data)) != routing.apart.digest:
+        raise BlobFormatError(f"{partitions.KIND} blob: is not the one that the routing blob names")
+    found = partitions.decode(data)
+    held = len(found.centroids), found.dimension, found.metric
+    said = routing.apart.partitions, routing.dimension, routing.metric
+    if held != said:
+        raise BlobFormatError(
+            "{} blob: {} partitions of {} dimensions for {}; ".format(partitions.KIND, *held)
+            + "the routing blob says {} of {} for {}".format(*said)
+        )
+    whole = replace(
+        routing,
+        centroids=found.centroids,
+        partition_shards=found.shards,
+        partition_rows=found.rows,
+        partition_radii=found.radii,
+    )
+    _check(whole)
+    return whole
+
+
+def _none(value: Partitions) -> Partitions:
+    return replace(
+        value,
+        centroids=value.centroids[:0],
+        shards=value.shards[:0],
+        rows=value.rows[:0],
+        radii=value.radii[:0],
+    )
+
+
+def _apart_record(apart: Apart, probe_partitions: int) -> NDArray[Any]:
+    record = np.zeros((), APART)
+    record["partitions"] = apart.partitions
+    record["probe_partitions"] = probe_partitions
+    record["digest"] = np.void(bytes.fromhex(apart.digest))
+    return record
+
+
+def apart_in(reader: ContainerReader, head: np.void) -> tuple[Apart | None, int]:
+    """Return what a blob says of the partitions blob, and the partitions that a search visits."""
+    if "part" not in reader:
+        return None, int(head["probe_partitions"])
+    record = reader.record("part", APART)
+    count = int(record["partitions"])
+    if int(head["partitions"]) or int(head["probe_partitions"]) or not count:
+        raise BlobFormatError(
+            f"{KIND} blob: {int(head['partitions'])} partitions within, {count} in another blob"
+        )
+    return Apart(count, record["digest"].tobytes().hex()), int(record["probe_partitions"])
 
 
 def _shard_records(shards: tuple[ShardEntry, ...]) -> NDArray[Any]:
@@ -229,29 +344,25 @@ def _recall(reader: ContainerReader) -> Recall | None:
     return recall
 
 
-def _check(routing: Routing) -> None:
-    """Refuse what a search would trip over, on writing as on reading."""
-    partitions, width = routing.centroids.shape
+def _check(routing: Routing, missing: int = 0) -> None:
+    """Refuse what a search would trip over, on writing as on reading.
+
+    Args:
+        routing: to look at.
+        missing: partitions that were not read yet.
+    """
+    partitions.check(routing.partitions, KIND)
     shard_ids = [shard.shard_id for shard in routing.shards]
     graphs = [shard.shard_id for shard in routing.shards if shard.kind == "graph"]
     problems = {
-        f"centroids are {width} wide, vectors {routing.dimension}": width
-        != metrics.search_dimension(routing.metric, routing.dimension),
-        "a centroid is not finite": not np.isfinite(routing.centroids).all(),
-        "a radius is negative or NaN": not (routing.partition_radii >= 0).all(),
         "norm bound is negative or not finite": not 0 <= routing.norm_bound < np.inf,
-        "the figures of partitions are of different lengths": {
-            routing.partition_shards.shape,
-            routing.partition_rows.shape,
-            routing.partition_radii.shape,
-        }
-        != {(partitions,)},
         "a shard id is there twice": len(set(shard_ids)) != len(shard_ids),
         "a partition lies in no graph shard": not np.isin(
             routing.partition_shards, np.array(graphs, np.uint32)
         ).all(),
         "a shard has more tombstones than rows": any(s.tombstones > s.rows for s in routing.shards),
-        "more partitions are to be probed than there are": routing.probe_partitions > partitions,
+        "more partitions are to be probed than there are": routing.probe_partitions
+        > len(routing.centroids) + missing,
     }
     for problem, there in problems.items():
         if there:

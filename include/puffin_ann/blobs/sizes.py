@@ -22,7 +22,16 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from puffin_ann.blobs import centroid, coverage, graph, metrics, routing, rows, tombstones
+from puffin_ann.blobs import (
+    centroid,
+    coverage,
+    graph,
+    metrics,
+    partitions,
+    routing,
+    rows,
+    tombstones,
+)
 from puffin_ann.blobs.container import ALIGNMENT, HEADER, SECTION, TRAILER, ContainerReader
 from puffin_ann.errors import BadInputError
 
@@ -41,7 +50,7 @@ DEGREE_SPREAD = 0.5
 _FOOTER_FILE = 120
 _FOOTER_BLOB = 260
 _SHARD_BLOBS = 3  # graph, rows, tombstones
-_FILE_BLOBS = 2  # routing, coverage
+_FILE_BLOBS = 3  # routing, partitions, coverage
 _LANES = 16  # rows that a graph is searched by are padded to so many numbers
 
 
@@ -117,6 +126,7 @@ class IndexSize:
     rows: int
     tombstones: int
     routing: int
+    partitions: int
     coverage: int
     file: int
     unpacked: int
@@ -163,8 +173,11 @@ def predict(shape: IndexShape) -> IndexSize:
     graph_bytes = graph_size(shape, one)
     rows_bytes = rows_size(shape, one)
     tombstone_bytes = tombstones_size(shape, one)
-    routing_bytes = routing_size(shape)
-    coverage_bytes = coverage_size(shape)
+    small = {
+        "routing": routing_size(shape),
+        "partitions": partitions_size(shape),
+        "coverage": coverage_size(shape),
+    }
     blobs = _FILE_BLOBS + _SHARD_BLOBS * shape.shards
     per_shard = graph_bytes + rows_bytes + tombstone_bytes
     footer = _FOOTER_FILE + _FOOTER_BLOB * blobs
@@ -172,10 +185,9 @@ def predict(shape: IndexShape) -> IndexSize:
         graph=graph_bytes,
         rows=rows_bytes,
         tombstones=tombstone_bytes,
-        routing=routing_bytes,
-        coverage=coverage_bytes,
-        file=4 + shape.shards * per_shard + routing_bytes + coverage_bytes + footer,
+        file=4 + shape.shards * per_shard + sum(small.values()) + footer,
         unpacked=shape.shards * _unpacked(shape, one),
+        **small,
     )
 
 
@@ -235,21 +247,26 @@ def tombstones_size(shape: IndexShape, count: int) -> int:
 
 def routing_size(shape: IndexShape) -> int:
     """Return the bytes of the routing blob, uncompressed."""
-    partitions = shape.shards * shape.partitions_per_shard
-    width = metrics.search_dimension(shape.metric, shape.dimension)
     return _container(
         [
             routing.HEAD.itemsize,
             14,
-            4 * partitions * width,
-            4 * partitions,
-            8 * partitions,
-            4 * partitions,
+            *(0, 0, 0, 0),  # the partitions, which are apart
             routing.SHARD.itemsize * shape.shards,
             4 + 4 * shape.shards,
             routing.RECALL.itemsize,
             shape.property_bytes,
+            routing.APART.itemsize,
         ]
+    )
+
+
+def partitions_size(shape: IndexShape) -> int:
+    """Return the bytes of the partitions blob, uncompressed."""
+    count = shape.shards * shape.partitions_per_shard
+    width = metrics.search_dimension(shape.metric, shape.dimension)
+    return _container(
+        [partitions.HEAD.itemsize, 4 * count * width, 4 * count, 8 * count, 4 * count]
     )
 
 

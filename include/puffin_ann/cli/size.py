@@ -18,6 +18,7 @@ PARTS = {
     "rows": "rows blob of a shard",
     "tombstones": "tombstones blob of a shard",
     "routing": "routing blob",
+    "partitions": "partitions blob",
     "coverage": "coverage blob",
     "file": "Puffin file",
     "unpacked": "cache of a search of all shards",

@@ -1,4 +1,4 @@
-"""The candidate: a small Puffin file of routing and coverage over shards that are only staged.
+"""The candidate: a small Puffin file of what an index has beside its shards, only staged yet.
 
 It makes the unpublished index a real one, opened and searched by the same code as a published one;
 publishing copies its shards in and clears where they lay.
@@ -15,6 +15,7 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.centroid import Centroids
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
@@ -171,13 +172,15 @@ def encode(
 def add_index_blobs(
     writer: PuffinWriter, plan: RunPlan, routing: Routing, coverage: Coverage
 ) -> None:
-    """Add the routing and coverage blobs of an index to a Puffin file."""
-    blobs = (
-        (routing_blob.TYPE, routing_blob.encode(routing)),
-        (coverage_blob.TYPE, coverage_blob.encode(coverage)),
-    )
-    for kind, data in blobs:
-        _add(writer, plan, kind, data)
+    """Add the small blobs of an index to a Puffin file.
+
+    That of its partitions is left to the caller, who copies it, where it is as it was.
+    """
+    apart, partitions = routing_blob.split(routing)
+    if apart is not None and apart != routing.apart:
+        _add(writer, plan, partitions_blob.TYPE, partitions)
+    _add(writer, plan, routing_blob.TYPE, routing_blob.encode(routing, apart))
+    _add(writer, plan, coverage_blob.TYPE, coverage_blob.encode(coverage))
 
 
 def add_centroids(writer: PuffinWriter, plan: RunPlan, centroids: Centroids) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS
@@ -30,7 +31,7 @@ from puffin_ann.search.versions import open_puffin
 
 log = logging.getLogger("puffin_ann")
 
-SMALL = (routing_blob.TYPE, coverage_blob.TYPE)
+SMALL = (routing_blob.TYPE, partitions_blob.TYPE, coverage_blob.TYPE)
 """Types of the blobs that every search reads before it probes a shard."""
 
 

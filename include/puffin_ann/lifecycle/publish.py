@@ -12,6 +12,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
 from puffin_ann.blobs import centroid as centroid_blob
+from puffin_ann.blobs import partitions as partitions_blob
+from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.declaration import CENTROID
@@ -275,9 +277,9 @@ def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
     written = sum(blob.length for reader, blob in own if reader.name not in published)
     routing = recorded(table, plan, version, written=written, copied=copied)
     with PuffinWriter(assembly.recipe) as writer:
-        for reader, blob in own:
-            writer.copy(reader, blob)
-        for reader, blob in sorted(carried, key=lambda one: "shard" not in one[1].properties):
+        for reader, blob in sorted(
+            [*carried, *own], key=lambda one: "shard" not in one[1].properties
+        ):
             writer.copy(reader, blob)
         if content.centroids is not None:
             candidate.add_centroids(writer, plan, content.centroids)
@@ -331,6 +333,10 @@ def _shards(
     if version.routing.algorithm == CENTROID and content.centroids is None:
         with _pinned(table, recipe, version.path) as reader:
             for blob in reader.find(centroid_blob.TYPE, index=version.index):
+                yield reader, blob
+    if routing_blob.is_unchanged(version.routing):
+        with _pinned(table, recipe, version.path) as reader:
+            for blob in reader.find(partitions_blob.TYPE, index=version.index):
                 yield reader, blob
 
 

@@ -170,5 +170,6 @@ def _routing(version: IndexVersion, declaration: IndexDeclaration) -> bytes:
             routing,
             properties=recorded,
             shards=tuple(replace(shard, file="") for shard in routing.shards),
-        )
+        ),
+        routing.apart,
     )

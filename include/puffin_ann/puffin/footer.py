@@ -38,8 +38,10 @@ def encode(metadata: FileMetadata, *, compress: bool = False) -> bytes:
     return MAGIC + payload + tail.tobytes()
 
 
-def read(source: RangeSource, length: int, footer_size: int | None) -> tuple[FileMetadata, int]:
-    """Return the metadata of a file of `length` bytes and the size of its footer.
+def read(
+    source: RangeSource, length: int, footer_size: int | None
+) -> tuple[FileMetadata, int, bytes]:
+    """Return the metadata of a file of `length` bytes, the size of its footer, and the end read.
 
     Costs one range read if `footer_size` is right or the footer is under 16 KiB, else two.
     """
@@ -65,7 +67,7 @@ def read(source: RangeSource, length: int, footer_size: int | None) -> tuple[Fil
     if compressed:
         frame = io.BytesIO(payload)
         payload = b"".join(codecs.CODECS["lz4"].decompress(frame, payload_size, MAX_PAYLOAD))
-    return decode_metadata(payload, name), size
+    return decode_metadata(payload, name), size, end
 
 
 def _decode_tail(data: bytes, name: str) -> tuple[int, bool]:

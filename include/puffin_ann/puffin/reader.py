@@ -1,7 +1,7 @@
 """Read a Puffin file: the footer by one or two range reads, then blobs by range."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from puffin_ann.errors import OutputLimitError, PuffinFormatError
@@ -18,6 +18,10 @@ from puffin_ann.puffin.streams import (
 )
 
 READ_LIMIT = 1 << 30
+LARGEST_GAP = 64 << 10
+"""Bytes between two blobs that are read along rather than asking a store once more."""
+LARGEST_READ = 64 << 20
+"""Bytes of several blobs that are read at a time."""
 EXTRACT_LIMIT = 1 << 40
 
 
@@ -59,7 +63,9 @@ class PuffinReader:
         self._source = RangeSource(stream, name)
         self.name = name
         self.length = self._source.length() if length is None else length
-        self.metadata, self.footer_size = footer.read(self._source, self.length, footer_size)
+        self.metadata, self.footer_size, self._end = footer.read(
+            self._source, self.length, footer_size
+        )
         _check_ranges(self.metadata, self.length - self.footer_size, name)
 
     def find(self, type: str, **properties: str) -> list[BlobMetadata]:
@@ -73,6 +79,29 @@ class PuffinReader:
     def read(self, blob: BlobMetadata, *, limit: int = READ_LIMIT) -> bytes:
         """Return a blob's content; `OutputLimitError` if it is more than `limit` bytes."""
         return b"".join(self._content(blob, limit))
+
+    def read_all(self, blobs: Sequence[BlobMetadata], *, limit: int = READ_LIMIT) -> list[bytes]:
+        """Return the contents of blobs, as `read` does, those near each other by one range read.
+
+        What came along with the footer is not read again.
+        """
+        contents = [b""] * len(blobs)
+        for group in _near(blobs):
+            start = blobs[group[0]].offset
+            length = max(blobs[place].offset + blobs[place].length for place in group) - start
+            stored = memoryview(self._range(start, length)) if length <= LARGEST_READ else None
+            for place in group:
+                blob, data = blobs[place], None
+                if stored is not None:
+                    data = io.BytesIO(stored[blob.offset - start :][: blob.length])
+                contents[place] = b"".join(self._content(blob, limit, data))
+        return contents
+
+    def _range(self, offset: int, length: int) -> bytes:
+        known = offset - (self.length - len(self._end))
+        if known >= 0:
+            return self._end[known : known + length]
+        return self._source.read(offset, length)
 
     def open(self, blob: BlobMetadata) -> BinaryIO:
         """Return an uncompressed blob as a seekable file, without reading it.
@@ -105,8 +134,10 @@ class PuffinReader:
             written += len(piece)
         return written
 
-    def _content(self, blob: BlobMetadata, limit: int) -> Iterator[bytes]:
-        stored = self.open_stored(blob)
+    def _content(
+        self, blob: BlobMetadata, limit: int, stored: BinaryIO | None = None
+    ) -> Iterator[bytes]:
+        stored = stored or self.open_stored(blob)
         if blob.compression_codec is not None:
             chosen = codec(blob.compression_codec, f"{self.name}: blob {blob.type}")
             return chosen.decompress(stored, blob.length, limit)
@@ -115,6 +146,22 @@ class PuffinReader:
                 f"{self.name}: blob {blob.type} has {blob.length} bytes, the limit is {limit}"
             )
         return pieces(stored, blob.length)
+
+
+def _near(blobs: Sequence[BlobMetadata]) -> Iterator[list[int]]:
+    """Give the places of blobs in groups to be read at a time, in file order."""
+    ranges = sorted((one.offset, one.offset + one.length, at) for at, one in enumerate(blobs))
+    group: list[int] = []
+    first, reached = 0, 0
+    for start, stop, place in ranges:
+        if group and (start - reached > LARGEST_GAP or stop - first > LARGEST_READ):
+            yield group
+            group = []
+        first = first if group else start
+        reached = stop
+        group.append(place)
+    if group:
+        yield group
 
 
 def _check_ranges(metadata: FileMetadata, end: int, name: str) -> None:

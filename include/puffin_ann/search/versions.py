@@ -12,6 +12,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.coverage import Coverage
 from puffin_ann.blobs.routing import Routing, ShardEntry
@@ -38,7 +39,7 @@ class IndexVersion:
 
     Attributes:
         index: name of the index.
-        path: the Puffin file that holds its routing and coverage blobs.
+        path: the Puffin file that holds its routing, partitions and coverage blobs.
         snapshot_id: snapshot the file is registered under; None while it is not published.
         length: bytes of the file.
         field_id: field id of the indexed column, by which it is found when it was renamed.
@@ -78,7 +79,7 @@ class IndexVersion:
 def load_version(
     io: FileIO, path: str, index: str, *, snapshot_id: int | None = None, length: int | None = None
 ) -> IndexVersion | None:
-    """Read one version's routing and coverage blobs; None if the file does not hold the index.
+    """Read one version's small blobs, at once; None if the file does not hold the index.
 
     Raises:
         FormatError: the file is not a sound Puffin file, or the blobs are not ours.
@@ -95,14 +96,24 @@ def load_version(
             )
         if len(routings[0].fields) != 1:
             raise PuffinFormatError(f"{path}: the routing blob of index {index!r} names no field")
+        partitions = reader.find(partitions_blob.TYPE, index=index)
+        contents = reader.read_all([routings[0], coverages[0], *partitions])
+        routing = routing_blob.decode(contents[0])
+        if routing.apart is not None:
+            if len(partitions) != 1:
+                raise PuffinFormatError(
+                    f"{path}: expected one partitions blob of index {index!r}, "
+                    f"found {len(partitions)}"
+                )
+            routing = routing_blob.with_partitions(routing, contents[2])
         return IndexVersion(
             index=index,
             field_id=routings[0].fields[0],
             path=path,
             snapshot_id=snapshot_id,
             length=reader.length,
-            routing=routing_blob.decode(reader.read(routings[0])),
-            coverage=coverage_blob.decode(reader.read(coverages[0])),
+            routing=routing,
+            coverage=coverage_blob.decode(contents[1]),
         )
 
 

@@ -130,7 +130,9 @@ def test_routing_and_centroid_sizes_are_right_within_two_per_cent(name):
         recall=routing.Recall(10, 100, 1, 1, 1, 1),
         properties={"declaration": "x" * (shape.property_bytes - 12 - 11)},
     )
-    close(sizes.predict(shape).routing, routing.encode(value))
+    apart, cells = routing.split(value)
+    close(sizes.predict(shape).routing, routing.encode(value, apart))
+    close(sizes.predict(shape).partitions, cells)
 
     paths = tuple(f"{i}".rjust(shape.path_bytes, "p") for i in range(shape.files))
     count = 3 * shape.files

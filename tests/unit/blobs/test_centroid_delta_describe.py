@@ -18,7 +18,18 @@ from blob_samples import (
 )
 from pyroaring import BitMap
 
-from puffin_ann.blobs import centroid, coverage, delta, graph, hnsw, ivf, routing, rows, tombstones
+from puffin_ann.blobs import (
+    centroid,
+    coverage,
+    delta,
+    graph,
+    hnsw,
+    ivf,
+    partitions,
+    routing,
+    rows,
+    tombstones,
+)
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS, describe
 from puffin_ann.errors import BlobFormatError, FormatError
@@ -108,6 +119,7 @@ def test_blob_of_another_kind_is_refused():
 
 EVERY_KIND = {
     routing.TYPE: lambda: routing.encode(sample_routing()),
+    partitions.TYPE: lambda: partitions.encode(sample_routing().partitions),
     coverage.TYPE: lambda: coverage.encode(sample_coverage()),
     graph.TYPE: lambda: written(graph.write, sample_graph()),
     rows.TYPE: lambda: written(rows.write, sample_rows()),
@@ -196,3 +208,14 @@ def test_trials_of_engines_are_told_where_they_can_be_understood(written_down, t
     described = describe(routing.TYPE, io.BytesIO(routing.encode(value)))
     assert described.get("trials") == told
     assert described["shards"]
+
+
+def test_description_of_a_routing_blob_tells_of_partitions_in_another():
+    value = sample_routing()
+    data = routing.encode(value, routing.split(value)[0])
+
+    told = describe(routing.TYPE, io.BytesIO(data))
+
+    assert told["version"] == "1.1"
+    assert (told["head"]["partitions"], told["head"]["probe_partitions"]) == (6, 3)
+    assert len(told["shards"]) == 3

@@ -27,6 +27,7 @@ from puffin_ann.blobs import (
     graph,
     hnsw,
     ivf,
+    partitions,
     routing,
     rows,
     tombstones,
@@ -42,6 +43,7 @@ TYPES = {
     "i64": "<i8",
     "f64": "<f8",
     "bytes4": "|S4",
+    "bytes32": "|V32",
 }
 RECORDS = {
     "puffin_ann.puffin.layout:FOOTER_TAIL",
@@ -51,6 +53,8 @@ RECORDS = {
     "puffin_ann.blobs.routing:HEAD",
     "puffin_ann.blobs.routing:SHARD",
     "puffin_ann.blobs.routing:RECALL",
+    "puffin_ann.blobs.routing:APART",
+    "puffin_ann.blobs.partitions:HEAD",
     "puffin_ann.blobs.coverage:HEAD",
     "puffin_ann.blobs.coverage:FILE",
     "puffin_ann.blobs.graph:HEAD",
@@ -97,7 +101,8 @@ def test_record_has_the_fields_types_and_offsets_of_the_document(name):
 
 
 EVERYTHING = {
-    routing: lambda: routing.encode(sample_routing()),
+    routing: lambda: routing.encode(sample_routing(), routing.split(sample_routing())[0]),
+    partitions: lambda: partitions.encode(sample_routing().partitions),
     coverage: lambda: coverage.encode(sample_coverage()),
     graph: lambda: written(graph.write, sample_graph()),
     rows: lambda: written(rows.write, sample_rows(shuffled=True)),

@@ -5,6 +5,7 @@ alters one breaks the indexes people have. A new format version or blob type get
 them. (Frames depend on the zstd release as well; `requirements.lock` pins it.)
 """
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -23,7 +24,18 @@ from blob_samples import (
 from pyroaring import BitMap
 from test_centroid_delta_describe import sample_centroids, sample_delta
 
-from puffin_ann.blobs import centroid, coverage, delta, graph, hnsw, ivf, routing, rows, tombstones
+from puffin_ann.blobs import (
+    centroid,
+    coverage,
+    delta,
+    graph,
+    hnsw,
+    ivf,
+    partitions,
+    routing,
+    rows,
+    tombstones,
+)
 from puffin_ann.blobs.describe import OURS
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 
@@ -40,16 +52,35 @@ VALUES = {
     delta.TYPE: sample_delta(),
     hnsw.TYPE: sample_hnsw(60, d=3, links=3, metric="cosine"),
     ivf.TYPE: sample_ivf(70, metric="ip", relative=True),
+    partitions.TYPE: sample_routing("ip").partitions,
 }
 MODULES = {
-    m.TYPE: m for m in (routing, coverage, graph, rows, tombstones, centroid, delta, hnsw, ivf)
+    m.TYPE: m
+    for m in (
+        routing,
+        coverage,
+        graph,
+        rows,
+        tombstones,
+        centroid,
+        delta,
+        hnsw,
+        ivf,
+        partitions,
+    )
 }
+WITHOUT_SHARD = {routing.TYPE, coverage.TYPE, partitions.TYPE}
 STORED_PLAIN = {graph.TYPE, rows.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE}
 
-LATER = {"hnsw-1.0.puffin": (hnsw.TYPE,), "ivf-1.0.puffin": (ivf.TYPE,)}
-FIRST = tuple(type for type in VALUES if type not in {t for types in LATER.values() for t in types})
+APART = "routing-1.1.puffin"
+LATER = {
+    "hnsw-1.0.puffin": (hnsw.TYPE,),
+    "ivf-1.0.puffin": (ivf.TYPE,),
+    APART: (partitions.TYPE, routing.TYPE),
+}
+FIRST = tuple(type for type in VALUES if type not in {hnsw.TYPE, ivf.TYPE, partitions.TYPE})
 HELD = {"every-blob-1.0.puffin": FIRST, **LATER}
-"""The types in each file."""
+"""The types in each file. A routing blob beside one of partitions has none within."""
 
 
 def write_blobs(types) -> bytes:
@@ -58,9 +89,12 @@ def write_blobs(types) -> bytes:
     with PuffinWriter(out) as writer:
         for type in types:
             module, value = MODULES[type], VALUES[type]
-            content = (
-                module.encode(value) if hasattr(module, "encode") else written(module.write, value)
-            )
+            if type == routing.TYPE and partitions.TYPE in types:
+                content = routing.encode(value, routing.split(value)[0])
+            elif hasattr(module, "encode"):
+                content = module.encode(value)
+            else:
+                content = written(module.write, value)
             writer.add(
                 type,
                 content,
@@ -68,7 +102,7 @@ def write_blobs(types) -> bytes:
                 snapshot_id=4_200_000_000_000_000_001,
                 sequence_number=3,
                 properties={"index": "golden"}
-                | ({"shard": "0"} if type not in (routing.TYPE, coverage.TYPE) else {}),
+                | ({"shard": "0"} if type not in WITHOUT_SHARD else {}),
                 codec=None if type in STORED_PLAIN else "zstd",
             )
         writer.add(
@@ -106,6 +140,11 @@ def test_every_blob_ever_written_is_read(file, tmp_path):
             expected = VALUES[type]
             (blob,) = reader.find(type, index="golden")
             value = read_blob(type, reader.read(blob), tmp_path / type)
+            if file.name == APART and type == routing.TYPE:
+                assert not len(value.centroids)
+                (cells,) = reader.find(partitions.TYPE, index="golden")
+                value = routing.with_partitions(value, reader.read(cells))
+                value = dataclasses.replace(value, apart=None)
             assert value == expected or same(value, expected)
         (foreign,) = reader.find("apache-datasketches-theta-v1", ndv="17")
         assert reader.read(foreign) == b"not a real sketch"

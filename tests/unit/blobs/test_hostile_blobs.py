@@ -34,6 +34,7 @@ from puffin_ann.blobs import (
     hnsw,
     ivf,
     kernels,
+    partitions,
     routing,
     rows,
     strings,
@@ -103,8 +104,32 @@ def read_coverage(data, folder):
     return value
 
 
+CELLS, CELL_BYTES = routing.split(sample_routing())
+
+
+def read_apart(data, folder):
+    value = routing.decode(data)
+    if value.apart != CELLS:
+        return value
+    whole = routing.with_partitions(value, CELL_BYTES)
+    assert whole.probe_partitions <= len(whole.centroids) == CELLS.partitions
+    graphs = {one.shard_id for one in whole.shards if one.kind == "graph"}
+    assert set(whole.partition_shards.tolist()) <= graphs
+    return whole
+
+
+def read_partitions(data, folder):
+    value = partitions.decode(data)
+    assert np.isfinite(value.centroids).all()
+    assert (value.radii >= 0).all()
+    assert len(value.centroids) == len(value.shards) == len(value.rows) == len(value.radii)
+    return value
+
+
 TARGETS = {
     "routing": (routing, routing.encode(sample_routing()), lambda d, f: routing.decode(d)),
+    "routing apart": (routing, routing.encode(sample_routing(), CELLS), read_apart),
+    "partitions": (partitions, partitions.encode(sample_routing().partitions), read_partitions),
     "coverage": (coverage, coverage.encode(sample_coverage()), read_coverage),
     "graph": (graph, written(graph.write, sample_graph(n=200, r=6)), read_graph(graph)),
     "lean graph": (
