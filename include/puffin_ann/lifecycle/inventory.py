@@ -179,7 +179,10 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
         for key, path in spelt.items()
     ]
     ours = [one for one in files if one is not None]
-    ours.sort(key=lambda one: (one.order, one.published_ms, one.path), reverse=True)
+    # Some stores tell seconds only: of what was written within one, the registered file is the later.
+    ours.sort(
+        key=lambda one: (one.order, one.published_ms, bool(one.entries), one.path), reverse=True
+    )
     return Inventory(table, tuple(ours), at_ms if at_ms is not None else now_ms())
 
 

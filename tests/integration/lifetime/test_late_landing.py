@@ -81,9 +81,13 @@ def test_statistics_of_others_are_found_and_given_back(rest_lake, late, mode, mo
 
 
 def test_an_index_of_a_v3_table_that_a_late_landing_threw_out_is_found_and_published_with_it(
-    rest_lake, late
+    rest_lake, late, monkeypatch
 ):
-    """Both are registered under the one data snapshot; the later one has not seen the earlier."""
+    """Both are registered under the one data snapshot; the later one has not seen the earlier.
+
+    The store tells the time in seconds, and all of it happens within one.
+    """
+    monkeypatch.setattr("puffin_ann.lifecycle.inventory._published_ms", lambda *_: 1000)
     lake = rest_lake
     table = lake.create_by_spark(builds.rows(range(40)))
     base = table.current_snapshot().snapshot_id
