@@ -196,3 +196,45 @@ def test_equality_deletes_are_refused_with_the_remedy(lake):
     with pytest.raises(UnsupportedTableError, match="equality") as refused:
         publications.open_index(table.refresh(), builds.INDEX)
     assert "rewrite_data_files" in str(refused.value)
+
+
+def deletes_of(lake) -> set[tuple[str, str]]:
+    """Path and kind of each delete file that counts at the head."""
+    return {(one.path, one.kind) for file in live_files(lake.load()) for one in file.deletes}
+
+
+def test_deletion_vectors_stay_when_position_deletes_are_rewritten(rest_lake):
+    """Each data file has one vector: there is nothing to merge, and the procedure leaves them."""
+    lake = rest_lake
+    lake.create_by_spark(builds.rows(range(30)))
+    lake.sql("DELETE FROM {t} WHERE id % 10 = 3")
+    build(lake)
+    lake.sql("DELETE FROM {t} WHERE id % 4 = 2")
+    before, coverage = deletes_of(lake), check(lake)
+    assert {kind for _, kind in before} == {"vector"}
+    lake.sql(REWRITES[0])
+    assert deletes_of(lake) == before
+    assert check(lake) == coverage
+
+
+@pytest.mark.parametrize("built", ["before the upgrade", "after it"])
+def test_position_deletes_of_an_upgraded_table_become_deletion_vectors(rest_lake, built):
+    lake = rest_lake
+    lake.create_by_spark(builds.rows(range(30)), **{"format-version": "2"})
+    lake.sql("INSERT INTO {t} SELECT id + 30, word, embedding FROM {t}")
+    lake.sql("DELETE FROM {t} WHERE id % 10 = 3")
+    if built == "before the upgrade":
+        build(lake)
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')")
+    lake.sql("DELETE FROM {t} WHERE id = 35")
+    if built == "after it":
+        build(lake)
+    coverage = check(lake)
+    assert "positions" in {kind for _, kind in deletes_of(lake)}
+    lake.sql(REWRITES[0])
+    assert {kind for _, kind in deletes_of(lake)} == {"vector"}
+    assert check(lake) == coverage
+    lake.sql("DELETE FROM {t} WHERE id % 4 = 2")
+    check(lake)
+    build(lake, "again")
+    assert check(lake) == 1.0

@@ -9,11 +9,13 @@ import publications
 import pytest
 from test_spark_procedures import analyse, delete_rows, expire, remove_orphans, rewrite_data
 
+from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.guard import guard
 from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.retire import drop
 
 pytestmark = pytest.mark.slow
 
@@ -161,3 +163,47 @@ def test_damage_is_replaced_by_the_older_version_without_a_snapshot(indexed):
     assert len(lake.load().snapshots()) == snapshots
     assert older in lives.index_files(lake.load())
     assert_guarded(lake)
+
+
+def test_a_dropped_index_goes_and_the_other_stays_without_a_snapshot(indexed):
+    lake = indexed
+    build(lake, "second", name="second", metric="ip")
+    lake.sql(INSERT)
+    analyse(lake)
+    before = [one.snapshot_id for one in lake.load().snapshots()]
+    report = drop(lake.load(), builds.INDEX)
+    table = lake.load()
+    assert [one.snapshot_id for one in table.snapshots()] == before
+    assert report.snapshot_id == head(table)
+    assert under_head(lake) == report.file
+    assert lake.distinct_counts()["id"] > 0
+    with pytest.raises(IndexNotFoundError):
+        publications.open_index(table, builds.INDEX)
+    assert_guarded(lake, "second")
+    clean(lake.load(), at_ms=now_ms() + 25 * lives.HOUR_MS)
+    assert lives.index_files(lake.load()) == {report.file}
+    assert_guarded(lake, "second")
+
+
+def test_the_last_index_is_dropped_and_the_statistics_beside_it_stay(indexed):
+    lake = indexed
+    analyse(lake)
+    assert_guarded(lake)  # one file has both now
+    report = drop(lake.load(), builds.INDEX)
+    assert under_head(lake) == report.file
+    assert lake.distinct_counts()["id"] > 0
+    with pytest.raises(IndexNotFoundError):
+        publications.open_index(lake.load(), builds.INDEX)
+    assert guard(lake.load()).actions == ()
+    build(lake, "anew")
+    assert_guarded(lake)
+    assert lake.distinct_counts()["id"] > 0
+
+
+def test_the_last_index_is_deregistered_where_nothing_stands_beside_it(indexed):
+    lake = indexed
+    drop(lake.load(), builds.INDEX)
+    assert slots(lake.load()) == {}
+    assert guard(lake.load()).actions == ()
+    clean(lake.load(), at_ms=now_ms() + 25 * lives.HOUR_MS)
+    assert lives.index_files(lake.load()) == set()
