@@ -1,0 +1,171 @@
+"""The small blobs of an index version, read from its file by as few reads as can be."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_ann.blobs import coverage, partitions, routing
+from puffin_ann.errors import BlobFormatError, ChecksumError, PuffinFormatError
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.puffin.streams import RangeSource
+from puffin_ann.puffin.writer import PuffinWriter
+from puffin_ann.search.versions import load_version
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "blobs"))
+
+from blob_samples import same, sample_coverage, sample_routing
+
+LARGE = sample_routing("ip", partitions=300, dimension=40)
+APART, CELLS = routing.split(LARGE)
+SMALL = {
+    routing.TYPE: routing.encode(LARGE, APART),
+    coverage.TYPE: coverage.encode(sample_coverage()),
+}
+OTHER = partitions.encode(sample_routing("ip", partitions=300, dimension=40, seed=2).partitions)
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load index `one` from a file of blobs, given as (type, content, index)."""
+
+    def write_and_load(*blobs):
+        path = tmp_path / "index.puffin"
+        with path.open("wb") as out, PuffinWriter(out) as writer:
+            for kind, content, index in blobs:
+                writer.add(
+                    kind,
+                    content,
+                    fields=[3],
+                    snapshot_id=1,
+                    sequence_number=1,
+                    properties={"index": index},
+                    codec="zstd",
+                )
+            writer.finish({})
+        return load_version(PyArrowFileIO(), str(path), "one")
+
+    return write_and_load
+
+
+def named(blobs, index="one"):
+    return [(kind, content, index) for kind, content in blobs.items()]
+
+
+def test_partitions_are_read_from_their_own_blob(load):
+    found = load((partitions.TYPE, OTHER, "two"), (partitions.TYPE, CELLS, "one"), *named(SMALL))
+
+    assert found.routing.apart == APART
+    assert same(dataclasses.replace(found.routing, apart=None), LARGE)
+
+
+def test_partitions_within_the_routing_blob_are_read_still(load):
+    found = load(*named({**SMALL, routing.TYPE: routing.encode(LARGE)}))
+
+    assert found.routing.apart is None
+    assert same(found.routing, LARGE)
+
+
+def test_all_that_is_small_is_read_at_once(load, monkeypatch):
+    reads = []
+    read = RangeSource.read_some
+
+    def counted(source, offset, length):
+        reads.append(length)
+        return read(source, offset, length)
+
+    monkeypatch.setattr(RangeSource, "read_some", counted)
+    load((partitions.TYPE, CELLS, "one"), *named(SMALL))
+    assert len(reads) == 2, "the footer, and three blobs"
+
+    reads.clear()
+    load(*named({**SMALL, routing.TYPE: routing.encode(sample_routing())}))
+    assert len(reads) == 1, "what came along with the footer is not read again"
+
+
+@pytest.mark.parametrize(
+    ("blobs", "error", "message"),
+    [
+        ([], PuffinFormatError, "expected one partitions blob of index 'one', found 0"),
+        ([CELLS, CELLS], PuffinFormatError, "expected one partitions blob .* found 2"),
+        ([OTHER], BlobFormatError, "part blob: is not the one that the routing blob names"),
+        ([CELLS[:-1]], BlobFormatError, "blob: does not end with"),
+        ([b""], BlobFormatError, "too few"),
+        (
+            [bytes([*CELLS[:2000], CELLS[2000] ^ 1, *CELLS[2001:]])],
+            ChecksumError,
+            "part blob: .*cent",
+        ),
+    ],
+    ids=["missing", "twice", "of another version", "cut short", "empty", "damaged"],
+)
+def test_partitions_that_are_not_those_named_are_refused(load, blobs, error, message):
+    with pytest.raises(error, match=message):
+        load(*((partitions.TYPE, one, "one") for one in blobs), *named(SMALL))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metric": "cosine", "dimension": 41},
+        {"metric": "l2", "dimension": 41, "norm_bound": 0.0},
+    ],
+)
+def test_partitions_of_another_metric_or_dimension_are_refused(load, change):
+    cells = dataclasses.replace(LARGE, **change)
+    told, content = routing.split(cells)
+    small = {**SMALL, routing.TYPE: routing.encode(LARGE, told)}
+
+    with pytest.raises(
+        BlobFormatError, match=r"300 partitions of 41 dimensions for .*says 300 of 40"
+    ):
+        load((partitions.TYPE, content, "one"), *named(small))
+
+
+def test_partitions_of_another_count_are_refused(load):
+    few = sample_routing("ip", partitions=299, dimension=40)
+    lying = routing.Apart(300, routing.split(few)[0].digest)
+    small = {**SMALL, routing.TYPE: routing.encode(LARGE, lying)}
+
+    with pytest.raises(BlobFormatError, match=r"299 partitions .*says 300"):
+        load((partitions.TYPE, routing.split(few)[1], "one"), *named(small))
+
+
+def test_partitions_in_no_shard_of_the_routing_are_refused(load):
+    astray = dataclasses.replace(
+        LARGE.partitions, shards=np.full(300, 7, np.uint32)
+    )  # shard 7 is a delta
+    content = partitions.encode(astray)
+    told = routing.split(dataclasses.replace(LARGE, partition_shards=astray.shards))[0]
+    small = {**SMALL, routing.TYPE: routing.encode(LARGE, told)}
+
+    with pytest.raises(BlobFormatError, match="a partition lies in no graph shard"):
+        load((partitions.TYPE, content, "one"), *named(small))
+
+
+def test_unchanged_partitions_are_known_from_changed_ones():
+    read = routing.with_partitions(routing.decode(SMALL[routing.TYPE]), CELLS)
+    assert routing.is_unchanged(read)
+    assert not routing.is_unchanged(LARGE), "they stand in no blob of their own yet"
+
+    raised = read.partition_radii.copy()
+    raised[17] = np.nextafter(raised[17], np.float32(np.inf))
+    assert not routing.is_unchanged(dataclasses.replace(read, partition_radii=raised))
+
+
+def test_blobs_that_share_a_range_or_are_empty_are_read_together(tmp_path):
+    path = tmp_path / "some.puffin"
+    common = {"fields": [], "snapshot_id": 1, "sequence_number": 1}
+    with path.open("wb") as out, PuffinWriter(out) as writer:
+        blobs = [writer.add("t", content, **common) for content in (b"", b"one", b"", b"x" * 99)]
+        far = writer.add("t", bytes(1 << 17), **common)
+        blobs += [far, writer.add("t", b"last", codec="zstd", **common)]
+        writer.finish({})
+    with path.open("rb") as stream:
+        reader = PuffinReader(stream)
+        backwards = [*reversed(blobs), blobs[1]]
+        assert reader.read_all(backwards) == [reader.read(one) for one in backwards]
+        assert reader.read_all([]) == []
