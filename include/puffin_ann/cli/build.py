@@ -12,6 +12,7 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.quiet import held_back
 from puffin_ann.cli.waiting import NoWait, own_run_id, writing
 from puffin_ann.declaration import IndexDeclaration, load_declaration, load_declarations
 from puffin_ann.errors import DeclarationError, EnvironmentProblemError, SparkNotFoundError
@@ -156,7 +157,8 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     for name, value in {**quiet, **declaration.spark.conf}.items():
         builder = builder.config(name, value)
     try:
-        session: SparkSession = builder.getOrCreate()
+        with held_back():
+            session: SparkSession = builder.getOrCreate()
     except Exception as error:  # whatever Spark's JVM or its gateway has to say
         lines = str(error).strip().splitlines() or [type(error).__name__]
         # Py4J tells first which call failed, then, after a colon, why.

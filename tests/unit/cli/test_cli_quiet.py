@@ -1,0 +1,62 @@
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from puffin_ann.cli.quiet import STDERR, held_back
+
+SPEAKER = """
+import sys
+print("early", file=sys.stderr, flush=True)
+print("up", flush=True)
+sys.stdin.readline()
+print("late", file=sys.stderr, flush=True)
+"""
+
+
+def speak() -> subprocess.Popen:
+    """Start a process that has said 'early' when this returns, and says 'late' when told to."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", SPEAKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "up\n"
+    return child
+
+
+def said(capfd, word: str) -> str:
+    """What reached the standard error stream until a word did."""
+    text, deadline = "", time.monotonic() + 10
+    while word not in text and time.monotonic() < deadline:
+        text += capfd.readouterr().err
+    return text
+
+
+def test_what_a_child_says_while_it_starts_is_held_back_and_the_rest_passed_on(capfd):
+    with held_back():
+        child = speak()
+    child.communicate("\n")
+    assert "early" not in said(capfd, "late")
+
+
+def test_what_was_held_back_is_shown_if_the_start_fails(capfd):
+    started = []
+
+    def start():
+        with held_back():
+            started.append(speak())
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        start()
+    assert said(capfd, "early") == "early\n"
+    started[0].communicate("\n")
+
+
+def test_the_stream_is_as_it_was_afterwards(capfd):
+    with held_back():
+        os.write(STDERR, b"inside\n")
+    os.write(STDERR, b"after\n")
+    assert said(capfd, "after") == "after\n"
