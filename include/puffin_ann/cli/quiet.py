@@ -54,7 +54,7 @@ def held_back() -> Iterator[None]:
     except BaseException:
         with guard:
             take()
-            os.write(terminal, b"".join(held))
+            os.write(terminal, b"".join(held or ()))
         raise
     finally:
         sys.stderr.flush()
