@@ -6,6 +6,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann import simd
 from puffin_ann.settings import configure_numba
 
 configure_numba()  # Numba reads where to keep compiled code when it is imported
@@ -14,7 +15,11 @@ from numba import njit  # noqa: E402
 
 FAST = {"reassoc", "contract", "nsz"}
 F32, U64 = np.float32, np.uint64
-TILE = 512
+TILE = 64
+_load = simd.load_of(simd.F32X16)
+_fill = simd.fill_of(simd.F32X16)
+_names = simd.fill_of(simd.U32X16)
+_store = simd.store_of(simd.U32X16)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -35,21 +40,6 @@ def _subtract_products(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _keep_nearest(
-    squared: NDArray[np.float32],
-    word: int,
-    least: NDArray[np.float32],
-    names: NDArray[np.int32],
-) -> None:
-    """Let rows that are nearer to a word than to any before take its name."""
-    name = np.int32(word)
-    for i in range(U64(len(squared))):
-        nearer = squared[i] < least[i]
-        names[i] = name if nearer else names[i]
-        least[i] = squared[i] if nearer else least[i]
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
 def nearest_words(
     rows: NDArray[np.float32],
     first: int,
@@ -59,7 +49,8 @@ def nearest_words(
 ) -> None:
     """Write the nearest word of each row in one sub-space, the lowest of equals.
 
-    Works on a tile of rows at a time, one in each lane, so that no lanes need be compared.
+    Works on a tile of 64 rows at a time, one in each lane of four vectors, so that no lanes need be
+    compared.
 
     Args:
         rows: `(b, d) float32`.
@@ -69,22 +60,40 @@ def nearest_words(
         codes: `(b,) uint8`, written.
 
     """
-    tile = np.empty((width, TILE), np.float32)
-    squared = np.empty(TILE, np.float32)
-    least = np.empty(TILE, np.float32)
-    names = np.empty(TILE, np.int32)
+    tile = np.zeros(width * TILE, np.float32)
+    names = np.empty(TILE, np.uint32)
     for start in range(0, len(rows), TILE):
         size = min(TILE, len(rows) - start)
-        for z in range(width):
-            for i in range(size):
-                tile[z, i] = rows[start + i, first + z]
-        least[:] = np.inf
-        names[:] = 0
-        for word in range(words.shape[1]):
-            squared[:] = F32(0)
+        for i in range(size):
             for z in range(width):
-                _add_squares(tile[z], words[z, word], squared)
-            _keep_nearest(squared, word, least, names)
+                tile[z * TILE + i] = rows[start + i, first + z]
+        one = two = three = four = _fill(F32(np.inf))
+        of_one = of_two = of_three = of_four = _names(U64(0))
+        for word in range(U64(words.shape[1])):
+            to_one = to_two = to_three = to_four = _fill(F32(0))
+            for z in range(U64(width)):
+                value, at = _fill(words[z, word]), z * U64(TILE)
+                difference = simd.subtract(_load(tile, at), value)
+                to_one = simd.multiply_add(difference, difference, to_one)
+                difference = simd.subtract(_load(tile, at + U64(16)), value)
+                to_two = simd.multiply_add(difference, difference, to_two)
+                difference = simd.subtract(_load(tile, at + U64(32)), value)
+                to_three = simd.multiply_add(difference, difference, to_three)
+                difference = simd.subtract(_load(tile, at + U64(48)), value)
+                to_four = simd.multiply_add(difference, difference, to_four)
+            own = _names(word)
+            of_one = simd.where_less(to_one, one, own, of_one)
+            one = simd.where_less(to_one, one, to_one, one)
+            of_two = simd.where_less(to_two, two, own, of_two)
+            two = simd.where_less(to_two, two, to_two, two)
+            of_three = simd.where_less(to_three, three, own, of_three)
+            three = simd.where_less(to_three, three, to_three, three)
+            of_four = simd.where_less(to_four, four, own, of_four)
+            four = simd.where_less(to_four, four, to_four, four)
+        _store(names, U64(0), of_one)
+        _store(names, U64(16), of_two)
+        _store(names, U64(32), of_three)
+        _store(names, U64(48), of_four)
         for i in range(size):
             codes[start + i] = np.uint8(names[i])
 

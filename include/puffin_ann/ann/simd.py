@@ -316,6 +316,19 @@ def left_by(bits: int) -> Any:
     return _unary(None, emit)
 
 
+def _where_less(context: Any, x: Any, y: Any, one: Any, other: Any) -> Any:
+    """`where_less(x, y, one, other)`: lanes of `one` where x[i] < y[i], of `other` elsewhere."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        compare = builder.fcmp_ordered if signature.args[0].floating else builder.icmp_unsigned
+        return builder.select(compare("<", *values[:2]), *values[2:])
+
+    return one(x, y, one, other), generate
+
+
+where_less: Any = intrinsic(_where_less)
+
+
 # Out of vectors
 
 

@@ -3,15 +3,24 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann import simd
 from puffin_ann.ann.vamana.primitives import F32, FAST, U32, U64, Whole
 from puffin_ann.ann.vamana.prune import MAX_CANDIDATES, measure, robust_prune, without_doubles
 
 from numba import njit  # isort: skip  (after the primitives have configured it)
 
 NONE = 0xFFFFFFFF
+I32, I64 = np.int32, np.int64
 _NONE = np.uint32(NONE)
 _FAR = np.float32(3.4e38)
 _LANES = 16
+_GROUPS = 64
+_LAST = np.int64(np.iinfo(np.int64).max)
+_load = simd.load_of(simd.F32X16)
+_fill = simd.fill_of(simd.F32X16)
+
+MOST_RANKED = 64
+"""More keys than this, of equal scores, are sorted: ranking takes the square of their number."""
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -49,22 +58,6 @@ def gather(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _offer(
-    scores: NDArray[np.float32], names: NDArray[np.uint32], score: np.float32, name: int
-) -> None:
-    """Insert a score in ascending ones if it is below the last, which leaves."""
-    place = U64(len(scores) - 1)
-    if not score < scores[place]:
-        return
-    while place > U64(0) and scores[place - U64(1)] > score:
-        scores[place] = scores[place - U64(1)]
-        names[place] = names[place - U64(1)]
-        place -= U64(1)
-    scores[place] = score
-    names[place] = U32(name)
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
 def _group_least(
     line: NDArray[np.float32], squares: NDArray[np.float32], least: NDArray[np.float32]
 ) -> None:
@@ -83,6 +76,92 @@ def _group_least(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
+def _bound(least: NDArray[np.float32], ranked: Whole) -> np.float32:
+    """Return the number with `ranked` lesser ones among 64, or one not below it.
+
+    Every number is ranked by counting, which takes no branch; if fewer than 16 lesser ones are
+    asked for, the lesser of each two stands for both, which halves the work.
+    """
+    if ranked >= _GROUPS:
+        return _FAR
+    one, two = _load(least, U64(0)), _load(least, U64(16))
+    three, four = _load(least, U64(32)), _load(least, U64(48))
+    lanes = U64(_GROUPS)
+    if ranked < _LANES:
+        lanes = U64(2 * _LANES)
+        for j in range(lanes):
+            least[j] = min(least[j], least[j + lanes])
+        one, two = _load(least, U64(0)), _load(least, U64(16))
+        three = four = _fill(_FAR)
+    bound = -_FAR
+    for j in range(lanes):
+        value = _fill(least[j])
+        lesser = (
+            simd.bit_count(simd.less_mask(one, value))
+            + simd.bit_count(simd.less_mask(two, value))
+            + simd.bit_count(simd.less_mask(three, value))
+            + simd.bit_count(simd.less_mask(four, value))
+        )
+        bound = max(bound, least[j] if lesser <= U64(ranked) else -_FAR)
+    return bound
+
+
+@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+def _key(score: np.float32, column: Whole) -> np.int64:
+    """Return an integer that sorts as (score, column)."""
+    bits = F32(score).view(I32)
+    bits ^= (bits >> I32(31)) & I32(0x7FFFFFFF)
+    return (I64(bits) << I64(32)) | I64(column)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _not_above(
+    line: NDArray[np.float32],
+    squares: NDArray[np.float32],
+    bound: np.float32,
+    own: Whole,
+    keys: NDArray[np.int64],
+) -> Whole:
+    """Write the keys of all columns but `own` whose score is not above a bound; return how many."""
+    columns = U64(len(line))
+    whole = columns // U64(_LANES) * U64(_LANES)
+    found = U64(0)
+    limit, minus_two = _fill(bound), _fill(F32(-2))
+    for first in range(U64(0), whole, U64(_LANES)):
+        scores = simd.multiply_add(minus_two, _load(line, first), _load(squares, first))
+        mask = simd.less_mask(limit, scores) ^ U64(0xFFFF)
+        while mask:
+            column = first + simd.lowest_bit(mask)
+            mask &= mask - U64(1)
+            keys[found] = _key(squares[column] - F32(2) * line[column], column)
+            found += U64(column != U64(own))
+    for column in range(whole, columns):
+        score = squares[column] - F32(2) * line[column]
+        keys[found] = _key(score, column)
+        found += U64(score <= bound) & U64(column != U64(own))
+    return found
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _rank(keys: NDArray[np.int64], count: Whole, places: NDArray[np.uint32]) -> None:
+    """Write the columns of the least keys, ascending, as many as there is room for.
+
+    A key's place is how many are lesser. Few keys are ranked against all, without a branch.
+    """
+    end = (U64(count) + U64(_LANES - 1)) // U64(_LANES) * U64(_LANES)
+    for j in range(U64(count), end):
+        keys[j] = _LAST
+    for i in range(U64(count)):
+        key = keys[i]
+        place = I64(0)
+        for first in range(U64(0), end, U64(_LANES)):
+            for j in range(U64(_LANES)):
+                place += I64(keys[first + j] < key)
+        if place < len(places):
+            places[place] = U32(key)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
 def nearest(
     products: NDArray[np.float32],
     squares: NDArray[np.float32],
@@ -91,9 +170,8 @@ def nearest(
 ) -> None:
     """Write each line's columns of least `squares[c] − 2 · products[i, c]`, nearest first.
 
-    Columns are dealt to groups, groups to lanes. The k-th least of the lanes' least scores bounds
-    the k-th least score, so that only the few groups below it are looked into, and finding the
-    least of groups and lanes takes no branch.
+    Columns are dealt to groups. The k-th least of the groups' least scores bounds the k-th least
+    score, so that only the few columns not above it are looked at one by one.
 
     Args:
         products: `(b, m) float32`.
@@ -105,32 +183,18 @@ def nearest(
     """
     columns = products.shape[1]
     count = places.shape[1]
-    groups = max(_LANES, columns // 128 * _LANES)
-    lanes = min(groups, _LANES * (1 + count // 8))
-    least = np.empty(groups, np.float32)
-    lane = np.empty(lanes, np.float32)
-    bounds = np.empty(count + 1, np.float32)  # one more, for the line itself
-    scores = np.empty(count, np.float32)
-    names = np.empty(count + 1, np.uint32)
+    least = np.empty(_GROUPS, np.float32)
+    keys = np.empty(columns + _LANES, np.int64)
     for i in range(len(products)):
         line = products[i]
         _group_least(line, squares, least)
-        for j in range(lanes):
-            lane[j] = least[j]
-        for g in range(lanes, groups):
-            lane[g % lanes] = min(lane[g % lanes], least[g])
-        bounds[:] = _FAR
-        for j in range(lanes):
-            _offer(bounds, names, lane[j], j)
-        bound = bounds[count]
-        scores[:] = _FAR
-        found = places[i]
-        found[:] = _NONE
-        for g in range(groups):
-            if least[g] <= bound:
-                for c in range(g, columns, groups):
-                    if c != own + i:
-                        _offer(scores, found, squares[c] - F32(2) * line[c], c)
+        bound = _bound(least, count)  # one more than are wanted, for the line itself
+        found = _not_above(line, squares, bound, own + i, keys)
+        places[i, :] = _NONE
+        if found > MOST_RANKED:
+            keys[:found].sort()
+            found = min(found, U64(count))
+        _rank(keys, found, places[i])
 
 
 @njit(cache=True, nogil=True)

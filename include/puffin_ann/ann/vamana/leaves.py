@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from puffin_ann.ann import blas
 from puffin_ann.ann.vamana import kernels_leaves as kernels
 
-TILE = 128
 ASSIGN_BLOCK = 2048
 CHOOSE_BLOCK = 1024
 WIDE = 256
@@ -160,7 +159,7 @@ class Scratch(threading.local):
         most = plan.most
         self.moved = np.empty((most, width), np.float32)
         self.squares = np.empty(most, np.float32)
-        self.products = np.empty(TILE * most, np.float32)
+        self.products = np.empty(most * most, np.float32)
 
 
 def nearest_within(
@@ -170,12 +169,11 @@ def nearest_within(
     size = len(rows)
     moved, squares = scratch.moved[:size], scratch.squares[:size]
     kernels.gather(space, rows, moved, squares)
+    products = scratch.products[: size * size].reshape(size, size)
+    # All of them at once: numpy makes a matrix times its own transpose by half the multiplications.
+    np.dot(moved, moved.T, out=products)
     places = np.empty((size, count), np.uint32)
-    for first in range(0, size, TILE):
-        tile = moved[first : first + TILE]
-        products = scratch.products[: len(tile) * size].reshape(len(tile), size)
-        np.dot(tile, moved.T, out=products)
-        kernels.nearest(products, squares, first, places[first : first + TILE])
+    kernels.nearest(products, squares, 0, places)
     return places
 
 

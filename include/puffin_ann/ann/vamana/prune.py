@@ -3,15 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann import simd
 from puffin_ann.ann.vamana.primitives import (
     F32,
     FAST,
+    LANES,
     U64,
     Whole,
     candidate,
     prefetch,
     row_of,
-    squared_l2,
     squared_of,
 )
 
@@ -21,6 +22,43 @@ MAX_CANDIDATES = 750
 """Candidates considered for one node, the nearest; as in DiskANN."""
 
 
+_load = simd.load_of(simd.F32X16)
+_fill = simd.fill_of(simd.F32X16)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _squared_of_four(
+    space: NDArray[np.float32],
+    at: Whole,
+    one: Whole,
+    two: Whole,
+    three: Whole,
+    four: Whole,
+    width: Whole,
+) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    """Return the squared distances of the row that begins at a place and of four others.
+
+    A sum waits for itself; four of them need not wait for each other, and share what is read.
+    """
+    to_one = to_two = to_three = to_four = _fill(F32(0))
+    for z in range(U64(0), U64(width), U64(LANES)):
+        row = _load(space, at + z)
+        difference = simd.subtract(row, _load(space, one + z))
+        to_one = simd.multiply_add(difference, difference, to_one)
+        difference = simd.subtract(row, _load(space, two + z))
+        to_two = simd.multiply_add(difference, difference, to_two)
+        difference = simd.subtract(row, _load(space, three + z))
+        to_three = simd.multiply_add(difference, difference, to_three)
+        difference = simd.subtract(row, _load(space, four + z))
+        to_four = simd.multiply_add(difference, difference, to_four)
+    return (
+        simd.sum_of(to_one),
+        simd.sum_of(to_two),
+        simd.sum_of(to_three),
+        simd.sum_of(to_four),
+    )
+
+
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _occlusion(
     space: NDArray[np.float32],
@@ -28,22 +66,34 @@ def _occlusion(
     key: np.uint64,
     alpha: np.float32,
     chosen: NDArray[np.uint32],
+    first: Whole,
     count: Whole,
 ) -> Whole:
     """Tell if a chosen neighbour makes a candidate needless: 0 no, 1 at slack 1 only, 2 at alpha.
 
-    It does if it is nearer to the candidate, by a factor, than the node itself is.
+    It does if it is nearer to the candidate, by a factor, than the node itself is. Looked at are
+    those chosen from the `first` on.
     """
-    row = row_of(key)
     squared = squared_of(key)
-    found = 0
-    for j in range(U64(count)):
-        between = squared_l2(space, row * width, space, U64(chosen[j]) * width, width)
-        if alpha * between <= squared:
+    if U64(first) >= U64(count):
+        return 0
+    last = U64(count) - U64(1)
+    least = squared + squared
+    for j in range(U64(first), U64(count), U64(4)):
+        between = _squared_of_four(
+            space,
+            row_of(key) * width,
+            U64(chosen[j]) * width,
+            U64(chosen[min(j + U64(1), last)]) * width,
+            U64(chosen[min(j + U64(2), last)]) * width,
+            U64(chosen[min(j + U64(3), last)]) * width,
+            width,
+        )
+        nearest = min(min(between[0], between[1]), min(between[2], between[3]))
+        if alpha * nearest <= squared:
             return 2
-        if between <= squared:
-            found = 1
-    return found
+        least = min(least, nearest)
+    return 1 if least <= squared else 0
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -60,7 +110,7 @@ def robust_prune(
 
     Args:
         space: flat `(n · width,) float32` rows.
-        width: numbers in a row.
+        width: numbers in a row, a multiple of 16.
         candidates: ascending, without doubles and without the node itself; changed.
         count: how many of them.
         most: neighbours wanted at most.
@@ -75,21 +125,24 @@ def robust_prune(
     slack = F32(alpha)
     chosen = U64(0)
     left = U64(0)
+    compared = np.empty(count, np.uint16)  # how many were chosen when a candidate was left over
     for i in range(U64(count)):
         if chosen == U64(most):
             break
-        verdict = _occlusion(space, w, candidates[i], slack, out, chosen)
+        verdict = _occlusion(space, w, candidates[i], slack, out, 0, chosen)
         if verdict == 0:
             out[chosen] = row_of(candidates[i])
             chosen += U64(1)
         elif verdict == 1:
             candidates[left] = candidates[i]
+            compared[left] = chosen
             left += U64(1)
     if alpha > 1.0:
         for i in range(left):
             if chosen == U64(most):
                 break
-            if _occlusion(space, w, candidates[i], slack, out, chosen) < 2:
+            # What was chosen before leaves it a neighbour, or it would not have been left over.
+            if _occlusion(space, w, candidates[i], slack, out, compared[i], chosen) < 2:
                 out[chosen] = row_of(candidates[i])
                 chosen += U64(1)
     return chosen
@@ -120,12 +173,21 @@ def measure(
     w = U64(width)
     for j in range(U64(count)):
         prefetch(space, U64(rows[j]) * w)
-        prefetch(space, U64(rows[j]) * w + U64(16))
+        prefetch(space, U64(rows[j]) * w + U64(LANES))
     end = U64(at)
-    for j in range(U64(count)):
-        row = U64(rows[j])
-        if row != U64(node):
-            squared = squared_l2(space, U64(node) * w, space, row * w, w)
-            out[end] = candidate(squared, row)
-            end += U64(1)
+    last = U64(count) - U64(1)
+    for j in range(U64(0), U64(count), U64(4)):
+        four = (
+            U64(rows[j]),
+            U64(rows[min(j + U64(1), last)]),
+            U64(rows[min(j + U64(2), last)]),
+            U64(rows[min(j + U64(3), last)]),
+        )
+        squared = _squared_of_four(
+            space, U64(node) * w, four[0] * w, four[1] * w, four[2] * w, four[3] * w, w
+        )
+        for z in range(min(U64(4), U64(count) - j)):
+            if four[z] != U64(node):
+                out[end] = candidate(squared[z], four[z])
+                end += U64(1)
     return end
