@@ -1,20 +1,23 @@
 """Make a new object of a table's store out of bytes made here and ranges of its other objects.
 
 On S3 the store copies the ranges by itself, so that none of their bytes passes through this
-process; elsewhere they are streamed through it.
+process. On a local file system the kernel copies them; elsewhere they are streamed through here.
 """
 
 import logging
+import os
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyiceberg.io import FileIO
 
 from puffin_ann.errors import StagingError
-from puffin_ann.lake import multipart
+from puffin_ann.lake import local_copy, multipart
 from puffin_ann.lake.recipe import Made, Recipe, Taken
 from puffin_ann.lake.s3 import Location, s3_of
+from puffin_ann.lake.staging import local_path
 
 CHUNK = 8 << 20
 
@@ -68,7 +71,11 @@ class Assembly:
         """
         if self._s3 is None or any(Location.of(uri) is None for uri in self.recipe.versions):
             path = self._names.path(uuid.uuid4().hex[:12])
-            self._stream(path)
+            local = local_path(path)
+            if local is not None and all(map(local_path, self.recipe.versions)):
+                self._copy_locally(local)
+            else:
+                self._stream(path)
             return path
         path = self._names.path(self.recipe.digest()[:16])
         place = Location.require(path)
@@ -81,6 +88,22 @@ class Assembly:
         if self._s3 is None or Location.of(uri) is None:
             return ""
         return self._s3.version(uri)
+
+    def _copy_locally(self, place: Path) -> None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        out = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            try:
+                for piece in self.recipe.pieces:
+                    if isinstance(piece, Made):
+                        local_copy.append(piece.data, out)
+                    else:
+                        _append_local(piece, out)
+            finally:
+                os.close(out)
+        except BaseException:
+            place.unlink(missing_ok=True)
+            raise
 
     def _stream(self, path: str) -> None:
         try:
@@ -101,6 +124,20 @@ class Assembly:
             while left:
                 data = source.read(min(left, CHUNK))
                 if not data:
-                    raise StagingError(f"{piece.source} ends {left} bytes too early")
+                    raise _too_short(piece, left)
                 out.write(data)
                 left -= len(data)
+
+
+def _append_local(piece: Taken, out: int) -> None:
+    path = local_path(piece.source)
+    if path is None:
+        raise ValueError(f"{piece.source} is not on the local file system")
+    with path.open("rb", buffering=0) as source:
+        done = local_copy.append_range(source.fileno(), piece.offset, piece.length, out)
+    if done < piece.length:
+        raise _too_short(piece, piece.length - done)
+
+
+def _too_short(piece: Taken, missing: int) -> StagingError:
+    return StagingError(f"{piece.source} ends {missing} bytes too early")

@@ -4,7 +4,7 @@ A covered file is a live one if path, size and file sequence number are the same
 snapshots is never asked for, so the answer holds after expiry, rollback and branching alike.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -122,6 +122,10 @@ class Difference:
         live_rows: rows live in the snapshot.
         covered_rows: live rows that need no scan: indexed, or skipped as not indexable.
         masked_rows: indexed rows that are not live.
+        gone: places of covered files that are not live.
+        dead: by place of a live covered file, the positions deleted now; of others, what was
+            deleted in the base snapshot is.
+        added: live files that are not covered, with the positions deleted from them.
     """
 
     masked: Mapping[int, Positions]
@@ -129,6 +133,10 @@ class Difference:
     live_rows: int
     covered_rows: int
     masked_rows: int
+    # How the sets were found, which may be known of more files than need be.
+    gone: frozenset[int] = field(default=frozenset(), compare=False)
+    dead: Mapping[int, BitMap] = field(default_factory=dict, compare=False)
+    added: Sequence[tuple[LiveFile, BitMap]] = field(default=(), compare=False)
 
     @property
     def scanned_rows(self) -> int:
@@ -183,9 +191,9 @@ def difference(
 
 def tally(
     covered: CoveredColumns,
-    gone: Iterable[int],
+    gone: Collection[int],
     dead: Mapping[int, BitMap],
-    added: Iterable[tuple[LiveFile, BitMap]],
+    added: Sequence[tuple[LiveFile, BitMap]],
     file_at: Callable[[int], LiveFile],
 ) -> Difference:
     """Make the three sets of what is known of single files.
@@ -227,7 +235,16 @@ def tally(
             scanned_rows += alive
             live_rows += alive
     scanned.sort(key=lambda one: one[0].path)
-    return Difference(masked, scanned, live_rows, live_rows - scanned_rows, masked_rows)
+    return Difference(
+        masked,
+        scanned,
+        live_rows,
+        live_rows - scanned_rows,
+        masked_rows,
+        frozenset(gone),
+        dead,
+        added,
+    )
 
 
 def _dead_rows(

@@ -107,6 +107,33 @@ def matched(gone: NDArray[np.uint64], come: NDArray[np.uint64]) -> NDArray[np.in
     Returns:
         (n,) int64, for each row of `gone` its place in `come`, or -1 where it does not reappear.
     """
+    places = np.full(len(gone), -1, dtype=np.int64)
+    by_gone, by_come = np.argsort(gone[:, 0]), np.argsort(come[:, 0])
+    shared = _repeated(gone[by_gone, 0], come[by_come, 0])
+    if len(shared):
+        # Rows that share a first half with others of their side are paired by sorting both halves.
+        some = np.flatnonzero(np.isin(gone[:, 0], shared))
+        theirs = np.flatnonzero(np.isin(come[:, 0], shared))
+        paired = _matched_multisets(gone[some], come[theirs])
+        places[some[paired >= 0]] = theirs[paired[paired >= 0]]
+    if not len(come):
+        return places
+    firsts = come[by_come, 0]
+    at = np.searchsorted(firsts, gone[by_gone, 0]).clip(max=len(come) - 1)
+    alone = (gone[by_gone] == come[by_come[at]]).all(axis=1)
+    if len(shared):
+        alone &= ~np.isin(gone[by_gone, 0], shared)
+    places[by_gone[alone]] = by_come[at[alone]]
+    return places
+
+
+def _repeated(*sides: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return values that one of the sorted arrays holds more than once."""
+    return np.unique(np.concatenate([side[1:][side[1:] == side[:-1]] for side in sides]))
+
+
+def _matched_multisets(gone: NDArray[np.uint64], come: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Do what `matched` does, whatever repeats."""
     everything = np.concatenate([gone, come])
     # By identity; equal ones with those gone first, each in the order given (a stable sort).
     order = np.lexsort((everything[:, 1], everything[:, 0]))

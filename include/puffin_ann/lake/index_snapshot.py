@@ -6,7 +6,8 @@ from typing import Literal
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.manifest import ManifestEntry, ManifestFile
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, ancestors_of
 from pyiceberg.table.update.snapshot import _SnapshotProducer
@@ -25,6 +26,19 @@ OURS = b"puffin"
 manifest list; nothing else would tell it from one that another writer is about to commit."""
 
 _OURS_IN_NAMES = str(uuid.UUID(bytes=OURS.ljust(16, b"\0")))[:13]
+
+
+class EmptyTransaction(Transaction):
+    """A transaction with no updates in it, whose metadata is that of the table as it was loaded.
+
+    PyIceberg's own copies all metadata deeply each time it is asked for any: a dozen times for one
+    snapshot, which takes longer than the commit where a table has many snapshots.
+    """
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The table's metadata, to be read only."""
+        return self._table.metadata
 
 
 class IndexSnapshot(_SnapshotProducer["IndexSnapshot"]):

@@ -167,7 +167,8 @@ class Lease:
         held = self.look()
         if held is None or held.released or held.claim.owner != owner:
             return False
-        self._place.put_new(f"{_name(held.number)}.released", b"{}")
+        # Torn by a machine that goes down, a claim counts as one that has ended: no need to wait.
+        self._place.put_new(f"{_name(held.number)}.released", b"{}", lasting=False)
         return True
 
     def _claim(
@@ -182,7 +183,7 @@ class Lease:
             until_ms=now + int(seconds * 1000),
             token=uuid.uuid4().hex,
         )
-        if not self._place.put_new(_name(number), claim.model_dump_json().encode()):
+        if not self._place.put_new(_name(number), claim.model_dump_json().encode(), lasting=False):
             return None
         late = time.monotonic() - looked > STALE_LOOK_SECONDS
         found = self._objects()

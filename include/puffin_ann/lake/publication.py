@@ -17,7 +17,12 @@ from pyiceberg.table.update import (
 
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.index_snapshot import IndexSnapshot, PublishMode, own_uuid
+from puffin_ann.lake.index_snapshot import (
+    EmptyTransaction,
+    IndexSnapshot,
+    PublishMode,
+    own_uuid,
+)
 from puffin_ann.lake.overwrites import path_in
 
 RUN_ID_SUFFIX = ".run-id"
@@ -119,10 +124,9 @@ class Attempt:
 
 
 def _with_snapshot(fresh: Table, request: Request) -> Attempt:
-    transaction = fresh.transaction()
     snapshot = IndexSnapshot(
         Operation.REPLACE,
-        transaction,
+        EmptyTransaction(fresh),  # the updates are sent by themselves, see `publish`
         fresh.io,
         commit_uuid=own_uuid(),
         snapshot_properties={**request.summary, "statistics-file": request.path},

@@ -6,6 +6,7 @@ that was given up and still runs can do no harm.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import uuid
@@ -69,7 +70,7 @@ class Staging:
         with self.fetch(self.uri(*parts)) as stream:
             return stream.read()
 
-    def put_new(self, name: str, data: bytes) -> bool:
+    def put_new(self, name: str, data: bytes, *, lasting: bool = True) -> bool:
         """Create an object if it is absent; True if this call created it.
 
         On a local file system and on S3 this is atomic: of any number of callers one gets True, and
@@ -77,11 +78,17 @@ class Staging:
         that only resemble S3, the object is looked for, written and read back; of two callers
         within that span both may get True, and the later one's bytes stay. Callers therefore read
         what is there and go on with that.
+
+        Args:
+            name: of the object.
+            data: its bytes.
+            lasting: on a local file system, wait for the disk; an object for which that was not
+                done may be torn when the machine itself went down, see `discard_torn`.
         """
         uri = self.uri(name)
         path = local_path(uri)
         if path is not None:
-            return _link_new(path, data)
+            return _link_new(path, data, lasting)
         if self.io.new_input(uri).exists():
             return False
         if self._s3 is not None:
@@ -91,6 +98,39 @@ class Staging:
         with self.io.new_output(uri).create(overwrite=True) as out:
             out.write(data)
         return self.read(name) == data
+
+    def put_copy(self, name: str, of: str, data: bytes) -> bool:
+        """Create an object with the bytes `data` of another one if it is absent, as `put_new` does.
+
+        On a local file system it is the same file under two names: removing one leaves the other.
+        """
+        path, source = local_path(self.uri(name)), local_path(self.uri(of))
+        if path is None or source is None:
+            return self.put_new(name, data)
+        try:
+            os.link(source, path)
+        except FileExistsError:
+            return False
+        except OSError:  # removed meanwhile, or more names than a file can have
+            return self.put_new(name, data)
+        return True
+
+    def discard_torn(self, name: str) -> bool:
+        """Remove a document that is no JSON, such as a machine leaves that went down; else False.
+
+        Only on a local file system: elsewhere no reader sees half an object.
+        """
+        path = local_path(self.uri(name))
+        if path is None:
+            return False
+        try:
+            json.loads(path.read_bytes())
+        except (ValueError, UnicodeDecodeError):
+            path.unlink(missing_ok=True)
+            return True
+        except FileNotFoundError:
+            return True
+        return False
 
     def put(self, name: str, data: bytes) -> None:
         """Create or replace a small object; no reader sees half of it.
@@ -140,26 +180,12 @@ class Staging:
                 f"staged object {uri} is gone; run the stage that made it"
             ) from error
 
-    def download(self, staged: StagedObject, local: Path) -> Path:
-        """Copy a staged object to a local file, checked; StagingError if it is not what was staged.
-
-        The local file appears under its name only when it is whole.
-        """
-        local.parent.mkdir(parents=True, exist_ok=True)
-        partial = local.with_name(f"{local.name}.{uuid.uuid4().hex}.part")
-        try:
-            with self.fetch(staged.uri) as source, partial.open("wb") as out:
-                writer = StagedWriter(staged.uri, out)
-                shutil.copyfileobj(source, writer, CHUNK)
-            if writer.staged != staged:
-                raise StagingError(
-                    f"staged object {staged.uri} has {writer.staged.length} bytes, sha256 "
-                    f"{writer.staged.sha256}; its marker says {staged.length}, {staged.sha256}"
-                )
-            os.replace(partial, local)
-        finally:
-            partial.unlink(missing_ok=True)
-        return local
+    def read_checked(self, staged: StagedObject) -> bytes:
+        """Return the bytes of a staged object; StagingError if it is not what was staged."""
+        with self.fetch(staged.uri) as source:
+            data = source.read(staged.length + 1)
+        _check(staged, len(data), hashlib.sha256(data).hexdigest())
+        return data
 
     def delete_tree(self) -> None:
         """Remove the folder and all in it; no error if it is not there."""
@@ -171,6 +197,14 @@ class Staging:
             self._s3.delete_tree(self.root)
         else:
             _delete_remote_tree(self.io, self.root)
+
+
+def _check(staged: StagedObject, length: int, sha256: str) -> None:
+    if (length, sha256) != (staged.length, staged.sha256):
+        raise StagingError(
+            f"staged object {staged.uri} has {length} bytes, sha256 {sha256}; its marker says "
+            f"{staged.length}, {staged.sha256}"
+        )
 
 
 class StagedWriter:
@@ -213,8 +247,8 @@ def local_path(uri: str) -> Path | None:
     return Path(path) if scheme == "file" else None
 
 
-def _link_new(path: Path, data: bytes) -> bool:
-    partial = _written_beside(path, data)
+def _link_new(path: Path, data: bytes, lasting: bool) -> bool:
+    partial = _written_beside(path, data, lasting=lasting)
     try:
         os.link(partial, path)
     except FileExistsError:
@@ -224,7 +258,7 @@ def _link_new(path: Path, data: bytes) -> bool:
     return True
 
 
-def _written_beside(path: Path, data: bytes) -> Path:
+def _written_beside(path: Path, data: bytes, *, lasting: bool = True) -> Path:
     """Write bytes to a file that nobody else knows, in the folder of another one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not tempfile: its files are for one user, and Spark's workers may be another.
@@ -233,7 +267,8 @@ def _written_beside(path: Path, data: bytes) -> Path:
         with partial.open("xb") as out:
             out.write(data)
             out.flush()
-            os.fsync(out.fileno())
+            if lasting:
+                os.fsync(out.fileno())
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

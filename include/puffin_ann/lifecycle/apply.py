@@ -1,6 +1,7 @@
 """Make the blobs of a shard anew, as far as the decision and what was found ask for it."""
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,7 +59,7 @@ def rows_now(
             for column, values in zip(locators, moves.locators.T, strict=True):
                 column[moves.ordinals] = values
             count += len(moves.ordinals)
-    died = bool((np.flatnonzero(dead).tolist()) != before.tolist())
+    died = not np.array_equal(np.flatnonzero(dead), before)
     if not count:
         return ShardRows(rows, dead, moved=False, died=died)
     now = replace(rows, file_ids=locators[0], row_groups=locators[1], offsets=locators[2])
@@ -111,12 +112,14 @@ def touch_up(
             recall=None,
             seconds=time.monotonic() - began,
         )
-    with TemporaryDirectory(prefix=f"puffin-ann-shard-{shard.shard_id}-") as folder:
-        blobs: dict[str, Path] = {}
+    with ExitStack() as stack:
+        blobs: dict[str, Path | bytes] = {}
         if rows is not None:
+            prefix = f"puffin-ann-shard-{shard.shard_id}-"
+            folder = stack.enter_context(TemporaryDirectory(prefix=prefix))
             blobs[rows_blob.TYPE] = write_rows(rows, Path(folder))
         if died and len(dead):
-            blobs[tombstones_blob.TYPE] = write_tombstones(dead, Path(folder))
+            blobs[tombstones_blob.TYPE] = tombstones_of(dead)
         return AppliedShard(
             **{**_of(shard), "tombstones": len(dead)},
             file=stage_shard(workspace, workspace.refresh, shard.shard_id, blobs)
@@ -151,5 +154,10 @@ def write_rows(rows: Rows, folder: Path) -> Path:
 def write_tombstones(dead: NDArray[np.int64], folder: Path) -> Path:
     """Write a tombstones blob of ordinals to a file of a folder."""
     path = folder / "tombstones.blob"
-    path.write_bytes(tombstones_blob.encode(BitMap(dead.tolist())))
+    path.write_bytes(tombstones_of(dead))
     return path
+
+
+def tombstones_of(dead: NDArray[np.int64]) -> bytes:
+    """Return a tombstones blob of ordinals."""
+    return tombstones_blob.encode(BitMap(dead.astype(np.uint32)))

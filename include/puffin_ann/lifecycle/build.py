@@ -120,16 +120,16 @@ def mapped_rows(rows: int, dimension: int, scratch: Path) -> StagedRows:
 
 
 def stage_shard(
-    workspace: Workspace, plan: RunPlan, shard: int, blobs: Mapping[str, Path]
+    workspace: Workspace, plan: RunPlan, shard: int, blobs: Mapping[str, Path | bytes]
 ) -> StagedFile:
     """Stage the blobs of a shard as a Puffin file."""
     properties = {"index": plan.declaration.name, "shard": str(shard)}
     name = attempt_unique(f"shard-{shard:05d}.puffin")
     with workspace.staging.create(name) as out, PuffinWriter(out) as writer:
-        for kind, path in blobs.items():
+        for kind, data in blobs.items():
             writer.add(
                 kind,
-                path,
+                data,
                 fields=[plan.field_id],
                 snapshot_id=plan.base_snapshot_id,
                 sequence_number=plan.base_sequence_number,

@@ -1,7 +1,6 @@
 """Read the rows that a version does not cover: each is new, or may be one that went and moved."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from puffin_ann.lifecycle import truth
 from puffin_ann.lifecycle.assign import Parts, place, read_parts, summary_of
 from puffin_ann.lifecycle.documents import AssignOutcome, StagedFile
 from puffin_ann.lifecycle.gone import Difference, Known, bucket_of
+from puffin_ann.lifecycle.reading import SiftedRows
 from puffin_ann.lifecycle.refresh_documents import ComeTask
 from puffin_ann.lifecycle.segments import StagedRows, write_segment
 from puffin_ann.lifecycle.train import TrainResult
@@ -22,19 +22,6 @@ from puffin_ann.lifecycle.workspace import (
     arrays_to_bytes,
     attempt_unique,
 )
-
-
-@dataclass(frozen=True)
-class ComeRows:
-    """Rows that came and may be rows that went.
-
-    Attributes:
-        locators: (n, 3) uint32: file id, row group, offset in it.
-        identities: (n, 2) uint64.
-    """
-
-    locators: NDArray[np.uint32]
-    identities: NDArray[np.uint64]
 
 
 def trained_of(routing: Routing) -> TrainResult:
@@ -67,22 +54,25 @@ def read_task(
         threads: threads to use.
     """
     plan = workspace.refresh
-    parts = read_parts(workspace, plan.files, plan.read_tasks[number], _wanted(workspace))
+    task, wanted = plan.read_tasks[number], _wanted(workspace)
+    # Of a table that was rewritten nearly every row only moved: their vectors are let go as they
+    # are read. Centroids of a file stand for all its rows, so that of those all are kept.
+    is_sifted = known is not None and plan.algorithm != CENTROID
+    sift = known.may_hold if known is not None and is_sifted else None
+    parts = read_parts(workspace, plan.files, task, wanted, sift=sift, threads=threads)
     rows = parts.rows(plan.dimension)
-    may_have_moved = np.zeros(len(rows.vectors), np.bool_)
-    if known is not None:
-        may_have_moved = known.may_hold(rows.identities)
     candidates = []
     if known is not None:
-        moved = rows.take(np.flatnonzero(may_have_moved))
+        moved = parts.sifted
+        if not is_sifted:
+            may_have_moved = known.may_hold(rows.identities)
+            moved = SiftedRows(rows.locators[may_have_moved], rows.identities[may_have_moved])
         buckets = bucket_of(moved.identities, plan.buckets)
         for bucket in range(plan.buckets):
             mine = np.flatnonzero(buckets == bucket)
-            came = ComeRows(moved.locators[mine], moved.identities[mine])
+            came = SiftedRows(moved.locators[mine], moved.identities[mine])
             name = f"come-{number:05d}-{bucket:04d}.npz"
             candidates.append(workspace.stage_bytes(name, arrays_to_bytes(came)))
-    if plan.algorithm != CENTROID:
-        rows = rows.take(np.flatnonzero(~may_have_moved))
     outcome = stage(workspace, number, parts, rows, routing, threads=threads)
     return ComeTask(outcome=outcome, candidates=tuple(candidates))
 
@@ -107,10 +97,11 @@ def read_again(
         threads: threads to use.
     """
     plan = workspace.refresh
-    parts = read_parts(workspace, plan.files, plan.read_tasks[task], _wanted(workspace))
+    parts = read_parts(
+        workspace, plan.files, plan.read_tasks[task], _wanted(workspace), threads=threads
+    )
     rows = parts.rows(plan.dimension)
-    wanted = _pairs(left)
-    rows = rows.take(np.flatnonzero(np.isin(_pairs(rows.locators), wanted)))
+    rows = rows.take(np.flatnonzero(np.isin(_pairs(rows.locators), _pairs(left))))
     # What else was counted of these row groups was counted when they were read first.
     counted = Parts([], [])
     return stage(workspace, number, counted, rows, routing, threads=threads)

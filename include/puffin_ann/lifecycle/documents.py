@@ -270,8 +270,12 @@ def group_name(group: str) -> str:
 
 
 def store(staging: Staging, name: str, document: D) -> D:
-    """Create a document; if another attempt was first, return its document instead."""
-    if staging.put_new(name, document.model_dump_json().encode()):
+    """Create a document; if another attempt was first, return its document instead.
+
+    Only for the plan, which nothing else can be made from, the disk is waited for: stages are done
+    again where their documents did not outlast a machine that went down, see `done`.
+    """
+    if staging.put_new(name, document.model_dump_json().encode(), lasting=name == PLAN):
         return document
     return load(staging, name, type(document))
 
@@ -289,8 +293,15 @@ def load(staging: Staging, name: str, kind: type[D]) -> D:
 
 
 def done(staging: Staging, name: str, kind: type[D]) -> D | None:
-    """Return a stage's document if the stage is done."""
-    return load(staging, name, kind) if staging.exists(name) else None
+    """Return a stage's document if the stage is done; one that is torn is none, and removed."""
+    if not staging.exists(name):
+        return None
+    try:
+        return load(staging, name, kind)
+    except StagingError:
+        if name != PLAN and staging.discard_torn(name):
+            return None
+        raise
 
 
 def restore_plan(staging: Staging) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,10 @@ from puffin_ann.errors import PuffinFormatError
 from puffin_ann.lake.diff import ALL
 from puffin_ann.lifecycle.refresh_documents import GoneShard
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.coverage import View
 from puffin_ann.search.locators import Locators, MaskedRows
-from puffin_ann.search.versions import open_puffin
+from puffin_ann.search.versions import IndexVersion, open_puffin
 
 
 @dataclass(frozen=True)
@@ -116,37 +118,64 @@ def read_shard(
         FormatError: a blob is missing or broken.
     """
     with open_puffin(io, path) as reader:
-        located = reader.find(rows_blob.TYPE, index=index, shard=str(shard.shard_id))
-        if len(located) != 1:
-            raise PuffinFormatError(
-                f"{path}: {len(located)} rows blobs for shard {shard.shard_id} of index {index!r}"
-            )
-        rows = rows_blob.read(BytesIO(reader.read(located[0])))
-        dead = np.zeros(0, np.int64)
-        if shard.tombstones:
-            found = reader.find(tombstones_blob.TYPE, index=index, shard=str(shard.shard_id))
-            bitmap = tombstones_blob.decode(reader.read(found[0]), shard.rows) if found else ()
-            dead = np.fromiter(bitmap, np.int64)
-        if len(rows) != shard.rows or len(dead) != shard.tombstones:
-            raise PuffinFormatError(
-                f"{path}: shard {shard.shard_id} has {len(rows)} rows and {len(dead)} tombstones, "
-                f"{shard.rows} and {shard.tombstones} by the routing blob"
-            )
+        return _shard_in(reader, index, shard)
+
+
+def _shard_in(
+    reader: PuffinReader, index: str, shard: ShardEntry
+) -> tuple[Rows, NDArray[np.int64]]:
+    located = reader.find(rows_blob.TYPE, index=index, shard=str(shard.shard_id))
+    if len(located) != 1:
+        raise PuffinFormatError(
+            f"{reader.name}: {len(located)} rows blobs for shard {shard.shard_id} of index "
+            f"{index!r}"
+        )
+    rows = rows_blob.read(BytesIO(reader.read(located[0])))
+    dead = np.zeros(0, np.int64)
+    if shard.tombstones:
+        found = reader.find(tombstones_blob.TYPE, index=index, shard=str(shard.shard_id))
+        bitmap = tombstones_blob.decode(reader.read(found[0]), shard.rows) if found else ()
+        dead = np.fromiter(bitmap, np.int64)
+    if len(rows) != shard.rows or len(dead) != shard.tombstones:
+        raise PuffinFormatError(
+            f"{reader.name}: shard {shard.shard_id} has {len(rows)} rows and {len(dead)} "
+            f"tombstones, {shard.rows} and {shard.tombstones} by the routing blob"
+        )
     return rows, dead
 
 
-def find_gone(workspace: Workspace, path: str, shard: ShardEntry) -> GoneShard:
-    """Find the rows of a shard that are not live where it has them, and stage them.
+def find_gone(
+    workspace: Workspace, version: IndexVersion, shards: Sequence[ShardEntry]
+) -> list[GoneShard]:
+    """Find the rows of shards that are not live where these have them, and stage them.
 
     Args:
         workspace: of the run.
-        path: the Puffin file that holds the shard's blobs.
-        shard: of the version that is refreshed.
+        version: that is refreshed.
+        shards: some of it; of files that hold several of them the footer is read once.
     """
+    difference = arrays_from_bytes(
+        Difference, workspace.fetch_bytes(workspace.refresh.difference)
+    ).masked
+    found = []
+    for path, its in groupby(shards, version.file_of):
+        with open_puffin(workspace.table.io, path) as reader:
+            for shard in its:
+                rows, before = _shard_in(reader, version.index, shard)
+                found.append(_staged(workspace, difference, shard, rows, before))
+    return found
+
+
+def _staged(
+    workspace: Workspace,
+    difference: MaskedRows,
+    shard: ShardEntry,
+    rows: Rows,
+    before: NDArray[np.int64],
+) -> GoneShard:
+    """Stage which rows of a shard are dead, those tombstoned `before` included."""
     plan = workspace.refresh
-    difference = arrays_from_bytes(Difference, workspace.fetch_bytes(plan.difference))
-    rows, before = read_shard(workspace.table.io, path, plan.declaration.name, shard)
-    masked = Locators.of(rows).masked(difference.masked)
+    masked = Locators.of(rows).masked(difference)
     if masked is None:
         newly = np.zeros(0, np.int64)
     else:
@@ -188,7 +217,11 @@ def known_of(workspace: Workspace, shards: Sequence[GoneShard]) -> Known:
         for staged in shard.identified:
             rows = arrays_from_bytes(GoneRows, workspace.fetch_bytes(staged))
             found.append(rows.identities[:, 0])
-    return Known(np.unique(np.concatenate(found)))
+    # By sorting: `np.unique` hashes, which takes far longer for values that hardly ever repeat.
+    firsts = np.sort(np.concatenate(found))
+    is_first = np.ones(len(firsts), np.bool_)
+    is_first[1:] = firsts[1:] != firsts[:-1]
+    return Known(firsts[is_first])
 
 
 def revived_of(view: View, file_ids: dict[str, int]) -> NDArray[np.int64]:

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.lake.identity import matched
-from puffin_ann.lifecycle.come import ComeRows
 from puffin_ann.lifecycle.gone import GoneRows
+from puffin_ann.lifecycle.reading import SiftedRows
 from puffin_ann.lifecycle.refresh_documents import (
     ComeTask,
     GoneShard,
@@ -50,7 +50,7 @@ def match_bucket(
         arrays_from_bytes(GoneRows, workspace.fetch_bytes(one.identified[bucket])) for one in gone
     ]
     came = [
-        arrays_from_bytes(ComeRows, workspace.fetch_bytes(one.candidates[bucket])) for one in come
+        arrays_from_bytes(SiftedRows, workspace.fetch_bytes(one.candidates[bucket])) for one in come
     ]
     shard = np.repeat(np.arange(len(went)), [len(one.ordinals) for one in went])
     ordinals = np.concatenate([np.zeros(0, np.int64), *(one.ordinals for one in went)])

@@ -1,6 +1,7 @@
 """Read the rows of a planned data file that are to be indexed: live, and with a usable vector."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,13 +18,38 @@ from puffin_ann.lifecycle.documents import PlannedFile
 from puffin_ann.lifecycle.segments import StagedRows, concatenated
 from puffin_ann.lifecycle.workspace import Workspace
 
+Sift = Callable[[NDArray[np.uint64]], NDArray[np.bool_]]
+"""Tells of identities (n, 2) which rows' vectors are not wanted: (n,) bool."""
+
+
+@dataclass(frozen=True)
+class SiftedRows:
+    """Rows of which no more is kept than where they are and what they are.
+
+    Attributes:
+        locators: (n, 3) uint32: file id, row group, offset in it.
+        identities: (n, 2) uint64.
+    """
+
+    locators: NDArray[np.uint32]
+    identities: NDArray[np.uint64]
+
+    @classmethod
+    def joined(cls, parts: "Sequence[SiftedRows]") -> "SiftedRows":
+        """Join rows in order."""
+        return cls(
+            np.concatenate([np.zeros((0, 3), np.uint32), *(one.locators for one in parts)]),
+            np.concatenate([np.zeros((0, 2), np.uint64), *(one.identities for one in parts)]),
+        )
+
 
 @dataclass(frozen=True)
 class ReadRowGroup:
     """The rows of one row group.
 
     Attributes:
-        rows: live rows with a usable vector, in order.
+        rows: live rows with a usable vector, in order, but for those sifted out.
+        sifted: those.
         deleted: positions in the file that row-level deletes name.
         skipped: positions in the file of live rows without a usable vector.
         reasons: how many of them, by reason.
@@ -31,6 +57,7 @@ class ReadRowGroup:
     """
 
     rows: StagedRows
+    sifted: SiftedRows
     deleted: BitMap
     skipped: BitMap
     reasons: Counter[str]
@@ -59,7 +86,14 @@ class FilePart:
         """Rows of each row group of this part."""
         return [int(self.starts[number + 1] - self.starts[number]) for number in self.row_groups]
 
-    def read(self, row_group: int, *, identities: bool, only: BitMap | None = None) -> ReadRowGroup:
+    def read(
+        self,
+        row_group: int,
+        *,
+        identities: bool,
+        only: BitMap | None = None,
+        sift: Sift | None = None,
+    ) -> ReadRowGroup:
         """Read one row group's vector column, and the key column where identities are wanted.
 
         Args:
@@ -67,6 +101,7 @@ class FilePart:
             identities: whether they are wanted.
             only: positions in the file that are wanted; None means all. Of a row group without a
                 live one among them nothing is read.
+            sift: by identity, rows whose vectors are not kept; asks for identities.
         """
         plan = self.workspace.run
         first, last = self.starts[row_group], self.starts[row_group + 1]
@@ -80,7 +115,8 @@ class FilePart:
         live[deleted - first] = False
         if not live.any():
             empty = concatenated([], plan.dimension)
-            return ReadRowGroup(empty, BitMap(deleted.tolist()), BitMap(), Counter(), 0)
+            none = SiftedRows.joined([])
+            return ReadRowGroup(empty, none, BitMap(deleted.tolist()), BitMap(), Counter(), 0)
         batch = read_vectors(
             self.workspace.table.io,
             self.file.path,
@@ -98,9 +134,11 @@ class FilePart:
         if identities:
             keys = self._keys(row_group)
             hashes = hash_rows(vectors, None if keys is None else keys.take(pa.array(offsets)))
+        rows, sifted = _apart(vectors, locators, hashes, sift)
         reasons = Counter(batch.reasons(live))
         return ReadRowGroup(
-            rows=StagedRows(np.ascontiguousarray(vectors), locators, hashes),
+            rows=rows,
+            sifted=sifted,
             deleted=BitMap(deleted.tolist()),
             skipped=BitMap((np.flatnonzero(live & ~batch.valid) + first).tolist()),
             reasons=reasons,
@@ -114,6 +152,21 @@ class FilePart:
             return None
         read = read_row_group(self.workspace.table, self.parquet, self.file.path, row_group, [key])
         return read.column(key)
+
+
+def _apart(
+    vectors: NDArray[np.float32],
+    locators: NDArray[np.uint32],
+    identities: NDArray[np.uint64],
+    sift: Sift | None,
+) -> tuple[StagedRows, SiftedRows]:
+    """Take rows apart into those that are kept whole, and those sifted out."""
+    out = sift(identities) if sift is not None else np.zeros(len(identities), np.bool_)
+    if not out.any():
+        return StagedRows(vectors, locators, identities), SiftedRows.joined([])
+    kept = np.flatnonzero(~out)
+    whole = StagedRows(vectors[kept], locators[kept], identities[kept])
+    return whole, SiftedRows(locators[out], identities[out])
 
 
 def open_part(workspace: Workspace, file: PlannedFile, part: int, parts: int) -> FilePart:

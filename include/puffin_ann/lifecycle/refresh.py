@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from pyiceberg.table import Table
@@ -38,7 +39,7 @@ from puffin_ann.lifecycle.rename import carry_over
 from puffin_ann.lifecycle.runners import InProcess, Runner
 from puffin_ann.lifecycle.source import version_to_refresh
 from puffin_ann.lifecycle.state import Change, IndexState
-from puffin_ann.lifecycle.workspace import Workspace, arrays_to_bytes
+from puffin_ann.lifecycle.workspace import Workspace, arrays_to_bytes, opened_once
 from puffin_ann.search.coverage import (
     LiveState,
     View,
@@ -93,10 +94,12 @@ def plan_refresh(
         if isinstance(planned, RefreshPlan):
             return _pointer(planned, staging).model_dump()
         return run.plan_build(declaration, run_id=run_id, overrides={"force": True})
-    if carry_over(table, declaration) is not None:
-        table = load_table(declaration.table)
     live = live_state(table, require_snapshot(table, None).snapshot_id)
     source = version_to_refresh(table, declaration, live)
+    if source is None and carry_over(table, declaration) is not None:
+        table = load_table(declaration.table)
+        live = live_state(table, require_snapshot(table, None).snapshot_id)
+        source = version_to_refresh(table, declaration, live)
     if source is None:
         state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
     else:
@@ -127,9 +130,12 @@ def plan_refresh(
             decision=_text(decision),
         ).model_dump()
     found = _Found(source[0], state, live, source[1])
-    made = _make_plan(declaration, table, staging, name, found, decision)
+    workspace = Workspace(table, staging)
+    workspace.keep(declaration.table, staging.uri(PLAN))
+    made = _make_plan(declaration, workspace, name, found, decision)
     made = store(staging, PLAN, made)
-    staging.put_new(SPARE_PLAN, made.model_dump_json().encode())
+    workspace.start_from(made, source[0])
+    staging.put_copy(SPARE_PLAN, PLAN, made.model_dump_json().encode())
     return _pointer(made, staging).model_dump()
 
 
@@ -173,19 +179,18 @@ class _Found:
 
 def _make_plan(
     declaration: IndexDeclaration,
-    table: Table,
-    staging: Staging,
+    workspace: Workspace,
     name: str,
     found: _Found,
     decision: Decision,
 ) -> RefreshPlan:
+    table = workspace.table
     publish_mode(table, declaration.publish)  # refused here, not after the work
     version, live = found.version, found.live
     column = table_vector_column(table, declaration.column)
     base = require_snapshot(table, live.snapshot_id)
     manifests = tuple(manifest.manifest_path for manifest in base.manifests(table.io))
     covered, files, next_id = _files(table, found)
-    workspace = Workspace(table, staging)
     ids = {absolute_path(table.location(), one.path): one.file_id for one in covered}
     known = {one.file_id for one in version.coverage.files}
     was_there = {path: file_id for path, file_id in ids.items() if file_id in known}
@@ -229,42 +234,42 @@ def _files(table: Table, found: _Found) -> tuple[list[CoveredFile], tuple[Planne
     """Return the files of the new coverage, those of them to be read, and the next free id.
 
     A file keeps its id as long as it is covered; an id is never given to another file. Of new files
-    the row groups are not known yet: one stands for all.
+    the row groups are not known yet: one stands for all. What did not change is taken over from the
+    version: of a large table hardly any manifest has to be read for it.
     """
     location = table.location()
-    before = {
-        (absolute_path(location, one.path), one.size, one.sequence_number): one
-        for one in found.version.coverage.files
-    }
-    next_id = max((one.file_id for one in before.values()), default=-1) + 1
-    next_id = max(next_id, int(found.version.routing.properties.get(NEXT_FILE_ID, "0")))
-    revived = {file.path for file, _ in found.view.scanned}
+    version, changed = found.version, found.view.changed
+    ids = version.coverage.columns.file_ids
+    next_id = int(ids.max(initial=-1)) + 1
+    next_id = max(next_id, int(version.routing.properties.get(NEXT_FILE_ID, "0")))
+    revived = {file.path: file for file, _ in found.view.scanned}
     covered: list[CoveredFile] = []
     read: list[PlannedFile] = []
-    for file in sorted(found.live.files, key=lambda one: one.path):
-        old = before.get((file.path, file.size, file.sequence_number))
-        dead = BitMap(found.live.deleted.get(file.path, ()))
-        if old is None:
-            file_id, next_id = next_id, next_id + 1
-            covered.append(_covered(file, file_id, location, dead))
-        else:
-            file_id = old.file_id
-            covered.append(
-                CoveredFile(**{**vars(old), "deleted": dead}) if dead != old.deleted else old
-            )
-        if old is None or file.path in revived:
-            read.append(
-                PlannedFile(
-                    file_id=file_id,
-                    path=file.path,
-                    size=file.size,
-                    sequence_number=file.sequence_number,
-                    rows=file.rows,
-                    deletes=file.deletes,
-                )
-            )
+    for place, old in enumerate(version.coverage.columns):
+        if place in changed.gone:
+            continue
+        dead = changed.dead.get(place, old.deleted)
+        covered.append(old if dead == old.deleted else replace(old, deleted=dead))
+        file = revived.get(absolute_path(location, old.path))
+        if file is not None:
+            read.append(_planned(file, old.file_id))
+    for file, dead in sorted(changed.added, key=lambda one: one[0].path):
+        covered.append(_covered(file, next_id, location, dead))
+        read.append(_planned(file, next_id))
+        next_id += 1
     covered.sort(key=lambda one: one.file_id)
     return covered, tuple(sorted(read, key=lambda one: one.file_id)), next_id
+
+
+def _planned(file: LiveFile, file_id: int) -> PlannedFile:
+    return PlannedFile(
+        file_id=file_id,
+        path=file.path,
+        size=file.size,
+        sequence_number=file.sequence_number,
+        rows=file.rows,
+        deletes=file.deletes,
+    )
 
 
 def _covered(file: LiveFile, file_id: int, location: str, dead: BitMap) -> CoveredFile:
@@ -327,16 +332,19 @@ def refresh_in_process(
     step = progress or (lambda _: nullcontext())
     for attempt in range(1, ATTEMPTS + 1):
         this_run = run_id if attempt == 1 else f"{run_id}-{attempt}"
-        with step("plan"):
-            plan = plan_refresh(declaration, run_id=this_run, maintenance=maintenance, force=force)
-        try:
-            published = _carry_out(plan, runner or InProcess(), step)
-        except ConflictError as error:
-            Workspace.open(plan["table"], plan["plan"]).staging.delete_tree()
-            if attempt == ATTEMPTS:
-                raise
-            log.warning("refresh: %s; planning it anew", error)
-            continue
+        with opened_once():
+            with step("plan"):
+                plan = plan_refresh(
+                    declaration, run_id=this_run, maintenance=maintenance, force=force
+                )
+            try:
+                published = _carry_out(plan, runner or InProcess(), step)
+            except ConflictError as error:
+                Workspace.open(plan["table"], plan["plan"]).staging.delete_tree()
+                if attempt == ATTEMPTS:
+                    raise
+                log.warning("refresh: %s; planning it anew", error)
+                continue
         break
     return {
         "action": plan["action"],

@@ -93,7 +93,7 @@ class ComeTask(Document):
 
     Attributes:
         outcome: the rows that surely are new, staged by partition, and all counts.
-        candidates: by bucket, .npz files, see `come.ComeRows`: rows that may have been there.
+        candidates: by bucket, .npz files, see `reading.SiftedRows`: rows that may have been there.
     """
 
     outcome: AssignOutcome

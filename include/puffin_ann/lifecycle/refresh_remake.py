@@ -34,7 +34,7 @@ def make_refresh_again(runner: Runner, table: str, plan: str, stage: str) -> boo
     from puffin_ann.lifecycle import refresh_stages
 
     workspace = Workspace.open(table, plan)
-    is_read = stage == "read_changes" or workspace.staging.exists(CHANGES)
+    is_read = stage == "read_changes" or done(workspace.staging, CHANGES, Changes) is not None
     if is_read and _whole(workspace):
         made = False
     else:

@@ -41,7 +41,6 @@ from puffin_ann.lifecycle.refresh_remake import remaking_refresh
 from puffin_ann.lifecycle.runners import Runner
 from puffin_ann.lifecycle.spill import spill
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
-from puffin_ann.search.versions import IndexVersion, load_version
 
 log = logging.getLogger("puffin_ann")
 
@@ -50,19 +49,6 @@ _APPLIED = TypeAdapter(list[AppliedShard])
 
 TASK_ROWS = 1_000_000
 """Rows of shards whose rows blobs one task reads; about a second's work."""
-
-
-def source_of(workspace: Workspace) -> IndexVersion:
-    """Return the version that is refreshed.
-
-    Raises:
-        StagingError: its file holds another one now.
-    """
-    plan = workspace.refresh
-    version = load_version(workspace.table.io, plan.source, plan.declaration.name)
-    if version is None:
-        raise StagingError(f"{plan.source} does not hold index {plan.declaration.name!r}")
-    return version
 
 
 @remaking_refresh
@@ -122,10 +108,10 @@ def _find_gone(runner: Runner, workspace: Workspace, table: str, plan: str) -> G
 
     def find(payload: str) -> str:
         there = Workspace.open(table, plan)
-        version = source_of(there)
+        version = there.source
         entries = {one.shard_id: one for one in version.routing.shards}
         given = [entries[number] for number in json.loads(payload)]
-        found = [going.find_gone(there, version.file_of(one), one) for one in given]
+        found = going.find_gone(there, version, given)
         return _GONE.dump_json(found).decode()
 
     payloads = [json.dumps(batch) for batch in _batches(workspace, shards)]
@@ -149,7 +135,7 @@ def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
 
     A shard that is inserted into or built is a task of its own.
     """
-    rows = {one.shard_id: one.rows for one in source_of(workspace).routing.shards}
+    rows = {one.shard_id: one.rows for one in workspace.source.routing.shards}
     actions = {one.shard_id: one.action for one in workspace.refresh.decision.shards}
     batches: list[list[int]] = []
     filled = TASK_ROWS + 1
@@ -170,6 +156,8 @@ def _read_come(runner: Runner, workspace: Workspace, table: str, plan: str, gone
         return finished
     began = time.monotonic()
     tasks = range(len(workspace.refresh.read_tasks))
+    if not tasks:
+        return Come(tasks=(), seconds=0.0)  # nothing to remember, and each document costs a wait
     threads = runner.threads_per_task(len(tasks))
 
     def read(payload: str) -> str:
@@ -177,7 +165,7 @@ def _read_come(runner: Runner, workspace: Workspace, table: str, plan: str, gone
         known = None
         if gone.known is not None:
             known = arrays_from_bytes(going.Known, there.fetch_bytes(gone.known))
-        routing = source_of(there).routing
+        routing = there.source.routing
         return coming.read_task(
             there, int(payload), routing, known, threads=threads
         ).model_dump_json()
@@ -198,6 +186,8 @@ def _match(
         return finished
     began = time.monotonic()
     buckets = range(workspace.refresh.buckets if gone.known is not None else 0)
+    if not buckets:
+        return Matched(buckets=(), seconds=0.0)
 
     def match(payload: str) -> str:
         there = Workspace.open(table, plan)
@@ -230,7 +220,7 @@ def _read_again(
             first + place,
             tasks[place],
             coming.left_of(there, left),
-            source_of(there).routing,
+            there.source.routing,
             threads=threads,
         ).model_dump_json()
 
@@ -272,7 +262,7 @@ def _spill(
 
     def take(payload: str) -> str:
         there = Workspace.open(table, plan)
-        version = source_of(there)
+        version = there.source
         place = int(payload)
         (shard,) = (one for one in version.routing.shards if one.shard_id == deltas[place])
         return spill(
@@ -337,7 +327,7 @@ def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGro
     def work(payload: str) -> str:
         there = Workspace.open(table, plan)
         found = Changes.model_validate_json(changes)
-        growing = Growing(there, source_of(there), found, threads)
+        growing = Growing(there, there.source, found, threads)
         made = [_apply(growing, number) for number in json.loads(payload)]
         return _APPLIED.dump_json([one for one in made if one is not None]).decode()
 

@@ -37,7 +37,6 @@ from puffin_ann.lifecycle.refresh_documents import (
     RefreshPlan,
     applied_name,
 )
-from puffin_ann.lifecycle.refresh_stages import source_of
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.coverage import relative_path
 from puffin_ann.search.versions import IndexVersion, open_puffin
@@ -66,7 +65,7 @@ def refreshed(workspace: Workspace) -> Content:
         StagingError: a stage is not done.
     """
     plan = workspace.refresh
-    source = source_of(workspace)
+    source = workspace.source
     changes = load(workspace.staging, CHANGES, Changes)
     groups = [load(workspace.staging, applied_name(one), AppliedGroup) for one in plan.groups]
     applied = {shard.shard_id: shard for group in groups for shard in group.shards}

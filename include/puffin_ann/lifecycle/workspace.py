@@ -2,12 +2,13 @@
 
 import io
 import json
+import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,8 +27,17 @@ from puffin_ann.lifecycle.documents import (
     restore_plan,
 )
 from puffin_ann.lifecycle.refresh_documents import RefreshPlan
+from puffin_ann.search.versions import IndexVersion, load_version
 
 STAGING_FOLDER = "ann-staging"
+
+KEPT_SECONDS = 60.0
+"""So long a run within one process goes on with the table as it was loaded: far less than vended
+credentials last."""
+
+_kept: ContextVar["dict[tuple[str, str], tuple[float, Workspace]] | None"] = ContextVar(
+    "_kept", default=None
+)
 
 T = TypeVar("T")
 Plan = TypeVar("Plan", bound=RunPlan)
@@ -53,11 +63,46 @@ class Workspace:
     @classmethod
     def open(cls, table: str, plan: str) -> "Workspace":
         """Open a run by its table's name and the location of its plan."""
+        kept = _kept.get()
+        since, workspace = (kept or {}).get((table, plan), (0.0, None))
+        if workspace is not None and time.monotonic() - since < KEPT_SECONDS:
+            return workspace
+        workspace = cls._opened(table, plan)
+        workspace.keep(table, plan)
+        return workspace
+
+    @classmethod
+    def _opened(cls, table: str, plan: str) -> "Workspace":
         loaded = load_table(table)
         root, _, name = plan.rpartition("/")
         if name != PLAN or f"/{STAGING_FOLDER}/" not in root:
             raise StagingError(f"{plan!r} is not the location of a staged plan ({PLAN})")
         return cls(loaded, Staging(loaded.io, root))
+
+    def keep(self, table: str, plan: str) -> None:
+        """Be what `open` returns for these, within `opened_once`."""
+        kept = _kept.get()
+        if kept is not None:
+            kept[table, plan] = (time.monotonic(), self)
+
+    def start_from(self, plan: RefreshPlan, source: IndexVersion) -> None:
+        """Take over the plan of a refresh that was just staged, and the version it is about."""
+        if plan.source == source.path:
+            known = {"run": plan, "refresh": plan, "source": replace(source, snapshot_id=None)}
+            self.__dict__.update(known)  # where cached properties keep what they were
+
+    @cached_property
+    def source(self) -> IndexVersion:
+        """The version that is refreshed.
+
+        Raises:
+            StagingError: its file holds another one now.
+        """
+        plan = self.refresh
+        version = load_version(self.table.io, plan.source, plan.declaration.name)
+        if version is None:
+            raise StagingError(f"{plan.source} does not hold index {plan.declaration.name!r}")
+        return version
 
     @cached_property
     def plan(self) -> BuildPlan:
@@ -126,8 +171,22 @@ class Workspace:
 
     def fetch_bytes(self, file: StagedFile) -> bytes:
         """Read a staged object whole, verified by length and digest."""
-        with TemporaryDirectory(prefix="puffin-ann-") as folder:
-            return self.staging.download(file.object(), Path(folder) / "object").read_bytes()
+        return self.staging.read_checked(file.object())
+
+
+@contextmanager
+def opened_once() -> Iterator[None]:
+    """Open a run once for all its stages, where they follow each other in this thread.
+
+    To load the table and to read the plan and the version that is refreshed anew for each task took
+    as long as all else that is done about a few deleted rows. What is published on is the table as
+    it is then: publishing loads it by itself.
+    """
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
 
 
 def arrays_to_bytes(value: Any) -> bytes:

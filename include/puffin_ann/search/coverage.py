@@ -73,6 +73,7 @@ class View:
         rows_masked: rows that the version covers but that are not live.
         rows_to_scan: live rows that it does not cover.
         coverage: share of the live rows that it covers; 1 for an empty snapshot.
+        changed: what all this was made of; places are those of the version's covered files.
     """
 
     snapshot_id: int
@@ -86,6 +87,7 @@ class View:
     rows_masked: int
     rows_to_scan: int
     coverage: float
+    changed: Difference
 
     @property
     def cost(self) -> int:
@@ -149,6 +151,7 @@ def view_of(table: Table, version: IndexVersion, live: LiveState) -> View:
         rows_masked=changed.masked_rows,
         rows_to_scan=changed.scanned_rows,
         coverage=changed.coverage,
+        changed=changed,
     )
 
 

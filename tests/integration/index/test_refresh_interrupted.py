@@ -83,20 +83,19 @@ def test_every_stage_may_be_run_again(changed, declaration):
 
 def test_a_run_killed_anywhere_goes_on_and_publishes_once(changed, declaration, monkeypatch):
     """Each attempt is killed some writes later than the one before it."""
-    create, put_new = Staging.create, Staging.put_new
     left = [0]
 
     def counted(write):
-        def wrapped(self, *args):
+        def wrapped(self, *args, **kwargs):
             if "metadata/ann-staging" in self.root and not left[0]:
                 raise Killed
             left[0] -= 1
-            return write(self, *args)
+            return write(self, *args, **kwargs)
 
         return wrapped
 
-    monkeypatch.setattr(Staging, "create", counted(create))
-    monkeypatch.setattr(Staging, "put_new", counted(put_new))
+    for name in ("create", "put_new", "put_copy"):
+        monkeypatch.setattr(Staging, name, counted(getattr(Staging, name)))
     for attempt in range(60):
         left[0] = attempt
         try:

@@ -31,6 +31,38 @@ def staging(request: pytest.FixtureRequest, tmp_path: Path) -> Staging:
     return Staging(PyArrowFileIO(), root if request.param == "plain" else f"file://{root}")
 
 
+def test_a_copy_outlives_what_it_was_made_of(staging: Staging) -> None:
+    staging.put_new("plan.json", b"{}")
+    assert staging.put_copy("_plan.json", "plan.json", b"{}")
+    assert not staging.put_copy("_plan.json", "plan.json", b"{}")
+    staging.io.delete(staging.uri("plan.json"))
+    assert staging.read("_plan.json") == b"{}"
+    assert staging.put_copy("again.json", "plan.json", b"{}")
+    assert staging.read("again.json") == b"{}"
+
+
+@pytest.mark.parametrize("torn", [b"", b"\0\0\0\0", b'{"seconds": 1', b'{"a": \0\0}'])
+def test_what_a_machine_that_went_down_left_is_discarded(staging: Staging, torn: bytes) -> None:
+    staging.put_new("done.json", torn, lasting=False)
+    assert staging.discard_torn("done.json")
+    assert not staging.exists("done.json")
+
+
+def test_a_whole_document_is_never_discarded(staging: Staging) -> None:
+    staging.put_new("done.json", b'{"seconds": 1}', lasting=False)
+    assert not staging.discard_torn("done.json")
+    assert staging.exists("done.json")
+
+
+def test_only_what_has_to_last_waits_for_the_disk(staging: Staging, monkeypatch) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr("os.fsync", waited.append)
+    staging.put_new("done.json", b"{}", lasting=False)
+    assert not waited
+    staging.put_new("plan.json", b"{}")
+    assert len(waited) == 1
+
+
 def test_what_is_put_is_read(staging: Staging) -> None:
     assert not staging.exists("plan.json")
     assert staging.put_new("plan.json", b"{}")
@@ -86,7 +118,7 @@ def test_a_file_goes_there_and_back_checked(staging: Staging, tmp_path: Path) ->
     source.write_bytes(b"abc")
     staged = staging.put_file(source, "shards", "0", "attempt-1.bin")
     assert staged == StagedObject(staging.uri("shards", "0", "attempt-1.bin"), 3, SHA_OF_ABC)
-    assert staging.download(staged, tmp_path / "deep" / "copy.bin").read_bytes() == b"abc"
+    assert staging.read_checked(staged) == b"abc"
     with staging.fetch(staged.uri) as stream:
         stream.seek(1)
         assert stream.read() == b"bc"
@@ -115,15 +147,12 @@ def test_a_stream_that_fails_leaves_no_object(staging: Staging) -> None:
     "wrong",
     [{"length": 4}, {"sha256": "0" * 64}],
 )
-def test_an_object_that_is_not_what_was_staged_is_refused(
-    staging: Staging, tmp_path: Path, wrong: dict
-) -> None:
+def test_an_object_that_is_not_what_was_staged_is_refused(staging: Staging, wrong: dict) -> None:
     with staging.create("a.bin") as out:
         out.write(b"abc")
     marker = StagedObject(**{**vars(out.staged), **wrong})
     with pytest.raises(StagingError, match="its marker says"):
-        staging.download(marker, tmp_path / "copy")
-    assert not list(tmp_path.glob("copy*"))
+        staging.read_checked(marker)
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a//b", "a/./b", "/a"])
