@@ -46,7 +46,7 @@ def two_versions(words):
     return words, older, publish(words, "b")
 
 
-@pytest.mark.parametrize("kind", ["graph", "rows", "coverage", "routing"])
+@pytest.mark.parametrize("kind", ["graph", "rows", "coverage", "routing", "partitions"])
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_older_version_takes_the_place_of_a_damaged_one(two_versions, kind, quick):
     table, _, newer = two_versions
