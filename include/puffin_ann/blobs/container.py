@@ -8,7 +8,7 @@ version is refused. Layout and rules: `docs/format.md`, "Container".
 import hashlib
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
@@ -336,3 +336,9 @@ def _sections(table: NDArray[Any], end: int, kind: str) -> dict[str, Section]:
             raise BlobFormatError(f"{kind} blob: section {name!r} reaches into the section table")
         sections[name] = section
     return sections
+
+
+def length_of(sections: Sequence[int]) -> int:
+    """Return the bytes of a container of sections of so many bytes."""
+    padded = sum(length + -length % ALIGNMENT for length in sections)
+    return HEADER.itemsize + padded + len(sections) * SECTION.itemsize + TRAILER.itemsize

@@ -14,13 +14,10 @@ smaller than even ones: of GloVe words in order of frequency the adjacency takes
 predicted.
 """
 
-import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
-
-import numpy as np
 
 from puffin_ann.blobs import (
     centroid,
@@ -32,20 +29,9 @@ from puffin_ann.blobs import (
     rows,
     tombstones,
 )
-from puffin_ann.blobs.container import ALIGNMENT, HEADER, SECTION, TRAILER, ContainerReader
+from puffin_ann.blobs.container import ContainerReader, length_of
+from puffin_ann.blobs.sampled import adjacency_sample, locator_sample, scaled
 from puffin_ann.errors import BadInputError
-
-NATURAL_DEGREE = 38.0
-NATURAL_ROWS = 20_000
-NATURAL_GROWTH = 5.0
-NATURAL_BEND = 4
-"""Mean degree a graph would have without a maximum, in a shard of so many rows, what each doubling
-of the rows adds, and how sharply the maximum cuts in. Measured on graphs that our builder (alpha
-1.2) made of GloVe words, sentence vectors and normal vectors of 32 dimensions, 5,000 to 100,000
-each; vectors of few dimensions have half of it."""
-
-DEGREE_SPREAD = 0.5
-"""Degrees of real graphs differ, by a third to a half: their varints do not compress away."""
 
 _FOOTER_FILE = 120
 _FOOTER_BLOB = 260
@@ -122,7 +108,7 @@ class IndexShape:
 class IndexSize:
     """Bytes of an index: of one shard's blobs, of the blobs of all, and in the search cache."""
 
-    graph: int
+    shard: int
     rows: int
     tombstones: int
     routing: int
@@ -132,13 +118,19 @@ class IndexSize:
     unpacked: int
 
 
-def fewest_shards(shape: IndexShape) -> int:
-    """Return the fewest shards whose graph blobs Java can read, which takes up to 2 GiB.
+def fewest_shards(
+    shape: IndexShape, measure: Callable[[IndexShape, int], int] | None = None
+) -> int:
+    """Return the fewest shards whose blobs Java can read, which takes up to 2 GiB.
 
     A tenth is left to spare, since shards differ. The shards of `shape` itself do not count.
+
+    Args:
+        shape: Of the index.
+        measure: Gives the bytes of a shard's blob of so many rows; default: of a graph blob.
     """
     sample = 1 << 20
-    per_row = graph_size(shape, sample) / sample
+    per_row = (measure or graph_size)(shape, sample) / sample
     return max(math.ceil(shape.rows * per_row / (0.9 * (1 << 31))), 1)
 
 
@@ -167,28 +159,54 @@ def shape_of(graph_source: BinaryIO, rows_source: BinaryIO) -> dict[str, Any]:
     return told
 
 
-def predict(shape: IndexShape) -> IndexSize:
-    """Return the sizes of an index of a shape; shards are taken to be equal."""
+def predict(shape: IndexShape, blob: int | None = None, unpacked: int | None = None) -> IndexSize:
+    """Return the sizes of an index of a shape; shards are taken to be equal.
+
+    Args:
+        shape: Of the index.
+        blob: Bytes of a shard's blob; default: of a graph blob.
+        unpacked: Bytes of a shard in the search cache; likewise.
+    """
     one = math.ceil(shape.rows / shape.shards)
-    graph_bytes = graph_size(shape, one)
-    rows_bytes = rows_size(shape, one)
-    tombstone_bytes = tombstones_size(shape, one)
-    small = {
-        "routing": routing_size(shape),
-        "partitions": partitions_size(shape),
-        "coverage": coverage_size(shape),
-    }
-    blobs = _FILE_BLOBS + _SHARD_BLOBS * shape.shards
-    per_shard = graph_bytes + rows_bytes + tombstone_bytes
-    footer = _FOOTER_FILE + _FOOTER_BLOB * blobs
-    return IndexSize(
-        graph=graph_bytes,
-        rows=rows_bytes,
-        tombstones=tombstone_bytes,
-        file=4 + shape.shards * per_shard + sum(small.values()) + footer,
-        unpacked=shape.shards * _unpacked(shape, one),
-        **small,
+    return _put_together(
+        shape,
+        shape.shards,
+        IndexSize(
+            shard=graph_size(shape, one) if blob is None else blob,
+            rows=rows_size(shape, one),
+            tombstones=tombstones_size(shape, one),
+            routing=routing_size(shape),
+            partitions=partitions_size(shape),
+            coverage=coverage_size(shape),
+            file=0,
+            unpacked=shape.shards * (_unpacked(shape, one) if unpacked is None else unpacked),
+        ),
     )
+
+
+def predict_without_shards(shape: IndexShape, blob: int, unpacked: int) -> IndexSize:
+    """Return the sizes of an index of one blob and no shard, which centroids of files are."""
+    nothing = replace(shape, rows=0, partitions_per_shard=0)
+    sized = IndexSize(
+        shard=blob,
+        rows=0,
+        tombstones=0,
+        routing=routing_size(nothing),
+        partitions=partitions_size(nothing),
+        coverage=coverage_size(shape),
+        file=0,
+        unpacked=unpacked,
+    )
+    return _put_together(shape, 1, sized)
+
+
+def _put_together(shape: IndexShape, shards: int, sized: IndexSize) -> IndexSize:
+    """Return the sizes with that of the file."""
+    parts = (sized.shard, sized.rows, sized.tombstones)
+    blobs = _FILE_BLOBS + shards * sum(one > 0 for one in parts)
+    small = sized.routing + sized.partitions + sized.coverage
+    footer = _FOOTER_FILE + _FOOTER_BLOB * blobs
+    return replace(sized, file=4 + shards * sum(parts) + small + footer)
 
 
 def graph_size(shape: IndexShape, count: int) -> int:
@@ -202,12 +220,17 @@ def graph_size(shape: IndexShape, count: int) -> int:
         ]
     if shape.max_degree:
         sections += [
-            _scaled(_adjacency_sample(shape, count), count),
+            adjacency_size(shape, count, count),
             8 * (math.ceil(count / graph.BLOCK_NODES) + 1),
         ]
     if shape.vectors:
         sections.append(4 * count * shape.dimension)
-    return _container(sections)
+    return length_of(sections)
+
+
+def adjacency_size(shape: IndexShape, count: int, lists: int) -> int:
+    """Return the bytes of lists of neighbours among `count` rows, as a graph of a shape has."""
+    return scaled(adjacency_sample(shape, count), lists)
 
 
 def mean_degree_of(adjacency: int, count: int, max_degree: int) -> float:
@@ -219,8 +242,8 @@ def mean_degree_of(adjacency: int, count: int, max_degree: int) -> float:
     for _ in range(24):
         mean = (low + high) / 2
         shape = IndexShape(count, 1, max_degree=max_degree, mean_degree=mean)
-        sample = _adjacency_sample(shape, count)
-        if _scaled(sample, count) < adjacency:
+        sample = adjacency_sample(shape, count)
+        if scaled(sample, count) < adjacency:
             low = mean
         else:
             high = mean
@@ -231,23 +254,23 @@ def rows_size(shape: IndexShape, count: int) -> int:
     """Return the bytes of the rows blob of a shard of `count` rows, in order of their files."""
     sections = [
         rows.HEAD.itemsize,
-        _scaled(_locator_sample(shape, count), count),
+        scaled(locator_sample(shape, count), count),
         8 * (math.ceil(count / rows.BLOCK_ROWS) + 1),
     ]
     if shape.identities:
         sections.append(16 * count)
-    return _container(sections)
+    return length_of(sections)
 
 
 def tombstones_size(shape: IndexShape, count: int) -> int:
     """Return the bytes of the tombstones blob of a shard of `count` rows."""
     deleted = round(count * shape.tombstone_ratio)
-    return _container([tombstones.HEAD.itemsize, _bitmap(deleted, count)])
+    return length_of([tombstones.HEAD.itemsize, _bitmap(deleted, count)])
 
 
 def routing_size(shape: IndexShape) -> int:
     """Return the bytes of the routing blob, uncompressed."""
-    return _container(
+    return length_of(
         [
             routing.HEAD.itemsize,
             14,
@@ -265,14 +288,12 @@ def partitions_size(shape: IndexShape) -> int:
     """Return the bytes of the partitions blob, uncompressed."""
     count = shape.shards * shape.partitions_per_shard
     width = metrics.search_dimension(shape.metric, shape.dimension)
-    return _container(
-        [partitions.HEAD.itemsize, 4 * count * width, 4 * count, 8 * count, 4 * count]
-    )
+    return length_of([partitions.HEAD.itemsize, 4 * count * width, 4 * count, 8 * count, 4 * count])
 
 
 def coverage_size(shape: IndexShape) -> int:
     """Return the bytes of the coverage blob of files without deleted rows, uncompressed."""
-    return _container(
+    return length_of(
         [
             coverage.HEAD.itemsize,
             coverage.FILE.itemsize * shape.files,
@@ -286,7 +307,7 @@ def coverage_size(shape: IndexShape) -> int:
 
 def centroid_size(shape: IndexShape, entries: int) -> int:
     """Return the bytes of a centroid blob with so many entries, uncompressed."""
-    return _container(
+    return length_of(
         [
             centroid.HEAD.itemsize,
             entries * centroid.entry(shape.dimension).itemsize,
@@ -295,76 +316,9 @@ def centroid_size(shape: IndexShape, entries: int) -> int:
     )
 
 
-def _container(sections: Sequence[int]) -> int:
-    padded = sum(length + -length % ALIGNMENT for length in sections)
-    return HEADER.itemsize + padded + len(sections) * SECTION.itemsize + TRAILER.itemsize
-
-
 def _codebook(shape: IndexShape) -> int:
     width = math.ceil(shape.dimension / shape.pq_subspaces)
     return 4 * shape.pq_subspaces * width << shape.pq_bits
-
-
-def _mean_degree(shape: IndexShape, count: int) -> float:
-    known = shape.mean_degree
-    if known is None and shape.max_degree:
-        doublings = math.log2(max(count, 2) / NATURAL_ROWS)
-        natural = max(NATURAL_DEGREE + NATURAL_GROWTH * doublings, 4.0)
-        powers = natural**-NATURAL_BEND + shape.max_degree**-NATURAL_BEND
-        known = powers ** (-1 / NATURAL_BEND)
-    return min(known or 0.0, shape.max_degree, max(count - 1, 0))
-
-
-def _scaled(sample: tuple[int, int], count: int) -> int:
-    """Scale the bytes of a sample (bytes, items) to `count` items."""
-    size, items = sample
-    return round(size * count / items) if items else 0
-
-
-def _adjacency_sample(shape: IndexShape, count: int) -> tuple[int, int]:
-    """Encode one block of nodes whose neighbours are drawn evenly from all rows of the shard."""
-    nodes = min(count, graph.BLOCK_NODES)
-    rng = np.random.default_rng(0)
-    mean = _mean_degree(shape, count)
-    spread = min(DEGREE_SPREAD * mean, max(min(shape.max_degree, count - 1) - mean, 0))
-    degrees = np.rint(rng.uniform(mean - spread, mean + spread, nodes)).astype(np.uint16)
-    widest = int(degrees.max(initial=0))
-    drawn = rng.integers(0, count - widest + 1, (nodes, widest))
-    drawn[np.arange(widest) >= degrees[:, None]] = count
-    # Ascending values with j added to the j-th are distinct, and as evenly spread.
-    lists = np.sort(drawn, axis=1) + np.arange(widest)
-    return _encoded_adjacency(degrees, lists.astype(np.uint32), count), nodes
-
-
-def _encoded_adjacency(degrees: np.ndarray, lists: np.ndarray, count: int) -> int:
-    import zstandard
-
-    from puffin_ann.blobs import blocks
-    from puffin_ann.blobs.kernels import put_adjacency
-    from puffin_ann.blobs.varints import MAX_BYTES
-
-    out = np.empty(len(degrees) * (3 + MAX_BYTES * lists.shape[1]), np.uint8)
-    used = put_adjacency(degrees, lists, count, out)
-    return len(zstandard.ZstdCompressor(level=blocks.LEVEL).compress(out[:used].data))
-
-
-def _locator_sample(shape: IndexShape, count: int) -> tuple[int, int]:
-    """Encode locators of a shard whose rows lie evenly among those of the files."""
-    kept = min(count, rows.BLOCK_ROWS)
-    if not kept:
-        return 0, 0
-    rng = np.random.default_rng(0)
-    gaps = rng.geometric(min(1.0, count / shape.rows), kept)
-    positions = np.cumsum(gaps) - 1
-    in_file = max(shape.rows // max(shape.files, 1), 1)
-    in_group = max(in_file // max(shape.row_groups, 1), 1)
-    locators = rows.Rows(
-        (positions // in_file).astype(np.uint32),
-        (positions % in_file // in_group).astype(np.uint32),
-        (positions % in_file % in_group).astype(np.uint32),
-    )
-    size = rows.write(locators, io.BytesIO())
-    return size - _container([rows.HEAD.itemsize, 0, 16]), kept
 
 
 def _bitmap(members: int, size: int) -> int:

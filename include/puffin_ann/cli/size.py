@@ -8,13 +8,20 @@ import typer
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.declaration import AUTO, CENTROID, EXACT, PARAMETERS
 from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
+    from puffin_ann.blobs.engine_sizes import Engine
     from puffin_ann.blobs.sizes import IndexShape, IndexSize
 
+ALGORITHMS = tuple(name for name in PARAMETERS if name != AUTO)
+
+SHARDS = {"hnsw": "layers and vectors", "ivf_pq": "lists and vectors", "exact": "vectors"}
+"""What a shard's blob holds, where that is no graph blob."""
+
 PARTS = {
-    "graph": "graph blob of a shard",
+    "shard": "graph blob of a shard",
     "rows": "rows blob of a shard",
     "tombstones": "tombstones blob of a shard",
     "routing": "routing blob",
@@ -28,17 +35,29 @@ PARTS = {
 def size(
     rows: Annotated[float, typer.Option(help="Rows to index, such as 1e9.")],
     dim: Annotated[int | None, typer.Option(help="Dimensions of a vector.")] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help=f"{', '.join(ALGORITHMS)}.  [default: vamana]")
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="l2, cosine or ip.  [default: cosine]")] = None,
     degree: Annotated[
-        int | None, typer.Option(help="R of the graph; 0: exact search.  [default: 64]")
+        int | None, typer.Option(help="vamana: R of the graph.  [default: 64]")
     ] = None,
+    links: Annotated[int | None, typer.Option(help="hnsw: M.  [default: 16]")] = None,
     mean_degree: Annotated[
-        float | None, typer.Option(help="Mean neighbours of a node.  [default: estimated]")
+        float | None,
+        typer.Option(help="Mean neighbours of a node, in layer 0 of hnsw.  [default: estimated]"),
     ] = None,
     pq_m: Annotated[
-        int | None, typer.Option(help="Bytes of a code; 0: none.  [default: dim / 4]")
+        int | None,
+        typer.Option(help="Codes of a row; 0: none.  [default: as a build takes]"),
     ] = None,
-    pq_nbits: Annotated[int | None, typer.Option(help="Bits of a code.  [default: 8]")] = None,
+    pq_nbits: Annotated[
+        int | None, typer.Option(help="vamana: bits of a code.  [default: 8]")
+    ] = None,
+    lists: Annotated[
+        int | None, typer.Option(help="ivf_pq: lists of a shard.  [default: as a build takes]")
+    ] = None,
+    centroids: Annotated[int, typer.Option(help="centroid: centroids of a data file.")] = 1,
     shards: Annotated[
         int | None, typer.Option(help="[default: the fewest whose blobs Java can read, 2 GiB]")
     ] = None,
@@ -52,86 +71,132 @@ def size(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the bytes of an index.
+    """Predict the bytes of an index, by any algorithm.
 
-    How many neighbours a node has depends on the data: take --like from an index of such data, with
-    about as many rows a shard, and the prediction is right within 2 %. Without it, it is from some
-    250 dimensions on.
+    How many neighbours a node of a graph has depends on the data: take --like from an index of such
+    data, with about as many rows a shard, and the prediction is right within 2 %. Without it, it is
+    from some 250 dimensions on.
 
     Example: puffin-ann size --rows 1e9 --dim 768
     """
-    from puffin_ann.blobs import sizes
+    from puffin_ann.blobs import engine_sizes
+    from puffin_ann.blobs.engine_sizes import Engine
+    from puffin_ann.blobs.sizes import IndexShape
 
-    given = {
-        "dimension": dim,
-        "metric": metric,
-        "max_degree": degree,
-        "mean_degree": mean_degree,
-        "pq_subspaces": pq_m,
-        "pq_bits": pq_nbits,
-    }
-    taken = _shape_of(like) if like else {}
-    taken |= {name: value for name, value in given.items() if value is not None}
-    if "dimension" not in taken:
+    of_shape, of_engine = _told_by(like) if like else ({}, {})
+    of_shape |= _given(dimension=dim, metric=metric, max_degree=degree, mean_degree=mean_degree)
+    of_shape |= _given(pq_subspaces=pq_m, pq_bits=pq_nbits)
+    of_engine |= _given(algorithm=algorithm, links=links)
+    if "dimension" not in of_shape:
         raise BadInputError("say how many dimensions a vector has: --dim, or --like FILE")
-    if degree is not None and mean_degree is None:
-        taken.pop("mean_degree", None)  # that of another maximum says nothing here
-    if not taken.get("max_degree", 64):
-        taken.setdefault("pq_subspaces", 0)
-    taken = {"metric": "cosine", "pq_subspaces": max(taken["dimension"] // 4, 1), **taken}
-    shape = sizes.IndexShape(
+    if mean_degree is None and (degree, links) != (None, None):
+        of_shape.pop("mean_degree", None)  # that of another maximum says nothing here
+    engine = Engine(**of_engine, centroids=centroids)
+    if engine.algorithm not in ALGORITHMS:
+        raise BadInputError(
+            f"algorithm must be one of {', '.join(ALGORITHMS)}, got {engine.algorithm!r}"
+        )
+    shape = IndexShape(
         rows=round(rows),
         shards=max(round(rows) >> 20, 1) if shards is None else shards,
         partitions_per_shard=partitions_per_shard,
         files=files,
         row_groups=row_groups,
         tombstone_ratio=deleted,
-        **taken,
+        **{"metric": "cosine", **_defaults(engine, of_shape), **of_shape},
     )
     if shards is None:
-        shape = replace(shape, shards=sizes.fewest_shards(shape))
-    predicted = with_records(shape, sizes.predict(shape))
+        sample = with_lists(replace(shape, rows=1 << 20, shards=1), engine, lists)
+        shape = replace(shape, shards=engine_sizes.fewest_shards(shape, sample))
+    engine = with_lists(shape, engine, lists)
+    predicted = with_kept(shape, engine, engine_sizes.predict(shape, engine))
     if as_json:
-        print_json({"shape": asdict(shape), "bytes": asdict(predicted)})
+        told = {"shape": asdict(shape), "engine": asdict(engine), "bytes": asdict(predicted)}
+        print_json(told)
     else:
-        _show(shape, predicted)
+        _show(shape, engine, predicted)
 
 
-def with_records(shape: "IndexShape", predicted: "IndexSize") -> "IndexSize":
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _defaults(engine: "Engine", of_shape: dict[str, Any]) -> dict[str, Any]:
+    """Return the codes and degrees that a build takes where nothing is declared."""
+    dimension = of_shape["dimension"]
+    if engine.algorithm == "vamana":
+        has_graph = of_shape.get("max_degree", 64) > 0
+        return {"pq_subspaces": max(dimension // 4, 1) if has_graph else 0}
+    of_shape.pop("max_degree", None)
+    if engine.algorithm == "ivf_pq":
+        from puffin_ann.ann.ivf.lists import default_subspaces
+
+        return {"max_degree": 0, "pq_subspaces": default_subspaces(dimension), "pq_bits": 4}
+    of_shape.pop("pq_subspaces", None)
+    return {"max_degree": 0, "pq_subspaces": 0}
+
+
+def with_lists(shape: "IndexShape", engine: "Engine", lists: int | None) -> "Engine":
+    """Return the engine with the lists that a build makes of a shard's rows."""
+    from puffin_ann.ann.ivf.lists import default_lists
+
+    count = math.ceil(shape.rows / shape.shards)
+    if engine.algorithm != "ivf_pq" or not (lists or count) or not shape.pq_subspaces:
+        return engine
+    return replace(engine, lists=lists or default_lists(count))
+
+
+def with_kept(shape: "IndexShape", engine: "Engine", predicted: "IndexSize") -> "IndexSize":
     """Return the sizes with what searches keep in their cache beside the blobs' content."""
-    from puffin_ann.ann.vamana.kept import expected_bytes
-
     per_shard = math.ceil(shape.rows / shape.shards)
-    records = expected_bytes(per_shard, shape.metric, shape.dimension, shape.max_degree)
-    return replace(predicted, unpacked=predicted.unpacked + shape.shards * records)
+    kept = 0
+    if engine.algorithm == "vamana":
+        from puffin_ann.ann.vamana.kept import expected_bytes
+
+        kept = expected_bytes(per_shard, shape.metric, shape.dimension, shape.max_degree)
+    elif engine.lists:
+        from puffin_ann.ann import fastscan
+
+        # Codes once more as they are scanned; the last block of a list is half full.
+        blocks = math.ceil(per_shard / fastscan.BLOCK) + engine.lists // 2
+        kept = blocks * fastscan.groups_of(shape.pq_subspaces) * fastscan.GROUP_BYTES
+    return replace(predicted, unpacked=predicted.unpacked + shape.shards * kept)
 
 
-def _shape_of(file: str) -> dict[str, Any]:
+def _told_by(file: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the first shard of a Puffin file says of indexes of such data."""
-    from puffin_ann.blobs import graph, rows, sizes
+    from puffin_ann.blobs import engine_sizes, graph, hnsw, ivf, rows, sizes
     from puffin_ann.cli.puffin import opened
 
     with opened(file) as reader:
-        graphs, locators = reader.find(graph.TYPE), reader.find(rows.TYPE)
-        if not graphs or not locators:
-            raise BadInputError(f"{file} has no shard of an index")
-        return sizes.shape_of(reader.open(graphs[0]), reader.open(locators[0]))
+        locators = reader.find(rows.TYPE)
+        for kind in (graph.TYPE, hnsw.TYPE, ivf.TYPE) if locators else ():
+            for blob in reader.find(kind)[:1]:
+                if kind != graph.TYPE:
+                    return engine_sizes.told_by(kind, reader.open(blob))
+                told = sizes.shape_of(reader.open(blob), reader.open(locators[0]))
+                return told, {"algorithm": "vamana" if told["max_degree"] else EXACT}
+        raise BadInputError(f"{file} has no shard of an index")
 
 
-def _show(shape: "IndexShape", predicted: "IndexSize") -> None:
-    per_shard = math.ceil(shape.rows / shape.shards)
-    console.print(
-        f"{shape.rows:,} rows of {shape.dimension} dimensions, {shape.metric}, "
-        f"{shape.shards:,} shards of {per_shard:,} rows",
-        highlight=False,
-        soft_wrap=True,
-    )
+def _show(shape: "IndexShape", engine: "Engine", predicted: "IndexSize") -> None:
+    told = [f"{shape.rows:,} rows of {shape.dimension} dimensions", engine.algorithm, shape.metric]
+    parts = dict(PARTS)
+    if engine.algorithm == CENTROID:
+        told.append(f"{shape.files * engine.centroids:,} centroids of {shape.files:,} files")
+        parts |= {"shard": "centroids blob", "unpacked": "memory of a search"}
+    else:
+        told.append(f"{shape.shards:,} shards of {math.ceil(shape.rows / shape.shards):,} rows")
+        what = SHARDS.get(engine.algorithm)
+        parts["shard"] = f"{what} of a shard" if what else parts["shard"]
+    console.print(", ".join(told), highlight=False, soft_wrap=True)
     grid = Grid(show_header=False)
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
     for name, count in asdict(predicted).items():
-        grid.add_row(PARTS[name], f"{count:,} bytes", _rounded(count))
+        if count:
+            grid.add_row(parts[name], f"{count:,} bytes", _rounded(count))
     console.print(grid)
 
 

@@ -1,16 +1,20 @@
 """The size calculator against files that builds wrote, from real vectors."""
 
+import io
 import os
 from pathlib import Path
 
 import builds
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from puffin_ann.blobs import graph, sizes
+from puffin_ann.blobs import engine_sizes, graph, hnsw, ivf, sizes
 from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.engine_sizes import Engine
 from puffin_ann.blobs.sizes import IndexShape
-from puffin_ann.cli.size import with_records
+from puffin_ann.cli.size import with_kept, with_lists
+from puffin_ann.engines import engine as sharded
 from puffin_ann.search.versions import load_version, open_puffin
 
 SAMPLE = Path(__file__).parents[3] / "include" / "sample_data" / "glove-100d-20k.parquet"
@@ -107,4 +111,52 @@ def test_the_cache_of_a_search_is_predicted(built, tmp_path):
             (tmp_path / str(number)).mkdir()
             chosen.unpack(reader.open(blob), tmp_path / str(number))
     real = sum(file.stat().st_size for file in tmp_path.glob("[01]/*"))
-    assert_close(with_records(shape, sizes.predict(shape)).unpacked, real)
+    assert_close(with_kept(shape, Engine(), sizes.predict(shape)).unpacked, real)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "metric", "parameters"),
+    [
+        ("hnsw", "cosine", {"M": 16, "ef_construction": 60}),
+        ("hnsw", "l2", {"M": 8, "ef_construction": 60}),
+        ("ivf_pq", "cosine", {}),
+        ("ivf_pq", "ip", {"lists": 20, "pq_m": 33}),
+    ],
+)
+def test_shards_of_layers_and_lists_are_predicted(algorithm, metric, parameters, tmp_path):
+    count = 5000
+    words = pq.read_table(SAMPLE, columns=["embedding"]).slice(0, count).column("embedding")
+    vectors = np.array(words.to_pylist(), np.float32)
+    chosen = sharded(algorithm)
+    declared = chosen.check(parameters, 100)
+    built = chosen.build(
+        vectors,
+        metric=metric,
+        parameters=declared,
+        norm_bound=10.0,
+        seed=1,
+        threads=2,
+        scratch=tmp_path,
+    )
+    blob = io.BytesIO()
+    written = chosen.encode(built, blob)
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    chosen.unpack(blob, folder)
+    cached = sum(file.stat().st_size for file in folder.glob("*"))
+
+    codes = parameters.get("pq_m", 100) if algorithm == "ivf_pq" else 0
+    shape = IndexShape(count, 100, metric, pq_subspaces=codes, max_degree=0)
+    engine = with_lists(
+        shape, Engine(algorithm, links=parameters.get("M", 16)), parameters.get("lists")
+    )
+    predicted = with_kept(shape, engine, engine_sizes.predict(shape, engine))
+    assert_close(predicted.shard, written)
+    assert_close(predicted.unpacked, cached)
+
+    kind = hnsw.TYPE if algorithm == "hnsw" else ivf.TYPE
+    of_shape, of_engine = engine_sizes.told_by(kind, blob)
+    told = IndexShape(**{"rows": count, "max_degree": 0, **of_shape})
+    engine = with_lists(told, Engine(**of_engine), parameters.get("lists"))
+    predicted = engine_sizes.predict(told, engine)
+    assert abs(predicted.shard - written) <= 0.002 * written

@@ -65,7 +65,7 @@ def test_graph_size_is_right_within_two_per_cent(name):
     shape = SHAPES[name]
     count = -(-shape.rows // shape.shards)
 
-    close(sizes.predict(shape).graph, written(graph.write, encoded_graph(shape, count)))
+    close(sizes.predict(shape).shard, written(graph.write, encoded_graph(shape, count)))
 
 
 def test_the_mean_degree_of_a_shard_is_found_from_its_bytes():
@@ -184,9 +184,9 @@ def test_a_billion_rows_are_predicted_without_building_any():
 
     size = sizes.predict(lean)
 
-    assert size.file == pytest.approx(400 * (size.graph + size.rows), rel=0.01)
+    assert size.file == pytest.approx(400 * (size.shard + size.rows), rel=0.01)
     assert 150e9 < size.file < 210e9
-    assert size.graph < 2**31, "a shard's blob stays readable for Java"
+    assert size.shard < 2**31, "a shard's blob stays readable for Java"
 
 
 @pytest.mark.parametrize(
