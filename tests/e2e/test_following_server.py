@@ -1,187 +1,196 @@
-"""With a scheduler and a triggerer, an index follows its table without any hand."""
+"""With a scheduler and a triggerer, an index follows its table without any hand.
 
-import os
-import subprocess
-import sys
+The tests are one life of one table, in this order; each is the next thing that happens to it.
+"""
+
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from datetime import UTC, datetime
 
-import numpy as np
-import pyarrow.parquet as pq
+import iceberg_java
+import lakes
 import pytest
-from conftest import SAMPLE, free_port
-from home import environment, write_catalog
-from pyiceberg.catalog import load_catalog
-from pyiceberg.table import Table
-from test_server import LocalAirflow
-
-from puffin_ann import open_index
-from puffin_ann.lake.index_snapshot import is_index_snapshot
-from puffin_ann.lifecycle.leases import index_lease
-from puffin_ann.lifecycle.status import status
+from conftest import free_port
+from servers import LocalAirflow, wait_until
+from watched import MINUTE, NAME, SECONDS, Watched, words
 
 pytestmark = pytest.mark.long
 
-ROWS, MORE, SECONDS = 1500, 40, 400
-DECLARATION = """
-table: demo.glove.watched
-column: embedding
-key: word
-algorithm: vamana
-parameters: {{R: 16, L: 32, pq_m: 25}}
-shards: 1
-partitions_per_shard: 4
-recall_target: 0.8
-seed: {seed}
-refresh: {{min_rows: 10, poll_interval: 2s}}
-maintain: {{schedule: null}}
-evaluate: {{schedule: null}}
-spark: {{conf: {{spark.ui.enabled: "false", spark.driver.memory: 1g}}}}
-"""
-BUILD = """
-from puffin_ann.declaration import load_declarations
-from puffin_ann.lifecycle.refresh import refresh_in_process
-from puffin_ann.settings import settings
-for one in load_declarations(settings().declarations_dir):
-    print(refresh_in_process(one, run_id="build-1"))
-"""
+ROWS, MORE = 1500, 40
+GONE = 500
 INDEXES = ("first", "second")
-
-
-class Watched:
-    """A table with two indexes, and the Airflow that watches it."""
-
-    def __init__(self, server: LocalAirflow) -> None:
-        self.server = server
-
-    @property
-    def table(self) -> Table:
-        local = self.server.local
-        catalog = load_catalog(
-            "demo",
-            type="sql",
-            uri=f"sqlite:///{local / 'catalog.db'}",
-            warehouse=f"file://{local / 'warehouse'}",
-        )
-        if not catalog.namespace_exists("glove"):
-            catalog.create_namespace("glove")
-        schema = pq.read_schema(SAMPLE)
-        return catalog.create_table_if_not_exists("glove.watched", schema=schema)
-
-    def runs(self, dag: str) -> list[str]:
-        _, answer = self.server.request("GET", f"/api/v2/dags/{dag}/dagRuns")
-        return sorted(one["state"] for one in answer["dag_runs"])
-
-    def quiet(self) -> bool:
-        """Tell whether no run is queued or running."""
-        kinds = ("build", "refresh")
-        states = [self.runs(f"ann_{kind}_{name}") for kind in kinds for name in INDEXES]
-        return all(state in ("success", "failed") for found in states for state in found)
-
-    def published(self) -> int:
-        return sum(map(is_index_snapshot, self.table.snapshots()))
-
-    def covers(self) -> bool:
-        found = [status(self.table, name)[0] for name in INDEXES]
-        return all(one.rows_to_scan == one.rows_masked == 0 for one in found)
+PARSED_EVERY = "10"
 
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory) -> Iterator[Watched]:
     server = LocalAirflow(tmp_path_factory.mktemp("following"), free_port())
-    declarations = tmp_path_factory.mktemp("indexes")
-    for seed, name in enumerate(INDEXES):
-        (declarations / f"{name}.yaml").write_text(DECLARATION.format(seed=seed))
-    server.variables["PUFFIN_ANN_DECLARATIONS_DIR"] = str(declarations)
-    write_catalog(server.local)
-    made = Watched(server)
-    made.table.append(pq.read_table(SAMPLE).slice(0, ROWS))
-    variables = {**environment(server.local), **server.variables}
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD], env=variables, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    server.variables["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] = PARSED_EVERY
+    made = Watched.made(server, tmp_path_factory.mktemp("indexes"), *INDEXES, rows=ROWS)
     try:
-        up = server.command("up")
-        assert up.returncode == 0, up.stdout + up.stderr
-        server.printed = up.stdout
-        server.log_in()
+        server.up()
         # The state that is there at the start is an event, too; nothing is due for it.
-        wait_until(lambda: all(made.runs(f"ann_refresh_{name}") for name in INDEXES))
-        wait_until(made.quiet)
+        wait_until(lambda: all(made.states("refresh", name) for name in INDEXES), SECONDS)
+        wait_until(made.quiet, SECONDS)
         yield made
     finally:
         server.command("down")
 
 
-def wait_until(condition, seconds: float = SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(1)
+@pytest.fixture(scope="module")
+def spark(watched, tmp_path_factory):
+    """Iceberg's own implementation, on the same catalog."""
+    from pyspark.sql import SparkSession
+
+    configuration = {
+        "spark.master": "local[1]",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.jars": ",".join(map(str, iceberg_java.jars("spark"))),
+        "spark.sql.extensions": (
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+        ),
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+        **lakes.embedded_settings("demo", watched.server.local),
+    }
+    session = SparkSession.builder.config(map=configuration).getOrCreate()
+    yield session
+    session.stop()
 
 
-def append_in_another_process(watched: Watched, first: int) -> None:
-    program = (
-        "import sys, pyarrow.parquet as pq\n"
-        "from pyiceberg.catalog import load_catalog\n"
-        "table = load_catalog('demo').load_table('glove.watched')\n"
-        "table.append(pq.read_table(sys.argv[1]).slice(int(sys.argv[2]), int(sys.argv[3])))\n"
-    )
-    variables = {**os.environ, "PYICEBERG_HOME": str(watched.server.local)}
-    command = [sys.executable, "-c", program, str(SAMPLE), str(first), str(MORE)]
-    subprocess.run(command, env=variables, check=True)
+def ended_since(watched: Watched, kind: str, before: dict[str, int]) -> dict[str, list[dict]]:
+    """By index, the runs of a kind that came after those that were counted; all succeeded."""
+    found = {name: watched.server.runs(f"ann_{kind}_{name}")[before[name] :] for name in INDEXES}
+    for runs in found.values():
+        assert [one["state"] for one in runs] == ["success"] * len(runs)
+    return found
+
+
+def counted(watched: Watched, kind: str) -> dict[str, int]:
+    return {name: len(watched.states(kind, name)) for name in INDEXES}
 
 
 def test_the_start_publishes_nothing(watched):
     assert watched.published() == len(INDEXES)
     for name in INDEXES:
-        assert watched.runs(f"ann_refresh_{name}") == ["success"]
+        assert watched.states("refresh", name) == ["success"]
 
 
 def test_appended_rows_are_found_through_both_indexes_and_nothing_runs_after_that(watched):
-    before = watched.published()
-    append_in_another_process(watched, ROWS)
-    wait_until(watched.covers)
-    wait_until(watched.quiet)
-    assert watched.published() - before == len(INDEXES)
-    more = pq.read_table(SAMPLE).slice(ROWS, MORE)
-    queries = np.stack(more.column("embedding").to_numpy()).astype(np.float32)
-    for name in INDEXES:
-        found = open_index(watched.table, name).search(
-            queries, 1, columns=["word"], freshness="indexed"
-        )
-        assert found.column("word").to_pylist() == more.column("word").to_pylist()
-        assert watched.runs(f"ann_refresh_{name}") == ["success"] * 2
+    before, runs = watched.published(), counted(watched, "refresh")
+    watched.append(ROWS, MORE)
+    appended = datetime.now(UTC)
+    watched.settle()
+    for name, found in ended_since(watched, "refresh", runs).items():
+        (run,) = found
+        started = datetime.fromisoformat(run["start_date"])
+        assert (started - appended).total_seconds() < MINUTE
+        assert run["run_type"] == "asset_triggered"
+        assert watched.nearest(name, ROWS, MORE) == words(ROWS, MORE)
     time.sleep(10)  # several polls: the index snapshots are no events
     assert watched.published() - before == len(INDEXES)
-    for name in INDEXES:
-        assert watched.runs(f"ann_refresh_{name}") == ["success"] * 2
-        assert watched.runs(f"ann_build_{name}") == []
-
-
-def held_by(watched: Watched, index: str) -> str:
-    """Return the owner of an index's lease; empty if nobody has it."""
-    held = index_lease(watched.table, index).look()
-    return "" if held is None or held.released else held.claim.owner
+    ended_since(watched, "refresh", {name: count + 1 for name, count in runs.items()})
+    assert counted(watched, "refresh") == {name: count + 1 for name, count in runs.items()}
+    assert counted(watched, "build") == dict.fromkeys(INDEXES, 0)
 
 
 def test_a_manual_run_while_another_is_at_work_waits_for_it_and_is_not_lost(watched):
-    before = watched.published()
-    append_in_another_process(watched, ROWS + MORE)
-    wait_until(lambda: held_by(watched, "first").startswith("refresh/"))
-    code, answer = watched.server.request(
-        "POST", "/api/v2/dags/ann_build_first/dagRuns", logical_date=None, conf={}
-    )
+    before, runs = watched.published(), counted(watched, "refresh")
+    watched.append(ROWS + MORE, MORE)
+    wait_until(lambda: watched.held_by("first").startswith("refresh/"), SECONDS)
+    code, answer = watched.server.trigger("ann_build_first")
     assert code == 200, answer
-    wait_until(lambda: watched.covers() and watched.quiet())
-    assert watched.runs("ann_build_first") == ["success"]
-    assert watched.runs("ann_refresh_first") == ["success"] * 3
+    watched.settle()
+    assert watched.states("build", "first") == ["success"]
+    assert all(len(found) == 1 for found in ended_since(watched, "refresh", runs).values())
     assert watched.published() - before == len(INDEXES), "the manual run had nothing left to do"
 
 
+def test_rows_deleted_by_spark_become_tombstones(watched, spark):
+    runs = counted(watched, "refresh")
+    spark.sql(f"ALTER TABLE {NAME} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
+    spark.sql(f"DELETE FROM {NAME} WHERE id < {GONE}")
+    watched.settle()
+    found = ended_since(watched, "refresh", runs)
+    for name in INDEXES:
+        assert found[name], "a refresh ran"
+        (now,) = watched.told("status", NAME, name)
+        assert (now["vectors"], now["tombstones"]) == (ROWS + 2 * MORE - GONE, GONE)
+        assert (now["rows_masked"], now["rows_to_scan"], now["coverage"]) == (0, 0, 1.0)
+        assert set(watched.nearest(name, 0, MORE)).isdisjoint(words(0, GONE))
+
+
+def test_rows_moved_by_sparks_compaction_are_found_in_their_new_places(watched, spark):
+    runs = counted(watched, "refresh")
+    files = {task.file.file_path for task in watched.table.scan().plan_files()}
+    spark.sql(
+        "CALL demo.system.rewrite_data_files(table => 'glove.watched', "
+        "options => map('rewrite-all', 'true'))"
+    )
+    watched.settle()
+    assert files.isdisjoint(task.file.file_path for task in watched.table.scan().plan_files())
+    found = ended_since(watched, "refresh", runs)
+    for name in INDEXES:
+        assert found[name], "a refresh ran"
+        (now,) = watched.told("status", NAME, name)
+        # The graph is as it was, the dead among it: rows got their new places.
+        assert (now["vectors"], now["tombstones"]) == (ROWS + 2 * MORE - GONE, GONE)
+        assert (now["rows_masked"], now["rows_to_scan"], now["coverage"]) == (0, 0, 1.0)
+        assert watched.nearest(name, GONE, MORE) == words(GONE, MORE)
+    assert counted(watched, "build") == {"first": 1, "second": 0}
+
+
+def test_a_shard_of_many_tombstones_is_rebuilt_when_its_maintenance_window_comes(watched):
+    (before,) = watched.told("status", NAME, "first")
+    assert before["tombstone_ratio"] > 0.2
+    watched.declare("first", window='"* * * * *"')
+    wait_until(lambda: watched.status("first").tombstones == 0, SECONDS)
+    watched.declare("first")
+    wait_until(watched.quiet, SECONDS)
+    runs = watched.server.runs("ann_maintain_first")
+    assert {one["run_type"] for one in runs} == {"scheduled"}
+    assert {one["state"] for one in runs} == {"success"}
+    (now,) = watched.told("status", NAME, "first")
+    assert (now["vectors"], now["tombstone_ratio"]) == (ROWS + 2 * MORE - GONE, 0.0)
+    assert (now["rows_masked"], now["rows_to_scan"], now["coverage"]) == (0, 0, 1.0)
+    assert now["bytes"] < before["bytes"], "the vectors of deleted rows are gone"
+    assert watched.nearest("first", GONE, MORE) == words(GONE, MORE)
+    assert watched.status("second").tombstones == GONE
+
+
+def test_the_history_shows_every_run(watched):
+    code, answer = watched.server.trigger("ann_evaluate_first")
+    assert code == 200, answer
+    wait_until(lambda: watched.server.runs("ann_evaluate_first")[0]["state"] == "success", SECONDS)
+    found = watched.told("history", NAME, "first")
+    entries = [(one["trigger"], one["record"]) for one in reversed(found["entries"])]
+    assert [(trigger, one["action"]) for trigger, one in entries] == [
+        ("unknown", "build"),
+        ("asset", "refresh"),
+        ("asset", "merge"),
+        ("asset", "refresh"),
+        ("asset", "refresh"),
+        ("schedule", "rebuild"),
+        ("manual", "evaluate"),
+    ]
+    build, added, merged, deleted, compacted, rebuilt, evaluated = (one for _, one in entries)
+    alive = ROWS + 2 * MORE - GONE
+    assert [one["rows"] for _, one in entries[:4]] == [ROWS, ROWS + MORE, ROWS + 2 * MORE, alive]
+    assert [one["rows"] for _, one in entries[4:]] == [alive] * 3
+    assert (added["rows_added"], merged["rows_added"], deleted["rows_gone"]) == (MORE, MORE, GONE)
+    for one in (build, added, merged, deleted, compacted, rebuilt):
+        assert one["bytes_written"] > 0
+        assert one["seconds"] > 0
+    for one in (added, deleted, compacted):
+        assert one["bytes_copied"] > one["bytes_written"], "graphs are copied"
+    assert build["recall"] >= 0.8
+    assert evaluated["recall"] >= 0.8
+    assert (evaluated["seconds"] > 0, evaluated["coverage"]) == (True, 1.0)
+
+
 def test_no_part_logged_a_trigger_that_died(watched):
-    log = Path(watched.server.local / "airflow" / "triggerer.log").read_text()
+    log = (watched.server.local / "airflow" / "triggerer.log").read_text()
     assert "Trigger exited without sending an event" not in log
     assert "Traceback" not in log

@@ -1,123 +1,51 @@
-"""`make up` and `make down`, on a folder and a port of their own."""
+"""`make up` and `make down`, on a folder and a port of their own, and a table that is followed."""
 
 import json
 import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from email.message import Message
-from pathlib import Path
+from datetime import UTC, datetime
 
 import psutil
 import pytest
+from conftest import ROOT, free_port
+from servers import LocalAirflow, wait_until
+from watched import MINUTE, SECONDS, Watched, words
 
-ROOT = Path(__file__).resolve().parents[2]
-SERVER = ROOT / "include" / "local" / "server.py"
 DAG = "ann_build_glove_words"
-
-
-@dataclass
-class LocalAirflow:
-    """A local Airflow of this test session, and what its `up` printed."""
-
-    local: Path
-    port: int
-    printed: str = ""
-    token: str = field(default="", repr=False)
-    variables: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def command(self, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        given = {"PUFFIN_ANN_LOCAL": str(self.local), "PORT": str(self.port), **self.variables}
-        given |= variables
-        return subprocess.run(
-            [sys.executable, str(SERVER), name],
-            env={**os.environ, **given},
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-
-    def log_in(self) -> None:
-        user, password = self.printed.split("log in as:")[1].split()[:2]
-        status, answer = self.request("POST", "/auth/token", username=user, password=password)
-        assert status == 201, answer
-        self.token = answer["access_token"]
-
-    def request(self, method: str, path: str, **body: object) -> tuple[int, dict]:
-        request = urllib.request.Request(
-            self.address + path,
-            method=method,
-            data=json.dumps(body).encode() if body else None,
-            headers={"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
-
-    def page(self, path: str) -> tuple[int, str, Message]:
-        """Get a page as a browser does, which shows its login as a cookie."""
-        headers = {"Cookie": f"_token={self.token}"} if self.token else {}
-        request = urllib.request.Request(self.address + path, headers=headers)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, answer.read().decode(), answer.headers
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode(), error.headers
-
-    def trigger(self, **values: object) -> tuple[int, dict]:
-        return self.request("POST", f"/api/v2/dags/{DAG}/dagRuns", logical_date=None, conf=values)
+ROWS, MORE = 1500, 40
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory) -> Iterator[LocalAirflow]:
+def watched(tmp_path_factory) -> Iterator[Watched]:
     server = LocalAirflow(tmp_path_factory.mktemp("server"), free_port())
-    # Nothing is to run by itself here, so that what a person asks for is all there is.
     declarations = tmp_path_factory.mktemp("indexes")
+    made = Watched.made(server, declarations, "followed", rows=ROWS)
+    # Nothing is to run by itself here, so that what a person asks for is all there is.
     declared = (ROOT / "include" / "indexes" / "glove_words.yaml").read_text()
     by_hand = "refresh: {watch: false}\nmaintain: {schedule: null}\nevaluate: {schedule: null}\n"
     (declarations / "glove_words.yaml").write_text(declared + by_hand)
-    server.variables["PUFFIN_ANN_DECLARATIONS_DIR"] = str(declarations)
     try:
-        done = server.command("up")
-        assert done.returncode == 0, done.stdout + done.stderr
-        server.printed = done.stdout
-        server.log_in()
+        server.up()
         wait_until(lambda: server.request("GET", f"/api/v2/dags/{DAG}")[0] == 200)
-        yield server
+        yield made
     finally:
         server.command("down")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_until(condition, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(0.25)
+@pytest.fixture(scope="module")
+def airflow(watched) -> LocalAirflow:
+    return watched.server
 
 
 def processes_of(airflow: LocalAirflow) -> list[psutil.Process]:
-    """Return the processes whose state lies in the folder, found by what they have open."""
+    """Return the processes whose state lies in the folder, found by what they have open.
+
+    Without this one, which reads the table.
+    """
     found = []
     for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
         try:
             files = [file.path for file in process.open_files()]
             home = process.environ().get("AIRFLOW_HOME", "")
@@ -126,6 +54,12 @@ def processes_of(airflow: LocalAirflow) -> list[psutil.Process]:
         if any(path.startswith(str(airflow.local)) for path in [*files, home]):
             found.append(process)
     return found
+
+
+def parts_of(airflow: LocalAirflow) -> set[int]:
+    """Return the parts that were started; each leads a session, and children come and go."""
+    found = {process.pid for process in processes_of(airflow)}
+    return {pid for pid in found if psutil.pid_exists(pid) and os.getsid(pid) == pid}
 
 
 def test_up_prints_the_address_and_the_login(airflow):
@@ -177,7 +111,7 @@ def test_the_form_shows_what_is_declared_with_its_bounds(airflow):
     [("shards", 0), ("recall_target", 2), ("R", "many"), ("alpha", 0.5), ("force", "yes")],
 )
 def test_a_bad_value_in_the_form_is_refused_by_name_and_runs_nothing(airflow, name, value):
-    status, answer = airflow.trigger(**{name: value})
+    status, answer = airflow.trigger(DAG, **{name: value})
     assert 400 <= status < 500
     assert name in json.dumps(answer)
     assert airflow.request("GET", f"/api/v2/dags/{DAG}/dagRuns")[1]["total_entries"] == 0
@@ -210,11 +144,11 @@ def test_the_page_of_indexes_stands_in_the_navigation(airflow):
 
 
 def test_a_second_up_starts_nothing_and_says_the_same(airflow):
-    before = {process.pid for process in processes_of(airflow)}
+    before = parts_of(airflow)
     again = airflow.command("up", PORT=str(free_port()))
     assert again.returncode == 0, again.stderr
     assert again.stdout == airflow.printed
-    assert {process.pid for process in processes_of(airflow)} <= before
+    assert parts_of(airflow) == before
 
 
 def test_a_port_that_is_taken_is_refused_by_number(airflow, tmp_path):
@@ -233,6 +167,18 @@ def test_a_port_that_is_no_port_is_refused(tmp_path, port):
     assert refused.returncode != 0
     assert "PORT=" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_appended_rows_are_found_through_the_index_without_any_hand(watched):
+    # The state that is there at the start is an event, too; nothing is due for it.
+    wait_until(lambda: watched.states("refresh", "followed") == ["success"], SECONDS)
+    watched.append(ROWS, MORE)
+    appended = datetime.now(UTC)
+    watched.settle()
+    _, run = watched.server.runs("ann_refresh_followed")
+    started = datetime.fromisoformat(run["start_date"])
+    assert (started - appended).total_seconds() < MINUTE
+    assert watched.nearest("followed", ROWS, MORE) == words(ROWS, MORE)
 
 
 def test_down_stops_every_process_even_those_that_lost_their_parent(airflow):
