@@ -15,6 +15,7 @@ from pyroaring import BitMap
 
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
@@ -236,11 +237,11 @@ def _written(table, base, parts, coverage, figures, change):
                     part.shard_id, "", len(part.vectors), len(data), len(part.dead), part.kind
                 )
             )
-        add(
-            routing_blob.TYPE,
-            routing_blob.encode(change(Routing(**figures, shards=tuple(entries)))),
-            "zstd",
-        )
+        routing, apart = change(Routing(**figures, shards=tuple(entries))), None
+        if len(parts) % 2:
+            apart, partitions = routing_blob.split(routing)
+            add(partitions_blob.TYPE, partitions, "zstd")
+        add(routing_blob.TYPE, routing_blob.encode(routing, apart), "zstd")
         add(coverage_blob.TYPE, coverage_blob.encode(coverage), "zstd")
         writer.finish({})
     return load_version(table.io, path, INDEX)
