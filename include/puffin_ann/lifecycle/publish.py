@@ -274,7 +274,11 @@ def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
     own = list(_shards(table, content, assembly.recipe))
     published = {entry.path for entry in registered(table)}
     copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
-    written = sum(blob.length for reader, blob in own if reader.name not in published)
+    written = sum(
+        blob.length
+        for reader, blob in own
+        if reader.name not in published and blob.type != partitions_blob.TYPE
+    )
     routing = recorded(table, plan, version, written=written, copied=copied)
     with PuffinWriter(assembly.recipe) as writer:
         for reader, blob in sorted(
