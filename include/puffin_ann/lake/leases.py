@@ -171,6 +171,19 @@ class Lease:
         self._place.put_new(f"{_name(held.number)}.released", b"{}", lasting=False)
         return True
 
+    def remove(self) -> bool:
+        """Remove what holders left, where the lease is on nothing any more; False if one is alive.
+
+        Claims are numbered from 1 again then: one that rests on what was seen before may be made
+        beside it for a moment, of which nothing can come.
+        """
+        held = self.look()
+        if held is not None and held.is_alive(self._clock()):
+            return False
+        if held is not None:
+            self._clear(below=held.number + 1)
+        return True
+
     def _claim(
         self, number: int, owner: str, purpose: str, seconds: float, looked: float
     ) -> Held | None:

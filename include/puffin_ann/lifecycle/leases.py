@@ -39,7 +39,12 @@ _guard = threading.Lock()
 
 def index_lease(table: Table, index: str) -> Lease:
     """Return the lease that whoever builds, refreshes, maintains or drops an index holds."""
-    return Lease(table.io, f"{_staging(table)}/{index}", f"index {index!r} of {name_of(table)}")
+    return Lease(table.io, index_folder(table, index), f"index {index!r} of {name_of(table)}")
+
+
+def index_folder(table: Table, index: str) -> str:
+    """Return the folder of what is kept beside an index: its lease, evaluations, staged runs."""
+    return f"{_staging(table)}/{index}"
 
 
 def table_lease(table: Table) -> Lease:

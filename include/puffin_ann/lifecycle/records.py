@@ -5,7 +5,7 @@ however many versions and snapshots expire.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -27,7 +27,7 @@ HISTORY = "history"
 KEPT = 100
 """Most records that a version carries."""
 
-Deed = Literal["build", "refresh", "merge", "rebuild", "evaluate", "published"]
+Deed = Literal["build", "refresh", "merge", "rebuild", "rename", "evaluate", "published"]
 """What a run did: a refresh that merges deltas or rebuilds shards is called by that."""
 
 
@@ -42,7 +42,7 @@ class RunRecord(BaseModel):
         rows: live rows indexed.
         rows_added: rows that the version before did not have, or all.
         rows_gone: rows of the version before that are not live any more.
-        bytes_written: new bytes of the index's blobs, but for routing and coverage.
+        bytes_written: new bytes of the index's blobs, but for routing, partitions and coverage.
         bytes_copied: bytes carried over from published files, other indexes' included.
         seconds: of its stages up to publication.
         recall: measured before publication; None if it was not.
@@ -91,10 +91,14 @@ def recorded(
     """
     before = records_in(newest_properties(table, version.index))
     mine = _record(plan, version, written, copied)
-    kept = [mine, *(one for one in before if one.run_id != mine.run_id)][:KEPT]
-    text = json.dumps([one.model_dump(exclude_defaults=True) for one in kept])
     routing = version.routing
-    return replace(routing, properties={**routing.properties, HISTORY: text})
+    return replace(routing, properties={**routing.properties, HISTORY: with_record(mine, before)})
+
+
+def with_record(mine: RunRecord, before: Iterable[RunRecord]) -> str:
+    """Return the records that a version carries as JSON: one, and those before it."""
+    kept = [mine, *(one for one in before if one.run_id != mine.run_id)][:KEPT]
+    return json.dumps([one.model_dump(exclude_defaults=True) for one in kept])
 
 
 def _record(plan: RunPlan, version: IndexVersion, written: int, copied: int) -> RunRecord:

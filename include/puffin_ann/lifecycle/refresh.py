@@ -96,7 +96,7 @@ def plan_refresh(
         return run.plan_build(declaration, run_id=run_id, overrides={"force": True})
     live = live_state(table, require_snapshot(table, None).snapshot_id)
     source = version_to_refresh(table, declaration, live)
-    if source is None and carry_over(table, declaration) is not None:
+    if source is None and carry_over(table, declaration, run_id=name) is not None:
         table = load_table(declaration.table)
         live = live_state(table, require_snapshot(table, None).snapshot_id)
         source = version_to_refresh(table, declaration, live)

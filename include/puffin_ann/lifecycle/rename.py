@@ -9,14 +9,22 @@ from pyiceberg.table import Table
 
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.declaration import IndexDeclaration, load_declarations
-from puffin_ann.errors import ColumnNotFoundError, ConflictError, DeclarationError
+from puffin_ann.errors import (
+    ColumnNotFoundError,
+    ConflictError,
+    DeclarationError,
+    StagingError,
+)
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.column import table_vector_column
 from puffin_ann.lake.dropped import mark
+from puffin_ann.lake.listing import delete_object, listed
+from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.guard import live_files
 from puffin_ann.lifecycle.inventory import now_ms, take_inventory
 from puffin_ann.lifecycle.plan import FINGERPRINT
+from puffin_ann.lifecycle.records import HISTORY, RunRecord, records_in, with_record
 from puffin_ann.lifecycle.republish import Renamed, republish
 from puffin_ann.lifecycle.retire import versions_of, without
 from puffin_ann.search.versions import (
@@ -31,6 +39,9 @@ from puffin_ann.settings import settings
 log = logging.getLogger("puffin_ann")
 
 ATTEMPTS = 4
+
+EVALUATIONS = "_evaluation-"
+"""What the names of recorded evaluations begin with."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +70,19 @@ def carry_over(
     table: str | Table,
     declaration: IndexDeclaration,
     declarations: Iterable[IndexDeclaration] | None = None,
+    *,
+    run_id: str = "rename",
 ) -> CarriedOver | None:
     """Publish an index under its declaration's new name, if it was renamed; else do nothing.
 
-    One commit brings the new name and drops the old one.
+    One commit brings the new name and drops the old one. What was measured of the index goes with
+    it, and nothing is left under the former name.
 
     Args:
         table: by name, or as loaded.
         declaration: the index that a run was asked for.
         declarations: all that are declared; default: those of the folder of declarations.
+        run_id: of the run that finds it renamed, which tells what triggered it.
 
     Returns:
         What was done; None if the index is published, or it is not clear that it was renamed.
@@ -89,14 +104,9 @@ def carry_over(
         leases.writing(loaded, before, owner, f"rename it to {declaration.name!r}", wait=False),
         leases.publishing(loaded, owner, f"rename index {before!r}"),
     ):
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return _publish_renamed(loaded, before, declaration)
-            except ConflictError as error:
-                if attempt == ATTEMPTS:
-                    raise
-                log.warning("rename: %s; looking anew (%d)", error, attempt)
-    raise AssertionError("the last attempt returns or raises")
+        done = _published(loaded, before, declaration, f"{run_id}-rename")
+    _carry_records(loaded, before, declaration.name)
+    return done
 
 
 def declared() -> tuple[IndexDeclaration, ...]:
@@ -141,7 +151,22 @@ def _is_of_shape(table: Table, name: str, declaration: IndexDeclaration) -> bool
     return versions[0].field_id == column.field_id
 
 
-def _publish_renamed(table: Table, before: str, declaration: IndexDeclaration) -> CarriedOver:
+def _published(
+    table: Table, before: str, declaration: IndexDeclaration, run_id: str
+) -> CarriedOver:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _publish_renamed(table, before, declaration, run_id)
+        except ConflictError as error:
+            if attempt == ATTEMPTS:
+                raise
+            log.warning("rename: %s; looking anew (%d)", error, attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _publish_renamed(
+    table: Table, before: str, declaration: IndexDeclaration, run_id: str
+) -> CarriedOver:
     inventory = take_inventory(table)
     live = live_files(inventory.published)
     version = None
@@ -149,7 +174,15 @@ def _publish_renamed(table: Table, before: str, declaration: IndexDeclaration) -
         version = load_version(table.io, live[before].path, before, length=live[before].bytes)
     if version is None:
         raise ConflictError(f"index {before!r} of {name_of(table)} was changed meanwhile")
-    renamed = Renamed(before, declaration.name, _routing(version, declaration))
+    record = RunRecord(
+        run_id=run_id,
+        action="rename",
+        at_ms=inventory.now_ms,
+        reason=f"index {before!r} was renamed",
+        base_snapshot_id=version.coverage.base_snapshot_id,
+        rows=version.vectors,
+    )
+    renamed = Renamed(before, declaration.name, _routing(version, declaration, record))
     marks = mark(inventory.table, before, versions_of(inventory, before), inventory.now_ms)
     files = {file.path for file in without(inventory, before).files if file.dropped}
     path, snapshot_id = republish(
@@ -160,10 +193,27 @@ def _publish_renamed(table: Table, before: str, declaration: IndexDeclaration) -
     return done
 
 
-def _routing(version: IndexVersion, declaration: IndexDeclaration) -> bytes:
+def _carry_records(table: Table, before: str, after: str) -> None:
+    """Move what was measured of an index to its new name, and remove the former one's lease."""
+    lease = leases.index_lease(table, before)
+    try:
+        there = Staging(table.io, leases.index_folder(table, before))
+        here = Staging(table.io, leases.index_folder(table, after))
+        for one in listed(table.io, there.root):
+            name = one.uri.rpartition("/")[2]
+            if name.startswith(EVALUATIONS):
+                here.put_new(name, there.read(name))
+                delete_object(table.io, one.uri)
+        lease.remove()
+    except StagingError as error:  # the index itself is renamed; clean-up takes what is left
+        log.warning("rename: records of %r are left behind: %s", before, error)
+
+
+def _routing(version: IndexVersion, declaration: IndexDeclaration, record: RunRecord) -> bytes:
     """Return the routing blob with the declaration in force; shards are in the same file again."""
     routing = version.routing
     recorded = {**routing.properties, "declaration": declaration.model_dump_json()}
+    recorded[HISTORY] = with_record(record, records_in(routing.properties))
     recorded["renamed-from"] = json.dumps({"index": version.index, "run-id": version.run_id})
     return routing_blob.encode(
         replace(

@@ -73,7 +73,7 @@ def plan_build(
     restore_plan(staging)
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
-        renamed = None if force else carry_over(table, declaration)
+        renamed = None if force else carry_over(table, declaration, run_id=run)
         if renamed is not None:
             return _pointer(declaration, run, "none", renamed.reason, "", [])
         live = live_state(table, require_snapshot(table, None).snapshot_id)

@@ -6,7 +6,11 @@ import pytest
 import yaml
 
 from puffin_ann.declaration import parse_declaration
+from puffin_ann.lake.listing import listed
 from puffin_ann.lifecycle.doctor import doctor
+from puffin_ann.lifecycle.evaluate import Evaluation, evaluations, record
+from puffin_ann.lifecycle.history import history
+from puffin_ann.lifecycle.leases import index_folder, index_lease
 from puffin_ann.lifecycle.preview import preview
 from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.lifecycle.rename import carry_over, former_name
@@ -75,6 +79,61 @@ def test_the_next_build_run_publishes_the_same_index_under_the_new_name(words, d
     assert doctor(words, [renamed]).problems_left == 0
     again = builds.build(renamed, "third")
     assert (again["action"], "covers exactly" in again["reason"]) == ("none", True)
+
+
+def under(table, name: str) -> set[str]:
+    """Names of what is kept beside an index."""
+    return {one.uri.rpartition("/")[2] for one in listed(table.io, index_folder(table, name))}
+
+
+def test_the_history_goes_on_under_the_new_name_and_tells_that_it_was_renamed(one, declare):
+    measured = evaluation(one)
+    record(one, measured)
+    declare(named(NEW))
+    before = history(one, builds.INDEX).entries
+    builds.build(named(NEW), "manual__second")
+    (moved, *rest) = sorted(
+        history(one.refresh(), NEW).entries, key=lambda entry: entry.record.action != "rename"
+    )
+    assert (moved.record.action, moved.trigger, moved.record.rows) == ("rename", "manual", 60)
+    assert moved.record.reason == "index 'words_index' was renamed"
+    assert [entry.record for entry in rest] == [entry.record for entry in before]
+    assert [entry.record.action for entry in rest] == ["evaluate", "build"]
+    assert evaluations(one, NEW) == [measured]
+    one.append(builds.rows(range(100, 120)))
+    builds.build(named(NEW), "manual__third")
+    actions = [entry.record.action for entry in history(one.refresh(), NEW).entries]
+    assert sorted(actions) == ["build", "build", "evaluate", "rename"]
+
+
+def evaluation(table) -> Evaluation:
+    """What some evaluation measured, an hour from now."""
+    numbers = {"low": 0.9, "high": 1.0, "recall": 0.95, "target": 0.9, "coverage": 1.0}
+    counts = {"k": 5, "queries": 10, "rows": 60, "search_width": 8, "probe_partitions": 2}
+    snapshot = table.current_snapshot()
+    return Evaluation(
+        index=builds.INDEX,
+        table="test.demo.words",
+        run_id="looked",
+        version_run_id="run",
+        at_ms=snapshot.timestamp_ms + 3_600_000,
+        snapshot_id=snapshot.snapshot_id,
+        base_snapshot_id=snapshot.snapshot_id,
+        seconds=1.0,
+        **numbers,
+        **counts,
+    )
+
+
+def test_nothing_is_left_under_the_former_name(one, declare):
+    lease = index_lease(one, builds.INDEX)
+    lease.acquire("earlier", "some run", 60.0)
+    lease.release("earlier")
+    assert under(one, builds.INDEX) > set()
+    declare(named(NEW))
+    builds.build(named(NEW), "second")
+    assert under(one, builds.INDEX) == set()
+    assert lease.look() is None
 
 
 def test_what_changed_meanwhile_is_for_the_next_run(one, declare):

@@ -207,3 +207,14 @@ def test_of_processes_that_race_one_has_it_at_a_time(tmp_path):
     numbers = [line.split()[1] for line in lines[::2]]
     assert [line.split()[1] for line in lines[1::2]] == numbers
     assert sorted(map(int, numbers)) == list(map(int, numbers))
+
+
+def test_a_lease_on_what_is_no_more_is_removed_unless_somebody_holds_it(lease):
+    assert lease.remove()
+    lease.acquire("one", "work", 60.0)
+    assert not lease.remove()
+    assert lease.look() is not None
+    lease.release("one")
+    assert lease.remove()
+    assert lease.look() is None
+    assert lease.acquire("two", "work", 60.0).number == 1
