@@ -74,17 +74,18 @@ def read_vectors(
     dimension: int | None = None,
     *,
     parquet: pq.ParquetFile | None = None,
+    view: bool = False,
 ) -> VectorBatch:
     """Read one row group of the vector column, that column only.
 
     Without `dimension` the first row that is neither null nor empty gives it. `parquet`, from
-    `open_file`, spares opening the file again. A file written before the column was added has
-    nulls only. Raises FormatError for a row group that is not there, UnsupportedTableError for a
-    file without field ids in a table without a name mapping.
+    `open_file`, spares opening the file again. With `view` the matrix may be read-only. A file
+    written before the column was added has nulls only. Raises FormatError for a row group that is
+    not there, UnsupportedTableError for a file without field ids in a table without a name mapping.
     """
     if parquet is None:
         with open_file(io, path) as opened:
-            return read_vectors(io, path, row_group, column, dimension, parquet=opened)
+            return read_vectors(io, path, row_group, column, dimension, parquet=opened, view=view)
     if not 0 <= row_group < parquet.num_row_groups:
         raise FormatError(f"{path} has {parquet.num_row_groups} row groups, no number {row_group}")
     place = find_column(parquet.schema_arrow, column, path)
@@ -94,7 +95,7 @@ def read_vectors(
     name = parquet.schema_arrow.field(place).name
     table = parquet.read_row_group(row_group, columns=[name])
     # The name selects by prefix of the leaf's path, which may take in others ("a" and "a.b").
-    return vectors_of(table.column(name), dimension)
+    return vectors_of(table.column(name), dimension, view=view)
 
 
 def read_row_group(

@@ -41,9 +41,21 @@ class VectorBatch:
         return {reason: n for reason, n in zip(REASONS[1:], counts[1:], strict=True) if n}
 
 
-def vectors_of(column: pa.ChunkedArray, dimension: int | None = None) -> VectorBatch:
-    """Turn a column of lists of floats into a matrix, without a Python object per row."""
+def vectors_of(
+    column: pa.ChunkedArray, dimension: int | None = None, *, view: bool = False
+) -> VectorBatch:
+    """Turn a column of lists of floats into a matrix, without a Python object per row.
+
+    Args:
+        column: of one row group.
+        dimension: of the vectors; None for that of the first row that has one.
+        view: the matrix may be read-only and share its memory with the column.
+    """
     chunks = [_list_chunk(chunk) for chunk in column.chunks]
+    if view and dimension and len(chunks) == 1:
+        whole = _as_it_is(chunks[0], dimension)
+        if whole is not None:
+            return VectorBatch(whole, np.zeros(len(whole), np.uint8))
     if dimension is None:
         dimension = next((found for found in map(_first_length, chunks) if found), 0)
     rows = sum(len(chunk.valid) for chunk in chunks)
@@ -105,6 +117,23 @@ def _list_chunk(array: pa.Array) -> _ListChunk:
     )
 
 
+def _as_it_is(chunk: _ListChunk, dimension: int) -> NDArray[np.float32] | None:
+    """Return a chunk of sound float32 vectors, all of one width, without copying it; else None."""
+    if chunk.values.dtype != np.float32 or not chunk.valid.all():
+        return None
+    if not (chunk.lengths == dimension).all():
+        return None
+    elements: NDArray[np.float32] = chunk.values[chunk.offsets[0] : chunk.offsets[-1]]
+    vectors = elements.reshape(-1, dimension)
+    return vectors if _all_finite(vectors) else None
+
+
+def _all_finite(vectors: NDArray[np.float32]) -> bool:
+    """Tell at once that every element is finite; False may also mean that their sum is not."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(vectors.sum()))  # nothing leads back from an infinity or NaN
+
+
 def _first_length(chunk: _ListChunk) -> int:
     lengths = chunk.lengths
     usable = np.flatnonzero(chunk.valid & (lengths > 0))
@@ -126,9 +155,11 @@ def _fill(chunk: _ListChunk, matrix: NDArray[np.float32], flaws: NDArray[np.uint
         elements = elements[np.repeat(fits, lengths)]
     with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, counted below
         vectors = elements.reshape(-1, dimension).astype(np.float32, copy=False)
-    # A sum in float64 cannot overflow, so it is finite exactly if every element is.
-    with np.errstate(invalid="ignore"):
-        finite = np.isfinite(vectors.sum(axis=1, dtype=np.float64))
+    finite = np.ones(len(vectors), np.bool_)
+    if not _all_finite(vectors):
+        # A sum in float64 cannot overflow, so it is finite exactly if every element is.
+        with np.errstate(invalid="ignore"):
+            finite = np.isfinite(vectors.sum(axis=1, dtype=np.float64))
     if not finite.all():
         bad = np.flatnonzero(fits)[~finite]
         flaws[bad] = _NOT_FINITE

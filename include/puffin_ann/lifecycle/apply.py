@@ -3,6 +3,7 @@
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +21,9 @@ from puffin_ann.lifecycle.matching import Moves
 from puffin_ann.lifecycle.refresh_documents import AppliedShard, Changes, GoneShard
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.versions import IndexVersion
+
+ROWS_IN_MEMORY = 1 << 20
+"""Rows of a shard whose blob, about 20 bytes each, is not worth a temporary file."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,11 @@ def touch_up(
         )
     with ExitStack() as stack:
         blobs: dict[str, Path | bytes] = {}
-        if rows is not None:
+        if rows is not None and len(rows) <= ROWS_IN_MEMORY:
+            buffer = BytesIO()
+            rows_blob.write(rows, buffer)
+            blobs[rows_blob.TYPE] = buffer.getvalue()
+        elif rows is not None:
             prefix = f"puffin-ann-shard-{shard.shard_id}-"
             folder = stack.enter_context(TemporaryDirectory(prefix=prefix))
             blobs[rows_blob.TYPE] = write_rows(rows, Path(folder))

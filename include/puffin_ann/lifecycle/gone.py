@@ -91,8 +91,12 @@ class Known:
         """Return (m,) bool: False where a row is surely not among those that went."""
         if not len(self.firsts):
             return np.zeros(len(identities), np.bool_)
-        at = np.searchsorted(self.firsts, identities[:, 0]).clip(max=len(self.firsts) - 1)
-        found: NDArray[np.bool_] = self.firsts[at] == identities[:, 0]
+        # Looked up in order, so that neighbours in memory are asked for one after the other.
+        order = np.argsort(identities[:, 0])
+        wanted = identities[order, 0]
+        at = np.searchsorted(self.firsts, wanted).clip(max=len(self.firsts) - 1)
+        found = np.empty(len(order), np.bool_)
+        found[order] = self.firsts[at] == wanted
         return found
 
 

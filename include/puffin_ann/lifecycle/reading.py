@@ -124,6 +124,7 @@ class FilePart:
             self.column,
             plan.dimension,
             parquet=self.parquet,
+            view=sift is not None,  # most are let go of right after they were hashed
         )
         keep = live & batch.valid
         offsets = np.flatnonzero(keep)

@@ -60,6 +60,25 @@ def test_any_lists_of_floats_are_read_as_row_by_row(rows, kind, cut, dimension) 
     assert read.reasons() == reasons
     assert read.matrix.flags.c_contiguous
     assert read.matrix.dtype == np.float32
+    viewed = vectors_of(pa.chunked_array([array.slice(first, last - first)]), dimension, view=True)
+    np.testing.assert_array_equal(viewed.matrix, matrix)
+    np.testing.assert_array_equal(viewed.valid, valid)
+
+
+def test_sound_vectors_may_be_seen_where_they_are() -> None:
+    lists = pa.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], pa.list_(pa.float32())).slice(1)
+    seen = vectors_of(pa.chunked_array([lists]), 2, view=True)
+    assert np.shares_memory(seen.matrix, lists.values.to_numpy())
+    assert seen.matrix.tolist() == [[3, 4], [5, 6]]
+    copied = vectors_of(pa.chunked_array([lists]), 2)
+    assert copied.matrix.flags.writeable
+
+
+def test_a_sum_beyond_float32_makes_no_vector_unsound() -> None:
+    large = float(np.finfo(np.float32).max)
+    lists = pa.array([[large, large], [large, -large]], pa.list_(pa.float32()))
+    for view in (False, True):
+        assert vectors_of(pa.chunked_array([lists]), 2, view=view).valid.all()
 
 
 @given(
