@@ -72,7 +72,7 @@ test-crashes: $(READY) ## Kill refreshes before every one of their events, and a
 test-e2e: $(READY) ## Run whole builds through Airflow, local Spark and a Spark cluster
 	@$(PYTEST) -m "not long" tests/e2e
 
-test-e2e-long: $(READY) ## Let a running Airflow follow a table, and kill Spark jobs at every stage
+test-e2e-long: $(READY) $(JARS) ## Let a running Airflow follow a table, and kill its tasks, workers and Spark jobs
 	@$(PYTEST) -m long tests/e2e
 
 fuzz: $(READY) ## Give the decoders spoilt bytes, guided by coverage, for SECONDS (60)
