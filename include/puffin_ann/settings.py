@@ -119,13 +119,20 @@ def settings() -> Settings:
 
 
 def configure_numba() -> None:
-    """Point Numba at a compile cache that can be written, once, before any kernel is imported.
+    """Set Numba up once, before any kernel is imported: where its compile cache is, how it loads.
 
     Numba keeps the kernels of different CPUs apart, but does not notice an edit in a module that a
     kernel imports: the folder's name has a digest of all kernels' sources. Nor does it notice that
     another level of vector instructions was asked for than this CPU would get: such kernels lie in
     a folder of their own, even where the user chose the place.
     """
+    _choose_numba_cache()
+    from puffin_ann import numba_cache  # imports Numba, which reads the place when it is imported
+
+    numba_cache.install()
+
+
+def _choose_numba_cache() -> None:
     level = settings().simd
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen is not None:

@@ -1,4 +1,7 @@
-"""`algorithm: vamana`: a graph over full vectors, with product-quantised codes beside it."""
+"""`algorithm: vamana`: a graph over full vectors, with product-quantised codes beside it.
+
+What only builds and insertions need is imported there: a search's first answer waits for imports.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,11 +13,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from puffin_ann.ann import pq
-from puffin_ann.ann.vamana import batch, growth
+from puffin_ann.ann.vamana import growth
 from puffin_ann.ann.vamana import records as edge_records
 from puffin_ann.ann.vamana import space as spaces
-from puffin_ann.ann.vamana.build import build as build_graph
-from puffin_ann.ann.vamana.insertion import Adjacency
 from puffin_ann.ann.vamana.kept import kept
 from puffin_ann.ann.vamana.records import Records
 from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
@@ -144,6 +145,8 @@ class VamanaEngine:
         neighbours. The norm bound is not used: within a shard the longest of its own rows is a
         tighter one.
         """
+        from puffin_ann.ann.vamana.build import build as build_graph  # see the module
+
         tell = progress or (lambda stage, share: None)
         rows, dimension = vectors.shape
         space = spaces.of_rows(vectors, metric, scratch / SPACE)
@@ -198,6 +201,9 @@ class VamanaEngine:
         The stored codebook encodes the added rows. A batch larger than half the shard is built
         together with it instead, codebook and all, which is faster and better.
         """
+        from puffin_ann.ann.vamana import batch  # see the module
+        from puffin_ann.ann.vamana.insertion import Adjacency
+
         tell = progress or (lambda stage, share: None)
         stored = graph_blob.open(directory)
         first, dimension = stored.rows, stored.dimension

@@ -1,0 +1,110 @@
+"""What a process imports: for a DAG file next to nothing, for a search what a search needs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from puffin_ann.settings import configure_numba
+
+ROOT = Path(__file__).resolve().parents[2]
+LOADED = "import json, sys; print(json.dumps(sorted(sys.modules)))"
+
+BUILD = """
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from puffin_ann.declaration import parse_declaration
+from puffin_ann.lifecycle import run, stages
+from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann import open_index
+
+demo = load_catalog("demo")
+demo.create_namespace("glove")
+vectors = pa.array([[float(n), float(n % 7)] for n in range(40)], pa.list_(pa.float32()))
+rows = pa.table({"embedding": vectors})
+demo.create_table("glove.words", schema=rows.schema).append(rows)
+fields = {
+    "name": "words", "table": "demo.glove.words", "column": "embedding", "metric": "l2",
+    "algorithm": "exact", "partitions_per_shard": 2, "recall_target": 0.5,
+    "gate": {"queries": 10, "k": 1},
+}
+planned = run.plan_build(parse_declaration(fields, source="test"), run_id="test")
+where = (planned["table"], planned["plan"])
+stages.train(InProcess(), *where)
+stages.assign(InProcess(), *where)
+for group in planned["groups"]:
+    stages.build_group(InProcess(), *where, group)
+stages.gate(InProcess(), *where)
+run.publish(*where)
+open_index("demo.glove.words", "words").search([[3.2, 3.0]], 1)
+"""
+
+SEARCH = """
+from puffin_ann import open_index
+found = open_index("demo.glove.words", "words").search([[3.2, 3.0]], 1)
+assert found["locator"][0]["row_offset"].as_py() == 3, found
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> dict[str, str]:
+    """The environment of a fresh process: a catalog of its own, the kernels compiled before."""
+    folder = tmp_path_factory.mktemp("imports")
+    configure_numba()
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "include"),
+        "PYICEBERG_CATALOG__DEMO__URI": f"sqlite:///{folder / 'catalog.db'}",
+        "PYICEBERG_CATALOG__DEMO__WAREHOUSE": f"file://{folder / 'warehouse'}",
+        "PUFFIN_ANN_CACHE_DIR": str(folder / "cache"),
+    }
+
+
+def loaded_after(script: str, environment: dict[str, str]) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", script + LOADED],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import puffin_ann\n",
+        "import puffin_ann.errors, puffin_ann.declaration, puffin_ann.settings\n",
+    ],
+)
+def test_what_a_dag_file_imports_is_light(script, environment):
+    heavy = {"numpy", "pyarrow", "pyiceberg", "numba", "pandas", "pyspark", "airflow"}
+    assert not heavy & packages(loaded_after(script, environment))
+
+
+def test_a_search_imports_neither_builders_nor_what_only_compiling_needs(environment):
+    loaded_after(BUILD, environment)
+    found = loaded_after(SEARCH, environment)
+    others = {"airflow", "pyspark", "matplotlib", "hnswlib", "boto3", "typer", "faiss"}
+    assert not others & packages(found)
+    assert "puffin_ann.engines.exact" in found
+    assert not {"puffin_ann.engines.vamana", "puffin_ann.engines.ivf_pq"} & found
+    assert not {name for name in found if name.startswith("puffin_ann.lifecycle")}
+    # What Numba imports before it compiles, but not for kernels that it finds in its cache.
+    assert "numba" in found
+    assert not {"numba.np.linalg", "numba.typed.typeddict"} & found
+
+
+def test_searching_an_engine_imports_none_of_its_build(environment):
+    found = loaded_after("from puffin_ann.engines import engine\nengine('vamana')\n", environment)
+    assert "puffin_ann.ann.vamana.search" in found
+    assert not {"puffin_ann.ann.vamana.build", "puffin_ann.ann.vamana.leaves"} & found
