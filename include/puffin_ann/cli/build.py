@@ -145,6 +145,8 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     """
     from pyspark.sql import SparkSession
 
+    from puffin_ann.lifecycle.spark_workers import warm_up, worker_conf
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = SparkSession.builder.master(master).appName(
         f"puffin-ann {declaration.name}"
@@ -154,7 +156,8 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
-    for name, value in {**quiet, **declaration.spark.conf}.items():
+    chosen = declaration.spark.conf
+    for name, value in {**quiet, **worker_conf(chosen), **chosen}.items():
         builder = builder.config(name, value)
     try:
         with held_back():
@@ -166,4 +169,5 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
         raise EnvironmentProblemError(
             f"Spark cannot be started on master {master!r}: {reason}"
         ) from None
+    warm_up(session.sparkContext)
     return session

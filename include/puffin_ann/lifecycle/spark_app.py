@@ -5,8 +5,13 @@ import logging
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from puffin_ann.errors import PuffinAnnError
+from puffin_ann.lifecycle.spark_workers import warm_up, worker_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 GROUPED = ("build_group", "apply_group")
 """Stages that are told which group of shards they are for."""
@@ -34,13 +39,12 @@ def main(stage: str) -> None:
     )
     logging.getLogger("puffin_ann").setLevel(logging.INFO)
 
-    from pyspark.sql import SparkSession
-
     from puffin_ann.lifecycle.runners import OnSpark
 
-    module = import_module(f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}")
-    spark = SparkSession.builder.getOrCreate()
+    spark = _session()
     try:
+        warm_up(spark.sparkContext)
+        module = import_module(f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}")
         with _lease(arguments.table, arguments.plan, arguments.owner, stage):
             getattr(module, stage)(OnSpark(spark), arguments.table, arguments.plan, *group)
     except PuffinAnnError as error:
@@ -48,6 +52,17 @@ def main(stage: str) -> None:
         sys.exit(error.exit_code)
     finally:
         spark.stop()
+
+
+def _session() -> "SparkSession":
+    """Start the session that spark-submit configured, its workers as ours start."""
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    builder: SparkSession.Builder = SparkSession.builder
+    for name, value in worker_conf(dict(SparkConf().getAll())).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def _lease(table: str, plan: str, owner: str | None, stage: str) -> AbstractContextManager[None]:

@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-from pyspark.sql import SparkSession
 
 from puffin_ann.errors import CatalogUnavailableError
 from puffin_ann.lifecycle.spark_app import main
@@ -12,8 +11,7 @@ from puffin_ann.lifecycle.spark_app import main
 class Session:
     """Stands for Spark, which no stage gets as far as needing here."""
 
-    def getOrCreate(self):
-        return self
+    sparkContext = None
 
     def stop(self):
         pass
@@ -24,7 +22,7 @@ def test_an_entry_point_calls_its_stage_with_what_it_was_given(stage, monkeypatc
     group = ["--group", "0"] if stage == "build_group" else []
     arguments = ["--table", "nowhere.words.table", "--plan", "file:///nowhere/plan.json", *group]
     monkeypatch.setattr(sys, "argv", [f"{stage}.py", *arguments])
-    monkeypatch.setattr(SparkSession, "builder", Session())
+    monkeypatch.setattr("puffin_ann.lifecycle.spark_app._session", Session)
     with pytest.raises(SystemExit) as left:
         main(stage)
     assert left.value.code == CatalogUnavailableError.exit_code

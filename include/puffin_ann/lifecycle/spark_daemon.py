@@ -1,0 +1,74 @@
+"""The process that Spark forks its Python workers from, with the library imported beforehand.
+
+Spark starts `python -m <spark.python.daemon.module> pyspark.worker` once per executor, and each
+worker is a fork of it. Of Spark's own daemon, every worker would import PyIceberg, PyArrow and
+Numba by itself, at the same time as the others on its machine: one to two seconds of a core each,
+in the first task it gets. Here that is done once, and the workers share the memory.
+
+Only imports happen before a fork. None starts a thread, but for the one with which PyArrow's
+allocator tidies up, and jemalloc sees to it itself that forks are safe. Thread pools, connections
+and the S3 client are made where they are first used: in the workers.
+"""
+
+import contextlib
+import gc
+import logging
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+MODULES = (
+    "puffin_ann.lifecycle.stages",
+    "puffin_ann.lifecycle.refresh_stages",
+    "puffin_ann.lifecycle.evaluate_stages",
+    "puffin_ann.engines.vamana",  # the default; other engines are imported where they are used
+    "puffin_ann.ann.vamana.batch",
+    "puffin_ann.ann.vamana.build",
+)
+CATALOGS = {"rest": "pyiceberg.catalog.rest", "sql": "pyiceberg.catalog.sql"}
+"""Modules that PyIceberg imports when it connects to a catalog of a type."""
+
+
+def main() -> None:
+    """Import what tasks need, then serve as Spark's own daemon does."""
+    gc.disable()  # what is imported stays: walking through it takes a quarter of the time
+    # Spark reads the port from standard output: nothing that is imported may write there.
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            _import()
+        except Exception:
+            # The task that needs the module will fail with a message that reaches the user.
+            logging.getLogger("puffin_ann").warning("workers import for themselves", exc_info=True)
+        from pyspark import daemon
+    # Spark collects garbage after every task: without walking through all modules each time, and
+    # without writing to memory that the workers share.
+    gc.freeze()
+    gc.enable()
+    serve: Callable[[], None] = daemon.manager
+    serve()
+
+
+def _import() -> None:
+    for name in MODULES:
+        import_module(name)
+    for kind in _catalog_types() & CATALOGS.keys():
+        import_module(CATALOGS[kind])
+
+
+def _catalog_types() -> set[str]:
+    """Return the types of the catalogs that PyIceberg is configured for on this machine."""
+    from pyiceberg.catalog import infer_catalog_type
+    from pyiceberg.utils.config import Config
+
+    config = Config()
+    types: set[str] = set()
+    for name in config.config.get("catalog") or {}:
+        found = config.get_catalog_config(name) or {}
+        with contextlib.suppress(ValueError):  # it has no uri, or one of no known kind
+            kind = found.get("type") or infer_catalog_type(name, found)
+            types.add(str(getattr(kind, "value", kind)).lower())
+    return types
+
+
+if __name__ == "__main__":
+    main()

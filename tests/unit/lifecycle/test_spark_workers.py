@@ -1,0 +1,75 @@
+"""How Spark's Python workers are started: by our daemon, ahead of the first task."""
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from puffin_ann.lifecycle import spark_daemon
+from puffin_ann.lifecycle.spark_workers import DAEMON, DAEMON_MODULE, warm_up, worker_conf
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_workers_are_forked_from_our_daemon_unless_the_user_has_it_otherwise():
+    assert worker_conf({"spark.master": "local[2]"}) == {DAEMON_MODULE: DAEMON}
+    assert worker_conf({DAEMON_MODULE: "mine.daemon"}) == {}
+    assert worker_conf({"spark.submit.pyFiles": ""}) == {DAEMON_MODULE: DAEMON}
+    # The library may be one of them, and Spark's daemon does not see those.
+    assert worker_conf({"spark.submit.pyFiles": "s3://bucket/puffin_ann.zip"}) == {}
+
+
+def test_the_daemon_tells_its_port_and_nothing_else_and_ends_with_spark():
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", DAEMON, "pyspark.worker"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "include"),
+            "PYICEBERG_CATALOG__DEMO__URI": "sqlite:///nowhere.db",
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    (port,) = struct.unpack("!i", daemon.stdout.read(4))
+    assert 1024 <= port < 65536
+    rest, _ = daemon.communicate(timeout=60)
+    assert rest == b""
+
+
+@pytest.mark.parametrize(
+    ("configured", "found"),
+    [
+        ({"URI": "sqlite:///here.db"}, {"sql"}),
+        ({"URI": "https://host/catalog"}, {"rest"}),
+        ({"URI": "postgresql://host/db", "TYPE": "SQL"}, {"sql"}),
+        ({"WAREHOUSE": "s3://bucket"}, set()),
+    ],
+)
+def test_the_daemon_imports_the_clients_of_the_catalogs_configured(
+    monkeypatch, tmp_path, configured, found
+):
+    for name in [name for name in os.environ if name.startswith("PYICEBERG_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name, value in configured.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__DEMO__{name}", value)
+    assert spark_daemon._catalog_types() == found
+
+
+def test_workers_are_asked_for_on_every_core_and_a_failure_is_left_to_the_first_task():
+    asked = []
+
+    class Context:
+        defaultParallelism = 3
+
+        def parallelize(self, items, parts):
+            asked.append((list(items), parts))
+            raise RuntimeError("stopped meanwhile")
+
+    warm_up(Context()).join(10)
+    assert asked == [([0, 1, 2], 3)]
