@@ -13,6 +13,7 @@ from puffin_ann.ann.vamana.primitives import (
     prefetch,
     row_of,
     squared_l2,
+    squared_of_four,
 )
 
 from numba import njit  # isort: skip  (after the primitives have configured it)
@@ -117,15 +118,25 @@ def beam(
             for z in range(U64(0), ahead, U64(16)):
                 prefetch(space, U64(fresh[j]) * w + z)
         nearest = current + U64(1)
-        for j in range(count):
-            row = U64(fresh[j])
-            new = candidate(squared_l2(space, row * w, queries, at, w), row)
-            if size == full:
-                if new >= pool[size - U64(1)]:
-                    continue
-                size -= U64(1)
-            place = U64(insert(pool, size, new))
-            size += U64(1)
-            nearest = min(nearest, place)
+        last = count - U64(1)
+        for j in range(U64(0), count, U64(4)):
+            four = (
+                U64(fresh[j]),
+                U64(fresh[min(j + U64(1), last)]),
+                U64(fresh[min(j + U64(2), last)]),
+                U64(fresh[min(j + U64(3), last)]),
+            )
+            squared = squared_of_four(
+                queries, at, space, four[0] * w, four[1] * w, four[2] * w, four[3] * w, w
+            )
+            for z in range(min(U64(4), count - j)):
+                new = candidate(squared[z], four[z])
+                if size == full:
+                    if new >= pool[size - U64(1)]:
+                        continue
+                    size -= U64(1)
+                place = U64(insert(pool, size, new))
+                size += U64(1)
+                nearest = min(nearest, place)
         current = nearest
     return size, recorded

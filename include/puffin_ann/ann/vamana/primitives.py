@@ -22,6 +22,8 @@ from numba import njit, types  # noqa: E402
 from numba.core import cgutils  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
+from puffin_ann.ann import simd  # noqa: E402
+
 Whole = int | np.integer[Any]
 """A number in a kernel that counts or names something; Numba knows its width."""
 
@@ -106,3 +108,42 @@ def squared_l2(
         difference = one[U64(at_one) + i] - other[U64(at_other) + i]
         total += difference * difference
     return total
+
+
+_load = simd.load_of(simd.F32X16)
+_fill = simd.fill_of(simd.F32X16)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def squared_of_four(
+    row: NDArray[np.float32],
+    at: Whole,
+    space: NDArray[np.float32],
+    one: Whole,
+    two: Whole,
+    three: Whole,
+    four: Whole,
+    width: Whole,
+) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    """Return the squared distances of a row and four of a space, that begin at given places.
+
+    A sum waits for itself; four of them need not wait for each other, and share what is read.
+    The width is a multiple of 16.
+    """
+    to_one = to_two = to_three = to_four = _fill(F32(0))
+    for z in range(U64(0), U64(width), U64(LANES)):
+        part = _load(row, U64(at) + z)
+        difference = simd.subtract(part, _load(space, U64(one) + z))
+        to_one = simd.multiply_add(difference, difference, to_one)
+        difference = simd.subtract(part, _load(space, U64(two) + z))
+        to_two = simd.multiply_add(difference, difference, to_two)
+        difference = simd.subtract(part, _load(space, U64(three) + z))
+        to_three = simd.multiply_add(difference, difference, to_three)
+        difference = simd.subtract(part, _load(space, U64(four) + z))
+        to_four = simd.multiply_add(difference, difference, to_four)
+    return (
+        simd.sum_of(to_one),
+        simd.sum_of(to_two),
+        simd.sum_of(to_three),
+        simd.sum_of(to_four),
+    )

@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import simd
 from puffin_ann.ann.vamana.primitives import (
     F32,
     FAST,
@@ -14,49 +13,13 @@ from puffin_ann.ann.vamana.primitives import (
     prefetch,
     row_of,
     squared_of,
+    squared_of_four,
 )
 
 from numba import njit  # isort: skip  (after the primitives have configured it)
 
 MAX_CANDIDATES = 750
 """Candidates considered for one node, the nearest; as in DiskANN."""
-
-
-_load = simd.load_of(simd.F32X16)
-_fill = simd.fill_of(simd.F32X16)
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _squared_of_four(
-    space: NDArray[np.float32],
-    at: Whole,
-    one: Whole,
-    two: Whole,
-    three: Whole,
-    four: Whole,
-    width: Whole,
-) -> tuple[np.float32, np.float32, np.float32, np.float32]:
-    """Return the squared distances of the row that begins at a place and of four others.
-
-    A sum waits for itself; four of them need not wait for each other, and share what is read.
-    """
-    to_one = to_two = to_three = to_four = _fill(F32(0))
-    for z in range(U64(0), U64(width), U64(LANES)):
-        row = _load(space, at + z)
-        difference = simd.subtract(row, _load(space, one + z))
-        to_one = simd.multiply_add(difference, difference, to_one)
-        difference = simd.subtract(row, _load(space, two + z))
-        to_two = simd.multiply_add(difference, difference, to_two)
-        difference = simd.subtract(row, _load(space, three + z))
-        to_three = simd.multiply_add(difference, difference, to_three)
-        difference = simd.subtract(row, _load(space, four + z))
-        to_four = simd.multiply_add(difference, difference, to_four)
-    return (
-        simd.sum_of(to_one),
-        simd.sum_of(to_two),
-        simd.sum_of(to_three),
-        simd.sum_of(to_four),
-    )
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -80,9 +43,10 @@ def _occlusion(
     last = U64(count) - U64(1)
     least = squared + squared
     for j in range(U64(first), U64(count), U64(4)):
-        between = _squared_of_four(
+        between = squared_of_four(
             space,
             row_of(key) * width,
+            space,
             U64(chosen[j]) * width,
             U64(chosen[min(j + U64(1), last)]) * width,
             U64(chosen[min(j + U64(2), last)]) * width,
@@ -183,8 +147,8 @@ def measure(
             U64(rows[min(j + U64(2), last)]),
             U64(rows[min(j + U64(3), last)]),
         )
-        squared = _squared_of_four(
-            space, U64(node) * w, four[0] * w, four[1] * w, four[2] * w, four[3] * w, w
+        squared = squared_of_four(
+            space, U64(node) * w, space, four[0] * w, four[1] * w, four[2] * w, four[3] * w, w
         )
         for z in range(min(U64(4), U64(count) - j)):
             if four[z] != U64(node):
