@@ -80,6 +80,15 @@ def assign_tasks(
     return tuple(tasks)
 
 
+GROUP_BYTES = 128 << 20
+"""Vectors that are worth a Spark application of their own: fewer are built while one starts."""
+
+
+def submits(vector_bytes: int, most: int) -> int:
+    """Return to how many Spark applications shards with so many bytes of vectors are dealt."""
+    return max(1, min(most, vector_bytes // GROUP_BYTES))
+
+
 def shard_groups(shards: int, max_submits: int) -> dict[str, tuple[int, ...]]:
     """Deal the shards to at most `max_submits` groups of equal size.
 

@@ -28,6 +28,7 @@ from puffin_ann.lifecycle.plan import (
     check_rows,
     nothing_to_do,
     shard_groups,
+    submits,
 )
 from puffin_ann.lifecycle.publish import publish_run, was_published
 from puffin_ann.lifecycle.remake import SPARE_PLAN, publishing, restore_plan
@@ -175,7 +176,10 @@ def plan_of_whole_table(
         assign_tasks=assign_tasks(
             files, row_bytes=4 * dimension, task_bytes=settings().assign_task_bytes
         ),
-        groups=shard_groups(declaration.shards_built, declaration.build.max_submits),
+        groups=shard_groups(
+            declaration.shards_built,
+            submits(4 * dimension * rows, declaration.build.max_submits),
+        ),
         column_type=column.element,
     )
 

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -29,17 +30,33 @@ class Runner(Protocol):
         """Return how many threads each of `tasks` simultaneous tasks may use."""
         ...
 
+    def here(self) -> "InProcess":
+        """Return a runner for work that is done sooner here than a task elsewhere begins."""
+        ...
 
+
+@dataclass(frozen=True)
 class InProcess:
-    """Runs tasks one after the other in this process: for small tables and for tests."""
+    """Runs tasks one after the other in this process: for small tables and for tests.
+
+    Attributes:
+        threads: to use at most; None means every core.
+    """
+
+    threads: int | None = None
 
     def run(self, work: Work, payloads: Sequence[str]) -> list[str]:
         """Run `work` once per payload, and return the answers in order."""
-        return [work(payload) for payload in payloads]
+        with threads_limited(self.threads) if self.threads else nullcontext():
+            return [work(payload) for payload in payloads]
 
     def threads_per_task(self, tasks: int) -> int:
-        """Return every core: only one task runs at a time."""
-        return settings().thread_count
+        """Return every core there is to use: only one task runs at a time."""
+        return min(settings().thread_count, self.threads or settings().thread_count)
+
+    def here(self) -> "InProcess":
+        """Return this runner."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,13 @@ class OnSpark:
         cores = max(1, context.defaultParallelism)
         per_executor = int(conf.get("spark.executor.cores", "0") or 0) or cores
         return max(per_task, min(per_executor, cores // max(1, tasks)))
+
+    def here(self) -> InProcess:
+        """Return a runner in the driver's process, on the cores that Spark gives the driver."""
+        conf = self.spark.sparkContext.getConf()
+        if conf.get("spark.master", "").startswith("local"):
+            return InProcess(self.threads_per_task(1))
+        return InProcess(int(conf.get("spark.driver.cores", "1") or 1))
 
     def run(self, work: Work, payloads: Sequence[str]) -> list[str]:
         """Run `work` once per payload, and return the answers in order.

@@ -58,6 +58,8 @@ def train(runner: Runner, table: str, plan: str) -> Trained:
         return finished
     began = time.monotonic()
     tasks = training.sample_tasks(workspace.plan)
+    if training.is_small(workspace.plan, tasks):
+        runner = runner.here()
     log.info("train: sampling %d rows of %d files", sum(t.rows for t in tasks), len(tasks))
 
     def sample(payload: str) -> str:

@@ -1,5 +1,6 @@
 """Stage 0: sample row groups at random, train the centroids, hold out the gate's queries."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,9 @@ from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_
 from puffin_ann.settings import settings
 
 MAX_SAMPLED_FILES = 256
+DRIVER_FILES = 16
+DRIVER_BYTES = 64 << 20
+"""Up to so many files with so many bytes of vectors are sampled by the driver itself."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,17 @@ def sample_tasks(plan: BuildPlan) -> list[SampleTask]:
         for number in chosen
         if plan.files[number].rows
     ]
+
+
+def is_small(plan: BuildPlan, tasks: Sequence[SampleTask]) -> bool:
+    """Tell whether the driver samples and trains sooner than Spark's workers would have begun.
+
+    Its memory is bounded by what the sampled files hold in all, since row groups are read whole.
+    """
+    if plan.declaration.algorithm == AUTO:  # builds samples by every engine
+        return False
+    rows = sum(plan.files[task.file].rows for task in tasks)
+    return len(tasks) <= DRIVER_FILES and 4 * plan.dimension * rows <= DRIVER_BYTES
 
 
 def sample(workspace: Workspace, task: SampleTask) -> StagedFile:

@@ -11,6 +11,7 @@ from puffin_ann.lifecycle.plan import (
     nothing_to_do,
     sample_rows,
     shard_groups,
+    submits,
 )
 from puffin_ann.lifecycle.run import safe_run_id
 
@@ -47,6 +48,16 @@ def test_groups_hold_every_shard_once_and_are_even(shards, submits):
     assert len(groups) <= submits
     sizes = [len(group) for group in groups.values()]
     assert max(sizes) - min(sizes) <= 1
+
+
+MIB = 1 << 20
+
+
+def test_shards_that_are_built_while_an_application_starts_share_one():
+    assert submits(0, 16) == 1
+    assert submits(200 * MIB, 16) == 1
+    assert submits(1024 * MIB, 16) == 8
+    assert submits(10**12, 16) == 16
 
 
 def test_a_sample_is_the_larger_of_one_percent_and_256_rows_a_centroid_within_bounds():

@@ -3,7 +3,7 @@
 import pytest
 
 from puffin_ann.errors import RecallTooLowError
-from puffin_ann.lifecycle.runners import OnSpark
+from puffin_ann.lifecycle.runners import InProcess, OnSpark
 from puffin_ann.settings import settings
 
 
@@ -49,6 +49,19 @@ def test_answers_come_in_the_order_of_the_payloads():
         one + "!" for one in given
     ]
     assert OnSpark(LocalContext(2)).run(lambda one: one, []) == []
+
+
+def test_work_in_the_driver_uses_the_cores_that_spark_gives_the_driver(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
+    for context, threads in [
+        (LocalContext(4, spark_master="local[4]"), 4),
+        (LocalContext(400, spark_master="spark://host:7077"), 1),
+        (LocalContext(400, spark_master="yarn", spark_driver_cores="3"), 3),
+    ]:
+        here = OnSpark(context).here()
+        assert here.threads_per_task(1) == threads
+        assert here.run(lambda _: str(settings().thread_count), ["x"]) == [str(threads)]
+    assert InProcess().here() == InProcess()
 
 
 def test_an_error_of_ours_comes_back_as_what_it_was():
