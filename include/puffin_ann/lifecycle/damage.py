@@ -21,9 +21,9 @@ from puffin_ann.blobs.describe import OURS
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.listing import delete_object
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
+from puffin_ann.lifecycle.cargo import is_foreign
 from puffin_ann.lifecycle.guard import live_files, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
-from puffin_ann.lifecycle.publish import OUR_PREFIX
 from puffin_ann.lifecycle.republish import republish
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
@@ -210,11 +210,7 @@ def _is_needed(inventory: Inventory, file: IndexFile, whole: Mapping[str, IndexF
     return (
         inventory.head in file.entries
         or any(one.path == file.path for one in whole.values())
-        or any(
-            not blob.type.startswith(OUR_PREFIX)
-            for entry in file.entries.values()
-            for blob in entry.blob_metadata
-        )
+        or any(is_foreign(blob) for entry in file.entries.values() for blob in entry.blob_metadata)
     )
 
 

@@ -19,10 +19,11 @@ from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.dropped import NEVER, dropped
 from puffin_ann.lake.expiry import DAY_MS, Horizon, surviving
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
+from puffin_ann.lifecycle.cargo import listed_blobs
 from puffin_ann.lifecycle.displaced import restore_displaced
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.inventory import live_files as live_files
-from puffin_ann.lifecycle.republish import listed_blobs, republish
+from puffin_ann.lifecycle.republish import republish
 from puffin_ann.lifecycle.retention import Verdict, judge, names_of_snapshots, policies
 from puffin_ann.search.versions import open_puffin
 

@@ -5,11 +5,10 @@ import logging
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
-from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
 from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs import partitions as partitions_blob
@@ -20,10 +19,8 @@ from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
 from puffin_ann.errors import (
     ConflictError,
-    FormatError,
     OvertakenError,
     StagingError,
-    StoreRefusedError,
     UnclearCommitError,
 )
 from puffin_ann.lake.assembly import Assembly, Names
@@ -33,9 +30,10 @@ from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.publication import Published
 from puffin_ann.lake.publish import publish as commit
 from puffin_ann.lake.recipe import Recipe
-from puffin_ann.lake.registration import Registered, registered
+from puffin_ann.lake.registration import registered
 from puffin_ann.lifecycle import candidate
 from puffin_ann.lifecycle.build import CREATED_BY
+from puffin_ann.lifecycle.cargo import Blob, Cargo, listed_blobs, pinned
 from puffin_ann.lifecycle.documents import (
     GATE,
     PUBLISH,
@@ -51,25 +49,17 @@ from puffin_ann.lifecycle.records import recorded
 from puffin_ann.lifecycle.refresh_documents import RefreshPlan
 from puffin_ann.lifecycle.refreshed import Content, refreshed
 from puffin_ann.lifecycle.workspace import Workspace
-from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
 from puffin_ann.search.versions import (
     IndexVersion,
     find_versions,
-    index_names,
     load_version,
-    open_puffin,
 )
 
 log = logging.getLogger("puffin_ann")
 
 ATTEMPTS = 5
-OUR_PREFIX = "puffin-ann-"
-
-LISTED_TYPES = frozenset({"apache-datasketches-theta-v1"})
-"""Blob types listed in the table's metadata. PyIceberg cannot load a table whose metadata lists a
-type it does not know, so our own stand in the file's footer only."""
 
 
 @dataclass(frozen=True)
@@ -220,19 +210,7 @@ def _commit(table: Table, plan: RunPlan, version: IndexVersion, assembled: Assem
         file_size=assembled.file.length,
         footer_size=assembled.file.footer_size,
         summary=summary_of(plan, version),
-        blob_metadata=[
-            ListedBlob.model_validate(
-                {
-                    "type": blob.type,
-                    "snapshot-id": blob.snapshot_id,
-                    "sequence-number": blob.sequence_number,
-                    "fields": list(blob.fields),
-                    "properties": dict(blob.properties),
-                }
-            )
-            for blob in assembled.file.metadata.blobs
-            if blob.type in LISTED_TYPES and blob.fields
-        ],
+        blob_metadata=listed_blobs(assembled.file.metadata.blobs),
         mode=mode,
         run_prefix=assembled.run_prefix,
         carried=assembled.carried,
@@ -269,7 +247,7 @@ def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
     )
     assembly = Assembly(table.io, names)
     version = content.version
-    cargo = _Cargo(table, version.index, plan.base_snapshot_id, assembly.recipe)
+    cargo = Cargo(table, version.index, plan.base_snapshot_id, assembly.recipe)
     carried = list(cargo.blobs())
     own = list(_shards(table, content, assembly.recipe))
     published = {entry.path for entry in registered(table)}
@@ -321,104 +299,22 @@ def _inline(routing: Routing) -> Routing:
     return replace(routing, shards=tuple(replace(shard, file="") for shard in routing.shards))
 
 
-def _shards(
-    table: Table, content: Content, recipe: Recipe
-) -> Iterator[tuple[PuffinReader, BlobMetadata]]:
+def _shards(table: Table, content: Content, recipe: Recipe) -> Iterator[Blob]:
     version = content.version
     with ExitStack() as stack:
         readers: dict[str, PuffinReader] = {}
         for shard in version.routing.shards:
             for kind, path in content.blobs[shard.shard_id].items():
                 if path not in readers:
-                    readers[path] = stack.enter_context(_pinned(table, recipe, path))
+                    readers[path] = stack.enter_context(pinned(table, recipe, path))
                 reader = readers[path]
                 for blob in reader.find(kind, index=version.index, shard=str(shard.shard_id)):
                     yield reader, blob
     if version.routing.algorithm == CENTROID and content.centroids is None:
-        with _pinned(table, recipe, version.path) as reader:
+        with pinned(table, recipe, version.path) as reader:
             for blob in reader.find(centroid_blob.TYPE, index=version.index):
                 yield reader, blob
     if routing_blob.is_unchanged(version.routing):
-        with _pinned(table, recipe, version.path) as reader:
+        with pinned(table, recipe, version.path) as reader:
             for blob in reader.find(partitions_blob.TYPE, index=version.index):
                 yield reader, blob
-
-
-@contextmanager
-def _pinned(
-    table: Table, recipe: Recipe, path: str, length: int | None = None
-) -> Iterator[PuffinReader]:
-    """Open a Puffin file; the recipe is held to the state its footer was read in."""
-    recipe.pin(path)
-    with open_puffin(table.io, path, length) as reader:
-        yield reader
-
-
-@dataclass
-class _Cargo:
-    """What the table's registered files hold besides one index.
-
-    Attributes:
-        table: as it is now.
-        index: the index that is published, and so not carried.
-        base_snapshot_id: snapshot whose foreign blobs come first: in mode `statistics` the new file
-            takes the place of the one that has them.
-        recipe: of the new file.
-        files: once `blobs` has ended, the registered files of which everything is carried that
-            no newer file has, or that are gone.
-    """
-
-    table: Table
-    index: str
-    base_snapshot_id: int
-    recipe: Recipe
-    files: set[str] = field(default_factory=set)
-
-    def blobs(self) -> Iterator[tuple[PuffinReader, BlobMetadata]]:
-        """Yield each thing once: of another index its newest version, foreign blobs of one file.
-
-        Foreign blobs are those of the newest file that has any, so that an index snapshot hides no
-        statistics; the file under the base snapshot counts as the newest.
-        """
-        readers = self._readable()
-        by_base = sorted(readers, key=lambda one: self.base_snapshot_id not in one[0].snapshot_ids)
-        foreign = next((one for one, reader, _ in by_base if _foreign_blobs(reader)), None)
-        seen = {self.index}
-        for entry, reader, names in readers:
-            here = names - seen
-            seen |= here
-            for blob in reader.metadata.blobs:
-                if _is_foreign(blob):
-                    wanted = entry is foreign
-                else:
-                    wanted = blob.properties.get("index", "") in here
-                if wanted:
-                    yield reader, blob
-
-    def _readable(self) -> list[tuple[Registered, PuffinReader, set[str]]]:
-        """Read the footers of the registered files, the newest first; note which are accounted for.
-
-        With each come the names of its indexes, those left out that were dropped.
-
-        Ranges are copied by the recipe, so that the readers may be closed.
-        """
-        found = []
-        marks = dropped(self.table)
-        for entry in registered(self.table):
-            try:
-                with _pinned(self.table, self.recipe, entry.path, entry.file_size) as reader:
-                    found.append((entry, reader, index_names(reader, marks)))
-            except (OSError, FormatError, StoreRefusedError) as error:
-                log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
-                if self.table.io.new_input(entry.path).exists():
-                    continue
-            self.files.add(entry.path)
-        return found
-
-
-def _foreign_blobs(reader: PuffinReader) -> list[BlobMetadata]:
-    return [blob for blob in reader.metadata.blobs if _is_foreign(blob)]
-
-
-def _is_foreign(blob: BlobMetadata) -> bool:
-    return not blob.type.startswith(OUR_PREFIX)

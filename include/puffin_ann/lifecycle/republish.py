@@ -3,11 +3,9 @@
 import logging
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
-from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
 from puffin_ann.blobs.routing import TYPE as ROUTING
 from puffin_ann.errors import FormatError, StagingError, UnclearCommitError
@@ -18,19 +16,16 @@ from puffin_ann.lake.publish import publish
 from puffin_ann.lake.recipe import Recipe
 from puffin_ann.lake.registration import registered
 from puffin_ann.lifecycle.build import CREATED_BY
+from puffin_ann.lifecycle.cargo import Blob, is_foreign, listed_blobs, pinned
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, metadata_folder
-from puffin_ann.lifecycle.publish import LISTED_TYPES, OUR_PREFIX
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
-from puffin_ann.search.versions import open_puffin
 
 log = logging.getLogger("puffin_ann")
 
 NAME = "re-published"
 """Stands where the name of an index would; those have no hyphen."""
-
-Blob = tuple[PuffinReader, BlobMetadata]
 
 
 @dataclass(frozen=True)
@@ -137,23 +132,6 @@ def _as_under_head(
     return {index: here if here and index in held else file for index, file in live.items()}
 
 
-def listed_blobs(blobs: Collection[BlobMetadata]) -> list[ListedBlob]:
-    """Return the blobs of a file that may stand in the table's metadata."""
-    return [
-        ListedBlob.model_validate(
-            {
-                "type": blob.type,
-                "snapshot-id": blob.snapshot_id,
-                "sequence-number": blob.sequence_number,
-                "fields": list(blob.fields),
-                "properties": dict(blob.properties),
-            }
-        )
-        for blob in blobs
-        if blob.type in LISTED_TYPES and blob.fields
-    ]
-
-
 def _log(path: str, snapshot_id: int, file: FinishedFile, live: Collection[str]) -> None:
     log.info(
         "guard: published %s again as snapshot %d, file %s, %d bytes copied",
@@ -181,9 +159,9 @@ def _is_shard(blob: BlobMetadata) -> bool:
 
 def _live_blobs(table: Table, live: Mapping[str, IndexFile], recipe: Recipe) -> Iterator[Blob]:
     for index, file in live.items():
-        with _pinned(table, recipe, file.path, file.bytes) as reader:
+        with pinned(table, recipe, file.path, file.bytes) as reader:
             for blob in reader.metadata.blobs:
-                if blob.type.startswith(OUR_PREFIX) and blob.properties.get("index") == index:
+                if not is_foreign(blob) and blob.properties.get("index") == index:
                     yield reader, blob
 
 
@@ -195,21 +173,14 @@ def _foreign_blobs(
     paths = [(one.path, one.file_size) for one in entries] if chosen is None else [(chosen, None)]
     for path, length in paths:
         try:
-            with _pinned(table, recipe, path, length) as reader:
-                foreign = [b for b in reader.metadata.blobs if not b.type.startswith(OUR_PREFIX)]
+            with pinned(table, recipe, path, length) as reader:
+                foreign = [blob for blob in reader.metadata.blobs if is_foreign(blob)]
         except (OSError, FormatError, StagingError) as error:
             log.warning("guard: file %s of others cannot be read: %s", path, error)
             continue
         if foreign:
             return frozenset({path}), [(reader, blob) for blob in foreign]
     return frozenset(), []
-
-
-@contextmanager
-def _pinned(table: Table, recipe: Recipe, path: str, length: int | None) -> Iterator[PuffinReader]:
-    recipe.pin(path)
-    with open_puffin(table.io, path, length) as reader:
-        yield reader
 
 
 def _discard(table: Table, path: str) -> None:

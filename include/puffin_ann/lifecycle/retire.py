@@ -15,9 +15,9 @@ from puffin_ann.lake.listing import canonical
 from puffin_ann.lake.registration import registered
 from puffin_ann.lake.slots import SlotChange, change_slots
 from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle.cargo import is_foreign
 from puffin_ann.lifecycle.guard import live_files
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, now_ms, take_inventory
-from puffin_ann.lifecycle.publish import OUR_PREFIX
 from puffin_ann.lifecycle.republish import republish
 from puffin_ann.search.versions import open_puffin
 
@@ -165,7 +165,7 @@ def _has_foreign(inventory: Inventory, index: str) -> bool:
     for entry in sorted(registered(table), key=lambda one: head not in one.snapshot_ids):
         try:
             with open_puffin(table.io, entry.path, entry.file_size) as reader:
-                foreign = any(not one.type.startswith(OUR_PREFIX) for one in reader.metadata.blobs)
+                foreign = any(is_foreign(one) for one in reader.metadata.blobs)
         except (FormatError, OSError) as error:
             log.warning("drop: registered file %s cannot be read: %s", entry.path, error)
             continue
