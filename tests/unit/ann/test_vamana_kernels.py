@@ -165,13 +165,15 @@ def test_grouping_turning_round_and_tidying_lists():
     assert starts.tolist() == [0, 2, 3, 6]
     assert members[:6].tolist() == [1, 5, 4, 0, 3, 6]
 
-    forward = np.array([[2, 1, 2, NONE], [NONE] * 4, [0, 1, 0, 1]], np.uint32)
+    forward = np.array([[2, 1, 2, NONE], [NONE] * 4, [1, NONE, 1, 0]], np.uint32)
     counts = np.zeros(3, np.int32)
-    kernels_leaves.tidy(forward, 0, 3, counts)
+    seen_by = np.zeros(3, np.uint32)
+    kernels_leaves.tidy(forward, 0, 2, counts, seen_by)
+    kernels_leaves.tidy(forward, 2, 3, counts, seen_by)
     assert [line[:count].tolist() for line, count in zip(forward, counts, strict=True)] == [
-        [1, 2],
+        [2, 1],
         [],
-        [0, 1],
+        [1, 0],
     ]
     starts, sources = np.zeros(4, np.int64), np.zeros(4, np.uint32)
     kernels_leaves.turn_round(forward, counts, starts, sources)

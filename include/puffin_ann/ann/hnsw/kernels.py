@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.kernels_distance import distance, dot, key_distance, order_key
 from puffin_ann.ann.vamana.beam import insert, unseen
+from puffin_ann.ann.vamana.kernels_answer import answer_from, next_stamp
 from puffin_ann.ann.vamana.primitives import (
     F32,
     FAST,
@@ -175,46 +175,6 @@ def beam(
     return size
 
 
-@njit(cache=True, nogil=True)
-def _answer(
-    metric: int,
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
-    query: int,
-    pool: NDArray[np.uint64],
-    size: Whole,
-    dead: NDArray[np.uint8],
-    keys: NDArray[np.uint64],
-    ids: NDArray[np.int64],
-    distances: NDArray[np.float32],
-) -> int:
-    """Write the nearest live rows of a pool by exact distance; return how many there are.
-
-    As many are measured as `keys` has room for, which is more than k: the pool is in the order of
-    float32 sums.
-    """
-    k = len(ids)
-    square = dot(queries, query, queries, query)
-    found = 0
-    for i in range(U64(size)):
-        row = int(row_of(pool[i]))
-        if len(dead) and dead[row]:
-            continue
-        insert(keys, found, order_key(distance(metric, queries, query, square, vectors, row), row))
-        found += 1
-        if found == len(keys):
-            break
-    count = min(k, found)
-    for j in range(k):
-        if j < count:
-            ids[j] = np.int64(keys[j] & U64(0xFFFFFFFF))
-            distances[j] = key_distance(keys[j])
-        else:
-            ids[j] = -1
-            distances[j] = np.inf
-    return count
-
-
 @njit(cache=True, nogil=True, fastmath=FAST)
 def search(
     product: bool,
@@ -278,10 +238,7 @@ def search(
     keys = np.empty(ids.shape[1] + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     for q in range(len(queries)):
-        stamp += 1
-        if stamp == 256:
-            stamps[:] = 0
-            stamp = 1
+        stamp = next_stamp(stamps, stamp)
         begin = descend(
             product,
             space,
@@ -311,7 +268,7 @@ def search(
             np.uint8(stamp),
             fresh,
         )
-        counts[q] = _answer(
+        counts[q] = answer_from(
             metric, vectors, queries, q, pool, size, dead, keys, ids[q], distances[q]
         )
     return stamp

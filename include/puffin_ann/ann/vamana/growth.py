@@ -56,7 +56,7 @@ def grown_space(
 
     """
     if not spaces.is_needed(metric, vectors.shape[1]):
-        return spaces.of_rows(vectors, metric, path)
+        return spaces.of_rows(vectors, metric, path, lasting=False)
     width = spaces.padded_width(metric, vectors.shape[1])
     try:
         before = spaces.opened(stored)
@@ -71,7 +71,7 @@ def grown_space(
         longest = np.sqrt(np.square(vectors[first:], dtype=np.float64).sum(axis=1).max(initial=0))
         scaled = not np.array_equal(before[:, : vectors.shape[1]], vectors[:first])
         if scaled or longest > bound:
-            return spaces.of_rows(vectors, metric, path)
+            return spaces.of_rows(vectors, metric, path, lasting=False)
     moved = METRICS[metric].to_search_space(np.asarray(vectors[first:]), bound)
     rows = np.zeros((len(moved), width), np.float32)
     rows[:, : moved.shape[1]] = moved

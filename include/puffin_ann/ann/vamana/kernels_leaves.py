@@ -246,18 +246,36 @@ def put_neighbours(
 
 
 @njit(cache=True, nogil=True)
-def tidy(forward: NDArray[np.uint32], first: Whole, last: Whole, counts: NDArray[np.int32]) -> None:
-    """Sort lines of `(n, c)` forward, take doubles and `NONE` out, and count what is left."""
+def tidy(
+    forward: NDArray[np.uint32],
+    first: Whole,
+    last: Whole,
+    counts: NDArray[np.int32],
+    seen_by: NDArray[np.uint32],
+) -> None:
+    """Take doubles and `NONE` out of lines of forward, in place, and count what is left.
+
+    Args:
+        forward: `(n, c) uint32`, changed.
+        first: first line.
+        last: line after the last.
+        counts: `(n,) int32`, written.
+        seen_by: `(n,) uint32` scratch: 1 + the last line a row was seen in; 0 at first, and kept
+            from call to call.
+
+    """
+    width = U64(forward.shape[1])
+    flat = forward.reshape(-1)
     for i in range(first, last):
-        line = forward[i]
-        line.sort()
-        kept = 0
-        for j in range(len(line)):
-            if line[j] == _NONE:
-                break
-            if kept == 0 or line[j] != line[kept - 1]:
-                line[kept] = line[j]
-                kept += 1
+        at, line = U64(i) * width, U32(i + 1)
+        kept = U64(0)
+        for j in range(width):
+            row = flat[at + j]
+            if row != _NONE:
+                # No branch: whether a row is a double cannot be predicted.
+                flat[at + kept] = row
+                kept += U64(seen_by[row] != line)
+                seen_by[row] = line
         counts[i] = kept
 
 

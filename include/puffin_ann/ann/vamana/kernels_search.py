@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.kernels_distance import distance, dot, key_distance, order_key
 from puffin_ann.ann.kernels_pq import tables as fill_tables
 from puffin_ann.ann.vamana.beam import beam, insert, unseen
+from puffin_ann.ann.vamana.kernels_answer import answer_from, next_stamp
 from puffin_ann.ann.vamana.primitives import (
     F32,
     FAST,
@@ -20,59 +20,6 @@ from puffin_ann.ann.vamana.primitives import (
 )
 
 from numba import njit  # isort: skip  (after the primitives have configured it)
-
-
-@njit(cache=True, nogil=True)
-def _answer(
-    metric: int,
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
-    query: int,
-    pool: NDArray[np.uint64],
-    size: Whole,
-    dead: NDArray[np.uint8],
-    spare: Whole,
-    keys: NDArray[np.uint64],
-    ids: NDArray[np.int64],
-    distances: NDArray[np.float32],
-) -> Whole:
-    """Write the nearest live rows of a pool, by exact distance; return how many.
-
-    Args:
-        metric: code.
-        vectors: `(n, d) float32`, as stored.
-        queries: `(q, d) float32`.
-        query: which of them.
-        pool: candidates, ascending.
-        size: how many.
-        dead: `(n,) uint8`, or empty if all rows live.
-        spare: candidates beyond k that are measured too, since the pool's order is float32's.
-        keys: `uint64` scratch, room for k + spare.
-        ids: `(k,) int64`, written.
-        distances: `(k,) float32`, written.
-
-    """
-    k = len(ids)
-    square = dot(queries, query, queries, query)
-    found = U64(0)
-    for i in range(U64(size)):
-        row = int(row_of(pool[i]))
-        if len(dead) and dead[row]:
-            continue
-        key = order_key(distance(metric, queries, query, square, vectors, row), row)
-        insert(keys, found, key)
-        found += U64(1)
-        if found == U64(k + spare):
-            break
-    count = min(U64(k), found)
-    for j in range(U64(k)):
-        if j < count:
-            ids[j] = np.int64(keys[j] & U64(0xFFFFFFFF))
-            distances[j] = key_distance(keys[j])
-        else:
-            ids[j] = -1
-            distances[j] = np.inf
-    return count
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -110,7 +57,7 @@ def search_full(
         vectors: `(n, d) float32`, as stored.
         queries: `(q, d) float32`.
         keep: L, candidates kept.
-        spare: see `_answer`.
+        spare: candidates beyond k whose exact distance is taken.
         dead: `(n,) uint8`, or empty.
         stamps: `(n,) uint8` scratch, kept from call to call.
         stamp: the last one used; 0 at first, with `stamps` all 0.
@@ -123,14 +70,11 @@ def search_full(
 
     """
     pool = np.empty(keep + 1, np.uint64)
-    keys = np.empty(ids.shape[1] + spare + 1, np.uint64)
+    keys = np.empty(ids.shape[1] + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     trail = np.empty(0, np.uint64)
     for q in range(len(queries)):
-        stamp += 1
-        if stamp == 256:
-            stamps[:] = 0
-            stamp = 1
+        stamp = next_stamp(stamps, stamp)
         size, _ = beam(
             space,
             width,
@@ -147,8 +91,8 @@ def search_full(
             fresh,
             trail,
         )
-        counts[q] = _answer(
-            metric, vectors, queries, q, pool, size, dead, spare, keys, ids[q], distances[q]
+        counts[q] = answer_from(
+            metric, vectors, queries, q, pool, size, dead, keys, ids[q], distances[q]
         )
     return stamp
 
@@ -271,15 +215,12 @@ def search_codes(
     subspaces, _, count = words.shape
     w = U64(width)
     pool = np.empty(keep + 1, np.uint64)
-    keys = np.empty(ids.shape[1] + spare + 1, np.uint64)
+    keys = np.empty(ids.shape[1] + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     tables = np.empty((subspaces, count), np.float32)
     flat = tables.reshape(-1)
     for q in range(len(queries)):
-        stamp += 1
-        if stamp == 256:
-            stamps[:] = 0
-            stamp = 1
+        stamp = next_stamp(stamps, stamp)
         fill_tables(words, offsets, moved[q * width : (q + 1) * width], by_product, tables)
         floor = F32(0)
         if by_product:
@@ -308,7 +249,7 @@ def search_codes(
             row = row_of(pool[i])
             pool[i] = candidate(squared_l2(space, row * w, moved, U64(q) * w, w), row)
         pool[:size].sort()
-        counts[q] = _answer(
-            metric, vectors, queries, q, pool, size, dead, spare, keys, ids[q], distances[q]
+        counts[q] = answer_from(
+            metric, vectors, queries, q, pool, size, dead, keys, ids[q], distances[q]
         )
     return stamp

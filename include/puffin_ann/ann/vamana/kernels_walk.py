@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.answering import LARGEST_WIDENING
 from puffin_ann.ann.fastscan import BLOCK, GROUP_BYTES, block_sums
-from puffin_ann.ann.kernels_distance import distance, dot, key_distance, order_key
+from puffin_ann.ann.kernels_distance import distance, dot, order_key
 from puffin_ann.ann.simd import (
     F32X16,
     U32X16,
@@ -29,6 +29,7 @@ from puffin_ann.ann.simd import (
     sum_of,
 )
 from puffin_ann.ann.vamana.beam import insert
+from puffin_ann.ann.vamana.kernels_answer import next_stamp, write_nearest
 from puffin_ann.ann.vamana.kernels_records import FAR, HEAD_BYTES, rotated, squared_from
 from puffin_ann.ann.vamana.kernels_tables import placed, tables_of
 from puffin_ann.ann.vamana.primitives import (
@@ -53,7 +54,6 @@ LONGEST = 2.0**12
 it is answered by comparing all rows."""
 
 _KEYS = np.uint64(8)
-_LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(BLOCK // 2)
 _LINE = np.uint64(64)
 
@@ -285,9 +285,7 @@ def answer(
         new = order_key(distance(metric, queries, query, square, vectors, row), row)
         insert(best, i, new)
     count = min(k, count)
-    for j in range(k):
-        ids[j] = np.int64(best[j] & _LOW) if j < count else np.int64(-1)
-        distances[j] = key_distance(best[j]) if j < count else F32(np.inf)
+    write_nearest(best, count, ids, distances)
     return count
 
 
@@ -349,10 +347,7 @@ def search_records(
     tables = np.empty(8 * width, np.uint8)
     estimates = np.empty(BLOCK, np.float32)
     for q in range(len(queries)):
-        stamp += 1
-        if stamp == 256:
-            stamps[:] = 0
-            stamp = 1
+        stamp = next_stamp(stamps, stamp)
         square = dot(queries, q, queries, q)
         reach = placed(metric, length, queries, q, square, origin, scale, placed_query)
         found: Whole = U64(0)

@@ -177,6 +177,13 @@ def nearest_within(
     return places
 
 
+class _Seen(threading.local):
+    """What a thread remembers of the lines it has been through; see `kernels.tidy`."""
+
+    def __init__(self, rows: int) -> None:
+        self.by = np.zeros(rows, np.uint32)
+
+
 def _chosen(
     space: NDArray[np.float32],
     forward: NDArray[np.uint32],
@@ -188,8 +195,10 @@ def _chosen(
     counts = np.zeros(rows, np.int32)
     blocks = [(at, min(at + CHOOSE_BLOCK, rows)) for at in range(0, rows, CHOOSE_BLOCK)]
 
+    scratch = _Seen(rows)
+
     def tidy(block: tuple[int, int]) -> None:
-        kernels.tidy(forward, *block, counts)
+        kernels.tidy(forward, *block, counts, scratch.by)
 
     for _ in blas.parallel(tidy, blocks, threads):
         pass

@@ -36,7 +36,9 @@ def is_needed(metric: str, dimension: int) -> bool:
     return metric != "l2" or padded_width(metric, dimension) != dimension
 
 
-def of_rows(vectors: NDArray[np.float32], metric: str, path: Path) -> NDArray[np.float32]:
+def of_rows(
+    vectors: NDArray[np.float32], metric: str, path: Path, *, lasting: bool = True
+) -> NDArray[np.float32]:
     """Return `(n, w) float32`, read-only: the vectors themselves, or a file mapped from `path`.
 
     Memory is bounded by a block. The file appears under its name only when it is whole. For cosine,
@@ -46,6 +48,7 @@ def of_rows(vectors: NDArray[np.float32], metric: str, path: Path) -> NDArray[np
         vectors: `(n, d) float32`; may be memory-mapped.
         metric: name.
         path: file to write, ending in `.npy`; left alone if the vectors will do as they are.
+        lasting: wait until the file is on the disk, where a later process may trust it.
 
     """
     rows, dimension = vectors.shape
@@ -69,7 +72,8 @@ def of_rows(vectors: NDArray[np.float32], metric: str, path: Path) -> NDArray[np
         out[at : at + step, : block.shape[1]] = block
     if zeros:
         np.save(path.with_name(ZERO_ROWS), np.concatenate(zeros))
-    out.flush()
+    if lasting:
+        out.flush()
     del out
     os.replace(partial, path)
     return opened(path)
