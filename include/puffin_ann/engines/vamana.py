@@ -35,8 +35,6 @@ from puffin_ann.settings import settings
 
 SPACE = "space.npy"
 """Written beside the unpacked blob where the searched rows differ from the stored ones."""
-CODEBOOK_ITERATIONS = 6
-"""Codes guide a search and decide nothing, and for wide rows training them is much of a build."""
 REBUILT_SHARE = 0.5
 """A batch larger than this share of a shard costs more to insert than to build all anew."""
 
@@ -166,14 +164,7 @@ class VamanaEngine:
         offsets = pq.subspace_offsets(dimension, parameters.pq_m or max(1, dimension // 4))
         codebook, codes = None, None
         if rows:
-            codebook = pq.train(
-                space,
-                offsets,
-                parameters.pq_nbits,
-                seed=seed,
-                threads=threads,
-                iterations=CODEBOOK_ITERATIONS,
-            )
+            codebook = pq.train(space, offsets, parameters.pq_nbits, seed=seed, threads=threads)
             codes = pq.encode(space, codebook, offsets, threads)
         tell("codes", 1.0)
         return Graph(
