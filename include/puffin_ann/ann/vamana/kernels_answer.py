@@ -1,0 +1,86 @@
+"""The ends of graph searches: candidates measured exactly, the nearest written as answers."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.kernels_distance import distance, dot, key_distance, order_key
+from puffin_ann.ann.vamana.beam import insert
+from puffin_ann.ann.vamana.primitives import F32, U64, Whole, row_of
+
+from numba import njit  # isort: skip  (after the primitives have configured it)
+
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+@njit(inline="always")
+def next_stamp(stamps: NDArray[np.uint8], stamp: Whole) -> Whole:
+    """Return a stamp that no row carries; `stamps` are cleared once each number has been used."""
+    if stamp < 255:
+        return stamp + 1
+    stamps[:] = 0
+    return 1
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def write_nearest(
+    keys: NDArray[np.uint64],
+    count: Whole,
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> None:
+    """Write answers of one query.
+
+    Args:
+        keys: `order_key` of each, ascending.
+        count: how many there are, at most k.
+        ids: `(k,) int64`, written; -1 where there is none.
+        distances: `(k,) float32`, written; infinite there.
+
+    """
+    for j in range(U64(len(ids))):
+        ids[j] = np.int64(keys[j] & _LOW) if j < U64(count) else np.int64(-1)
+        distances[j] = key_distance(keys[j]) if j < U64(count) else F32(np.inf)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def answer_from(
+    metric: int,
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    query: int,
+    pool: NDArray[np.uint64],
+    size: Whole,
+    dead: NDArray[np.uint8],
+    keys: NDArray[np.uint64],
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> Whole:
+    """Write the nearest live rows of a pool, by exact distance; return how many.
+
+    Args:
+        metric: code.
+        vectors: `(n, d) float32`, as stored.
+        queries: `(q, d) float32`.
+        query: which of them.
+        pool: candidates, ascending.
+        size: how many.
+        dead: `(n,) uint8`, or empty if all rows live.
+        keys: `uint64` scratch; as many rows are measured as it has room for, which is more than k,
+            since the pool's order is float32's.
+        ids: `(k,) int64`, written.
+        distances: `(k,) float32`, written.
+
+    """
+    square = dot(queries, query, queries, query)
+    found = U64(0)
+    for i in range(U64(size)):
+        row = int(row_of(pool[i]))
+        if len(dead) and dead[row]:
+            continue
+        insert(keys, found, order_key(distance(metric, queries, query, square, vectors, row), row))
+        found += U64(1)
+        if found == U64(len(keys)):
+            break
+    count = min(U64(len(ids)), found)
+    write_nearest(keys, count, ids, distances)
+    return count
