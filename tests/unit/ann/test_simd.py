@@ -43,6 +43,7 @@ from puffin_ann.ann.simd import (
     store_of,
     subtract,
     sum_of,
+    where_less,
     widened_to,
 )
 
@@ -116,6 +117,26 @@ def test_floats_are_loaded_from_any_offset_and_reduced():
     assert total == pytest.approx(a.sum(), rel=1e-5)
     assert (least, greatest) == (a.min(), a.max())
     assert mask == sum(1 << i for i in range(16) if a[i] < y[i])
+
+
+@njit
+def chosen_by_floats(x, y, one, other, out):
+    less = where_less(
+        load_f(x, np.uint64(0)),
+        load_f(y, np.uint64(0)),
+        load_w(one, np.uint64(0)),
+        load_w(other, np.uint64(0)),
+    )
+    store_w(out, np.uint64(0), less)
+
+
+def test_lanes_are_chosen_by_another_comparison():
+    x, y = RANDOM.integers(-2, 3, (2, 16)).astype(np.float32)
+    y[3] = np.nan
+    one, other = RANDOM.integers(0, 1 << 32, (2, 16), dtype=np.uint32)
+    out = np.zeros(16, np.uint32)
+    chosen_by_floats(x, y, one, other, out)
+    assert out.tolist() == np.where(x < y, one, other).tolist()
 
 
 @njit

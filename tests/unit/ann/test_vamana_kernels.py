@@ -9,7 +9,7 @@ import pytest
 
 from puffin_ann.ann.vamana import kernels_leaves, prune
 from puffin_ann.ann.vamana.beam import beam
-from puffin_ann.ann.vamana.primitives import candidate, row_of, squared_of
+from puffin_ann.ann.vamana.primitives import candidate, row_of, squared_of, squared_of_four
 
 WIDTH = 16
 SEEDS = range(8)
@@ -131,6 +131,30 @@ def test_the_beam_keeps_and_expands_what_its_twin_does(seed, keep):
 
     assert unpacked(pool[:size]) == expected_pool
     assert unpacked(trail[:expanded]) == expected_trail
+
+
+@pytest.mark.parametrize("width", [16, 48, 400])
+def test_four_distances_at_once_are_those_of_one_at_a_time(width):
+    rows = np.random.default_rng(width).integers(-9, 9, (6, width)).astype(np.float32)
+    found = squared_of_four(
+        rows[5:].reshape(-1), 0, rows.reshape(-1), 3 * width, 0, 4 * width, 3 * width, width
+    )
+    assert list(found) == [squared(rows[5], rows[row]) for row in (3, 0, 4, 3)]
+
+
+@pytest.mark.parametrize("columns", [5, 60, 300])
+@pytest.mark.parametrize("count", [1, 8, 16, 40, 64, 100])
+def test_the_lowest_of_equally_near_columns_are_taken(columns, count):
+    generator = np.random.default_rng(columns)
+    products = generator.integers(0, 3, (4, columns)).astype(np.float32)
+    products[3] = 1.0
+    squares = np.full(columns, 4.0, np.float32)
+    places = np.zeros((4, count), np.uint32)
+    kernels_leaves.nearest(products, squares, 1, places)
+    for i in range(4):
+        order = np.argsort(-products[i], kind="stable").tolist()
+        order = [column for column in order if column != 1 + i][:count]
+        assert places[i].tolist() == order + [NONE] * (count - len(order))
 
 
 @pytest.mark.parametrize("columns", [1, 3, 15, 16, 17, 100, 300, 1000])
