@@ -16,7 +16,7 @@ from benchmarks.results import Result, Row
 SCRIPT = """
 import time; began = time.perf_counter()
 import numpy as np
-from puffin_ann.search.index import open_index
+from puffin_ann import open_index
 imported = time.perf_counter()
 index = open_index({table!r}, "bench")
 index.search(np.load({query!r}), 10)

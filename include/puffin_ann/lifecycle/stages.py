@@ -145,7 +145,8 @@ def assign(runner: Runner, table: str, plan: str) -> Assigned:
             there, assigning.OUTCOMES.validate_json(payload)
         ).model_dump_json()
 
-    (summary,) = runner.run(sum_up, [assigning.OUTCOMES.dump_json(outcomes).decode()])
+    summing = runner if len(outcomes) > 1 else runner.here()
+    (summary,) = summing.run(sum_up, [assigning.OUTCOMES.dump_json(outcomes).decode()])
     document = assigning.assigned(
         workspace.plan,
         outcomes,
