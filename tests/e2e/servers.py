@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = ROOT / "include" / "local" / "server.py"
+START_SECONDS = 600
 ANSWER_SECONDS = 120
 """On a machine that has too much to do, which tests should survive."""
 
@@ -41,13 +42,15 @@ class LocalAirflow:
             env={**os.environ, **given},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=START_SECONDS,
             check=False,
         )
 
     def up(self) -> None:
         """Start it, or find that it runs, and log in."""
-        done = self.command("up")
+        deadline = time.monotonic() + START_SECONDS
+        while (done := self.command("up")).returncode and "not healthy" in done.stderr:
+            assert time.monotonic() < deadline, done.stderr
         assert done.returncode == 0, done.stdout + done.stderr
         self.printed = done.stdout
         self.log_in()
