@@ -3,6 +3,7 @@
 import argparse
 import logging
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -41,10 +42,12 @@ def main(stage: str) -> None:
 
     from puffin_ann.lifecycle.runners import OnSpark
 
-    spark = _session()
+    name = f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}"
+    spark = _session(meanwhile=name)
     try:
-        warm_up(spark.sparkContext)
-        module = import_module(f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}")
+        if stage != "train":  # which needs no worker where the table is small
+            warm_up(spark.sparkContext)
+        module = import_module(name)
         with _lease(arguments.table, arguments.plan, arguments.owner, stage):
             getattr(module, stage)(OnSpark(spark), arguments.table, arguments.plan, *group)
     except PuffinAnnError as error:
@@ -54,15 +57,21 @@ def main(stage: str) -> None:
         spark.stop()
 
 
-def _session() -> "SparkSession":
-    """Start the session that spark-submit configured, its workers as ours start."""
+def _session(meanwhile: str) -> "SparkSession":
+    """Start the session that spark-submit configured, with our way to start its workers.
+
+    This process would only wait for the JVM: it imports the module `meanwhile`. PySpark has been
+    imported by then, since two threads must not import packages that import each other.
+    """
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     builder: SparkSession.Builder = SparkSession.builder
     for name, value in worker_conf(dict(SparkConf().getAll())).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(import_module, meanwhile)  # if it fails, so it does where it is needed
+        return builder.getOrCreate()
 
 
 def _lease(table: str, plan: str, owner: str | None, stage: str) -> AbstractContextManager[None]:
