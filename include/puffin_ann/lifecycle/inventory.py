@@ -179,7 +179,7 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
         for key, path in spelt.items()
     ]
     ours = [one for one in files if one is not None]
-    # Some stores tell seconds only: of what was written within one, the registered file is the later.
+    # Some stores tell seconds only: of what was written within one, the registered file is later.
     ours.sort(
         key=lambda one: (one.order, one.published_ms, bool(one.entries), one.path), reverse=True
     )
