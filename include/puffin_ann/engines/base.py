@@ -156,8 +156,14 @@ class ShardEngine(Protocol):
     def encode(self, built: Built, out: BinaryIO) -> int:
         """Write a built shard as a blob and return its length in bytes."""
 
-    def unpack(self, source: BinaryIO, directory: Path) -> None:
+    def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
         """Turn a blob into the files it is searched from, in an existing folder.
+
+        Args:
+            source: The blob.
+            directory: To fill.
+            searched: False if this process alone uses the folder, to `insert` or to read vectors:
+                what only searches read may be left out, and nothing waits for the disk.
 
         Raises:
             FormatError: The blob is not sound.

@@ -195,7 +195,7 @@ class ExactEngine:
         """Write the blob and return its length in bytes."""
         return graph_blob.write(built, out)
 
-    def unpack(self, source: BinaryIO, directory: Path) -> None:
+    def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
         """Turn a blob into files to be memory-mapped."""
         graph_blob.unpack(source, directory)
 

@@ -162,12 +162,12 @@ class HnswEngine:
         """Write the blob and return its length in bytes."""
         return hnsw_blob.write(built, out)
 
-    def unpack(self, source: BinaryIO, directory: Path) -> None:
+    def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
         """Turn a blob into files to be memory-mapped, and add the rows as they are searched."""
         hnsw_blob.unpack(source, directory)
         blob = hnsw_blob.open(directory)
         vectors = blob.vectors.view(np.ndarray)
-        spaces.of_rows(vectors, space_metric(blob.metric), directory / SPACE)
+        spaces.of_rows(vectors, space_metric(blob.metric), directory / SPACE, lasting=searched)
 
     def open(self, directory: Path) -> HnswShard:
         """Open an unpacked shard.

@@ -192,7 +192,7 @@ class IvfPqEngine:
         """Write the blob and return its length in bytes."""
         return ivf_blob.write(built, out)
 
-    def unpack(self, source: BinaryIO, directory: Path) -> None:
+    def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
         """Turn a blob into files to be memory-mapped, and add the codes as they are scanned."""
         ivf_blob.unpack(source, directory)
         ivf = ivf_blob.open(directory)
@@ -207,7 +207,8 @@ class IvfPqEngine:
         for piece in searching.packed_codes(lists, len(ivf.codebook)):
             out[at : at + len(piece)] = piece
             at += len(piece)
-        out.flush()
+        if searched:
+            out.flush()
         if ivf.metric == "cosine":
             np.save(directory / INVERSE_NORMS, searching.inverse_norms(ivf.vectors))
 

@@ -270,19 +270,21 @@ class VamanaEngine:
         """Write the blob and return its length in bytes."""
         return graph_blob.write(built, out)
 
-    def unpack(self, source: BinaryIO, directory: Path) -> None:
+    def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
         """Turn a blob into files to be memory-mapped, and add what `prepare` does."""
         graph_blob.unpack(source, directory)
-        self.prepare(directory)
+        self.prepare(directory, searched=searched)
 
-    def prepare(self, directory: Path) -> None:
+    def prepare(self, directory: Path, *, searched: bool = True) -> None:
         """Add to an unpacked graph what searches read.
 
-        That is the rows as they are searched, and records where they are worth it, see `kept`.
+        That is the rows as they are searched, which insertions read, too, and records where they
+        are worth it, see `kept`.
         """
         graph = graph_blob.open(directory)
-        space = spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE)
-        _records(graph, space, directory, _beam(graph))
+        space = spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE, lasting=searched)
+        if searched:
+            _records(graph, space, directory, _beam(graph))
 
     def open(self, directory: Path, beam: Beam | None = None) -> VamanaShard:
         """Open an unpacked shard.

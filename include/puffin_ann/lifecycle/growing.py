@@ -142,7 +142,7 @@ class Growing:
             )
             if len(found) != 1:
                 raise PuffinFormatError(f"{path}: no blob of shard {shard.shard_id}")
-            self._made_by.unpack(reader.open(found[0]), folder)
+            self._made_by.unpack(reader.open(found[0]), folder, searched=False)
         return folder
 
     def _inserted(self, shard: ShardEntry, now: ShardRows, fresh: FreshRows, scratch: Path) -> Any:
