@@ -162,8 +162,9 @@ class ShardEngine(Protocol):
         Args:
             source: The blob.
             directory: To fill.
-            searched: False if this process alone uses the folder, to `insert` or to read vectors:
-                what only searches read may be left out, and nothing waits for the disk.
+            searched: False if this process alone uses the folder, to `insert`, to read vectors or
+                for a few queries: what only makes searches faster may be left out, and nothing
+                waits for the disk.
 
         Raises:
             FormatError: The blob is not sound.

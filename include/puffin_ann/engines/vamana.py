@@ -279,12 +279,14 @@ class VamanaEngine:
         """Add to an unpacked graph what searches read.
 
         That is the rows as they are searched, which insertions read, too, and records where they
-        are worth it, see `kept`.
+        are worth it, see `kept`; none if few searches are to come.
         """
         graph = graph_blob.open(directory)
         space = spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE, lasting=searched)
         if searched:
             _records(graph, space, directory, _beam(graph))
+        else:
+            edge_records.refuse(directory)
 
     def open(self, directory: Path, beam: Beam | None = None) -> VamanaShard:
         """Open an unpacked shard.
