@@ -170,12 +170,12 @@ def _told_by(file: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
     with opened(file) as reader:
         locators = reader.find(rows.TYPE)
-        for kind in (graph.TYPE, hnsw.TYPE, ivf.TYPE) if locators else ():
+        for kind in (hnsw.TYPE, ivf.TYPE):
             for blob in reader.find(kind)[:1]:
-                if kind != graph.TYPE:
-                    return engine_sizes.told_by(kind, reader.open(blob))
-                told = sizes.shape_of(reader.open(blob), reader.open(locators[0]))
-                return told, {"algorithm": "vamana" if told["max_degree"] else EXACT}
+                return engine_sizes.told_by(kind, reader.open(blob))
+        for blob in reader.find(graph.TYPE)[:1] if locators else ():
+            told = sizes.shape_of(reader.open(blob), reader.open(locators[0]))
+            return told, {"algorithm": "vamana" if told["max_degree"] else EXACT}
         raise BadInputError(f"{file} has no shard of an index")
 
 
