@@ -15,6 +15,7 @@ class Registered:
         file_size: bytes of the file, as registered.
         footer_size: bytes of its footer, as registered.
         snapshot_ids: every snapshot it is registered under, newest first.
+        listed: types of the blobs that the table's metadata lists of it.
     """
 
     snapshot_id: int
@@ -22,6 +23,7 @@ class Registered:
     file_size: int
     footer_size: int
     snapshot_ids: tuple[int, ...] = ()
+    listed: frozenset[str] = frozenset()
 
 
 def registered(table: Table) -> list[Registered]:
@@ -49,6 +51,7 @@ def registered(table: Table) -> list[Registered]:
             file_size=newest[path].file_size_in_bytes,
             footer_size=newest[path].file_footer_size_in_bytes,
             snapshot_ids=tuple(under),
+            listed=frozenset(blob.type for blob in newest[path].blob_metadata),
         )
         for path, under in ids.items()
     ]

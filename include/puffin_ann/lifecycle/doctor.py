@@ -17,6 +17,7 @@ from puffin_ann.lifecycle.displaced import find_displaced
 from puffin_ann.lifecycle.guard import LEAD_MS, GuardPlan, guard, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
+from puffin_ann.lifecycle.source import nearest_version
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.versions import load_version
 
@@ -310,6 +311,9 @@ def _stale_index(table: Table, index: str, file: IndexFile, live: LiveState) -> 
             kind="stale", indexes=(index,), file=file.path, what=str(error), remedy="see there"
         )
         return
+    nearest = nearest_version(table, index, live) if view.cost else None
+    if nearest is not None and nearest[1].cost < view.cost:
+        view = nearest[1]  # after a rollback, an older one answers
     if view.cost > STALE * max(1, view.live_rows):
         yield Finding(
             kind="stale",
@@ -318,7 +322,7 @@ def _stale_index(table: Table, index: str, file: IndexFile, live: LiveState) -> 
             what=f"searches scan {view.rows_to_scan:,} rows that index {index!r} does not cover "
             f"and mask {view.rows_masked:,} that are gone, of {view.live_rows:,} live ones "
             f"(coverage {view.coverage:.1%})",
-            remedy="build it again: 'puffin-ann build' or its build DAG",
+            remedy=f"refresh it: 'puffin-ann refresh {index}' or its refresh DAG",
         )
 
 

@@ -12,6 +12,13 @@ from puffin_ann.search.versions import IndexVersion, find_versions, newest_versi
 def version_to_refresh(
     table: Table, declaration: IndexDeclaration, live: LiveState
 ) -> tuple[IndexVersion, View] | None:
+    """Return the version that a refresh starts from; see `nearest_version`."""
+    return nearest_version(table, declaration.name, live, declaration.fingerprint())
+
+
+def nearest_version(
+    table: Table, index: str, live: LiveState, fingerprint: str | None = None
+) -> tuple[IndexVersion, View] | None:
     """Return a version and how it differs from the head; None if none is published.
 
     That is the newest, as long as the table went on from the snapshot it covers. After a rollback
@@ -20,10 +27,11 @@ def version_to_refresh(
 
     Args:
         table: as it was loaded.
-        declaration: of the index.
+        index: name of the index.
         live: of the table's head.
+        fingerprint: of the declaration; None: however a version was built.
     """
-    newest = newest_version(table, declaration.name)
+    newest = newest_version(table, index)
     if newest is None:
         return None
     view = view_of(table, newest, live)
@@ -32,13 +40,12 @@ def version_to_refresh(
     if newest.coverage.base_snapshot_id in past:
         return newest, view
     found = [(newest, view)]
-    for version in find_versions(table, declaration.name).versions:
+    for version in find_versions(table, index).versions:
         if version.run_id != newest.run_id:
             found.append((version, view_of(table, version, live)))
-    fingerprint = declaration.fingerprint()
 
     def distance(one: tuple[IndexVersion, View]) -> tuple[bool, int]:
-        is_other = one[0].routing.properties.get(FINGERPRINT, "") != fingerprint
-        return is_other, one[1].cost
+        made_by = one[0].routing.properties.get(FINGERPRINT, "")
+        return fingerprint not in (None, made_by), one[1].cost
 
     return min(found, key=distance)

@@ -7,8 +7,8 @@ from puffin_ann.errors import DeclarationError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lifecycle.changes import oldest_uncovered_ms
 from puffin_ann.lifecycle.inventory import now_ms
-from puffin_ann.search.coverage import live_state, view_of
-from puffin_ann.search.versions import find_versions
+from puffin_ann.lifecycle.source import version_to_refresh
+from puffin_ann.search.coverage import live_state
 from puffin_ann.settings import settings
 
 
@@ -18,7 +18,8 @@ class Staleness(BaseModel):
     Attributes:
         is_stale: it is farther behind than its declaration allows.
         reason: one sentence for people.
-        coverage: share of the table's live rows that the newest version covers.
+        coverage: share of the table's live rows that the version covers which a refresh would
+            start from.
         lag_seconds: age of the oldest change that it does not cover; 0 if there is none.
     """
 
@@ -55,14 +56,14 @@ def staleness(declaration: IndexDeclaration, *, at_ms: int | None = None) -> Sta
     head = table.current_snapshot()
     if head is None:
         return Staleness(is_stale=False, reason="the table is empty", coverage=1.0, lag_seconds=0)
-    versions = find_versions(table, declaration.name).versions
-    if not versions:
+    source = version_to_refresh(table, declaration, live_state(table, head.snapshot_id))
+    if source is None:
         return Staleness(is_stale=True, reason="not built yet", coverage=0.0, lag_seconds=0)
-    view = view_of(table, versions[0], live_state(table, head.snapshot_id))
+    version, view = source
     lag = 0.0
     if view.cost:
         now = at_ms if at_ms is not None else now_ms()
-        lag = max(0.0, (now - oldest_uncovered_ms(table, versions[0])) / 1000)
+        lag = max(0.0, (now - oldest_uncovered_ms(table, version)) / 1000)
     options = declaration.refresh
     low, late = view.coverage < options.min_coverage, lag > seconds_of(options.max_lag)
     found = f"covers {view.coverage:.2%} of the rows; its oldest change waits for {lag:,.0f} s"

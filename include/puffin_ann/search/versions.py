@@ -23,7 +23,11 @@ from puffin_ann.lake.registration import Registered, registered
 from puffin_ann.puffin.reader import PuffinReader
 
 RETAINED_LIMIT = 16
-"""Most registered files whose footers are read to find an index."""
+"""Most registered files of ours whose footers are read to find an index."""
+
+OUR_NAME = "/ann-"
+"""What the names of our files begin with. Nothing but the footer says that a file holds an index;
+but one of another name that lists others' blobs is theirs, and there may be hundreds of those."""
 
 
 @contextmanager
@@ -138,19 +142,30 @@ def find_versions(table: Table, index: str) -> Found:
     versions: list[IndexVersion] = []
     others: set[str] = set()
     problems: list[str] = []
-    for entry in registered(table)[:RETAINED_LIMIT]:
+    read = 0
+    for entry in _candidates(table):
+        if read == RETAINED_LIMIT:
+            break
         try:
-            others |= _names(table.io, entry, marks)
+            held = _names(table.io, entry, marks)
+            others |= held
+            read += bool(held)
             version = load_version(
                 table.io, entry.path, index, snapshot_id=entry.snapshot_id, length=entry.file_size
             )
         except (FormatError, OSError) as error:
             said = str(error)
             problems.append(said if said.startswith(entry.path) else f"{entry.path}: {said}")
+            read += 1
             continue
         if version is not None and not is_dropped(marks, index, version.run_id):
             versions.append(version)
     return Found(tuple(versions), tuple(sorted(others - {index})), tuple(problems))
+
+
+def _candidates(table: Table) -> list[Registered]:
+    """Return the registered files that may hold an index, the newest first."""
+    return [one for one in registered(table) if OUR_NAME in one.path or not one.listed]
 
 
 def _names(io: FileIO, entry: Registered, marks: Mapping[str, Dropped]) -> set[str]:
@@ -161,7 +176,7 @@ def _names(io: FileIO, entry: Registered, marks: Mapping[str, Dropped]) -> set[s
 def newest_version(table: Table, index: str) -> IndexVersion | None:
     """Return the newest readable version of an index; what is older is not read."""
     marks = dropped(table)
-    for entry in registered(table)[:RETAINED_LIMIT]:
+    for entry in _candidates(table):
         with suppress(FormatError, OSError):
             version = load_version(
                 table.io, entry.path, index, snapshot_id=entry.snapshot_id, length=entry.file_size

@@ -52,6 +52,16 @@ def test_low_coverage_is_stale_at_once(built):
     assert "min_coverage is 50.00%" in found.reason
 
 
+def test_after_a_rollback_the_version_of_then_counts(built):
+    """It is what answers, and what a refresh would start from: there is nothing to be done."""
+    base = built.refresh().current_snapshot().parent_snapshot_id
+    built.append(builds.rows(range(100, 200)))
+    builds.build(PATIENT, "build-2", {"force": True})
+    built.refresh().manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
+    found = staleness(PATIENT, at_ms=now_ms() + 1000 * HOUR_MS)
+    assert (found.is_stale, found.coverage, found.lag_seconds) == (False, 1.0, 0.0)
+
+
 def test_an_index_is_found_by_its_declaration(built, tmp_path, monkeypatch):
     from puffin_ann.settings import settings
 

@@ -131,6 +131,15 @@ def test_an_index_that_is_no_longer_declared_is_named(words):
     assert doctor(words, None).findings == ()  # declarations are not known here
 
 
+def test_after_a_rollback_the_version_of_then_is_not_stale(words):
+    lives.publish(words, "a")
+    base = words.current_snapshot().parent_snapshot_id
+    words.append(builds.rows(range(60, 160)))
+    lives.publish(words, "b")
+    words.manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
+    assert [one.kind for one in doctor(words, quick=True).findings if one.is_problem] == []
+
+
 def test_stale_coverage_is_named_with_its_rows(words):
     lives.publish(words, "a")
     words.append(builds.rows(range(60, 63)))

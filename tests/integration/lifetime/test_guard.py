@@ -11,6 +11,7 @@ from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle import guard as guarding
 from puffin_ann.lifecycle.guard import guard
 from puffin_ann.lifecycle.inventory import now_ms, take_inventory
+from puffin_ann.search.versions import RETAINED_LIMIT, find_versions, newest_version
 
 
 def head(table) -> int:
@@ -64,6 +65,17 @@ def test_an_index_whose_registrations_were_all_replaced_is_published_again(words
     lives.expire_all_but_head(words)
     lives.assert_alive(words)
     assert guard(words).actions == ()
+
+
+def test_an_index_is_found_behind_any_number_of_others_statistics(words):
+    """Engines write some with every append; their files say so, and are not looked into."""
+    lives.publish(words, "a")
+    for one in range(RETAINED_LIMIT + 2):
+        words.append(builds.rows([100 + one]))
+        lives.analyse(words)
+    assert find_versions(words, builds.INDEX).versions
+    assert newest_version(words, builds.INDEX) is not None
+    lives.assert_alive(words)
 
 
 def test_a_foreign_entry_under_the_head_alone_is_no_reason_to_copy_if_not_strict(words):
