@@ -9,12 +9,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, TableName, console, print_json, warn
+from puffin_ann.cli.queries import vectors_of_file
 from puffin_ann.errors import QueryError
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from puffin_ann.search.index import Index
 
@@ -34,7 +33,9 @@ def search(
             "May be given several times.",
         ),
     ] = None,
-    k: Annotated[int, typer.Option(help="Neighbours per query.")] = 10,
+    k: Annotated[
+        int | None, typer.Option("--k", help="Neighbours per query.  [default: 10]")
+    ] = None,
     within: Annotated[
         float | None,
         typer.Option(
@@ -72,10 +73,13 @@ def search(
         raise QueryError("give either --vector FILE or --key COLUMN=VALUE")
     if snapshot is not None and ref is not None:
         raise QueryError("give either --snapshot ID or --ref BRANCH_OR_TAG, not both")
-    wanted = [name.strip() for name in columns.split(",") if name.strip()]
+    if k is not None and within is not None:
+        raise QueryError("give either --k, the nearest rows, or --within, every row, not both")
+    k = 10 if k is None else k
+    wanted = _names(columns)
     opened = open_index(table, index, snapshot, ref=ref)
     if vector is not None:
-        queries = _vectors_of_file(vector)
+        queries = vectors_of_file(vector)
         labels = [str(number) for number in range(len(queries))]
         if within is None:
             answers = opened.search(queries, k, columns=wanted, exhaustive=exhaustive)
@@ -93,21 +97,13 @@ def search(
         _show(answers, labels, wanted)
 
 
-def _vectors_of_file(path: Path) -> "NDArray[np.float32]":
-    import numpy as np
-
-    try:
-        if path.suffix == ".npy":
-            loaded = np.load(path, allow_pickle=False)
-        elif path.suffix == ".json":
-            loaded = np.array(json.loads(path.read_text(encoding="utf-8")), dtype=np.float32)
-        else:
-            raise QueryError(f"{path}: query files end in .npy or .json")
-    except (OSError, ValueError, TypeError) as error:
-        raise QueryError(f"{path}: cannot be read as vectors: {error}") from None
-    if loaded.ndim not in (1, 2) or not np.issubdtype(loaded.dtype, np.number):
-        raise QueryError(f"{path}: holds {loaded.dtype} of shape {loaded.shape}, not vectors")
-    return np.atleast_2d(loaded).astype(np.float32)
+def _names(columns: str) -> list[str]:
+    """Return the columns to show, each of which is shown once."""
+    names = [name.strip() for name in columns.split(",") if name.strip()]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise QueryError(f"--columns names {', '.join(sorted(twice))} twice; name a column once")
+    return names
 
 
 def _search_keys(

@@ -249,7 +249,7 @@ class Index:
         if k > live and not allow_fewer:
             raise QueryError(
                 f"k is {k}, but only {live} rows are live in snapshot {self.view.snapshot_id}; "
-                f"ask for at most {live}, or pass allow_fewer=True to get as many as there are"
+                f"ask for at most {live}, or in Python pass allow_fewer=True to get those there are"
             )
         return max(1, min(int(k), live))
 

@@ -113,6 +113,8 @@ def test_search_at_a_branch_or_tag(cli, indexed):
         (("--key", "word=w5", "--snapshot", "7"), 3, "no snapshot 7"),
         (("--key", "word=w5", "--ref", "audit"), 3, "no branch or tag 'audit'; it has: main"),
         (("--key", "word=w5", "--ref", "main", "--snapshot", "7"), 2, "not both"),
+        (("--key", "word=w5", "--columns", "id, word,id"), 2, "--columns names id twice"),
+        (("--key", "word=w5", "--k", "3", "--within", "0.5"), 2, "either --k"),
     ],
 )
 def test_bad_searches_end_with_one_line_and_an_exit_code(cli, indexed, arguments, code, message):
@@ -121,6 +123,12 @@ def test_bad_searches_end_with_one_line_and_an_exit_code(cli, indexed, arguments
     assert message in err
     assert err.startswith("error: ")
     assert "Traceback" not in out + err
+
+
+def test_more_neighbours_than_rows_are_refused_with_how_many_there_are(cli, indexed, tmp_path):
+    np.save(tmp_path / "q.npy", np.zeros(builds.DIMENSION, np.float32))
+    code, _, err = search(cli, "--vector", str(tmp_path / "q.npy"), "--k", "61")
+    assert (code, "ask for at most 60" in err) == (2, True)
 
 
 def test_two_rows_with_one_key_are_refused(cli, indexed):

@@ -1,0 +1,70 @@
+"""Query vectors from files, of which nothing is trusted."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+from puffin_ann.errors import QueryError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MAGIC = b"\x93NUMPY"
+
+
+def vectors_of_file(path: Path) -> "NDArray[np.float32]":
+    """Return the query vectors of a file, (q, dimension) float32 with q of at least 1.
+
+    Args:
+        path: An array of one or two axes in NumPy's format, or lists of numbers in JSON.
+
+    Raises:
+        QueryError: The file cannot be read, or holds anything but real numbers within float32.
+
+    """
+    import numpy as np
+
+    if path.suffix not in (".npy", ".json"):
+        raise QueryError(f"{path}: query files end in .npy or .json")
+    try:
+        loaded = _array_of(path) if path.suffix == ".npy" else _numbers_of(path)
+    except RecursionError:
+        raise QueryError(f"{path}: lists are nested too deeply to be vectors") from None
+    except MemoryError:
+        raise QueryError(f"{path}: says it holds more numbers than fit into memory") from None
+    except (OSError, ValueError, TypeError, EOFError, OverflowError, BadZipFile) as error:
+        raise QueryError(f"{path}: cannot be read as vectors: {error}") from None
+    if loaded.ndim not in (1, 2) or loaded.dtype.kind not in "fiu":
+        raise QueryError(
+            f"{path}: holds {loaded.dtype} of shape {loaded.shape}, not vectors: "
+            "one list of real numbers for each query"
+        )
+    if not loaded.size:
+        raise QueryError(f"{path}: holds no query vector (shape {loaded.shape})")
+    with np.errstate(over="ignore"):
+        vectors = np.atleast_2d(loaded).astype(np.float32)
+    beyond = np.isinf(vectors) & np.isfinite(np.atleast_2d(loaded))
+    if beyond.any():
+        row = int(np.flatnonzero(beyond.any(axis=1))[0])
+        raise QueryError(f"{path}: query {row} holds a number beyond float32, 3.4e38; scale it")
+    return vectors
+
+
+def _array_of(path: Path) -> "NDArray[Any]":
+    import numpy as np
+
+    # By its first bytes alone NumPy would take an archive or a pickle for what is asked for.
+    with path.open("rb") as source:
+        if source.read(len(_MAGIC)) != _MAGIC:
+            raise ValueError("it is no .npy file; write it by numpy.save")
+        source.seek(0)
+        loaded: NDArray[Any] = np.load(source, allow_pickle=False)
+    return loaded
+
+
+def _numbers_of(path: Path) -> "NDArray[Any]":
+    import numpy as np
+
+    return np.array(json.loads(path.read_text(encoding="utf-8")), dtype=np.float64)
