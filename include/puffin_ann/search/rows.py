@@ -16,7 +16,7 @@ from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.deletes import deleted_positions
 from puffin_ann.lake.live import LiveFile, live_files
-from puffin_ann.lake.parquet import read_rows, row_group_rows
+from puffin_ann.lake.parquet import read_rows, read_vectors, row_group_rows
 from puffin_ann.search.index import Index
 
 
@@ -52,18 +52,13 @@ def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
     if not found:
         raise RowNotFoundError(f"{where}: no live row has this key")
     place = found[0]
-    column = index.column.name
-    read = read_rows(
-        table,
-        [place["file"]],
-        np.array([place["row_group"]]),
-        np.array([place["row_offset"]]),
-        [column],
+    # By field id: the snapshot may call the column otherwise than the table does now.
+    read = read_vectors(
+        table.io, place["file"], place["row_group"], index.column, index.dimension, view=True
     )
-    vector = read.column(column)[0].as_py()
-    if vector is None or len(vector) != index.dimension:
-        raise RowNotFoundError(f"{where}: the row has no vector of width {index.dimension}")
-    return KeyedRow(value, np.asarray(vector, dtype=np.float32), place)
+    if not read.valid[place["row_offset"]]:
+        raise RowNotFoundError(f"{where}: the row has no usable vector of width {index.dimension}")
+    return KeyedRow(value, np.array(read.matrix[place["row_offset"]], np.float32), place)
 
 
 def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict[str, Any]]:
