@@ -193,6 +193,22 @@ def checked_parameters(algorithm: str, parameters: Mapping[str, Any]) -> BaseMod
         ) from None
 
 
+def check_subspaces(algorithm: str, parameters: BaseModel, dimension: int) -> None:
+    """Refuse a product quantiser of more sub-spaces than vectors have dimensions.
+
+    A run that is planned asks this, which loads no engine's kernels.
+
+    Raises:
+        DeclarationError: names the parameter, and how many are allowed.
+    """
+    subspaces = getattr(parameters, "pq_m", None)
+    if subspaces is not None and subspaces > dimension:
+        raise DeclarationError(
+            f"algorithm {algorithm!r}: parameter 'pq_m': {subspaces} is not allowed: vectors of "
+            f"{dimension} dimensions have at most {dimension} sub-spaces"
+        )
+
+
 def check_search(queries: NDArray[np.float32], k: int, dimension: int) -> NDArray[np.float32]:
     """Return queries as C-contiguous float32; `QueryError` if they or k cannot be."""
     if queries.ndim != 2 or queries.shape[1] != dimension:

@@ -27,10 +27,11 @@ from puffin_ann.engines.base import (
     Progress,
     barred,
     check_search,
+    check_subspaces,
     checked_parameters,
 )
 from puffin_ann.engines.exact import StoredVectors
-from puffin_ann.errors import BlobFormatError, DeclarationError
+from puffin_ann.errors import BlobFormatError
 from puffin_ann.settings import settings
 
 SPACE = "space.npy"
@@ -118,12 +119,8 @@ class VamanaEngine:
     def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
         """Validate parameters; `DeclarationError` names the one that is wrong."""
         model = checked_parameters(self.algorithm, parameters)
-        subspaces = getattr(model, "pq_m", None)
-        if dimension is not None and subspaces is not None and subspaces > dimension:
-            raise DeclarationError(
-                f"algorithm 'vamana': parameter 'pq_m': {subspaces} is not allowed: vectors of "
-                f"{dimension} dimensions have at most {dimension} sub-spaces"
-            )
+        if dimension is not None:
+            check_subspaces(self.algorithm, model, dimension)
         return model
 
     def build(

@@ -19,6 +19,7 @@ from puffin_ann.lake.index_snapshot import is_index_snapshot
 from puffin_ann.lake.live import LiveFile
 from puffin_ann.lake.parquet import dimension_of
 from puffin_ann.lifecycle.decision import DRIFT, RATES, Drift, Rates
+from puffin_ann.lifecycle.keys import require_key
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.state import Change, IndexState, ShardState
 from puffin_ann.search.coverage import LiveState, View, relative_path, view_of
@@ -118,6 +119,9 @@ def change_of(
     Args:
         live: of the table's head.
         declaration: names the column.
+
+    Raises:
+        ColumnNotFoundError, UnsupportedColumnError: the column or the key cannot be used.
     """
     return change_in(table, version, live, view_of(table, version, live), declaration)
 
@@ -130,6 +134,7 @@ def change_in(
     declaration: IndexDeclaration,
 ) -> Change:
     """Return the change that a view shows, as `change_of` does."""
+    require_key(table, declaration)
     columns = version.coverage.columns
     whole = [number for number, dead in view.masked.items() if dead is ALL]
     left = np.isin(columns.file_ids, np.array(whole, np.int64))

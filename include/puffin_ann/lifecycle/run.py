@@ -12,6 +12,7 @@ from typing import Any
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.engines.base import check_subspaces
 from puffin_ann.errors import SparkNotFoundError, TooFewRowsError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.column import table_vector_column
@@ -22,6 +23,7 @@ from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle import status as statuses
 from puffin_ann.lifecycle.documents import PLAN, BuildPlan, PlannedFile, PlanPointer, done, store
+from puffin_ann.lifecycle.keys import require_key
 from puffin_ann.lifecycle.plan import (
     FINGERPRINT,
     assign_tasks,
@@ -149,8 +151,7 @@ def plan_of_whole_table(
     """
     publish_mode(table, declaration.publish)  # refused here, not after the build
     column = table_vector_column(table, declaration.column)
-    if declaration.key is not None:
-        statuses.require_column(table, declaration.key)
+    require_key(table, declaration)
     rows = live.rows
     check_rows(declaration.table, rows, declaration)
     dimension = dimension_of(table.io, live.files, column)
@@ -159,6 +160,7 @@ def plan_of_whole_table(
             f"table {declaration.table}: column {declaration.column!r} holds no vector at all "
             f"in {rows} rows"
         )
+    check_subspaces(declaration.algorithm, declaration.parameters, dimension)
     base = require_snapshot(table, live.snapshot_id)
     files = tuple(_planned(number, file) for number, file in enumerate(live.files))
     return BuildPlan(

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import ColumnNotFoundError, IndexNotFoundError
+from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.catalog import snapshot as find_snapshot
 from puffin_ann.lifecycle.documents import Trial
@@ -147,19 +147,6 @@ def _time_of(table: Table, snapshot_id: int | None) -> str | None:
     if found is None:
         return None
     return datetime.fromtimestamp(found.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
-
-
-def require_column(table: Table, name: str) -> None:
-    """Check that the table has a top-level column.
-
-    Raises:
-        ColumnNotFoundError: it has not; lists those it has.
-    """
-    names = [field.name for field in table.schema().fields]
-    if name not in names:
-        raise ColumnNotFoundError(
-            f"{name_of(table)} has no top-level column {name!r}; it has: {', '.join(names)}"
-        )
 
 
 def grid(one: IndexStatus) -> Grid:

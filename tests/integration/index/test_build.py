@@ -11,6 +11,7 @@ from puffin_ann import open_index
 from puffin_ann.errors import (
     BadVectorsError,
     ColumnNotFoundError,
+    DeclarationError,
     IndexNotFoundError,
     QueryError,
     RecallTooLowError,
@@ -235,6 +236,9 @@ def test_unusable_vectors_are_refused_where_the_declaration_says_so(words):
     assert snapshots(words) == before
 
 
+KEY_OF_LISTS = "key of index 'words_index': column 'embedding' of test.demo.words.*list<float>"
+
+
 def test_bad_input_is_named_and_changes_nothing(words, catalog):
     before = snapshots(words)
     wrong = [
@@ -242,12 +246,15 @@ def test_bad_input_is_named_and_changes_nothing(words, catalog):
         (TableNotFoundError, {"table": "test.nowhere.words"}, "nowhere"),
         (ColumnNotFoundError, {"column": "vector"}, "'vector'.*embedding"),
         (ColumnNotFoundError, {"key": "sku"}, "'sku'.*word"),
+        (UnsupportedColumnError, {"key": "embedding"}, KEY_OF_LISTS),
+        (DeclarationError, {"algorithm": "vamana", "parameters": {"pq_m": 9}}, "vamana.*'pq_m': 9"),
+        (DeclarationError, {"algorithm": "ivf_pq", "parameters": {"pq_m": 9}}, "ivf_pq.*'pq_m': 9"),
         (UnsupportedColumnError, {"column": "word"}, "'word'.*string"),
         (TooFewRowsError, {"shards": 61, "partitions_per_shard": 1}, "60 live rows.*61"),
     ]
     for error, change, message in wrong:
         with pytest.raises(error, match=message):
-            builds.build(builds.declaration(**change), "run")
+            run.plan_build(builds.declaration(**change), run_id="run")
     catalog.create_table("demo.empty", schema=words.schema())
     with pytest.raises(TooFewRowsError, match="empty"):
         builds.build(builds.declaration(table="test.demo.empty"), "run")

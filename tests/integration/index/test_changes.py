@@ -8,6 +8,8 @@ import pytest
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.errors import ColumnNotFoundError
 from puffin_ann.lifecycle.changes import change_of, oldest_uncovered_ms, state_of
+from puffin_ann.lifecycle.preview import preview
+from puffin_ann.lifecycle.refresh import plan_refresh
 from puffin_ann.search.coverage import live_state
 from puffin_ann.search.versions import open_puffin, require_versions
 
@@ -118,6 +120,17 @@ def test_a_renamed_column_is_named_in_the_refusal(indexed):
     with pytest.raises(ColumnNotFoundError, match="called 'vector' now"):
         change(indexed)
     assert change(indexed, column="vector").column == ""
+
+
+def test_a_renamed_key_column_is_named_when_a_run_is_planned(indexed):
+    with indexed.update_schema() as update:
+        update.rename_column("id", "number")
+    renamed = "key of index 'words_index'.*no top-level column 'id'; it is called 'number' now"
+    with pytest.raises(ColumnNotFoundError, match=renamed):
+        preview(indexed, builds.declaration(key="id"))
+    with pytest.raises(ColumnNotFoundError, match=renamed):
+        plan_refresh(builds.declaration(key="id"), run_id="later")
+    assert change(indexed, key="number").column == ""
 
 
 def test_a_column_of_the_same_name_made_anew_is_another(indexed):

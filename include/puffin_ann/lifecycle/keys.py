@@ -1,0 +1,49 @@
+"""The column that a declaration names as `key`: checked when a run is planned, before any work."""
+
+from pyiceberg.table import Table
+from pyiceberg.types import PrimitiveType
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError
+from puffin_ann.lake.catalog import name_of
+
+
+def require_key(table: Table, declaration: IndexDeclaration) -> None:
+    """Check that rows can be told apart by the declared key, if there is one.
+
+    Raises:
+        ColumnNotFoundError: the table has no such column; tells what it is called now, if it was
+            renamed, else which columns there are.
+        UnsupportedColumnError: it holds lists, maps or structs.
+    """
+    key = declaration.key
+    if key is None:
+        return
+    whose = f"key of index {declaration.name!r}"
+    fields = {field.name: field for field in table.schema().fields}
+    if key not in fields:
+        now = _renamed(table, key)
+        raise ColumnNotFoundError(
+            f"{whose}: {name_of(table)} has no top-level column {key!r}; "
+            + (
+                f"it is called {now!r} now: change `key:` in the declaration to that"
+                if now is not None
+                else f"it has: {', '.join(fields)}"
+            )
+        )
+    kind = fields[key].field_type
+    if not isinstance(kind, PrimitiveType):
+        raise UnsupportedColumnError(
+            f"{whose}: column {key!r} of {name_of(table)} is of type {kind}; a key is a single "
+            "value, such as a number or a string"
+        )
+
+
+def _renamed(table: Table, name: str) -> str | None:
+    """Return what the column is called that last had a name; None if there is none any more."""
+    now = {field.field_id: field.name for field in table.schema().fields}
+    for _, schema in sorted(table.schemas().items(), reverse=True):
+        for field in schema.fields:
+            if field.name == name and field.field_id in now:
+                return now[field.field_id]
+    return None
