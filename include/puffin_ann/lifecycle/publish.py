@@ -257,7 +257,15 @@ def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
         for reader, blob in own
         if reader.name not in published and blob.type != partitions_blob.TYPE
     )
-    routing = recorded(table, plan, version, written=written, copied=copied)
+    routing = recorded(
+        table,
+        plan,
+        version,
+        written=written,
+        copied=copied,
+        rows_added=content.rows_added,
+        rows_gone=content.rows_gone,
+    )
     with PuffinWriter(assembly.recipe) as writer:
         for reader, blob in sorted(
             [*carried, *own], key=lambda one: "shard" not in one[1].properties

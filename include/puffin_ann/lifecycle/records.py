@@ -78,7 +78,14 @@ def records_in(properties: Mapping[str, str]) -> tuple[RunRecord, ...]:
 
 
 def recorded(
-    table: Table, plan: RunPlan, version: IndexVersion, *, written: int, copied: int
+    table: Table,
+    plan: RunPlan,
+    version: IndexVersion,
+    *,
+    written: int,
+    copied: int,
+    rows_added: int | None = None,
+    rows_gone: int = 0,
 ) -> Routing:
     """Return a version's routing with the record of its run, before those of the newest version.
 
@@ -88,9 +95,18 @@ def recorded(
         version: as it was staged.
         written: new bytes of its shards.
         copied: bytes carried over.
+        rows_added: rows that the version before did not have; None: all of them.
+        rows_gone: rows of the version before that are not live any more.
     """
     before = records_in(newest_properties(table, version.index))
-    mine = _record(plan, version, written, copied)
+    mine = _record(plan, version).model_copy(
+        update={
+            "rows_added": version.vectors if rows_added is None else rows_added,
+            "rows_gone": rows_gone,
+            "bytes_written": written,
+            "bytes_copied": copied,
+        }
+    )
     routing = version.routing
     return replace(routing, properties={**routing.properties, HISTORY: with_record(mine, before)})
 
@@ -101,21 +117,16 @@ def with_record(mine: RunRecord, before: Iterable[RunRecord]) -> str:
     return json.dumps([one.model_dump(exclude_defaults=True) for one in kept])
 
 
-def _record(plan: RunPlan, version: IndexVersion, written: int, copied: int) -> RunRecord:
+def _record(plan: RunPlan, version: IndexVersion) -> RunRecord:
     decision: Decision | None = getattr(plan, "decision", None)
     routing = version.routing
-    rows = version.vectors
     return RunRecord(
         run_id=plan.run_id,
         action=_deed(decision),
         at_ms=plan.planned_ms,
         reason=decision.reason if decision else getattr(plan, "reason", ""),
         base_snapshot_id=plan.base_snapshot_id,
-        rows=rows,
-        rows_added=decision.rows_added if decision else rows,
-        rows_gone=decision.rows_gone if decision else 0,
-        bytes_written=written,
-        bytes_copied=copied,
+        rows=version.vectors,
         seconds=round(sum(_seconds(routing.properties).values()), 3),
         recall=routing.recall.recall if routing.recall and decision is None else None,
     )

@@ -51,11 +51,29 @@ class Content:
             staged ones.
         blobs: by shard, by blob type, the Puffin file that holds the blob.
         centroids: of data files, if the index consists of them and they are not in a file yet.
+        rows_added: rows that the version refreshed did not have; None: a build, which adds all.
+        rows_gone: rows of the version refreshed that are not live any more.
     """
 
     version: IndexVersion
     blobs: Mapping[int, Mapping[str, str]]
     centroids: Centroids | None = None
+    rows_added: int | None = None
+    rows_gone: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        source: IndexVersion,
+        version: IndexVersion,
+        blobs: Mapping[int, Mapping[str, str]],
+        centroids: Centroids | None,
+        changes: Changes,
+    ) -> "Content":
+        """Return what becomes of a version; rows that only moved were neither added nor gone."""
+        added = changes.read - changes.moved - sum(changes.skipped.values())
+        gone = max(0, source.vectors + added - version.vectors)
+        return cls(version, blobs, centroids, added, gone)
 
 
 def refreshed(workspace: Workspace) -> Content:
@@ -99,7 +117,7 @@ def refreshed(workspace: Workspace) -> Content:
         source, path=plan.source, snapshot_id=None, routing=routing, coverage=coverage
     )
     centroids = _centroids(workspace, source, coverage, summary)
-    return Content(version, blobs, centroids)
+    return Content.of(source, version, blobs, centroids, changes)
 
 
 def _kept(

@@ -237,6 +237,19 @@ def test_history_tells_refreshes_from_merges_and_copied_from_written_bytes(cli, 
     assert 0.2 < first["bytes_written"] / expected.delta.bytes_written < 5
 
 
+def test_a_refresh_tells_what_it_found_to_be_added_and_gone(cli, indexed, declare):
+    """The reason tells what was expected, and a row written anew counts as come and gone there."""
+    declare(refresh={"min_rows": 1, "delta_ratio": 0.5})
+    indexed.append(builds.rows(range(60, 70)))
+    indexed.refresh().delete("id < 3")
+    code, out, _ = cli("refresh", builds.INDEX)
+    assert code == 0, out
+    assert "10 rows added, 3 gone" in out
+    code, out, _ = cli("refresh", builds.INDEX, "--json")
+    told = json.loads(out)
+    assert (told["action"], told["rows_added"], told["rows_gone"]) == ("none", None, None)
+
+
 def test_the_history_of_an_index_that_is_not_there_says_so(cli, indexed):
     code, _, err = cli("history", "test.demo.words", "other")
     assert code == 3
