@@ -27,6 +27,9 @@ each; vectors of few dimensions have half of it."""
 DEGREE_SPREAD = 0.5
 """Degrees of real graphs differ, by a third to a half: their varints do not compress away."""
 
+MOST_IN_GROUP = 1 << 31
+"""Rows of a row group, of which there are more than were said rather than larger ones."""
+
 
 def scaled(sample: tuple[int, int], count: int) -> int:
     """Scale the bytes of a sample (bytes, items) to `count` items."""
@@ -58,7 +61,7 @@ def locator_sample(shape: "IndexShape", count: int) -> tuple[int, int]:
     gaps = rng.geometric(min(1.0, count / shape.rows), kept)
     positions = np.cumsum(gaps) - 1
     in_file = max(shape.rows // max(shape.files, 1), 1)
-    in_group = max(in_file // max(shape.row_groups, 1), 1)
+    in_group = min(max(in_file // max(shape.row_groups, 1), 1), MOST_IN_GROUP)
     locators = rows.Rows(
         (positions // in_file).astype(np.uint32),
         (positions % in_file // in_group).astype(np.uint32),

@@ -98,6 +98,14 @@ class IndexShape:
                 self.metric not in metrics.CODES
             ),
             f"bits of a code must be 1 to 8, got {self.pq_bits}": not 1 <= self.pq_bits <= 8,
+            f"codes of a row must be 0 to its {self.dimension} dimensions, "
+            f"got {self.pq_subspaces}": not 0 <= self.pq_subspaces <= self.dimension,
+            f"mean degree must be a number of at least 0, got {self.mean_degree}": not (
+                0 <= (self.mean_degree or 0) < math.inf
+            ),
+            f"share of deleted rows must be 0 to 1, got {self.tombstone_ratio}": not (
+                0 <= self.tombstone_ratio <= 1
+            ),
         }
         for message, there in wrong.items():
             if there:
@@ -186,7 +194,7 @@ def predict(shape: IndexShape, blob: int | None = None, unpacked: int | None = N
 
 def predict_without_shards(shape: IndexShape, blob: int, unpacked: int) -> IndexSize:
     """Return the sizes of an index of one blob and no shard, which centroids of files are."""
-    nothing = replace(shape, rows=0, partitions_per_shard=0)
+    nothing = replace(shape, rows=0, shards=1, partitions_per_shard=0)
     sized = IndexSize(
         shard=blob,
         rows=0,

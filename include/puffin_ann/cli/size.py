@@ -20,6 +20,8 @@ ALGORITHMS = tuple(name for name in PARAMETERS if name != AUTO)
 SHARDS = {"hnsw": "layers and vectors", "ivf_pq": "lists and vectors", "exact": "vectors"}
 """What a shard's blob holds, where that is no graph blob."""
 
+MOST_ROWS = 10**15
+
 PARTS = {
     "shard": "graph blob of a shard",
     "rows": "rows blob of a shard",
@@ -40,31 +42,43 @@ def size(
     ] = None,
     metric: Annotated[str | None, typer.Option(help="l2, cosine or ip.  [default: cosine]")] = None,
     degree: Annotated[
-        int | None, typer.Option(help="vamana: R of the graph.  [default: 64]")
+        int | None, typer.Option(min=0, help="vamana: R of the graph.  [default: 64]")
     ] = None,
-    links: Annotated[int | None, typer.Option(help="hnsw: M.  [default: 16]")] = None,
+    links: Annotated[
+        int | None, typer.Option(min=2, max=256, help="hnsw: M.  [default: 16]")
+    ] = None,
     mean_degree: Annotated[
         float | None,
         typer.Option(help="Mean neighbours of a node, in layer 0 of hnsw.  [default: estimated]"),
     ] = None,
     pq_m: Annotated[
         int | None,
-        typer.Option(help="Codes of a row; 0: none.  [default: as a build takes]"),
+        typer.Option(min=0, help="Codes of a row; 0: none.  [default: as a build takes]"),
     ] = None,
     pq_nbits: Annotated[
-        int | None, typer.Option(help="vamana: bits of a code.  [default: 8]")
+        int | None, typer.Option(min=1, max=8, help="vamana: bits of a code.  [default: 8]")
     ] = None,
     lists: Annotated[
-        int | None, typer.Option(help="ivf_pq: lists of a shard.  [default: as a build takes]")
+        int | None,
+        typer.Option(
+            min=1, max=1_000_000, help="ivf_pq: lists of a shard.  [default: as a build takes]"
+        ),
     ] = None,
-    centroids: Annotated[int, typer.Option(help="centroid: centroids of a data file.")] = 1,
+    centroids: Annotated[
+        int, typer.Option(min=1, max=256, help="centroid: centroids of a data file.")
+    ] = 1,
     shards: Annotated[
-        int | None, typer.Option(help="[default: the fewest whose blobs Java can read, 2 GiB]")
+        int | None,
+        typer.Option(min=1, help="[default: the fewest whose blobs Java can read, 2 GiB]"),
     ] = None,
-    partitions_per_shard: Annotated[int, typer.Option(help="k-means cells of a shard.")] = 32,
-    files: Annotated[int, typer.Option(help="Data files of the table.")] = 1,
-    row_groups: Annotated[int, typer.Option(help="Row groups of a data file.")] = 1,
-    deleted: Annotated[float, typer.Option(help="Share of rows deleted since the build.")] = 0.0,
+    partitions_per_shard: Annotated[
+        int, typer.Option(min=1, max=4096, help="k-means cells of a shard.")
+    ] = 32,
+    files: Annotated[int, typer.Option(min=1, help="Data files of the table.")] = 1,
+    row_groups: Annotated[int, typer.Option(min=1, help="Row groups of a data file.")] = 1,
+    deleted: Annotated[
+        float, typer.Option(help="Share of rows deleted since the build, 0 to 1.")
+    ] = 0.0,
     like: Annotated[
         str | None,
         typer.Option(help="Puffin file whose first shard says what is not given here."),
@@ -83,6 +97,7 @@ def size(
     from puffin_ann.blobs.engine_sizes import Engine
     from puffin_ann.blobs.sizes import IndexShape
 
+    whole = _whole(rows)
     of_shape, of_engine = _told_by(like) if like else ({}, {})
     of_shape |= _given(dimension=dim, metric=metric, max_degree=degree, mean_degree=mean_degree)
     of_shape |= _given(pq_subspaces=pq_m, pq_bits=pq_nbits)
@@ -97,15 +112,16 @@ def size(
             f"algorithm must be one of {', '.join(ALGORITHMS)}, got {engine.algorithm!r}"
         )
     shape = IndexShape(
-        rows=round(rows),
-        shards=max(round(rows) >> 20, 1) if shards is None else shards,
+        rows=whole,
+        shards=max(whole >> 20, 1) if shards is None else shards,
         partitions_per_shard=partitions_per_shard,
         files=files,
         row_groups=row_groups,
         tombstone_ratio=deleted,
         **{"metric": "cosine", **_defaults(engine, of_shape), **of_shape},
     )
-    if shards is None:
+    _check_degree(mean_degree, shape, engine)
+    if shards is None and engine.algorithm != CENTROID:
         sample = with_lists(replace(shape, rows=1 << 20, shards=1), engine, lists)
         shape = replace(shape, shards=engine_sizes.fewest_shards(shape, sample))
     engine = with_lists(shape, engine, lists)
@@ -115,6 +131,23 @@ def size(
         print_json(told)
     else:
         _show(shape, engine, predicted)
+
+
+def _whole(rows: float) -> int:
+    """Return a number of rows, which may be written such as 1e9."""
+    if not 0 <= rows <= MOST_ROWS:
+        raise BadInputError(f"--rows must be a number from 0 to {MOST_ROWS:.0e}, got {rows}")
+    return round(rows)
+
+
+def _check_degree(given: float | None, shape: "IndexShape", engine: "Engine") -> None:
+    """Refuse a mean of neighbours above the most there may be, where the graph has any."""
+    most = 2 * engine.links if engine.algorithm == "hnsw" else shape.max_degree
+    if given is not None and most and given > most:
+        raise BadInputError(
+            f"--mean-degree is {given}, but a node has at most {most} neighbours: "
+            "give fewer, or a larger --degree or --links"
+        )
 
 
 def _given(**options: Any) -> dict[str, Any]:

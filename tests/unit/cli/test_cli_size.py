@@ -85,6 +85,46 @@ def test_what_cannot_be_is_refused(arguments, error):
     assert isinstance(done.exception, error)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rows", "nan"], "--rows must be a number from 0"),
+        (["--rows", "inf"], "--rows must be a number from 0"),
+        (["--rows", "1e30"], "--rows must be a number from 0"),
+        (["--rows", "-1"], "--rows must be a number from 0"),
+        (["--deleted", "nan"], "share of deleted rows must be 0 to 1"),
+        (["--deleted", "2"], "share of deleted rows must be 0 to 1"),
+        (["--mean-degree", "nan"], "mean degree must be a number"),
+        (["--mean-degree", "-1"], "mean degree must be a number"),
+        (["--mean-degree", "65"], "at most 64 neighbours"),
+        (["--mean-degree", "33", "--algorithm", "hnsw"], "at most 32 neighbours"),
+        (["--pq-m", "100"], "codes of a row must be 0 to its 64 dimensions, got 100"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(options, message):
+    done = CliRunner().invoke(app, ["size", "--rows", "1000", "--dim", "64", *options])
+    assert isinstance(done.exception, BadInputError)
+    assert message in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["links", "lists", "files", "row-groups", "centroids", "partitions-per-shard", "shards"],
+)
+def test_there_is_at_least_one_of_each(option):
+    done = CliRunner().invoke(app, ["size", "--rows", "9", "--dim", "9", f"--{option}", "0"])
+    assert done.exit_code == 2
+    assert f"--{option}" in done.output
+
+
+@pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq", "exact", "centroid"])
+@pytest.mark.parametrize("rows", ["0", "1", "1e15"])
+def test_no_rows_and_the_most_rows_are_sized(algorithm, rows):
+    found = size("--rows", rows, "--dim", "64", "--algorithm", algorithm)
+    assert found["shape"]["rows"] == float(rows)
+    assert found["bytes"]["file"] > 0
+
+
 @pytest.mark.parametrize("algorithm", GOLDEN_OF)
 def test_an_index_file_says_by_which_algorithm_it_was_built(algorithm):
     told = size("--rows", "1000", "--like", str(GOLDEN_OF[algorithm]))
