@@ -36,6 +36,10 @@ def test_the_smallest_declaration_gets_working_defaults():
         ({"algorithm": ["vamana"]}, ["'algorithm'", "['vamana']", "'vamana'"]),
         ({"algorithm": {"vamana": 1}}, ["'algorithm'"]),
         ({"parameters": [1]}, ["'parameters"]),
+        ({"schedule": "x y"}, ["'schedule'", "'x y'", "five fields"]),
+        ({"schedule": 5}, ["'schedule'", "5", "string"]),
+        ({"maintain": {"schedule": "nope"}}, ["'maintain.schedule'", "'nope'", "five fields"]),
+        ({"evaluate": {"schedule": "@nightly"}}, ["'evaluate.schedule'", "@daily"]),
         ({"spark": {"conf": {"a": datetime.date(2026, 1, 1)}}}, ["'spark.conf.a'", "string"]),
     ],
 )

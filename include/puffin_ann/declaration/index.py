@@ -26,6 +26,7 @@ from puffin_ann.declaration.parameters import (
     Parameters,
     VamanaParameters,
 )
+from puffin_ann.declaration.schedules import Schedule
 from puffin_ann.errors import DeclarationError
 
 MetricName = Literal["l2", "cosine", "ip"]
@@ -60,7 +61,7 @@ class IndexDeclaration(Model):
     rebuild: RebuildOptions = RebuildOptions()
     maintain: MaintainOptions = MaintainOptions()
     evaluate: EvaluateOptions = EvaluateOptions()
-    schedule: str | None = None
+    schedule: Schedule | None = None
     spark: SparkOptions = SparkOptions()
     build: BuildOptions = BuildOptions()
     seed: int = Field(default=0, ge=0, lt=2**32)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from puffin_ann.declaration.model import Model
+from puffin_ann.declaration.schedules import Schedule
 
 MAX_GROUPS = 100
 """Most group ids that travel through XCom, whatever the number of shards."""
@@ -109,13 +110,17 @@ class RebuildOptions(Model):
 class MaintainOptions(Model):
     """The maintenance window: merges and rebuilds due, registrations, retention, clean-up."""
 
-    schedule: str | None = Field(default="@daily", description="Cron expression; null for never.")
+    schedule: Schedule | None = Field(
+        default="@daily", description="Cron expression; null for never."
+    )
 
 
 class EvaluateOptions(Model):
     """How recall is measured over time, on the table as it is."""
 
-    schedule: str | None = Field(default="@weekly", description="Cron expression; null for never.")
+    schedule: Schedule | None = Field(
+        default="@weekly", description="Cron expression; null for never."
+    )
     queries: int = Field(default=200, ge=10, le=10_000, description="Rows that serve as queries.")
 
 
