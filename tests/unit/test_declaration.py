@@ -40,6 +40,13 @@ def test_the_smallest_declaration_gets_working_defaults():
         ({"schedule": 5}, ["'schedule'", "5", "string"]),
         ({"maintain": {"schedule": "nope"}}, ["'maintain.schedule'", "'nope'", "five fields"]),
         ({"evaluate": {"schedule": "@nightly"}}, ["'evaluate.schedule'", "@daily"]),
+        ({"gate": {"kk": 5}}, ["'gate.kk'", "fields of 'gate' are: queries, k"]),
+        (
+            {"algorithm": "hnsw", "parameters": {"R": 16}},
+            ["'parameters.R' is unknown; known parameters of 'hnsw' are: M, ef_construction, repr"],
+        ),
+        ({"algorithm": "hsnw", "parameters": {"N": 16}}, ["'hsnw'", "'vamana'"]),
+        ({"algorithm": "exact", "parameters": {"R": 16}}, ["parameters of 'exact' are: none"]),
         ({"spark": {"conf": {"a": datetime.date(2026, 1, 1)}}}, ["'spark.conf.a'", "string"]),
     ],
 )
@@ -48,6 +55,13 @@ def test_a_bad_value_is_refused_by_file_field_value_and_what_is_allowed(change, 
         parse_declaration({**SMALLEST, **change}, source="include/indexes/words.yaml")
     for part in ["include/indexes/words.yaml", *parts]:
         assert part in str(caught.value)
+
+
+def test_fields_of_the_declaration_are_not_listed_as_an_algorithms_parameters():
+    with pytest.raises(DeclarationError) as caught:
+        parse_declaration({**SMALLEST, "parameters": {"M": 16}}, source="f.yaml")
+    assert "known parameters of 'vamana' are: R, L, alpha" in str(caught.value)
+    assert "recall_target" not in str(caught.value)
 
 
 def test_a_missing_field_is_named():

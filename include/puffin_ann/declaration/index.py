@@ -79,7 +79,8 @@ class IndexDeclaration(Model):
         try:
             return {**data, "parameters": model.model_validate(dict(given))}
         except ValidationError as error:
-            raise ValueError("; ".join(_complaints(error, prefix="parameters."))) from None
+            lines = _complaints(error, model, f"parameters of {algorithm!r}", "parameters.")
+            raise ValueError("; ".join(lines)) from None
 
     @model_validator(mode="after")
     def _no_shards_without_any(self) -> "IndexDeclaration":
@@ -153,7 +154,17 @@ SHAPING = {
 _OVERRIDABLE = ("shards", "partitions_per_shard", "recall_target")
 
 
-def _complaints(error: ValidationError, prefix: str = "") -> Iterable[str]:
+def _complaints(
+    error: ValidationError, model: type[Model], what: str, prefix: str = ""
+) -> Iterable[str]:
+    """Say what is wrong with each field of a model, and which fields there are at an unknown one.
+
+    Args:
+        error: All that pydantic found.
+        model: What was validated.
+        what: Names its fields.
+        prefix: Stands before the names of its fields in the declaration.
+    """
     for item in error.errors():
         field = prefix + ".".join(str(part) for part in item["loc"])
         message = item["msg"].removeprefix("Value error, ")
@@ -162,9 +173,20 @@ def _complaints(error: ValidationError, prefix: str = "") -> Iterable[str]:
         elif item["type"] == "missing":
             yield f"field {field!r} is missing"
         elif item["type"] == "extra_forbidden":
-            yield f"field {field!r} is unknown"
+            yield f"field {field!r} is unknown{_known(model, what, item['loc'][:-1])}"
         else:
             yield f"field {field!r}: {item['input']!r} is not allowed: {message}"
+
+
+def _known(model: type[Model], what: str, path: tuple[int | str, ...]) -> str:
+    """Say which fields there are where a path of field names leads to."""
+    for name in path:
+        field = model.model_fields.get(str(name))
+        if field is None or not isinstance(field.annotation, type):
+            return ""  # parameters of no algorithm that there is, which is said apart
+        model = field.annotation
+    what = f"fields of {'.'.join(map(str, path))!r}" if path else what
+    return f"; known {what} are: {', '.join(model.model_fields) or 'none'}"
 
 
 def parse_declaration(data: object, *, source: str) -> IndexDeclaration:
@@ -185,7 +207,5 @@ def parse_declaration(data: object, *, source: str) -> IndexDeclaration:
     try:
         return IndexDeclaration.model_validate(data)
     except ValidationError as error:
-        lines = list(_complaints(error))
-        if any("is unknown" in line for line in lines):
-            lines.append(f"known fields are: {', '.join(IndexDeclaration.model_fields)}")
+        lines = _complaints(error, IndexDeclaration, "fields")
         raise DeclarationError(f"{source}: " + "; ".join(lines)) from None
