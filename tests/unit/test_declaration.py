@@ -84,6 +84,40 @@ def test_broken_yaml_is_refused_with_the_place(tmp_path):
         load_declaration(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "table: a.b.c\nshards: 1\nshards: 2\n",
+            "'shards' is given twice, in line 2 and in line 3",
+        ),
+        ("gate:\n  k: 5\n  'k': 6\n", "'k' is given twice, in line 2 and in line 3"),
+        ("spark: {conf: {a: 1, b: 2, a: 3}}\n", "'a' is given twice, in line 1"),
+        ("- a: &x {k: 1}\n- *x\n- {k: 1, k: 1}\n", "'k' is given twice"),
+        ("table: 2026-99-99\n", "is not valid YAML"),
+        ("a: 1\n---\nb: 2\n", "is not valid YAML"),
+        ("? [a]\n: 1\n", "is not valid YAML"),
+        ("[" * 5000, "index.yaml: is"),
+    ],
+)
+def test_yaml_that_says_two_things_or_none_is_refused(tmp_path, text, message):
+    path = tmp_path / "index.yaml"
+    path.write_text(text)
+    with pytest.raises(DeclarationError) as caught:
+        load_declaration(path)
+    assert message in str(caught.value)
+
+
+def test_anchors_and_merged_mappings_are_no_keys_given_twice(tmp_path):
+    path = tmp_path / "index.yaml"
+    path.write_text(
+        "table: a.b.c\ncolumn: v\nrefresh: &r {min_rows: 5}\n"
+        "spark: {conf: {<<: {a: 1, b: 2}, a: 3}}\ngate: {k: 5}\n"
+    )
+    found = load_declaration(path)
+    assert (found.refresh.min_rows, found.spark.conf) == (5, {"a": "3", "b": "2"})
+
+
 def test_the_name_defaults_to_the_files_stem(tmp_path):
     path = tmp_path / "songs.yaml"
     path.write_text("table: c.n.t\ncolumn: v\n")

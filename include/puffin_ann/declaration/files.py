@@ -1,6 +1,7 @@
 """Read declarations from YAML files."""
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,17 +16,61 @@ def load_declaration(path: Path) -> IndexDeclaration:
     """Read and validate one declaration file; the name defaults to the file's stem.
 
     Raises:
-        DeclarationError: the file is missing, is not YAML, or is not a valid declaration.
+        DeclarationError: the file is missing, is not YAML, gives a field twice, or is not a valid
+            declaration.
     """
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
+        data = _parsed(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise DeclarationError(f"{path}: cannot be read: {error}") from None
-    except yaml.YAMLError as error:
+    except RecursionError:
+        raise DeclarationError(f"{path}: is nested too deeply for a declaration") from None
+    except (yaml.YAMLError, ValueError) as error:  # the latter of dates that there are not
         raise DeclarationError(f"{path}: is not valid YAML: {error}") from None
     if isinstance(data, dict):
         data.setdefault("name", path.stem)
     return parse_declaration(data, source=str(path))
+
+
+def _parsed(text: str) -> Any:
+    loader = LOADER(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        _check_keys(root)
+        return loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _check_keys(root: yaml.Node) -> None:
+    """Refuse mappings that give a key twice, of which YAML's reader silently takes the last."""
+    open_nodes, seen = [root], set()
+    while open_nodes:
+        node = open_nodes.pop()
+        if id(node) in seen or isinstance(node, yaml.ScalarNode):
+            continue
+        seen.add(id(node))  # an alias is the very node that it names, and may name itself
+        if isinstance(node, yaml.MappingNode):
+            _check_mapping(node)
+            open_nodes += [value for _, value in node.value]
+        else:
+            open_nodes += node.value
+
+
+def _check_mapping(node: yaml.MappingNode) -> None:
+    lines: dict[str, int] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+            continue
+        line = key.start_mark.line + 1
+        if key.value in lines:
+            raise yaml.YAMLError(
+                f"key {key.value!r} is given twice, in line {lines[key.value]} and in line {line}; "
+                "keep one of them"
+            )
+        lines[key.value] = line
 
 
 def declaration_files(folder: Path) -> list[Path]:
