@@ -11,6 +11,12 @@ from puffin_ann.errors import DeclarationError
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C takes a sixth of the time, and every parse of a DAG file reads all declarations."""
 
+FLAT_ENOUGH = 10_000
+"""Characters, of which each may open a level: of 40,000 levels the loader in C overruns its stack,
+and the process ends."""
+
+MOST_DEPTH = 100
+
 
 def load_declaration(path: Path) -> IndexDeclaration:
     """Read and validate one declaration file; the name defaults to the file's stem.
@@ -33,6 +39,8 @@ def load_declaration(path: Path) -> IndexDeclaration:
 
 
 def _parsed(text: str) -> Any:
+    if len(text) > FLAT_ENOUGH:
+        _check_depth(text)
     loader = LOADER(text)
     try:
         root = loader.get_single_node()
@@ -42,6 +50,17 @@ def _parsed(text: str) -> Any:
         return loader.construct_document(root)
     finally:
         loader.dispose()
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MOST_DEPTH:
+            raise RecursionError
 
 
 def _check_keys(root: yaml.Node) -> None:
