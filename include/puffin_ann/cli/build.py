@@ -18,7 +18,11 @@ from puffin_ann.declaration import IndexDeclaration, load_declaration, load_decl
 from puffin_ann.errors import DeclarationError, EnvironmentProblemError, SparkNotFoundError
 
 if TYPE_CHECKING:
+    from threading import Thread
+
     from pyspark.sql import SparkSession
+
+    from puffin_ann.lifecycle.runners import WhenNeeded
 
 
 def build(
@@ -95,14 +99,11 @@ def _run_stages(
 ) -> None:
     from puffin_ann.lifecycle import run as runs
     from puffin_ann.lifecycle import stages
-    from puffin_ann.lifecycle.runners import OnSpark
 
-    step = progress.add_task("start Spark", total=None)
-    spark = spark_session(declaration, master)
-    progress.update(step, total=1, completed=1)
-    runner = OnSpark(spark)
+    runner = on_spark(declaration, master)
     table, location = plan["table"], plan["plan"]
     works: list[tuple[str, Callable[[], object]]] = [
+        ("start Spark", runner.started),
         ("train centroids", lambda: stages.train(runner, table, location)),
         ("assign rows", lambda: stages.assign(runner, table, location)),
         *(
@@ -115,13 +116,11 @@ def _run_stages(
         ("measure recall", lambda: stages.gate(runner, table, location)),
         ("publish", lambda: runs.publish(table, location)),
     ]
-    try:
+    with runner:
         for name, work in works:
             step = progress.add_task(name, total=None)
             work()
             progress.update(step, total=1, completed=1)
-    finally:
-        spark.stop()
 
 
 def require_pyspark() -> None:
@@ -137,6 +136,21 @@ def require_pyspark() -> None:
         raise SparkNotFoundError("pyspark cannot be imported; install it beside puffin-ann")
 
 
+def on_spark(declaration: IndexDeclaration, master: str) -> "WhenNeeded":
+    """Return what runs tasks on a Spark session that it starts for the first; to be closed.
+
+    Its methods raise as `spark_session` does.
+    """
+    from puffin_ann.lifecycle.runners import WhenNeeded
+    from puffin_ann.lifecycle.spark_workers import warm_up
+
+    def start() -> "tuple[SparkSession, Thread]":
+        session = spark_session(declaration, master)
+        return session, warm_up(session.sparkContext)
+
+    return WhenNeeded(start)
+
+
 def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     """Return a Spark session with a declaration's configuration; the caller stops it.
 
@@ -145,7 +159,7 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     """
     from pyspark.sql import SparkSession
 
-    from puffin_ann.lifecycle.spark_workers import warm_up, worker_conf
+    from puffin_ann.lifecycle.spark_workers import worker_conf
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = SparkSession.builder.master(master).appName(
@@ -169,5 +183,4 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
         raise EnvironmentProblemError(
             f"Spark cannot be started on master {master!r}: {reason}"
         ) from None
-    warm_up(session.sparkContext)
     return session

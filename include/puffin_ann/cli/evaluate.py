@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from puffin_ann.cli.build import find_declared, require_pyspark, spark_session
+from puffin_ann.cli.build import find_declared, on_spark, require_pyspark
 from puffin_ann.cli.output import AsJson, console, print_json
 from puffin_ann.cli.waiting import own_run_id
 
@@ -30,16 +30,12 @@ def evaluate(
     """
     from puffin_ann.lifecycle import evaluate as evaluations
     from puffin_ann.lifecycle.evaluate_stages import evaluate as measure
-    from puffin_ann.lifecycle.runners import OnSpark
 
     declaration = find_declared(index)
     require_pyspark()
     planned = evaluations.plan_evaluation(declaration, run_id=own_run_id(), queries=queries)
-    spark = spark_session(declaration, master)
-    try:
-        found = measure(OnSpark(spark), planned["table"], planned["plan"])
-    finally:
-        spark.stop()
+    with on_spark(declaration, master) as runner:
+        found = measure(runner, planned["table"], planned["plan"])
     if as_json:
         print_json(found.model_dump())
     evaluations.clear(planned["table"], planned["plan"])

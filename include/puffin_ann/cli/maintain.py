@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from puffin_ann.cli.build import find_declared, require_pyspark, spark_session
+from puffin_ann.cli.build import find_declared, on_spark, require_pyspark
 from puffin_ann.cli.output import AsJson, console, print_json
 from puffin_ann.cli.waiting import NoWait, own_run_id
 from puffin_ann.errors import DeclarationError
@@ -32,21 +32,17 @@ def maintain(
     Example: puffin-ann maintain demo.glove.words
     """
     from puffin_ann.lifecycle import maintain as maintaining
-    from puffin_ann.lifecycle.runners import OnSpark
 
     declarations = _meant(name)
     require_pyspark()
-    spark = spark_session(declarations[0], master)
-    try:
+    with on_spark(declarations[0], master) as runner:
         done = maintaining.maintain(
             declarations,
             run_id=own_run_id(),
-            runner=OnSpark(spark),
+            runner=runner,
             wait=not no_wait,
             tell=lambda message: typer.echo(message, err=True),
         )
-    finally:
-        spark.stop()
     if as_json:
         print_json(done)
         return

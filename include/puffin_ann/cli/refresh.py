@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from puffin_ann.cli.build import find_declared, require_pyspark, spark_session, stderr_console
+from puffin_ann.cli.build import find_declared, on_spark, require_pyspark, stderr_console
 from puffin_ann.cli.output import AsJson, console, print_json
 from puffin_ann.cli.waiting import NoWait, own_run_id, writing
 
@@ -40,7 +40,7 @@ def refresh(
     Example: puffin-ann refresh glove_words
     """
     from puffin_ann.lifecycle.refresh import refresh_in_process
-    from puffin_ann.lifecycle.runners import InProcess, OnSpark, Runner
+    from puffin_ann.lifecycle.runners import InProcess, Runner
 
     declaration = find_declared(index)
     run_id = own_run_id()
@@ -66,10 +66,7 @@ def refresh(
         runner: Runner = InProcess()
         if master is not None:
             require_pyspark()
-            with step("start Spark"):
-                spark = spark_session(declaration, master)
-            stack.callback(spark.stop)
-            runner = OnSpark(spark)
+            runner = stack.enter_context(on_spark(declaration, master))
         done = refresh_in_process(
             declaration,
             run_id=run_id,

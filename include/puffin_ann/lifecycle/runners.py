@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
 from puffin_ann import errors
 from puffin_ann.errors import PuffinAnnError
+from puffin_ann.lifecycle.spark_workers import stop
 from puffin_ann.settings import settings, threads_limited
 
 if TYPE_CHECKING:
@@ -104,6 +106,49 @@ class OnSpark:
             if "error" in answer:
                 raise _error_of(answer["error"], answer["message"])
         return [answer["value"] for answer in answers]
+
+
+class WhenNeeded:
+    """Runs tasks on a Spark session that is started for the first of them: often none is due.
+
+    Args:
+        start: returns a new session, and the thread that warms it up.
+
+    """
+
+    def __init__(self, start: "Callable[[], tuple[SparkSession, Thread | None]]") -> None:
+        self._start = start
+        self._started: tuple[OnSpark, Thread | None] | None = None
+
+    def __enter__(self) -> "WhenNeeded":
+        """Return this runner."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the session, if there is one."""
+        if self._started is not None:
+            runner, warming = self._started
+            self._started = None
+            stop(runner.spark, warming)
+
+    def started(self) -> OnSpark:
+        """Return the runner on the session, which is started now if it was not before."""
+        if self._started is None:
+            session, warming = self._start()
+            self._started = OnSpark(session), warming
+        return self._started[0]
+
+    def run(self, work: Work, payloads: Sequence[str]) -> list[str]:
+        """Run `work` once per payload, as `OnSpark` does."""
+        return self.started().run(work, payloads) if payloads else []
+
+    def threads_per_task(self, tasks: int) -> int:
+        """Return how many threads a task may use, as `OnSpark` does."""
+        return self.started().threads_per_task(tasks)
+
+    def here(self) -> InProcess:
+        """Return a runner in the driver's process, as `OnSpark` does."""
+        return self.started().here()
 
 
 def _guarded(work: Work, threads: int, payload: str) -> str:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from puffin_ann.errors import PuffinAnnError
-from puffin_ann.lifecycle.spark_workers import warm_up, worker_conf
+from puffin_ann.lifecycle.spark_workers import stop, warm_up, worker_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,9 +44,10 @@ def main(stage: str) -> None:
 
     name = f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}"
     spark = _session(meanwhile=name)
+    warming = None
     try:
         if stage != "train":  # which needs no worker where the table is small
-            warm_up(spark.sparkContext)
+            warming = warm_up(spark.sparkContext)
         module = import_module(name)
         with _lease(arguments.table, arguments.plan, arguments.owner, stage):
             getattr(module, stage)(OnSpark(spark), arguments.table, arguments.plan, *group)
@@ -54,7 +55,7 @@ def main(stage: str) -> None:
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.exit(error.exit_code)
     finally:
-        spark.stop()
+        stop(spark, warming)
 
 
 def _session(meanwhile: str) -> "SparkSession":

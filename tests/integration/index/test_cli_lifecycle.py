@@ -9,6 +9,7 @@ import yaml
 
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.cli.main import run
+from puffin_ann.errors import EnvironmentProblemError
 from puffin_ann.lifecycle.preview import preview
 from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.search.versions import open_puffin
@@ -248,6 +249,25 @@ def test_a_refresh_tells_what_it_found_to_be_added_and_gone(cli, indexed, declar
     code, out, _ = cli("refresh", builds.INDEX, "--json")
     told = json.loads(out)
     assert (told["action"], told["rows_added"], told["rows_gone"]) == ("none", None, None)
+
+
+@pytest.mark.parametrize(
+    "command", [("maintain", builds.INDEX), ("refresh", builds.INDEX, "--master", "local[2]")]
+)
+def test_no_spark_is_started_where_nothing_is_due(cli, indexed, declare, monkeypatch, command):
+    def start(*_):
+        raise EnvironmentProblemError("Spark would be started")
+
+    monkeypatch.setattr("puffin_ann.cli.build.spark_session", start)
+    monkeypatch.setattr(f"puffin_ann.cli.{command[0]}.require_pyspark", lambda: None)
+    code, out, _ = cli(*command)
+    assert code == 0
+    assert f"{builds.INDEX}: none: " in out
+    declare(refresh={"min_rows": 1, "delta_ratio": 0.5})
+    indexed.append(builds.rows(range(60, 70)))
+    code, _, err = cli(*command)
+    assert code == EnvironmentProblemError.exit_code
+    assert "Spark would be started" in err
 
 
 def test_the_history_of_an_index_that_is_not_there_says_so(cli, indexed):

@@ -3,7 +3,7 @@
 import pytest
 
 from puffin_ann.errors import RecallTooLowError
-from puffin_ann.lifecycle.runners import InProcess, OnSpark
+from puffin_ann.lifecycle.runners import InProcess, OnSpark, WhenNeeded
 from puffin_ann.settings import settings
 
 
@@ -70,3 +70,36 @@ def test_an_error_of_ours_comes_back_as_what_it_was():
 
     with pytest.raises(RecallTooLowError, match="too low: a"):
         OnSpark(LocalContext(2)).run(work, ["a", "b"])
+
+
+class Sessions:
+    """Counts the sessions started and stopped."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def start(self):
+        self.seen.append("start")
+        session = LocalContext(2, spark_master="local[2]")
+        session.stop = lambda: self.seen.append("stop")
+        return session, None
+
+
+def test_a_session_that_no_task_needs_is_neither_started_nor_stopped():
+    sessions = Sessions()
+    with WhenNeeded(sessions.start) as runner:
+        assert runner.run(lambda one: one, []) == []
+    assert sessions.seen == []
+
+
+def test_a_session_is_started_once_and_stopped_where_a_stage_fails():
+    def stage(runner):
+        assert runner.threads_per_task(1) == 2
+        assert runner.run(lambda one: one + "!", ["a", "b"]) == ["a!", "b!"]
+        assert runner.here() == InProcess(2)
+        raise RecallTooLowError("too low")
+
+    sessions = Sessions()
+    with pytest.raises(RecallTooLowError), WhenNeeded(sessions.start) as runner:
+        stage(runner)
+    assert sessions.seen == ["start", "stop"]

@@ -5,11 +5,19 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Timer
 
 import pytest
 
 from puffin_ann.lifecycle import spark_daemon
-from puffin_ann.lifecycle.spark_workers import DAEMON, DAEMON_MODULE, warm_up, worker_conf
+from puffin_ann.lifecycle.spark_workers import (
+    DAEMON,
+    DAEMON_MODULE,
+    WARM_UP,
+    stop,
+    warm_up,
+    worker_conf,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -67,9 +75,63 @@ def test_workers_are_asked_for_on_every_core_and_a_failure_is_left_to_the_first_
     class Context:
         defaultParallelism = 3
 
+        def setJobGroup(self, *_):
+            pass
+
         def parallelize(self, items, parts):
             asked.append((list(items), parts))
             raise RuntimeError("stopped meanwhile")
 
     warm_up(Context()).join(10)
     assert asked == [([0, 1, 2], 3)]
+
+
+class Session:
+    """A session whose workers take as long to start as the test wants."""
+
+    defaultParallelism = 1
+
+    def __init__(self):
+        self.sparkContext = self
+        self.let_on, self.begun, self.seen = Event(), Event(), []
+
+    def setJobGroup(self, group, _):
+        self.seen.append(f"group {group}")
+
+    def parallelize(self, *_):
+        return self
+
+    def foreach(self, _):
+        self.begun.set()
+        assert self.let_on.wait(10)
+        self.seen.append("warm")
+
+    def cancelJobGroup(self, group):
+        self.seen.append(f"cancel {group}")
+        self.let_on.set()
+
+    def stop(self):
+        self.seen.append("stop")
+
+
+def test_a_session_is_stopped_once_its_workers_have_been_started():
+    session = Session()
+    warming = warm_up(session)
+    assert session.begun.wait(10)
+    Timer(0.05, session.let_on.set).start()
+    stop(session, warming)
+    assert session.seen == [f"group {WARM_UP}", "warm", "stop"]
+
+
+def test_workers_that_do_not_come_hold_up_the_end_of_a_session_no_longer_than_patience():
+    session = Session()
+    warming = warm_up(session)
+    assert session.begun.wait(10)
+    stop(session, warming, patience=0.01)
+    assert session.seen == [f"group {WARM_UP}", f"cancel {WARM_UP}", "warm", "stop"]
+
+
+def test_a_session_that_was_not_warmed_up_is_stopped_at_once():
+    session = Session()
+    stop(session, None)
+    assert session.seen == ["stop"]
