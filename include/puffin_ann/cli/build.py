@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -136,16 +137,21 @@ def require_pyspark() -> None:
         raise SparkNotFoundError("pyspark cannot be imported; install it beside puffin-ann")
 
 
-def on_spark(declaration: IndexDeclaration, master: str) -> "WhenNeeded":
+def on_spark(
+    declaration: IndexDeclaration,
+    master: str,
+    step: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> "WhenNeeded":
     """Return what runs tasks on a Spark session that it starts for the first; to be closed.
 
-    Its methods raise as `spark_session` does.
+    The start is a `step` of its own. Its methods raise as `spark_session` does.
     """
     from puffin_ann.lifecycle.runners import WhenNeeded
     from puffin_ann.lifecycle.spark_workers import warm_up
 
     def start() -> "tuple[SparkSession, Thread]":
-        session = spark_session(declaration, master)
+        with step("start Spark"):
+            session = spark_session(declaration, master)
         return session, warm_up(session.sparkContext)
 
     return WhenNeeded(start)

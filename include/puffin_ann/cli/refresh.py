@@ -66,7 +66,7 @@ def refresh(
         runner: Runner = InProcess()
         if master is not None:
             require_pyspark()
-            runner = stack.enter_context(on_spark(declaration, master))
+            runner = stack.enter_context(on_spark(declaration, master, step))
         done = refresh_in_process(
             declaration,
             run_id=run_id,
