@@ -1,9 +1,10 @@
 """Query vectors from files, of which nothing is trusted."""
 
 import json
+import warnings
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 from puffin_ann.errors import QueryError
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MAGIC = b"\x93NUMPY"
+
+_UNREADABLE = (OSError, ValueError, TypeError, EOFError, OverflowError, SyntaxError, TokenError)
+"""What NumPy and JSON raise; headers of arrays are Python's literals, and fail as those do."""
 
 
 def vectors_of_file(path: Path) -> "NDArray[np.float32]":
@@ -34,7 +38,7 @@ def vectors_of_file(path: Path) -> "NDArray[np.float32]":
         raise QueryError(f"{path}: lists are nested too deeply to be vectors") from None
     except MemoryError:
         raise QueryError(f"{path}: says it holds more numbers than fit into memory") from None
-    except (OSError, ValueError, TypeError, EOFError, OverflowError, BadZipFile) as error:
+    except _UNREADABLE as error:
         raise QueryError(f"{path}: cannot be read as vectors: {error}") from None
     if loaded.ndim not in (1, 2) or loaded.dtype.kind not in "fiu":
         raise QueryError(
@@ -60,7 +64,9 @@ def _array_of(path: Path) -> "NDArray[Any]":
         if source.read(len(_MAGIC)) != _MAGIC:
             raise ValueError("it is no .npy file; write it by numpy.save")
         source.seek(0)
-        loaded: NDArray[Any] = np.load(source, allow_pickle=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # headers that Python 2 wrote are read all the same
+            loaded: NDArray[Any] = np.load(source, allow_pickle=False)
     return loaded
 
 

@@ -44,6 +44,8 @@ def archive() -> bytes:
         ("q.npy", npy(np.zeros(9))[:40], "cannot be read"),
         ("q.npy", npy(np.zeros(9))[:-5], "cannot be read"),
         ("q.npy", huge(10**16), "memory"),
+        ("q.npy", npy(np.zeros(9)).replace(b"}", b"("), "cannot be read"),
+        ("q.npy", npy(np.zeros(9)).replace(b"False", b"f a l"), "cannot be read"),
         ("q.npy", npy(np.array([None])), "cannot be read"),
         ("q.npy", npy(np.ones(3, complex)), "holds complex128 of shape"),
         ("q.npy", npy(np.ones(3, bool)), "holds bool of shape"),
