@@ -17,6 +17,7 @@ def table_of(snapshots: dict[int, int], *entries: tuple[int, str]) -> SimpleName
                     statistics_path=path,
                     file_size_in_bytes=number,
                     file_footer_size_in_bytes=3,
+                    blob_metadata=[SimpleNamespace(type="theta")],
                 )
                 for number, path in entries
             ]
@@ -29,6 +30,7 @@ def test_files_come_newest_first_and_once() -> None:
     found = registered(table)
     assert [(one.path, one.snapshot_ids) for one in found] == [("b", (5,)), ("a", (20, 10))]
     assert [one.file_size for one in found] == [5, 20]
+    assert {one.listed for one in found} == {frozenset({"theta"})}
 
 
 def test_entries_of_snapshots_that_are_gone_come_last() -> None:
