@@ -18,112 +18,38 @@ a module, so that the others are never compiled. Keep them global: a kernel that
 closure is never found in the cache again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from puffin_ann.settings import configure_numba, simd_level
+from puffin_ann.ann.intrinsics import (
+    I32,
+    Emit,
+    Vector,
+    binary,
+    called,
+    constant,
+    constant_vector,
+    shuffled,
+    ternary,
+    unary,
+    undefined,
+)
+from puffin_ann.settings import simd_level
 
-configure_numba()  # Numba reads where to keep compiled code when it is imported
-
-import llvmlite.binding as llvm  # noqa: E402
-from llvmlite import ir  # noqa: E402
-from numba import types  # noqa: E402
-from numba.core import cgutils  # noqa: E402
-from numba.extending import intrinsic, models, register_model  # noqa: E402
+# After the intrinsics' module has configured Numba.
+import llvmlite.binding as llvm  # isort: skip
+from llvmlite import ir  # isort: skip
+from numba import types  # isort: skip
+from numba.extending import intrinsic  # isort: skip
 
 LEVEL = simd_level()
 
-_I32 = ir.IntType(32)
 _I64 = ir.IntType(64)
-
-
-class Vector(types.Type):
-    """A vector of `lanes` numbers of `bits` bits: unsigned, or float32."""
-
-    def __init__(self, lanes: int, bits: int, floating: bool = False) -> None:
-        self.lanes, self.bits, self.floating = lanes, bits, floating
-        super().__init__(name=f"{'f' if floating else 'u'}{bits}x{lanes}")
-
-    @property
-    def llvm(self) -> Any:
-        """The type in LLVM."""
-        return ir.VectorType(ir.FloatType() if self.floating else ir.IntType(self.bits), self.lanes)
-
-
-@register_model(Vector)
-class _VectorModel(models.PrimitiveModel):
-    def __init__(self, data_model_manager: Any, type: Any) -> None:
-        super().__init__(data_model_manager, type, type.llvm)  # type: ignore[no-untyped-call]
-
 
 U8X16, U8X32, U8X64 = Vector(16, 8), Vector(32, 8), Vector(64, 8)
 U16X8, U16X16, U16X32 = Vector(8, 16), Vector(16, 16), Vector(32, 16)
 U32X4, U32X8, U32X16 = Vector(4, 32), Vector(8, 32), Vector(16, 32)
 F32X4, F32X8, F32X16 = Vector(4, 32, True), Vector(8, 32, True), Vector(16, 32, True)
-
-Result = Vector | types.Type | None
-"""Type of a result; None for that of the first argument."""
-Emit = Callable[[Any, Any, list[Any]], Any]
-"""Writes instructions: takes the builder, Numba's types of the arguments, and their values."""
-
-
-def _constant_vector(type: Any, values: Sequence[int]) -> Any:
-    return ir.Constant(type, list(values))
-
-
-def _shuffled(builder: Any, one: Any, other: Any, places: Sequence[int]) -> Any:
-    mask = _constant_vector(ir.VectorType(_I32, len(places)), places)
-    return builder.shuffle_vector(one, other, mask)
-
-
-def _undefined(type: Any) -> Any:
-    return ir.Constant(type, ir.Undefined)
-
-
-def _called(builder: Any, name: str, result: Any, arguments: list[Any], **flags: Any) -> Any:
-    kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
-    return builder.call(function, arguments, **flags)
-
-
-def _constant(result: Result, emit: Emit) -> Any:
-    def typed(context: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return emit(builder, signature.args, list(values))
-
-        return result(), generate  # type: ignore[misc]
-
-    return intrinsic(typed)
-
-
-def _unary(result: Result, emit: Emit) -> Any:
-    def typed(context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return emit(builder, signature.args, list(values))
-
-        return (result or x)(x), generate
-
-    return intrinsic(typed)
-
-
-def _binary(result: Result, emit: Emit) -> Any:
-    def typed(context: Any, x: Any, y: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return emit(builder, signature.args, list(values))
-
-        return (result or x)(x, y), generate
-
-    return intrinsic(typed)
-
-
-def _ternary(result: Result, emit: Emit) -> Any:
-    def typed(context: Any, x: Any, y: Any, z: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return emit(builder, signature.args, list(values))
-
-        return (result or x)(x, y, z), generate
-
-    return intrinsic(typed)
 
 
 def _place(context: Any, builder: Any, type: Any, array: Any, offset: Any) -> Any:
@@ -171,8 +97,8 @@ def _prefetch(context: Any, array: Any, offset: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         place = _place(context, builder, signature.args[0], *values)
         pointer = builder.bitcast(place, ir.IntType(8).as_pointer())
-        arguments = [pointer, _I32(0), _I32(3), _I32(1)]
-        _called(builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
+        arguments = [pointer, I32(0), I32(3), I32(1)]
+        called(builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
         return context.get_dummy_value()
 
     return types.void(array, offset), generate
@@ -198,40 +124,40 @@ def fill_of(vector: Vector) -> Any:
             number = builder.trunc(number, element)
         elif number.type.width < vector.bits:
             number = builder.zext(number, element)
-        first = builder.insert_element(_undefined(vector.llvm), number, _I32(0))
-        return _shuffled(builder, first, _undefined(vector.llvm), [0] * vector.lanes)
+        first = builder.insert_element(undefined(vector.llvm), number, I32(0))
+        return shuffled(builder, first, undefined(vector.llvm), [0] * vector.lanes)
 
-    return _unary(vector, emit)
+    return unary(vector, emit)
 
 
 def constant_of(vector: Vector, values: Sequence[int]) -> Any:
     """Return `constant() -> vector` with the given lanes."""
-    return _constant(vector, lambda builder, kinds, none: _constant_vector(vector.llvm, values))
+    return constant(vector, lambda builder, kinds, none: constant_vector(vector.llvm, values))
 
 
 def bits_as(vector: Vector) -> Any:
     """Return `as(x) -> vector`: the same bits under another type."""
-    return _unary(vector, lambda builder, kinds, values: builder.bitcast(values[0], vector.llvm))
+    return unary(vector, lambda builder, kinds, values: builder.bitcast(values[0], vector.llvm))
 
 
 def widened_to(vector: Vector) -> Any:
     """Return `widen(x) -> vector`: unsigned lanes in more bits."""
-    return _unary(vector, lambda builder, kinds, values: builder.zext(values[0], vector.llvm))
+    return unary(vector, lambda builder, kinds, values: builder.zext(values[0], vector.llvm))
 
 
 def floats_of(vector: Vector) -> Any:
     """Return `floats(x) -> vector`: unsigned lanes, below 2³¹, as float32."""
-    return _unary(vector, lambda builder, kinds, values: builder.sitofp(values[0], vector.llvm))
+    return unary(vector, lambda builder, kinds, values: builder.sitofp(values[0], vector.llvm))
 
 
 def bytes_of(vector: Vector) -> Any:
     """Return `bytes(x) -> vector`: float32 lanes in 0 to 255, cut to unsigned bytes."""
 
     def emit(builder: Any, kinds: Any, values: list[Any]) -> Any:
-        whole = builder.fptosi(values[0], ir.VectorType(_I32, vector.lanes))
+        whole = builder.fptosi(values[0], ir.VectorType(I32, vector.lanes))
         return builder.trunc(whole, vector.llvm)
 
-    return _unary(vector, emit)
+    return unary(vector, emit)
 
 
 def part_of(vector: Vector, first: int) -> Any:
@@ -239,27 +165,25 @@ def part_of(vector: Vector, first: int) -> Any:
     places = range(first, first + vector.lanes)
 
     def emit(builder: Any, kinds: Any, values: list[Any]) -> Any:
-        return _shuffled(builder, values[0], _undefined(kinds[0].llvm), places)
+        return shuffled(builder, values[0], undefined(kinds[0].llvm), places)
 
-    return _unary(vector, emit)
+    return unary(vector, emit)
 
 
 def interleaved_to(vector: Vector) -> Any:
     """Return `interleave(x, y) -> vector`: x₀, y₀, x₁, y₁ … of two vectors half as long."""
     half = vector.lanes // 2
     places = [lane for i in range(half) for lane in (i, half + i)]
-    return _binary(
-        vector, lambda builder, kinds, values: _shuffled(builder, values[0], values[1], places)
+    return binary(
+        vector, lambda builder, kinds, values: shuffled(builder, values[0], values[1], places)
     )
 
 
 def joined_to(vector: Vector) -> Any:
     """Return `join(x, y) -> vector`: the lanes of x, then those of y."""
-    return _binary(
+    return binary(
         vector,
-        lambda builder, kinds, values: _shuffled(
-            builder, values[0], values[1], range(vector.lanes)
-        ),
+        lambda builder, kinds, values: shuffled(builder, values[0], values[1], range(vector.lanes)),
     )
 
 
@@ -271,7 +195,7 @@ def _arithmetic(whole: str, floating: str | None = None) -> Any:
         name = floating if kinds[0].floating and floating else whole
         return getattr(builder, name)(*values)
 
-    return _binary(None, emit)
+    return binary(None, emit)
 
 
 add = _arithmetic("add", "fadd")
@@ -283,37 +207,37 @@ either = _arithmetic("or_")
 
 def _saturating(builder: Any, kinds: Any, values: list[Any]) -> Any:
     name = f"llvm.uadd.sat.v{kinds[0].lanes}i{kinds[0].bits}"
-    return _called(builder, name, kinds[0].llvm, values)
+    return called(builder, name, kinds[0].llvm, values)
 
 
-add_saturating = _binary(None, _saturating)
+add_saturating = binary(None, _saturating)
 """`add_saturating(x, y)`: unsigned sums, the greatest number where they do not fit."""
 
 
 def _multiplied_and_added(builder: Any, kinds: Any, values: list[Any]) -> Any:
-    return _called(builder, f"llvm.fmuladd.v{kinds[0].lanes}f32", kinds[0].llvm, values)
+    return called(builder, f"llvm.fmuladd.v{kinds[0].lanes}f32", kinds[0].llvm, values)
 
 
-multiply_add = _ternary(None, _multiplied_and_added)
+multiply_add = ternary(None, _multiplied_and_added)
 """`multiply_add(x, y, z)`: x · y + z of float32; rounded once where that is one instruction."""
+
+
+def _shifted(instruction: str, bits: int) -> Any:
+    def emit(builder: Any, kinds: Any, values: list[Any]) -> Any:
+        by = constant_vector(kinds[0].llvm, [bits] * kinds[0].lanes)
+        return getattr(builder, instruction)(values[0], by)
+
+    return unary(None, emit)
 
 
 def right_by(bits: int) -> Any:
     """Return `right(x)`: unsigned lanes shifted right."""
-
-    def emit(builder: Any, kinds: Any, values: list[Any]) -> Any:
-        return builder.lshr(values[0], _constant_vector(kinds[0].llvm, [bits] * kinds[0].lanes))
-
-    return _unary(None, emit)
+    return _shifted("lshr", bits)
 
 
 def left_by(bits: int) -> Any:
     """Return `left(x)`: unsigned lanes shifted left."""
-
-    def emit(builder: Any, kinds: Any, values: list[Any]) -> Any:
-        return builder.shl(values[0], _constant_vector(kinds[0].llvm, [bits] * kinds[0].lanes))
-
-    return _unary(None, emit)
+    return _shifted("shl", bits)
 
 
 def _where_less(context: Any, x: Any, y: Any, one: Any, other: Any) -> Any:
@@ -338,15 +262,15 @@ def _less(builder: Any, kinds: Any, values: list[Any]) -> Any:
     return builder.zext(mask, _I64) if kinds[0].lanes < 64 else mask
 
 
-less_mask = _binary(types.uint64, _less)
+less_mask = binary(types.uint64, _less)
 """`less_mask(x, y) -> uint64`: bit i is set where x[i] < y[i]; never for NaN."""
 
-lowest_bit = _unary(
+lowest_bit = unary(
     types.uint64, lambda builder, kinds, values: builder.cttz(values[0], ir.IntType(1)(1))
 )
 """`lowest_bit(mask) -> uint64`: the place of the lowest set bit of a uint64 other than 0."""
 
-bit_count = _unary(types.uint64, lambda builder, kinds, values: builder.ctpop(values[0]))
+bit_count = unary(types.uint64, lambda builder, kinds, values: builder.ctpop(values[0]))
 """`bit_count(mask) -> uint64`: how many bits of a uint64 are set."""
 
 
@@ -355,9 +279,9 @@ def _reduced(name: str, *flags: str) -> Any:
         # The sum of no lanes: fadd alone wants a number to begin with.
         start = [ir.Constant(ir.FloatType(), 0.0)] if name == "fadd" else []
         function = f"llvm.vector.reduce.{name}.v{kinds[0].lanes}f32"
-        return _called(builder, function, ir.FloatType(), start + values, fastmath=flags)
+        return called(builder, function, ir.FloatType(), start + values, fastmath=flags)
 
-    return _unary(types.float32, emit)
+    return unary(types.float32, emit)
 
 
 sum_of = _reduced("fadd", "reassoc")
@@ -371,16 +295,16 @@ greatest_of = _reduced("fmax", "nnan", "nsz")
 
 def _target(name: str, result: Vector) -> Emit:
     """An instruction of one kind of machine: harmless elsewhere as long as nobody calls it."""
-    return lambda builder, kinds, values: _called(builder, name, result.llvm, values)
+    return lambda builder, kinds, values: called(builder, name, result.llvm, values)
 
 
-look_up_halves = _binary(U8X32, _target("llvm.x86.avx2.pshuf.b", U8X32))
+look_up_halves = binary(U8X32, _target("llvm.x86.avx2.pshuf.b", U8X32))
 """AVX2: `look_up_halves(table, places)`, u8x32: places, below 16, count in each 16 bytes apart."""
 
-look_up_quarters = _binary(U8X64, _target("llvm.x86.avx512.pshuf.b.512", U8X64))
+look_up_quarters = binary(U8X64, _target("llvm.x86.avx512.pshuf.b.512", U8X64))
 """AVX-512BW: as `look_up_halves`, u8x64."""
 
-look_up_64 = _binary(U8X64, _target("llvm.x86.avx512.permvar.qi.512", U8X64))
+look_up_64 = binary(U8X64, _target("llvm.x86.avx512.permvar.qi.512", U8X64))
 """AVX-512 VBMI: `look_up_64(table, places)`: places below 64, of which higher bits are ignored."""
 
 
@@ -390,25 +314,25 @@ def _dot_of_bytes(builder: Any, kinds: Any, values: list[Any]) -> Any:
     wanted = U8X64 if llvm.llvm_version_info[0] >= 21 else U32X16
     operands = [builder.bitcast(value, wanted.llvm) for value in values[1:]]
     name = "llvm.x86.avx512.vpdpbusd.512"
-    return _called(builder, name, U32X16.llvm, [values[0], *operands])
+    return called(builder, name, U32X16.llvm, [values[0], *operands])
 
 
-add_dot_of_bytes = _ternary(U32X16, _dot_of_bytes)
+add_dot_of_bytes = ternary(U32X16, _dot_of_bytes)
 """AVX-512 VNNI: `add_dot_of_bytes(sums, x, y)`: u32x16 sums, each plus the products of four bytes
 of x, unsigned, and of y, signed; both u8x64."""
 
 
 def _looked_up(builder: Any, kinds: Any, values: list[Any]) -> Any:
     table, places = values
-    places = builder.and_(places, _constant_vector(U8X16.llvm, [15] * 16))
-    result = _undefined(U8X16.llvm)
+    places = builder.and_(places, constant_vector(U8X16.llvm, [15] * 16))
+    result = undefined(U8X16.llvm)
     for lane in range(16):
-        place = builder.zext(builder.extract_element(places, _I32(lane)), _I32)
+        place = builder.zext(builder.extract_element(places, I32(lane)), I32)
         number = builder.extract_element(table, place)
-        result = builder.insert_element(result, number, _I32(lane))
+        result = builder.insert_element(result, number, I32(lane))
     return result
 
 
-look_up_16 = _binary(U8X16, _looked_up)
+look_up_16 = binary(U8X16, _looked_up)
 """Any machine: `look_up_16(table, places)`, u8x16: places count below 16. LLVM folds it into one
 shuffle where the machine has one (SSSE3, NEON)."""

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.simd import prefetch
 from puffin_ann.ann.vamana.beam import insert, unseen
 from puffin_ann.ann.vamana.kernels_answer import answer_from, next_stamp
 from puffin_ann.ann.vamana.primitives import (
@@ -13,7 +14,6 @@ from puffin_ann.ann.vamana.primitives import (
     Whole,
     expanded,
     is_expanded,
-    prefetch,
     row_of,
 )
 

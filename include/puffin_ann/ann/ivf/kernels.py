@@ -1,13 +1,22 @@
 """The search of inverted lists, compiled: lists, codes, refinement and exact distances in one go.
 
-A candidate is one integer, an `order_key`: a score and what it belongs to, sorting by the score.
-Scores need no root and no sum that is the same for all rows: they order as distances do.
+Candidates are the integers of `kernels_lists`.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.fastscan import BLOCK, GROUP, GROUP_BYTES, block_sums, quantised_tables
+from puffin_ann.ann.ivf.kernels_lists import (
+    TILE,
+    TOGETHER,
+    key_of,
+    measure,
+    nearest_first,
+    prepare,
+    score_of,
+    select,
+)
 from puffin_ann.ann.kernels_distance import COSINE, L2, distance, dot
 from puffin_ann.ann.simd import (
     F32X16,
@@ -22,10 +31,6 @@ from puffin_ann.ann.simd import (
 
 from numba import njit  # isort: skip  (after the vectors' module has configured it)
 
-TILE = 64
-"""Centroids measured at once: dimension by dimension, 64 numbers side by side."""
-TOGETHER = 4
-"""Queries for which a tile is read once."""
 MARGIN = 8
 """So many more rows than asked for get an exact distance: float32 sums may have erred in order."""
 FAR = np.float32(3e38)
@@ -37,130 +42,6 @@ _LOW = np.uint64(0xFFFFFFFF)
 _LINE = np.uint64(16)
 
 _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
-
-
-@njit(inline="always")
-def _key(score, number):  # type: ignore[no-untyped-def]
-    """Return the `order_key` of a score that is no −0, without a branch."""
-    bits = U32(F32(score).view(U32))
-    sign = U32(bits >> U32(31))
-    flipped = U32(bits ^ U32(U32(U32(0) - sign) | U32(0x80000000)))
-    return (U64(flipped) << U64(32)) | U64(number)
-
-
-@njit(inline="always")
-def _score(key):  # type: ignore[no-untyped-def]
-    bits = U32(key >> U64(32))
-    sign = U32(bits >> U32(31))
-    return U32(bits ^ U32(U32(sign - U32(1)) | U32(0x80000000))).view(F32)
-
-
-@njit(cache=True, nogil=True)
-def select(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
-    """Bring the `wanted` least of the first `count` keys to the front, in no order (Hoare)."""
-    low, high = 0, count - 1
-    while low < high:
-        pivot = keys[(low + high) >> 1]
-        i, j = low, high
-        while i <= j:
-            while keys[i] < pivot:
-                i += 1
-            while keys[j] > pivot:
-                j -= 1
-            if i <= j:
-                keys[i], keys[j] = keys[j], keys[i]
-                i += 1
-                j -= 1
-        if wanted - 1 <= j:
-            high = j
-        elif wanted - 1 >= i:
-            low = i
-        else:
-            break
-
-
-@njit(inline="always")
-def _measure_one(query, at, centroids, tiles, dimension, out, to):  # type: ignore[no-untyped-def]
-    """Write ‖c‖² − 2⟨q, c⟩ of every centroid."""
-    place = U64(0)
-    for tile in range(U64(tiles)):
-        squares = place + U64(dimension) * U64(TILE)
-        s0, s1 = _load(centroids, squares), _load(centroids, squares + _LINE)
-        s2, s3 = _load(centroids, squares + U64(32)), _load(centroids, squares + U64(48))
-        for z in range(U64(dimension)):
-            x = _fill(F32(-2) * query[U64(at) + z])
-            s0 = multiply_add(x, _load(centroids, place), s0)
-            s1 = multiply_add(x, _load(centroids, place + _LINE), s1)
-            s2 = multiply_add(x, _load(centroids, place + U64(32)), s2)
-            s3 = multiply_add(x, _load(centroids, place + U64(48)), s3)
-            place += U64(TILE)
-        place += U64(TILE)
-        end = U64(to) + tile * U64(TILE)
-        _store(out, end, s0)
-        _store(out, end + _LINE, s1)
-        _store(out, end + U64(32), s2)
-        _store(out, end + U64(48), s3)
-
-
-@njit(inline="always")
-def _measure_four(queries, stride, centroids, tiles, dimension, out, room):  # type: ignore[no-untyped-def]
-    """As `_measure_one` for four queries, bit for bit: half a tile of each at a time."""
-    at_1, at_2, at_3 = U64(stride), U64(2) * U64(stride), U64(3) * U64(stride)
-    for half in range(U64(2) * U64(tiles)):
-        part = (half & U64(1)) * U64(32)
-        place = (half >> U64(1)) * (U64(dimension) + U64(1)) * U64(TILE) + part
-        squares = place + U64(dimension) * U64(TILE)
-        a0, a1 = _load(centroids, squares), _load(centroids, squares + _LINE)
-        b0, b1, c0, c1, d0, d1 = a0, a1, a0, a1, a0, a1
-        for z in range(U64(dimension)):
-            w0, w1 = _load(centroids, place), _load(centroids, place + _LINE)
-            x = _fill(F32(-2) * queries[z])
-            a0, a1 = multiply_add(x, w0, a0), multiply_add(x, w1, a1)
-            x = _fill(F32(-2) * queries[at_1 + z])
-            b0, b1 = multiply_add(x, w0, b0), multiply_add(x, w1, b1)
-            x = _fill(F32(-2) * queries[at_2 + z])
-            c0, c1 = multiply_add(x, w0, c0), multiply_add(x, w1, c1)
-            x = _fill(F32(-2) * queries[at_3 + z])
-            d0, d1 = multiply_add(x, w0, d0), multiply_add(x, w1, d1)
-            place += U64(TILE)
-        end = (half >> U64(1)) * U64(TILE) + part
-        _store(out, end, a0)
-        _store(out, end + _LINE, a1)
-        _store(out, end + U64(room), b0)
-        _store(out, end + U64(room) + _LINE, b1)
-        _store(out, end + U64(2) * U64(room), c0)
-        _store(out, end + U64(2) * U64(room) + _LINE, c1)
-        _store(out, end + U64(3) * U64(room), d0)
-        _store(out, end + U64(3) * U64(room) + _LINE, d1)
-
-
-@njit(inline="always")
-def _measure(queries, stride, together, centroids, tiles, dimension, out, room):  # type: ignore[no-untyped-def]
-    if together == TOGETHER:
-        _measure_four(queries, stride, centroids, tiles, dimension, out, room)
-    else:
-        for i in range(together):
-            _measure_one(queries, i * stride, centroids, tiles, dimension, out, i * room)
-
-
-@njit(inline="always")
-def _prepare(metric, queries, i, square, origin, out, at):  # type: ignore[no-untyped-def]
-    """Write a query as centroids and codes are meant: from the origin, or of length 1."""
-    factor = F32(1)
-    if metric != L2:
-        factor = F32(1.0 / np.sqrt(square)) if square > 0.0 else F32(0)
-    for z in range(U64(len(origin))):
-        out[U64(at) + z] = factor * (queries[i, z] - origin[z])
-
-
-@njit(inline="always")
-def _nearest_first(scores, at, keys, lists, probes):  # type: ignore[no-untyped-def]
-    """Sort the nearest lists to the front of `keys`."""
-    for j in range(U64(lists)):
-        keys[j] = _key(scores[U64(at) + j], j)
-    if probes < lists:
-        select(keys, lists, probes)
-    keys[:probes].sort()
 
 
 @njit(inline="always")
@@ -187,12 +68,12 @@ def _scan_list(  # type: ignore[no-untyped-def]
                 mask &= mask - U64(1)
                 row = ordinals[at + j]
                 if len(barred) == 0 or barred[row] == 0:
-                    found[count] = _key(base + sums[j], row)
+                    found[count] = key_of(base + sums[j], row)
                     count += 1
             if count > room:
                 select(found, count, keep)
                 count = keep
-                limit = _score(found[:keep].max())
+                limit = score_of(found[:keep].max())
     return count, limit
 
 
@@ -227,7 +108,7 @@ def _scan(  # type: ignore[no-untyped-def]
         if done == probes:
             keys[probes:lists].sort()
         name = keys[done] & _LOW
-        base = _score(keys[done]) + shift
+        base = score_of(keys[done]) + shift
         done += 1
         if done < probes:
             ahead = U64(starts[keys[done] & _LOW]) * U64(groups) * U64(GROUP_BYTES)
@@ -286,7 +167,7 @@ def _refine(  # type: ignore[no-untyped-def]
             score = _squared(query, at, vectors, place, F32(1), dimension)
         else:
             score = F32(0) - _product(query, at, vectors, place, dimension)
-        found[i] = _key(score + F32(0), row)
+        found[i] = key_of(score + F32(0), row)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -298,12 +179,12 @@ def _answer(metric, queries, i, square, vectors, found, count, ids, distances): 
         select(found, count, best)
     for j in range(best):
         row = found[j] & _LOW
-        found[j] = _key(distance(metric, queries, i, square, vectors, row) + F32(0), row)
+        found[j] = key_of(distance(metric, queries, i, square, vectors, row) + F32(0), row)
     found[:best].sort()
     there = min(best, k)
     for j in range(there):
         ids[i, j] = I64(found[j] & _LOW)
-        distances[i, j] = _score(found[j])
+        distances[i, j] = score_of(found[j])
     for j in range(there, k):
         ids[i, j] = -1
         distances[i, j] = np.inf
@@ -382,10 +263,10 @@ def search(
         together = min(TOGETHER, len(queries) - begin)
         for i in range(together):
             squares[i] = dot(queries, begin + i, queries, begin + i)
-            _prepare(metric, queries, begin + i, squares[i], origin, prepared, i * stride)
-        _measure(prepared, stride, together, centroids, tiles, dimension, scores, room)
+            prepare(metric, queries, begin + i, squares[i], origin, prepared, i * stride)
+        measure(prepared, stride, together, centroids, tiles, dimension, scores, room)
         for i in range(together):
-            _nearest_first(scores, i * room, keys, lists, probes)
+            nearest_first(scores, i * room, keys, lists, probes)
             held = _scan(
                 relative, prepared, i * stride, centroids, dimension, flat_words, width, offsets,
                 count, keys, lists, probes, starts, codes, groups, biases, ordinals, barred,

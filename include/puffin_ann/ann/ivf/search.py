@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann import blas, exact, fastscan
 from puffin_ann.ann.ivf import kernels
+from puffin_ann.ann.ivf.kernels_lists import TILE
 from puffin_ann.ann.ivf.lists import Lists, Trained, one_in_a_byte
 from puffin_ann.ann.metrics import METRICS, frozen
 from puffin_ann.ann.pq import turned
@@ -172,12 +173,12 @@ def tiled(centroids: NDArray[np.float32], dimension: int) -> NDArray[np.float32]
 
     Only the first d dimensions of a centroid are kept: a query has none beyond.
     """
-    tiles = -(-len(centroids) // kernels.TILE)
-    flat = np.zeros((tiles * kernels.TILE, dimension + 1), np.float32)
+    tiles = -(-len(centroids) // TILE)
+    flat = np.zeros((tiles * TILE, dimension + 1), np.float32)
     flat[: len(centroids), :dimension] = centroids[:, :dimension]
     flat[:, dimension] = np.inf
     flat[: len(centroids), dimension] = np.einsum("ij,ij->i", centroids, centroids)
-    return np.ascontiguousarray(flat.reshape(tiles, kernels.TILE, dimension + 1).transpose(0, 2, 1))
+    return np.ascontiguousarray(flat.reshape(tiles, TILE, dimension + 1).transpose(0, 2, 1))
 
 
 def block_starts(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.simd import prefetch
 from puffin_ann.ann.vamana.primitives import (
     FAST,
     U64,
@@ -10,7 +11,6 @@ from puffin_ann.ann.vamana.primitives import (
     candidate,
     expanded,
     is_expanded,
-    prefetch,
     row_of,
     squared_l2,
     squared_of_four,

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.simd import prefetch
 from puffin_ann.ann.vamana.beam import beam
 from puffin_ann.ann.vamana.primitives import (
     F32,
@@ -10,7 +11,6 @@ from puffin_ann.ann.vamana.primitives import (
     U32,
     U64,
     Whole,
-    prefetch,
     row_of,
     squared_l2,
     squared_of,

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.kernels_pq import tables as fill_tables
+from puffin_ann.ann.simd import prefetch
 from puffin_ann.ann.vamana.beam import beam, insert, unseen
 from puffin_ann.ann.vamana.kernels_answer import answer_from, next_stamp
 from puffin_ann.ann.vamana.primitives import (
@@ -14,7 +15,6 @@ from puffin_ann.ann.vamana.primitives import (
     candidate,
     expanded,
     is_expanded,
-    prefetch,
     row_of,
     squared_l2,
 )

@@ -25,6 +25,7 @@ from puffin_ann.ann.simd import (
     load_of,
     lowest_bit,
     multiply_add,
+    prefetch,
     store_of,
     sum_of,
 )
@@ -39,7 +40,6 @@ from puffin_ann.ann.vamana.primitives import (
     candidate,
     expanded,
     is_expanded,
-    prefetch,
     row_of,
     squared_of,
 )

@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.simd import prefetch
 from puffin_ann.ann.vamana.beam import beam
-from puffin_ann.ann.vamana.primitives import FAST, LANES, U32, U64, Whole, prefetch, row_of
+from puffin_ann.ann.vamana.primitives import FAST, LANES, U32, U64, Whole, row_of
 
 from numba import njit  # isort: skip  (after the primitives have configured it)
 

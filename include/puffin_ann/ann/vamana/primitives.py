@@ -13,16 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.settings import configure_numba
+from puffin_ann.ann import simd
 
-configure_numba()  # Numba reads where to keep compiled code when it is imported
-
-from llvmlite import ir  # noqa: E402
-from numba import njit, types  # noqa: E402
-from numba.core import cgutils  # noqa: E402
-from numba.extending import intrinsic  # noqa: E402
-
-from puffin_ann.ann import simd  # noqa: E402
+from numba import njit  # isort: skip  (after the vectors' module has configured it)
 
 Whole = int | np.integer[Any]
 """A number in a kernel that counts or names something; Numba knows its width."""
@@ -38,30 +31,6 @@ FAST = {"reassoc", "contract", "nsz"}
 U64, U32, F32 = np.uint64, np.uint32, np.float32
 _EXPANDED = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
-
-
-@intrinsic
-def _prefetch(typing_context, array, index):  # type: ignore[no-untyped-def]
-    """Ask for the cache line of `array[index]`; never faults, whatever the index."""
-    signature = types.void(array, index)
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        byte_pointer = ir.IntType(8).as_pointer()
-        flag = ir.IntType(32)
-        function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [byte_pointer, flag, flag, flag]),
-            "llvm.prefetch.p0",
-        )
-        place = builder.bitcast(builder.gep(data, [arguments[1]]), byte_pointer)
-        builder.call(function, [place, flag(0), flag(3), flag(1)])
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-prefetch: Any = _prefetch
 
 
 @njit(inline="always")

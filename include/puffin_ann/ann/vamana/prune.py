@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.simd import prefetch
 from puffin_ann.ann.vamana.primitives import (
     F32,
     FAST,
@@ -10,7 +11,6 @@ from puffin_ann.ann.vamana.primitives import (
     U64,
     Whole,
     candidate,
-    prefetch,
     row_of,
     squared_of,
     squared_of_four,
