@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from puffin_ann.errors import PuffinAnnError
+from puffin_ann.lifecycle.spark_unpacked import prefer_folders
 from puffin_ann.lifecycle.spark_workers import stop, warm_up, worker_conf
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def main(stage: str) -> None:
     )
     logging.getLogger("puffin_ann").setLevel(logging.INFO)
 
+    prefer_folders()
     from puffin_ann.lifecycle.runners import OnSpark
 
     name = f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}"

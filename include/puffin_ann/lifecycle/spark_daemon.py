@@ -14,8 +14,11 @@ import contextlib
 import gc
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+
+from puffin_ann.lifecycle.spark_unpacked import prefer_folders
 
 MODULES = (
     "puffin_ann.lifecycle.stages",
@@ -31,6 +34,7 @@ CATALOGS = {"rest": "pyiceberg.catalog.rest", "sql": "pyiceberg.catalog.sql"}
 
 def main() -> None:
     """Import what tasks need, then serve as Spark's own daemon does."""
+    prefer_folders()
     gc.disable()  # what is imported stays: walking through it takes a quarter of the time
     # Spark reads the port from standard output: nothing that is imported may write there.
     with contextlib.redirect_stdout(sys.stderr):
@@ -49,10 +53,40 @@ def main() -> None:
 
 
 def _import() -> None:
+    with _unseen("pandas"):
+        _import_arrow()
     for name in MODULES:
         import_module(name)
     for kind in _catalog_types() & CATALOGS.keys():
         import_module(CATALOGS[kind])
+
+
+def _import_arrow() -> None:
+    """Import PyArrow, and have it look for pandas, which it does with its first value.
+
+    No task of ours needs pandas, and it takes as long to import as all of PyArrow and NumPy. It is
+    imported even so where a data frame is asked for.
+    """
+    import pyarrow as pa
+
+    pa.scalar(0)
+
+
+@contextlib.contextmanager
+def _unseen(package: str) -> Iterator[None]:
+    """Have imports of an optional package fail for as long."""
+
+    class Finder(MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == package:
+                raise ModuleNotFoundError(f"{package} is not imported yet", name=package)
+
+    finder = Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def _catalog_types() -> set[str]:

@@ -48,6 +48,26 @@ def test_the_daemon_tells_its_port_and_nothing_else_and_ends_with_spark():
     assert rest == b""
 
 
+def test_the_daemon_imports_no_pandas_until_a_data_frame_is_asked_for():
+    program = (
+        "import sys\n"
+        "from puffin_ann.lifecycle import spark_daemon\n"
+        "spark_daemon._import()\n"
+        "import pyspark.worker\n"
+        "import pyarrow as pa\n"
+        "column = pa.table({'a': pa.array([1, 2])})\n"
+        "print('pandas' in sys.modules, column.to_pandas().shape)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "include")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.split(maxsplit=1) == ["False", "(2, 1)\n"]
+
+
 @pytest.mark.parametrize(
     ("configured", "found"),
     [
