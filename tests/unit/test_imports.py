@@ -94,7 +94,7 @@ def test_what_a_dag_file_imports_is_light(script, environment):
 def test_a_search_imports_neither_builders_nor_what_only_compiling_needs(environment):
     loaded_after(BUILD, environment)
     found = loaded_after(SEARCH, environment)
-    others = {"airflow", "pyspark", "matplotlib", "hnswlib", "boto3", "typer", "faiss"}
+    others = {"airflow", "pyspark", "matplotlib", "hnswlib", "boto3", "typer", "faiss", "fsspec"}
     assert not others & packages(found)
     assert "puffin_ann.engines.exact" in found
     assert not {"puffin_ann.engines.vamana", "puffin_ann.engines.ivf_pq"} & found

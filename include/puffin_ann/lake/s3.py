@@ -34,8 +34,6 @@ from pyiceberg.io import (
     S3_SSE_KMS_KEY_ID,
     FileIO,
 )
-from pyiceberg.io.fsspec import FsspecFileIO
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.utils.properties import get_first_property_value, property_as_bool
 
 from puffin_ann.errors import StagingError, StoreRefusedError
@@ -46,6 +44,10 @@ ATTEMPTS = 5
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 120.0
 """The store answers the copy of a part when it is done, which for a large one takes a while."""
+
+_KNOWN = ("pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO")
+"""Classes of PyIceberg, by name: to import the second takes a twentieth of a second, for nothing
+where the table's FileIO is the first."""
 
 _BEYOND_US = (S3_SIGNER, S3_ROLE_ARN, AWS_ROLE_ARN, S3_ANONYMOUS)
 """Properties that say that requests are signed by someone else, by nobody, or in another role."""
@@ -89,7 +91,7 @@ def s3_of(io: FileIO, uri: str) -> "S3 | None":
 
     A FileIO of another class than PyIceberg's own may have any store behind `s3://`.
     """
-    known = type(io) in (PyArrowFileIO, FsspecFileIO)
+    known = f"{type(io).__module__}.{type(io).__qualname__}" in _KNOWN
     if Location.of(uri) is None or not known or any(io.properties.get(key) for key in _BEYOND_US):
         return None
     return S3(io.properties)

@@ -23,7 +23,6 @@ from puffin_ann.lifecycle.spark_unpacked import prefer_folders
 MODULES = (
     "puffin_ann.lifecycle.stages",
     "puffin_ann.lifecycle.refresh_stages",
-    "puffin_ann.lifecycle.evaluate_stages",
     "puffin_ann.engines.vamana",  # the default; other engines are imported where they are used
     "puffin_ann.ann.vamana.batch",
     "puffin_ann.ann.vamana.build",
