@@ -8,7 +8,7 @@ checksum or inside a zstd frame it would never reach, so those are undone before
 right after it. Loops over varints are compiled and give it nothing to watch: the other suite has
 them.
 
-An input is a letter that names the decoder, and what is decoded.
+An input is four letters that name the decoder, for a blob its kind, and what is decoded.
 """
 
 import io
@@ -26,19 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit" / "blobs"))
 # What Numba compiles must be the bytes that were written.
 with atheris.instrument_imports(include=["puffin_ann"], exclude=["puffin_ann.blobs.kernels"]):
     import mutation
+    from blob_samples import SAMPLES
 
-    from puffin_ann.blobs import (
-        centroid,
-        coverage,
-        delta,
-        graph,
-        hnsw,
-        ivf,
-        partitions,
-        routing,
-        rows,
-        tombstones,
-    )
     from puffin_ann.errors import FormatError
     from puffin_ann.lake import deletion_vector
     from puffin_ann.puffin import PuffinReader
@@ -62,66 +51,65 @@ def unpack(module) -> Callable[[bytes], None]:
     return run
 
 
-FILE, VECTOR = b"f", b"v"
+def decoder_of(module) -> Callable[[bytes], object]:
+    if hasattr(module, "unpack"):
+        return unpack(module)
+    if hasattr(module, "decode"):
+        return module.decode
+    return lambda data: module.read(io.BytesIO(data))
+
+
+NAMED = 4
+FILE, VECTOR = b"file", b"dele"
+BLOBS = {module.KIND.encode(): module for module in SAMPLES}
 DECODERS: dict[bytes, Callable[[bytes], object]] = {
     FILE: read_file,
     VECTOR: deletion_vector.decode,
-    b"r": routing.decode,
-    b"p": partitions.decode,
-    b"c": coverage.decode,
-    b"g": unpack(graph),
-    b"d": unpack(delta),
-    b"h": unpack(hnsw),
-    b"i": unpack(ivf),
-    b"l": lambda data: rows.read(io.BytesIO(data)),
-    b"t": tombstones.decode,
-    b"n": centroid.decode,
+    **{kind: decoder_of(module) for kind, module in BLOBS.items()},
 }
-BLOBS = {b"r": routing, b"c": coverage, b"g": graph, b"d": delta, b"l": rows, b"t": tombstones}
-BLOBS |= {b"n": centroid, b"h": hnsw, b"i": ivf, b"p": partitions}
 
 
 def seeds() -> list[bytes]:
     """The golden files, and every blob in them."""
     found = [VECTOR + path.read_bytes() for path in (GOLDEN / "deletes").glob("*-index.bin")]
     found += [FILE + path.read_bytes() for path in (GOLDEN / "iceberg").glob("*.bin")]
-    letters = {module.TYPE: letter for letter, module in BLOBS.items()}
+    kinds = {module.TYPE: kind for kind, module in BLOBS.items()}
     for path in GOLDEN.glob("*.puffin"):
         data = path.read_bytes()
         reader = PuffinReader(io.BytesIO(data))
         found += [FILE + data]
         found += [
-            letters[blob.type] + reader.read(blob)
+            kinds[blob.type] + reader.read(blob)
             for blob in reader.metadata.blobs
-            if blob.type in letters
+            if blob.type in kinds
         ]
     return found
 
 
 def mutate(data: bytes, most: int, seed: int) -> bytes:
     """Change an input, of our blobs mostly one section, under checksums that are right again."""
-    letter, content = data[:1], data[1:]
+    which, content = data[:NAMED], data[NAMED:]
     rng = random.Random(seed)
-    if letter not in BLOBS or rng.random() < 0.1:
-        return letter + atheris.Mutate(content, max(most - 1, 1))
-    kind = BLOBS[letter].KIND
+    if which not in BLOBS or rng.random() < 0.1:
+        return which + atheris.Mutate(content, max(most - 1, 1))
+    kind = BLOBS[which].KIND
     try:
         sections = mutation.sections_of(content, kind)
         if rng.random() < 0.5:
-            return letter + mutation.mutate_sealed(sections, kind, rng)
+            return which + mutation.mutate_sealed(sections, kind, rng)
         name = rng.choice(list(sections))
         sections[name] = atheris.Mutate(sections[name], len(sections[name]) + 64)
-        return letter + mutation.assemble(sections, kind)
+        return which + mutation.assemble(sections, kind)
     except Exception:  # spoilt so far that it has no sections any more
-        return letter + mutation.mutate(content, rng)
+        return which + mutation.mutate(content, rng)
 
 
 @atheris.instrument_func
 def decode(data: bytes) -> None:
-    decoder = DECODERS.get(data[:1])
+    decoder = DECODERS.get(data[:NAMED])
     if decoder is not None:
         with suppress(FormatError):
-            decoder(data[1:])
+            decoder(data[NAMED:])
 
 
 def main() -> None:

@@ -1,11 +1,23 @@
 """Small examples of what every blob kind holds, made from a seed; shared by the tests here."""
 
+import dataclasses
 import io
 
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_ann.blobs import coverage, graph, hnsw, ivf, routing, rows
+from puffin_ann.blobs import (
+    centroid,
+    coverage,
+    delta,
+    graph,
+    hnsw,
+    ivf,
+    partitions,
+    routing,
+    rows,
+    tombstones,
+)
 
 
 def sample_routing(metric="l2", partitions=6, dimension=5, seed=1):
@@ -156,6 +168,23 @@ def sample_ivf(n=300, d=5, lists=7, m=3, *, metric="l2", relative=False, seed=1)
     )
 
 
+def sample_centroids(dimension=3):
+    rng = np.random.default_rng(1)
+    return centroid.Centroids(
+        metric="cosine",
+        centroids=rng.standard_normal((4, dimension)).astype(np.float32),
+        files=np.array([0, 1, 1, 2], np.uint32),
+        max_distances=np.array([0, 0.5, np.inf, 2], np.float32),
+        paths=("data/a.parquet", "", "s3://b/ü.parquet"),
+    )
+
+
+def sample_delta():
+    value = sample_graph(60, r=0, m=0)
+    value = dataclasses.replace(value, degrees=np.zeros(60, np.uint16))
+    return delta.Delta(value, np.arange(60, dtype=np.uint32) % 5)
+
+
 def written(write, value):
     out = io.BytesIO()
     length = write(value, out)
@@ -176,3 +205,18 @@ def same(a, b):
         else:
             assert x == y, name
     return True
+
+
+SAMPLES = {
+    routing: lambda: routing.encode(sample_routing()),
+    partitions: lambda: partitions.encode(sample_routing().partitions),
+    coverage: lambda: coverage.encode(sample_coverage()),
+    graph: lambda: written(graph.write, sample_graph()),
+    rows: lambda: written(rows.write, sample_rows()),
+    tombstones: lambda: tombstones.encode(BitMap([1, 5])),
+    centroid: lambda: centroid.encode(sample_centroids()),
+    delta: lambda: written(delta.write, sample_delta()),
+    hnsw: lambda: written(hnsw.write, sample_hnsw()),
+    ivf: lambda: written(ivf.write, sample_ivf()),
+}
+"""Makes a blob of each of our types, by the type's module."""

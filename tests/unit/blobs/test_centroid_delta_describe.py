@@ -7,49 +7,18 @@ import struct
 import numpy as np
 import pytest
 from blob_samples import (
+    SAMPLES,
     same,
-    sample_coverage,
-    sample_graph,
-    sample_hnsw,
-    sample_ivf,
+    sample_centroids,
+    sample_delta,
     sample_routing,
-    sample_rows,
     written,
 )
-from pyroaring import BitMap
 
-from puffin_ann.blobs import (
-    centroid,
-    coverage,
-    delta,
-    graph,
-    hnsw,
-    ivf,
-    partitions,
-    routing,
-    rows,
-    tombstones,
-)
+from puffin_ann.blobs import centroid, delta, graph, routing
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS, describe
 from puffin_ann.errors import BlobFormatError, FormatError
-
-
-def sample_centroids(dimension=3):
-    rng = np.random.default_rng(1)
-    return centroid.Centroids(
-        metric="cosine",
-        centroids=rng.standard_normal((4, dimension)).astype(np.float32),
-        files=np.array([0, 1, 1, 2], np.uint32),
-        max_distances=np.array([0, 0.5, np.inf, 2], np.float32),
-        paths=("data/a.parquet", "", "s3://b/ü.parquet"),
-    )
-
-
-def sample_delta():
-    value = sample_graph(60, r=0, m=0)
-    value = dataclasses.replace(value, degrees=np.zeros(60, np.uint16))
-    return delta.Delta(value, np.arange(60, dtype=np.uint32) % 5)
 
 
 @pytest.mark.parametrize("dimension", [1, 3, 4])
@@ -117,29 +86,15 @@ def test_blob_of_another_kind_is_refused():
         graph.unpack(io.BytesIO(written(delta.write, sample_delta())), None)
 
 
-EVERY_KIND = {
-    routing.TYPE: lambda: routing.encode(sample_routing()),
-    partitions.TYPE: lambda: partitions.encode(sample_routing().partitions),
-    coverage.TYPE: lambda: coverage.encode(sample_coverage()),
-    graph.TYPE: lambda: written(graph.write, sample_graph()),
-    rows.TYPE: lambda: written(rows.write, sample_rows()),
-    tombstones.TYPE: lambda: tombstones.encode(BitMap([1, 5])),
-    centroid.TYPE: lambda: centroid.encode(sample_centroids()),
-    delta.TYPE: lambda: written(delta.write, sample_delta()),
-    hnsw.TYPE: lambda: written(hnsw.write, sample_hnsw()),
-    ivf.TYPE: lambda: written(ivf.write, sample_ivf()),
-}
-
-
 def test_every_type_we_write_is_described():
-    assert set(EVERY_KIND) == set(OURS)
+    assert {module.TYPE for module in SAMPLES} == set(OURS)
 
 
-@pytest.mark.parametrize("type", EVERY_KIND)
-def test_description_names_head_fields_and_sections(type):
-    data = EVERY_KIND[type]()
+@pytest.mark.parametrize("module", SAMPLES, ids=lambda module: module.KIND)
+def test_description_names_head_fields_and_sections(module):
+    data = SAMPLES[module]()
 
-    told = describe(type, io.BytesIO(data))
+    told = describe(module.TYPE, io.BytesIO(data))
 
     assert told["known"]
     assert told["version"] == "1.0"
@@ -149,7 +104,7 @@ def test_description_names_head_fields_and_sections(type):
 
 
 def test_description_of_a_graph_has_its_figures():
-    told = describe(graph.TYPE, io.BytesIO(EVERY_KIND[graph.TYPE]()))
+    told = describe(graph.TYPE, io.BytesIO(SAMPLES[graph]()))
 
     assert told["head"]["rows"] == 500
     assert told["head"]["metric"] == "l2"
@@ -165,7 +120,7 @@ def test_description_does_not_read_large_sections():
             self.got += len(data)
             return data
 
-    source = Counting(EVERY_KIND[graph.TYPE]())
+    source = Counting(SAMPLES[graph]())
     describe(graph.TYPE, source)
 
     assert source.got < 1000

@@ -7,31 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from blob_samples import (
-    sample_coverage,
-    sample_graph,
-    sample_hnsw,
-    sample_ivf,
-    sample_routing,
-    sample_rows,
-    written,
-)
-from pyroaring import BitMap
-from test_centroid_delta_describe import sample_centroids, sample_delta
+from blob_samples import SAMPLES, sample_routing, sample_rows, written
 
-from puffin_ann.blobs import (
-    centroid,
-    coverage,
-    delta,
-    describe,
-    graph,
-    hnsw,
-    ivf,
-    partitions,
-    routing,
-    rows,
-    tombstones,
-)
+from puffin_ann.blobs import centroid, delta, describe, graph, routing, rows
 from puffin_ann.blobs.container import ContainerReader
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "format.md").read_text()
@@ -101,17 +79,11 @@ def test_record_has_the_fields_types_and_offsets_of_the_document(name):
 
 
 EVERYTHING = {
+    **SAMPLES,
     routing: lambda: routing.encode(sample_routing(), routing.split(sample_routing())[0]),
-    partitions: lambda: partitions.encode(sample_routing().partitions),
-    coverage: lambda: coverage.encode(sample_coverage()),
-    graph: lambda: written(graph.write, sample_graph()),
     rows: lambda: written(rows.write, sample_rows(shuffled=True)),
-    tombstones: lambda: tombstones.encode(BitMap([1])),
-    centroid: lambda: centroid.encode(sample_centroids()),
-    delta: lambda: written(delta.write, sample_delta()),
-    hnsw: lambda: written(hnsw.write, sample_hnsw()),
-    ivf: lambda: written(ivf.write, sample_ivf()),
 }
+"""Those of which some sections may be missing, with all of them."""
 
 
 @pytest.mark.parametrize("module", EVERYTHING, ids=lambda module: module.KIND)

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 from blob_samples import (
+    SAMPLES,
     same,
+    sample_centroids,
     sample_coverage,
+    sample_delta,
     sample_graph,
     sample_hnsw,
     sample_ivf,
@@ -22,7 +25,6 @@ from blob_samples import (
     written,
 )
 from pyroaring import BitMap
-from test_centroid_delta_describe import sample_centroids, sample_delta
 
 from puffin_ann.blobs import (
     centroid,
@@ -54,21 +56,7 @@ VALUES = {
     ivf.TYPE: sample_ivf(70, metric="ip", relative=True),
     partitions.TYPE: sample_routing("ip").partitions,
 }
-MODULES = {
-    m.TYPE: m
-    for m in (
-        routing,
-        coverage,
-        graph,
-        rows,
-        tombstones,
-        centroid,
-        delta,
-        hnsw,
-        ivf,
-        partitions,
-    )
-}
+MODULES = {module.TYPE: module for module in SAMPLES}
 WITHOUT_SHARD = {routing.TYPE, coverage.TYPE, partitions.TYPE}
 STORED_PLAIN = {graph.TYPE, rows.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE}
 

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from blob_samples import (
     same,
+    sample_centroids,
     sample_coverage,
+    sample_delta,
     sample_graph,
     sample_hnsw,
     sample_ivf,
@@ -22,7 +24,6 @@ from blob_samples import (
 )
 from mutation import mutate, mutate_sealed, mutate_table, sections_of
 from pyroaring import BitMap
-from test_centroid_delta_describe import sample_centroids, sample_delta
 from trial import Trial
 
 from puffin_ann.blobs import (
