@@ -50,6 +50,19 @@ def load_table(table: str | Table, *, timeout_seconds: float = TIMEOUT_SECONDS) 
     return _within(timeout_seconds, name, lambda: _load(name, identifier))
 
 
+def reload_table(table: Table, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Table:
+    """Return a table as its catalog has it now, asked over the connection that loaded it.
+
+    To connect anew costs as much as the question: an engine, or a REST catalog's configuration and
+    token. Vended credentials come with each answer.
+
+    Raises:
+        TableNotFoundError, CatalogUnavailableError, UnsupportedTableError: as `load_table`.
+    """
+    name, identifier = table.catalog.name, ".".join(table.name())
+    return _within(timeout_seconds, name, lambda: _ask(table.catalog, name, identifier))
+
+
 def snapshot(table: Table, snapshot_id: int | None = None) -> Snapshot | None:
     """Return the snapshot with this id, or the table's current one (None while it has none).
 
@@ -94,6 +107,10 @@ def _load(name: str, identifier: str) -> Table:
         ) from error
     except Exception as error:
         raise _unavailable(name, error) from error
+    return _ask(catalog, name, identifier)
+
+
+def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
     try:
         return _patiently(lambda: catalog.load_table(identifier))
     except (NoSuchTableError, NoSuchNamespaceError) as error:

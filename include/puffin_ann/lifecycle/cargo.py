@@ -50,6 +50,7 @@ class Cargo:
         recipe: of the new file.
         files: once `blobs` has ended, the registered files of which everything is carried that
             no newer file has, or that are gone.
+        footers: then also, by path, readers of the registered files, which are closed.
     """
 
     table: Table
@@ -57,6 +58,7 @@ class Cargo:
     base_snapshot_id: int
     recipe: Recipe
     files: set[str] = field(default_factory=set)
+    footers: dict[str, PuffinReader] = field(default_factory=dict)
 
     def blobs(self) -> Iterator[Blob]:
         """Yield each thing once: of another index its newest version, foreign blobs of one file.
@@ -92,6 +94,7 @@ class Cargo:
             try:
                 with pinned(self.table, self.recipe, entry.path, entry.file_size) as reader:
                     found.append((entry, reader, index_names(reader, marks)))
+                    self.footers[entry.path] = reader
             except (OSError, FormatError, StoreRefusedError) as error:
                 log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
                 if self.table.io.new_input(entry.path).exists():

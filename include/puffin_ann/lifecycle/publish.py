@@ -5,7 +5,6 @@ import logging
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -24,7 +23,7 @@ from puffin_ann.errors import (
     UnclearCommitError,
 )
 from puffin_ann.lake.assembly import Assembly, Names
-from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.catalog import reload_table
 from puffin_ann.lake.dropped import dropped, is_dropped
 from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.publication import Published
@@ -102,7 +101,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     version = content.version
     earlier: Assembled | None = None
     for attempt in range(1, ATTEMPTS + 1):
-        table = load_table(plan.table)
+        table = reload_table(workspace.table)
         if isinstance(plan, RefreshPlan):
             _require_unchanged(table, plan)
         assembled = assemble(table, plan, content)
@@ -122,7 +121,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         break
     path = assembled.path
     if published.already:
-        path = _path_of(load_table(plan.table), published, assembled)
+        path = _path_of(reload_table(workspace.table), published, assembled)
     document = PublishedVersion(
         snapshot_id=published.snapshot_id,
         path=path,
@@ -249,7 +248,7 @@ def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
     version = content.version
     cargo = Cargo(table, version.index, plan.base_snapshot_id, assembly.recipe)
     carried = list(cargo.blobs())
-    own = list(_shards(table, content, assembly.recipe))
+    own = list(_shards(table, content, assembly.recipe, dict(cargo.footers)))
     published = {entry.path for entry in registered(table)}
     copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
     written = sum(
@@ -307,22 +306,29 @@ def _inline(routing: Routing) -> Routing:
     return replace(routing, shards=tuple(replace(shard, file="") for shard in routing.shards))
 
 
-def _shards(table: Table, content: Content, recipe: Recipe) -> Iterator[Blob]:
+def _shards(
+    table: Table, content: Content, recipe: Recipe, footers: dict[str, PuffinReader]
+) -> Iterator[Blob]:
+    """Yield the blobs of the index that are copied; files of which no footer is known are read."""
     version = content.version
-    with ExitStack() as stack:
-        readers: dict[str, PuffinReader] = {}
-        for shard in version.routing.shards:
-            for kind, path in content.blobs[shard.shard_id].items():
-                if path not in readers:
-                    readers[path] = stack.enter_context(pinned(table, recipe, path))
-                reader = readers[path]
-                for blob in reader.find(kind, index=version.index, shard=str(shard.shard_id)):
-                    yield reader, blob
+
+    def footer_of(path: str) -> PuffinReader:
+        if path not in footers:
+            with pinned(table, recipe, path) as reader:
+                footers[path] = reader
+        return footers[path]
+
+    for shard in version.routing.shards:
+        for kind, path in content.blobs[shard.shard_id].items():
+            reader = footer_of(path)
+            for blob in reader.find(kind, index=version.index, shard=str(shard.shard_id)):
+                yield reader, blob
+    whole = []
     if version.routing.algorithm == CENTROID and content.centroids is None:
-        with pinned(table, recipe, version.path) as reader:
-            for blob in reader.find(centroid_blob.TYPE, index=version.index):
-                yield reader, blob
+        whole.append(centroid_blob.TYPE)
     if routing_blob.is_unchanged(version.routing):
-        with pinned(table, recipe, version.path) as reader:
-            for blob in reader.find(partitions_blob.TYPE, index=version.index):
-                yield reader, blob
+        whole.append(partitions_blob.TYPE)
+    for kind in whole:
+        reader = footer_of(version.path)
+        for blob in reader.find(kind, index=version.index):
+            yield reader, blob

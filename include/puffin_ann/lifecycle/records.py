@@ -92,13 +92,13 @@ def recorded(
     Args:
         table: as it is published into.
         plan: of the run.
-        version: as it was staged.
+        version: as it was staged, or as it is made of a published one, by whose path it goes.
         written: new bytes of its shards.
         copied: bytes carried over.
         rows_added: rows that the version before did not have; None: all of them.
         rows_gone: rows of the version before that are not live any more.
     """
-    before = records_in(newest_properties(table, version.index))
+    before = records_in(newest_properties(table, version.index, known=version))
     mine = _record(plan, version).model_copy(
         update={
             "rows_added": version.vectors if rows_added is None else rows_added,
@@ -148,10 +148,20 @@ def _seconds(properties: Mapping[str, str]) -> dict[str, float]:
         return {}
 
 
-def newest_properties(table: Table, index: str) -> Mapping[str, str]:
-    """Return the routing blob's properties of the newest version; empty if there is none."""
+def newest_properties(
+    table: Table, index: str, known: IndexVersion | None = None
+) -> Mapping[str, str]:
+    """Return the routing blob's properties of the newest version; empty if there is none.
+
+    Args:
+        table: as it was loaded.
+        index: name of the index.
+        known: a version with the properties of the published file it names, which is not read then.
+    """
     marks = dropped(table)
     for entry in registered(table):
+        if known is not None and entry.path == known.path:
+            return known.routing.properties
         try:
             with open_puffin(table.io, entry.path, entry.file_size) as reader:
                 for blob in reader.find(routing_blob.TYPE, index=index):

@@ -189,7 +189,7 @@ def _make_plan(
     version, live = found.version, found.live
     column = table_vector_column(table, declaration.column)
     base = require_snapshot(table, live.snapshot_id)
-    manifests = tuple(manifest.manifest_path for manifest in base.manifests(table.io))
+    manifests = tuple(manifest.path for manifest in live.at.manifests)
     covered, files, next_id = _files(table, found)
     ids = {absolute_path(table.location(), one.path): one.file_id for one in covered}
     known = {one.file_id for one in version.coverage.files}

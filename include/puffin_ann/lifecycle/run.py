@@ -174,7 +174,7 @@ def plan_of_whole_table(
         dimension=dimension,
         expected_rows=rows,
         files=files,
-        manifests=tuple(manifest.manifest_path for manifest in base.manifests(table.io)),
+        manifests=tuple(manifest.path for manifest in live.at.manifests),
         assign_tasks=assign_tasks(
             files, row_bytes=4 * dimension, task_bytes=settings().assign_task_bytes
         ),

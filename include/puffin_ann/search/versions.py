@@ -89,36 +89,40 @@ def load_version(
         FormatError: the file is not a sound Puffin file, or the blobs are not ours.
     """
     with open_puffin(io, path, length) as reader:
-        routings = reader.find(routing_blob.TYPE, index=index)
-        if not routings:
-            return None
-        coverages = reader.find(coverage_blob.TYPE, index=index)
-        if len(routings) != 1 or len(coverages) != 1:
-            raise PuffinFormatError(
-                f"{path}: expected one routing and one coverage blob of index {index!r}, "
-                f"found {len(routings)} and {len(coverages)}"
-            )
-        if len(routings[0].fields) != 1:
-            raise PuffinFormatError(f"{path}: the routing blob of index {index!r} names no field")
-        partitions = reader.find(partitions_blob.TYPE, index=index)
-        contents = reader.read_all([routings[0], coverages[0], *partitions])
-        routing = routing_blob.decode(contents[0])
-        if routing.apart is not None:
-            if len(partitions) != 1:
-                raise PuffinFormatError(
-                    f"{path}: expected one partitions blob of index {index!r}, "
-                    f"found {len(partitions)}"
-                )
-            routing = routing_blob.with_partitions(routing, contents[2])
-        return IndexVersion(
-            index=index,
-            field_id=routings[0].fields[0],
-            path=path,
-            snapshot_id=snapshot_id,
-            length=reader.length,
-            routing=routing,
-            coverage=coverage_blob.decode(contents[1]),
+        return _version_in(reader, index, snapshot_id)
+
+
+def _version_in(reader: PuffinReader, index: str, snapshot_id: int | None) -> IndexVersion | None:
+    path = reader.name
+    routings = reader.find(routing_blob.TYPE, index=index)
+    if not routings:
+        return None
+    coverages = reader.find(coverage_blob.TYPE, index=index)
+    if len(routings) != 1 or len(coverages) != 1:
+        raise PuffinFormatError(
+            f"{path}: expected one routing and one coverage blob of index {index!r}, "
+            f"found {len(routings)} and {len(coverages)}"
         )
+    if len(routings[0].fields) != 1:
+        raise PuffinFormatError(f"{path}: the routing blob of index {index!r} names no field")
+    partitions = reader.find(partitions_blob.TYPE, index=index)
+    contents = reader.read_all([routings[0], coverages[0], *partitions])
+    routing = routing_blob.decode(contents[0])
+    if routing.apart is not None:
+        if len(partitions) != 1:
+            raise PuffinFormatError(
+                f"{path}: expected one partitions blob of index {index!r}, found {len(partitions)}"
+            )
+        routing = routing_blob.with_partitions(routing, contents[2])
+    return IndexVersion(
+        index=index,
+        field_id=routings[0].fields[0],
+        path=path,
+        snapshot_id=snapshot_id,
+        length=reader.length,
+        routing=routing,
+        coverage=coverage_blob.decode(contents[1]),
+    )
 
 
 @dataclass(frozen=True)
@@ -147,12 +151,11 @@ def find_versions(table: Table, index: str) -> Found:
         if read == RETAINED_LIMIT:
             break
         try:
-            held = _names(table.io, entry, marks)
-            others |= held
-            read += bool(held)
-            version = load_version(
-                table.io, entry.path, index, snapshot_id=entry.snapshot_id, length=entry.file_size
-            )
+            with open_puffin(table.io, entry.path, entry.file_size) as reader:
+                held = index_names(reader, marks)
+                others |= held
+                read += bool(held)
+                version = _version_in(reader, index, entry.snapshot_id)
         except (FormatError, OSError) as error:
             said = str(error)
             problems.append(said if said.startswith(entry.path) else f"{entry.path}: {said}")
@@ -166,11 +169,6 @@ def find_versions(table: Table, index: str) -> Found:
 def _candidates(table: Table) -> list[Registered]:
     """Return the registered files that may hold an index, the newest first."""
     return [one for one in registered(table) if OUR_NAME in one.path or not one.listed]
-
-
-def _names(io: FileIO, entry: Registered, marks: Mapping[str, Dropped]) -> set[str]:
-    with open_puffin(io, entry.path, entry.file_size) as reader:
-        return index_names(reader, marks)
 
 
 def newest_version(table: Table, index: str) -> IndexVersion | None:

@@ -9,9 +9,12 @@ from lake_tables import delete_positions
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_ann.lake import manifest
+from puffin_ann.lake.registration import registered
 from puffin_ann.lifecycle import reading
 from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.puffin import footer
 from puffin_ann.search.index import open_index
+from puffin_ann.search.versions import find_versions
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +43,7 @@ def counted(monkeypatch):
 
         for owner, name in (
             (SqlCatalog, "load_table"),
+            (SqlCatalog, "_init_catalog"),
             (os, "fsync"),
             (pyiceberg.table, "update_table_metadata"),
             (manifest, "_entry"),
@@ -56,20 +60,53 @@ def indexed(words):
     return words.refresh()
 
 
+def file_of(table):
+    return next(iter(table.scan().plan_files())).file.file_path
+
+
 def refresh(**changes):
     declared = builds.declaration(algorithm="exact", parameters={}, **changes)
     return refresh_in_process(declared, run_id="refresh", force=True)
 
 
 def test_a_few_deleted_rows_cost_few_loads_and_waits(indexed, counted):
-    files = [task.file.file_path for task in indexed.scan().plan_files()]
-    delete_positions(indexed, {files[0]: [0, 1]})
+    delete_positions(indexed, {file_of(indexed): [0, 1]})
     counts = counted()
     assert refresh()["action"] == "refresh"
     # To plan, to publish on, right before the commit, and in the catalog's own commit.
     assert counts["load_table"] == 4
+    assert counts["_init_catalog"] == 1  # one connection asks it all
     assert counts["fsync"] == 1  # of the plan
     assert counts["update_table_metadata"] == 0  # beyond that of the catalog's own commit
+
+
+def test_the_version_refreshed_is_opened_once_for_each_thing_that_is_asked_of_it(
+    indexed, monkeypatch
+):
+    opened: Counter[str] = Counter()
+    original = footer.read
+
+    def read(source, *args):
+        opened[source.name] += 1
+        return original(source, *args)
+
+    (before,) = registered(indexed)
+    delete_positions(indexed, {file_of(indexed): [0, 1]})
+    monkeypatch.setattr(footer, "read", read)
+    assert refresh()["action"] == "refresh"
+    # To know it, the sizes of its blobs and its rows, and to copy from.
+    assert opened.pop(before.path) == 4
+    assert set(opened.values()) == {1}  # what was staged, to copy from
+
+
+def test_files_found_with_an_index_are_opened_once(indexed, monkeypatch):
+    opened: list[str] = []
+    original = footer.read
+    monkeypatch.setattr(
+        footer, "read", lambda source, *args: opened.append(source.name) or original(source, *args)
+    )
+    assert len(find_versions(indexed, builds.INDEX).versions) == 1
+    assert opened == [one.path for one in registered(indexed)]
 
 
 def test_manifests_that_did_not_change_are_not_read(indexed, counted):
