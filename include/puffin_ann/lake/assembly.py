@@ -94,6 +94,7 @@ class Assembly:
         out = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             try:
+                local_copy.reserve(out, self.recipe.length)
                 for piece in self.recipe.pieces:
                     if isinstance(piece, Made):
                         local_copy.append(piece.data, out)

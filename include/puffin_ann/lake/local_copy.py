@@ -1,7 +1,10 @@
 """Append bytes and ranges of files to a file of the local file system, the kernel copying them."""
 
+import ctypes
 import errno
 import os
+from functools import lru_cache
+from typing import Any
 
 CHUNK = 1 << 20
 """Bytes that pass through this process at a time: few enough to stay in the processor's cache."""
@@ -10,6 +13,37 @@ _CANNOT = frozenset(
     {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 )
 """What a kernel says that does not copy between two such files, though they are sound."""
+
+
+def reserve(out: int, length: int) -> None:
+    """Have the file system set aside room for a file that is about to be written, if it can.
+
+    A disk that is too full says so before anything is copied; and into room that is there, in few
+    long pieces, ext4 copies half as fast again. Not `os.posix_fallocate`: that writes to every
+    block where the file system cannot do it.
+
+    Args:
+        out: descriptor of a file open for writing.
+        length: bytes that it will have.
+
+    Raises:
+        OSError: there is not so much room.
+    """
+    fallocate = _fallocate()
+    if fallocate is None or not length or fallocate(out, 0, 0, length) == 0:
+        return
+    number = ctypes.get_errno()
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        raise OSError(number, os.strerror(number))
+
+
+@lru_cache(maxsize=1)
+def _fallocate() -> Any:
+    """Return Linux's `fallocate` of 64-bit lengths; None where there is none."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if function is not None:
+        function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return function
 
 
 def append_range(source: int, offset: int, length: int, out: int) -> int:

@@ -1,5 +1,6 @@
 """Ranges of local files are copied whole, whether or not the kernel does it."""
 
+import ctypes
 import errno
 import os
 from pathlib import Path
@@ -73,6 +74,38 @@ def test_what_the_kernel_cannot_copy_from_is_read(tmp_path):
     with Path("/proc/self/status").open("rb") as source, (tmp_path / "out").open("wb") as out:
         done = local_copy.append_range(source.fileno(), 0, 5, out.fileno())
     assert (done, (tmp_path / "out").read_bytes()) == (5, b"Name:")
+
+
+@pytest.mark.parametrize("number", [None, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_room_that_cannot_be_set_aside_is_done_without(number, tmp_path, monkeypatch):
+    monkeypatch.setattr(local_copy, "_fallocate", lambda: number and failing(number))
+    with (tmp_path / "out").open("wb") as out:
+        local_copy.reserve(out.fileno(), 1 << 20)
+
+
+def test_a_disk_too_full_says_so_before_anything_is_copied(tmp_path, monkeypatch):
+    (tmp_path / "source").write_bytes(DATA)
+    monkeypatch.setattr(local_copy, "_fallocate", lambda: failing(errno.ENOSPC))
+    monkeypatch.setattr(local_copy, "append_range", lambda *_: pytest.fail("it was copied"))
+    assembly = Assembly(PyArrowFileIO(), Names(f"file://{tmp_path}/new", "ann", "run"))
+    assembly.recipe.write_range(f"file://{tmp_path}/source", 0, 4000)
+    with pytest.raises(OSError, match="No space left"):
+        assembly.make()
+    assert not list((tmp_path / "new").iterdir())
+
+
+def failing(number: int):
+    def fallocate(*_: object) -> int:
+        ctypes.set_errno(number)
+        return -1
+
+    return fallocate
+
+
+def test_room_is_set_aside_for_the_whole_file(tmp_path):
+    with (tmp_path / "out").open("wb") as out:
+        local_copy.reserve(out.fileno(), 1 << 20)
+    assert (tmp_path / "out").stat().st_blocks * 512 >= 1 << 20
 
 
 PIECES = st.lists(
