@@ -121,8 +121,8 @@ class Locators:
     @classmethod
     def of(cls, rows: Rows) -> "Locators":
         """Take over a rows blob."""
-        files, places = np.unique(rows.file_ids, return_inverse=True)
-        return cls(files, places.astype(np.uint32), rows.row_groups, rows.offsets, rows.in_order)
+        files, places = _numbered(rows.file_ids)
+        return cls(files, places, rows.row_groups, rows.offsets, rows.in_order)
 
     @staticmethod
     def save(rows: Rows, folder: Path) -> None:
@@ -197,6 +197,19 @@ class Locators:
             raise BlobFormatError("rows blob: a row lies in a row group that its file has not")
         numbers: NDArray[np.int64] = masked.group_starts[masked.first_group[file] + group]
         return numbers + self.offsets[rows]
+
+
+def _numbered(ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return the ids there are, ascending, and (n,) uint32, the place of each row's among them."""
+    most = int(ids.max(initial=0))
+    if most > len(ids):  # rows set aside have the highest id there can be
+        files, places = np.unique(ids, return_inverse=True)
+        return files, places.astype(np.uint32)
+    there = np.zeros(most + 1, np.bool_)
+    there[ids] = True
+    # Files are few and numbered from 0: this needs no sort of the rows.
+    numbers = np.cumsum(there, dtype=np.uint32) - np.uint32(1)
+    return np.flatnonzero(there).astype(np.uint32), numbers[ids]
 
 
 def _are_among(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
