@@ -35,7 +35,6 @@ from puffin_ann.errors import BadInputError
 
 _FOOTER_FILE = 120
 _FOOTER_BLOB = 260
-_SHARD_BLOBS = 3  # graph, rows, tombstones
 _FILE_BLOBS = 3  # routing, partitions, coverage
 _LANES = 16  # rows that a graph is searched by are padded to so many numbers
 
@@ -340,7 +339,12 @@ def _bitmap(members: int, size: int) -> int:
 
 def _unpacked(shape: IndexShape, count: int) -> int:
     per_row = 2 + 4 * shape.max_degree + shape.pq_subspaces + 4 * shape.dimension * shape.vectors
-    width = _LANES * math.ceil(metrics.search_dimension(shape.metric, shape.dimension) / _LANES)
-    if shape.max_degree and (shape.metric != "l2" or width != shape.dimension):
-        per_row += 4 * width  # the rows once more, in the space that a graph is searched in
+    if shape.max_degree:
+        per_row += space_size(shape)
     return count * per_row + (_codebook(shape) if shape.pq_subspaces else 0)
+
+
+def space_size(shape: IndexShape) -> int:
+    """Return the bytes of a row in the space that a graph is searched in; 0 if it is the vector."""
+    width = _LANES * math.ceil(metrics.search_dimension(shape.metric, shape.dimension) / _LANES)
+    return 4 * width if shape.metric != "l2" or width != shape.dimension else 0

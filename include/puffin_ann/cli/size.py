@@ -8,12 +8,12 @@ import typer
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json
-from puffin_ann.declaration import AUTO, CENTROID, EXACT, PARAMETERS
+from puffin_ann.declaration import AUTO, CENTROID, PARAMETERS
 from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
-    from puffin_ann.blobs.engine_sizes import Engine
     from puffin_ann.blobs.sizes import IndexShape, IndexSize
+    from puffin_ann.engines.sizes import Engine
 
 ALGORITHMS = tuple(name for name in PARAMETERS if name != AUTO)
 
@@ -93,15 +93,15 @@ def size(
 
     Example: puffin-ann size --rows 1e9 --dim 768
     """
-    from puffin_ann.blobs import engine_sizes
-    from puffin_ann.blobs.engine_sizes import Engine
     from puffin_ann.blobs.sizes import IndexShape
+    from puffin_ann.engines import sizes
+    from puffin_ann.engines.sizes import Engine
 
     whole = _whole(rows)
     of_shape, of_engine = _told_by(like) if like else ({}, {})
     of_shape |= _given(dimension=dim, metric=metric, max_degree=degree, mean_degree=mean_degree)
     of_shape |= _given(pq_subspaces=pq_m, pq_bits=pq_nbits)
-    of_engine |= _given(algorithm=algorithm, links=links)
+    of_engine |= _given(algorithm=algorithm, links=links, lists=lists)
     if "dimension" not in of_shape:
         raise BadInputError("say how many dimensions a vector has: --dim, or --like FILE")
     if mean_degree is None and (degree, links) != (None, None):
@@ -118,14 +118,13 @@ def size(
         files=files,
         row_groups=row_groups,
         tombstone_ratio=deleted,
-        **{"metric": "cosine", **_defaults(engine, of_shape), **of_shape},
+        **sizes.fields_of(engine, of_shape),
     )
     _check_degree(mean_degree, shape, engine)
     if shards is None and engine.algorithm != CENTROID:
-        sample = with_lists(replace(shape, rows=1 << 20, shards=1), engine, lists)
-        shape = replace(shape, shards=engine_sizes.fewest_shards(shape, sample))
-    engine = with_lists(shape, engine, lists)
-    predicted = with_kept(shape, engine, engine_sizes.predict(shape, engine))
+        shape = replace(shape, shards=sizes.fewest_shards(shape, engine))
+    engine = sizes.as_built(shape, engine)
+    predicted = sizes.predict(shape, engine)
     if as_json:
         told = {"shape": asdict(shape), "engine": asdict(engine), "bytes": asdict(predicted)}
         print_json(told)
@@ -154,62 +153,16 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _defaults(engine: "Engine", of_shape: dict[str, Any]) -> dict[str, Any]:
-    """Return the codes and degrees that a build takes where nothing is declared."""
-    dimension = of_shape["dimension"]
-    if engine.algorithm == "vamana":
-        has_graph = of_shape.get("max_degree", 64) > 0
-        return {"pq_subspaces": max(dimension // 4, 1) if has_graph else 0}
-    of_shape.pop("max_degree", None)
-    if engine.algorithm == "ivf_pq":
-        from puffin_ann.ann.ivf.lists import default_subspaces
-
-        return {"max_degree": 0, "pq_subspaces": default_subspaces(dimension), "pq_bits": 4}
-    of_shape.pop("pq_subspaces", None)
-    return {"max_degree": 0, "pq_subspaces": 0}
-
-
-def with_lists(shape: "IndexShape", engine: "Engine", lists: int | None) -> "Engine":
-    """Return the engine with the lists that a build makes of a shard's rows."""
-    from puffin_ann.ann.ivf.lists import default_lists
-
-    count = math.ceil(shape.rows / shape.shards)
-    if engine.algorithm != "ivf_pq" or not (lists or count) or not shape.pq_subspaces:
-        return engine
-    return replace(engine, lists=lists or default_lists(count))
-
-
-def with_kept(shape: "IndexShape", engine: "Engine", predicted: "IndexSize") -> "IndexSize":
-    """Return the sizes with what searches keep in their cache beside the blobs' content."""
-    per_shard = math.ceil(shape.rows / shape.shards)
-    kept = 0
-    if engine.algorithm == "vamana":
-        from puffin_ann.ann.vamana.kept import expected_bytes
-
-        kept = expected_bytes(per_shard, shape.metric, shape.dimension, shape.max_degree)
-    elif engine.lists:
-        from puffin_ann.ann import fastscan
-
-        # Codes once more as they are scanned; the last block of a list is half full.
-        blocks = math.ceil(per_shard / fastscan.BLOCK) + engine.lists // 2
-        kept = blocks * fastscan.groups_of(shape.pq_subspaces) * fastscan.GROUP_BYTES
-    return replace(predicted, unpacked=predicted.unpacked + shape.shards * kept)
-
-
 def _told_by(file: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the first shard of a Puffin file says of indexes of such data."""
-    from puffin_ann.blobs import engine_sizes, graph, hnsw, ivf, rows, sizes
     from puffin_ann.cli.puffin import opened
+    from puffin_ann.engines import sizes
 
     with opened(file) as reader:
-        locators = reader.find(rows.TYPE)
-        for kind in (hnsw.TYPE, ivf.TYPE):
-            for blob in reader.find(kind)[:1]:
-                return engine_sizes.told_by(kind, reader.open(blob))
-        for blob in reader.find(graph.TYPE)[:1] if locators else ():
-            told = sizes.shape_of(reader.open(blob), reader.open(locators[0]))
-            return told, {"algorithm": "vamana" if told["max_degree"] else EXACT}
+        told = sizes.told_by(reader)
+    if told is None:
         raise BadInputError(f"{file} has no shard of an index")
+    return told
 
 
 def _show(shape: "IndexShape", engine: "Engine", predicted: "IndexSize") -> None:

@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from puffin_ann.blobs import engine_sizes, graph, hnsw, ivf, sizes
+from puffin_ann.blobs import graph, sizes
 from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.engine_sizes import Engine
 from puffin_ann.blobs.sizes import IndexShape
-from puffin_ann.cli.size import with_kept, with_lists
 from puffin_ann.engines import engine as sharded
+from puffin_ann.engines import sizes as engine_sizes
+from puffin_ann.engines.sizes import Engine
+from puffin_ann.puffin import PuffinReader, PuffinWriter
 from puffin_ann.search.versions import load_version, open_puffin
 
 SAMPLE = Path(__file__).parents[3] / "include" / "sample_data" / "glove-100d-20k.parquet"
@@ -111,7 +112,7 @@ def test_the_cache_of_a_search_is_predicted(built, tmp_path):
             (tmp_path / str(number)).mkdir()
             chosen.unpack(reader.open(blob), tmp_path / str(number))
     real = sum(file.stat().st_size for file in tmp_path.glob("[01]/*"))
-    assert_close(with_kept(shape, Engine(), sizes.predict(shape)).unpacked, real)
+    assert_close(engine_sizes.predict(shape, Engine()).unpacked, real)
 
 
 @pytest.mark.parametrize(
@@ -147,16 +148,18 @@ def test_shards_of_layers_and_lists_are_predicted(algorithm, metric, parameters,
 
     codes = parameters.get("pq_m", 100) if algorithm == "ivf_pq" else 0
     shape = IndexShape(count, 100, metric, pq_subspaces=codes, max_degree=0)
-    engine = with_lists(
-        shape, Engine(algorithm, links=parameters.get("M", 16)), parameters.get("lists")
-    )
-    predicted = with_kept(shape, engine, engine_sizes.predict(shape, engine))
+    given = {"lists": parameters.get("lists")}
+    engine = Engine(algorithm, links=parameters.get("M", 16), **given)
+    predicted = engine_sizes.predict(shape, engine)
     assert_close(predicted.shard, written)
     assert_close(predicted.unpacked, cached)
 
-    kind = hnsw.TYPE if algorithm == "hnsw" else ivf.TYPE
-    of_shape, of_engine = engine_sizes.told_by(kind, blob)
+    file = io.BytesIO()
+    with PuffinWriter(file) as writer:
+        blob.seek(0)
+        writer.add(chosen.blob_type, blob.read(), fields=[1], snapshot_id=1, sequence_number=1)
+        writer.finish({})
+    of_shape, of_engine = engine_sizes.told_by(PuffinReader(file))
     told = IndexShape(**{"rows": count, "max_degree": 0, **of_shape})
-    engine = with_lists(told, Engine(**of_engine), parameters.get("lists"))
-    predicted = engine_sizes.predict(told, engine)
+    predicted = engine_sizes.predict(told, Engine(**of_engine, **given))
     assert abs(predicted.shard - written) <= 0.002 * written

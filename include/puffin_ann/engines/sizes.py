@@ -1,20 +1,23 @@
-"""Predict how large an index of any algorithm will be: `sizes` knows those of graph blobs.
+"""Predict how large an index of any algorithm will be, before it is built.
 
-Of layers, degrees depend on the data, as in `sizes`. Lists follow the formulas of `docs/format.md`
-to the byte, and so do centroids of data files, of which there are no shards.
+`blobs.sizes` knows graph blobs, and what is of one size whatever the algorithm. Of layers, degrees
+depend on the data, as there. Lists follow the formulas of `docs/format.md` to the byte, and so do
+centroids of data files, of which there are no shards.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import hnsw, ivf, metrics, sizes
+from puffin_ann.blobs import graph, hnsw, ivf, metrics, rows, sizes
 from puffin_ann.blobs.container import ContainerReader, length_of
 from puffin_ann.blobs.sizes import IndexShape, IndexSize
-from puffin_ann.declaration import CENTROID
+from puffin_ann.declaration import CENTROID, EXACT
+from puffin_ann.puffin.reader import PuffinReader
 
 LAYER_DEGREE = 3.5
 """Mean neighbours in layer 0 as a multiple of the root of M. Measured on GloVe words, 6,000 and
@@ -25,7 +28,6 @@ UPPER_DEGREE = 2.3
 
 _PROPERTIES = 50
 _CENTROID_LANES = 64
-_LANES = 16  # rows that a graph is searched by are padded to so many numbers
 
 
 @dataclass(frozen=True)
@@ -35,41 +37,105 @@ class Engine:
     Attributes:
         algorithm: As declared; `vamana` and `exact` shards are graph blobs.
         links: M of an HNSW graph.
-        lists: Inverted lists of a shard; 0: none, every row is compared.
+        lists: Inverted lists of a shard; None: as a build takes; 0: none, every row is compared.
         centroids: Centroids of a data file.
 
     """
 
     algorithm: str = "vamana"
     links: int = 16
-    lists: int = 0
+    lists: int | None = None
     centroids: int = 1
+
+
+def fields_of(engine: Engine, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of an `IndexShape`: those told that the algorithm has, and its defaults.
+
+    Args:
+        engine: Names the algorithm.
+        told: Has a `dimension` at least.
+    """
+    dimension = told["dimension"]
+    fields = {"metric": "cosine", **told}
+    if engine.algorithm == "vamana":
+        codes = max(dimension // 4, 1) if told.get("max_degree", 64) else 0
+        return {"pq_subspaces": codes, **fields}
+    fields["max_degree"] = 0
+    if engine.algorithm == "ivf_pq":
+        from puffin_ann.ann.ivf.lists import default_subspaces
+
+        return {"pq_subspaces": default_subspaces(dimension), "pq_bits": 4, **fields}
+    return {**fields, "pq_subspaces": 0}
+
+
+def as_built(shape: IndexShape, engine: Engine) -> Engine:
+    """Return the engine with the lists that a build makes, where it does not say how many."""
+    count = math.ceil(shape.rows / shape.shards)
+    if engine.algorithm != "ivf_pq" or not shape.pq_subspaces:
+        return replace(engine, lists=0)
+    if engine.lists is not None or not count:
+        return replace(engine, lists=engine.lists or 0)
+    from puffin_ann.ann.ivf.lists import default_lists
+
+    return replace(engine, lists=default_lists(count))
 
 
 def predict(shape: IndexShape, engine: Engine) -> IndexSize:
     """Return the sizes of an index of a shape; of `centroid`, the one blob stands for shards."""
     if engine.algorithm == CENTROID:
         return _of_centroids(shape, engine)
+    engine = as_built(shape, engine)
     one = math.ceil(shape.rows / shape.shards)
     if engine.algorithm == "hnsw":
-        return sizes.predict(shape, layers_size(shape, engine, one), _layers(shape, engine, one))
-    if engine.algorithm == "ivf_pq":
-        return sizes.predict(shape, lists_size(shape, engine, one), _lists(shape, engine, one))
-    return sizes.predict(shape)
+        found = sizes.predict(shape, layers_size(shape, engine, one), _layers(shape, engine, one))
+    elif engine.algorithm == "ivf_pq":
+        found = sizes.predict(shape, lists_size(shape, engine, one), _lists(shape, engine, one))
+    else:
+        found = sizes.predict(shape)
+    kept = shape.shards * _kept(shape, engine, one)
+    return replace(found, unpacked=found.unpacked + kept)
 
 
-def told_by(kind: str, source: BinaryIO) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return fields of an `IndexShape` and of an `Engine` that a shard's HNSW or lists blob tells.
+def _kept(shape: IndexShape, engine: Engine, count: int) -> int:
+    """Return the bytes that searches keep in their cache beside what a shard's blob holds."""
+    if engine.algorithm == "vamana":
+        from puffin_ann.ann.vamana.kept import expected_bytes
+
+        return expected_bytes(count, shape.metric, shape.dimension, shape.max_degree)
+    if not engine.lists:
+        return 0
+    from puffin_ann.ann import fastscan
+
+    # Codes once more as they are scanned; the last block of a list is half full.
+    blocks = math.ceil(count / fastscan.BLOCK) + engine.lists // 2
+    return blocks * fastscan.groups_of(shape.pq_subspaces) * fastscan.GROUP_BYTES
+
+
+def told_by(reader: PuffinReader) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return fields of an `IndexShape` and of an `Engine` that the first shard of a file tells.
 
     Raises:
-        FormatError: It is no such blob.
+        FormatError: A blob is not what its type says.
 
     """
-    if kind == ivf.TYPE:
-        head = ContainerReader(source, ivf.KIND).record("head", ivf.HEAD)
-        codes = {"pq_subspaces": int(head["pq_subspaces"])} if int(head["lists"]) else {}
-        return {**_width_of(head, "lists blob"), **codes}, {"algorithm": "ivf_pq"}
-    reader = ContainerReader(source, hnsw.KIND)
+    for blob in reader.find(hnsw.TYPE)[:1]:
+        return _told_by_layers(ContainerReader(reader.open(blob), hnsw.KIND))
+    for blob in reader.find(ivf.TYPE)[:1]:
+        return _told_by_lists(ContainerReader(reader.open(blob), ivf.KIND))
+    locators = reader.find(rows.TYPE)
+    for blob in reader.find(graph.TYPE)[:1] if locators else ():
+        told = sizes.shape_of(reader.open(blob), reader.open(locators[0]))
+        return told, {"algorithm": "vamana" if told["max_degree"] else EXACT}
+    return None
+
+
+def _told_by_lists(reader: ContainerReader) -> tuple[dict[str, Any], dict[str, Any]]:
+    head = reader.record("head", ivf.HEAD)
+    codes = {"pq_subspaces": int(head["pq_subspaces"])} if int(head["lists"]) else {}
+    return {**_width_of(head, "lists blob"), **codes}, {"algorithm": "ivf_pq"}
+
+
+def _told_by_layers(reader: ContainerReader) -> tuple[dict[str, Any], dict[str, Any]]:
     head = reader.record("head", hnsw.HEAD)
     count, links = int(head["rows"]), int(head["links"])
     told = _width_of(head, "hnsw blob")
@@ -88,11 +154,16 @@ def fewest_shards(shape: IndexShape, engine: Engine) -> int:
     """Return the fewest shards whose blobs Java can read; see `sizes.fewest_shards`."""
     if engine.algorithm == CENTROID:
         return 1
-    measure = {
-        "hnsw": lambda shape, count: layers_size(shape, engine, count),
-        "ivf_pq": lambda shape, count: lists_size(shape, engine, count),
-    }
-    return sizes.fewest_shards(shape, measure.get(engine.algorithm, sizes.graph_size))
+    if engine.algorithm == "hnsw":
+        return sizes.fewest_shards(shape, lambda one, count: layers_size(one, engine, count))
+    if engine.algorithm == "ivf_pq":
+
+        def measure(one: IndexShape, count: int) -> int:
+            built = as_built(replace(one, rows=count, shards=1), engine)
+            return lists_size(one, built, count)
+
+        return sizes.fewest_shards(shape, measure)
+    return sizes.fewest_shards(shape)
 
 
 def layers_size(shape: IndexShape, engine: Engine, count: int) -> int:
@@ -158,9 +229,7 @@ def _lists(shape: IndexShape, engine: Engine, count: int) -> int:
 
 def _layers(shape: IndexShape, engine: Engine, count: int) -> int:
     per_row = 4 * 2 * engine.links + 2 + 1 + 4 * shape.dimension
-    width = _LANES * math.ceil(metrics.search_dimension(shape.metric, shape.dimension) / _LANES)
-    if shape.metric != "l2" or width != shape.dimension:
-        per_row += 4 * width  # the rows once more, in the space that a graph is searched in
+    per_row += sizes.space_size(shape)
     return count * per_row + _upper_lists(engine, count) * (4 * engine.links + 2)
 
 
