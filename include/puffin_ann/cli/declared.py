@@ -1,11 +1,35 @@
-"""Find declarations for commands that name a table and an index."""
+"""Find the declarations that commands name."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from puffin_ann.errors import DeclarationError
 
 if TYPE_CHECKING:
     from puffin_ann.declaration import IndexDeclaration
+
+DeclaredIndex = Annotated[
+    str, typer.Argument(help="A declared index by name, or the path of a declaration file.")
+]
+
+
+def find_declared(index: str) -> "IndexDeclaration":
+    """Return the declaration named, from its file or from the declarations folder."""
+    from puffin_ann.declaration import load_declaration, load_declarations
+    from puffin_ann.settings import settings
+
+    if index.endswith((".yaml", ".yml")):
+        return load_declaration(Path(index))
+    folder = settings().declarations_dir
+    declared = {one.name: one for one in load_declarations(folder)}
+    if index not in declared:
+        raise DeclarationError(
+            f"no index named {index!r} is declared in {folder}; declared are: "
+            + (", ".join(declared) or "none")
+        )
+    return declared[index]
 
 
 def declared_on(table: str) -> "list[IndexDeclaration] | None":

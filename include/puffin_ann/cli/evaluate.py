@@ -4,18 +4,15 @@ from typing import Annotated
 
 import typer
 
-from puffin_ann.cli.build import find_declared, on_spark, require_pyspark
+from puffin_ann.cli.declared import DeclaredIndex, find_declared
 from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.spark import Master, on_spark, require_pyspark
 from puffin_ann.cli.waiting import own_run_id
 
 
 def evaluate(
-    index: Annotated[
-        str, typer.Argument(help="A declared index by name, or the path of a declaration file.")
-    ],
-    master: Annotated[
-        str, typer.Option(help="Spark master, such as local[*] or spark://host:7077.")
-    ] = "local[*]",
+    index: DeclaredIndex,
+    master: Master = "local[*]",
     queries: Annotated[
         int | None,
         typer.Option(min=10, max=10_000, help="Rows that serve as queries; default: as declared."),

@@ -7,13 +7,10 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from puffin_ann.cli.output import AsJson, TableName, console, print_json
+from puffin_ann.cli.output import WIDE, AsJson, TableName, console, print_json
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.history import History, HistoryEntry
-
-_WIDE = 150
-"""Columns of a terminal that the table needs; in others each run has two lines."""
 
 _NUMBERS = ("rows", "+", "−", "written", "copied", "seconds", "recall", "coverage")
 
@@ -37,7 +34,7 @@ def history(
 
 
 def _show(found: "History") -> None:
-    if console.width >= _WIDE:
+    if console.width >= WIDE:
         console.print(_grid(found))
     else:
         console.print(f"runs of {found.index} on {found.table}", highlight=False, soft_wrap=True)

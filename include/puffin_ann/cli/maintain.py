@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from puffin_ann.cli.build import find_declared, on_spark, require_pyspark
+from puffin_ann.cli.declared import find_declared
 from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.spark import Master, on_spark, require_pyspark
 from puffin_ann.cli.waiting import NoWait, own_run_id
 from puffin_ann.errors import DeclarationError
 
@@ -21,9 +22,7 @@ def maintain(
             help="A table, as catalog.namespace.table, or one of its declared indexes.",
         ),
     ],
-    master: Annotated[
-        str, typer.Option(help="Spark master, such as local[*] or spark://host:7077.")
-    ] = "local[*]",
+    master: Master = "local[*]",
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:

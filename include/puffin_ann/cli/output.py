@@ -19,6 +19,9 @@ TableName = Annotated[
 
 console = Console()
 
+WIDE = 150
+"""Columns of a terminal that tables of many figures need; narrower ones are shown lines instead."""
+
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):

@@ -7,14 +7,11 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_ann.cli.declared import declaration_of
-from puffin_ann.cli.output import AsJson, TableName, console, print_json
+from puffin_ann.cli.output import WIDE, AsJson, TableName, console, print_json
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.decision import Decision
     from puffin_ann.lifecycle.preview import Preview
-
-_WIDE = 150
-"""Columns of a terminal that the table needs; in others a reason has a line of its own."""
 
 _ALL = "all"
 
@@ -56,7 +53,7 @@ def _show(found: "Preview") -> None:
     decision = found.decision
     if decision.action != "none" or decision.shards:
         title = f"plan for {found.index} on {found.table}"
-        if console.width >= _WIDE:
+        if console.width >= WIDE:
             console.print(_grid(title, decision))
         else:
             console.print(title, highlight=False, markup=False, soft_wrap=True)

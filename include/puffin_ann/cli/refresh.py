@@ -1,14 +1,14 @@
 """`puffin-ann refresh`: bring an index up to date with its table, without Airflow."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from puffin_ann.cli.build import find_declared, on_spark, require_pyspark, stderr_console
+from puffin_ann.cli.declared import DeclaredIndex, find_declared
 from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.progress import steps
+from puffin_ann.cli.spark import on_spark, require_pyspark
 from puffin_ann.cli.waiting import NoWait, own_run_id, writing
 
 if TYPE_CHECKING:
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def refresh(
-    index: Annotated[
-        str, typer.Argument(help="A declared index by name, or the path of a declaration file.")
-    ],
+    index: DeclaredIndex,
     master: Annotated[
         str | None,
         typer.Option(
@@ -48,21 +46,7 @@ def refresh(
         stack.enter_context(
             writing(declaration.table, declaration.name, run_id, "refresh", no_wait=no_wait)
         )
-        progress = stack.enter_context(
-            Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}"),
-                TimeElapsedColumn(),
-                console=stderr_console() if as_json else console,
-            )
-        )
-
-        @contextmanager
-        def step(name: str) -> Iterator[None]:
-            task = progress.add_task(name, total=None)
-            yield
-            progress.update(task, total=1, completed=1)
-
+        step = stack.enter_context(steps(as_json=as_json))
         runner: Runner = InProcess()
         if master is not None:
             require_pyspark()

@@ -43,9 +43,7 @@ _FIELDS = (
     _Field("hour", 0, 23),
     _Field("day of the month", 1, 31, words=r"\?|l"),
     _Field("month", 1, 12, _MONTHS),
-    _Field(
-        "day of the week", 0, 7, _DAYS, words=r"\?|l[0-7]|([0-7]|sun|mon|tue|wed|thu|fri|sat)#[1-5]"
-    ),
+    _Field("day of the week", 0, 7, _DAYS, words=rf"\?|l[0-7]|([0-7]|{'|'.join(_DAYS)})#[1-5]"),
 )
 
 _ITEM = re.compile(r"(?:\*|(?P<first>[0-9a-z]+)(?:-(?P<last>[0-9a-z]+))?)(?:/(?P<step>\d{1,4}))?")
