@@ -98,12 +98,7 @@ def search(
 
 
 def _names(columns: str) -> list[str]:
-    """Return the columns to show, each of which is shown once."""
-    names = [name.strip() for name in columns.split(",") if name.strip()]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise QueryError(f"--columns names {', '.join(sorted(twice))} twice; name a column once")
-    return names
+    return [name.strip() for name in columns.split(",") if name.strip()]
 
 
 def _search_keys(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.table import Table
 
-from puffin_ann.errors import BadInputError
+from puffin_ann.errors import QueryError
 from puffin_ann.lake.parquet import read_rows
 
 LOCATOR = pa.struct(
@@ -20,6 +20,9 @@ LOCATOR = pa.struct(
         pa.field("row_offset", pa.int64()),
     ]
 )
+
+OWN = ("query", "rank", "distance", "locator")
+"""Columns that every answer has."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,23 @@ class SearchReport:
     damaged: tuple[str, ...] = ()
 
 
+def check_columns(columns: Sequence[str]) -> None:
+    """Require columns that can stand in an answer beside its own, each once.
+
+    Raises:
+        QueryError: names the one that cannot.
+    """
+    clash = sorted({*columns} & {*OWN})
+    if clash:
+        raise QueryError(
+            f"column {clash[0]!r} has the name of a result column; rename it in the table or "
+            "fetch it by the locator"
+        )
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise QueryError(f"columns: {', '.join(map(repr, twice))} named twice; name a column once")
+
+
 def answer_table(
     table: Table,
     files: Sequence[str],
@@ -65,12 +85,6 @@ def answer_table(
         "rank": pa.array(rank.astype(np.int32)),
         "distance": pa.array(distances, pa.float32()),
     }
-    clash = sorted(set(columns) & {*fields, "locator"})
-    if clash:
-        raise BadInputError(
-            f"column {clash[0]!r} has the name of a result column; rename it in the table or "
-            "fetch it by the locator"
-        )
     if columns:
         fetched = read_rows(table, paths, keys[1], keys[2], list(columns))
         fields.update(zip(fetched.column_names, fetched.columns, strict=True))

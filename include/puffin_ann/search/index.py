@@ -17,7 +17,7 @@ from puffin_ann.errors import ColumnNotFoundError, QueryError, TooFewRowsError
 from puffin_ann.lake.catalog import load_table, name_of, snapshot_of_ref
 from puffin_ann.lake.catalog import snapshot as find_snapshot
 from puffin_ann.lake.column import VectorColumn, vector_column
-from puffin_ann.search.answers import SearchReport, answer_table
+from puffin_ann.search.answers import SearchReport, answer_table, check_columns
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.centroids import FileTier
 from puffin_ann.search.coverage import LiveState, View, live_state, view_of
@@ -123,10 +123,11 @@ class Index:
             schema's metadata holds a `SearchReport` as JSON under `puffin_ann`.
 
         Raises:
-            QueryError: a wrong `k`, width, value or shape.
+            QueryError: a wrong `k`, width, value or shape, or a column given twice.
             ColumnNotFoundError: a column the table does not have.
         """
         batch = self._checked_queries(queries)
+        check_columns(columns)
         for name, value in (("width", width), ("probe_partitions", probe_partitions)):
             if value is not None and value < 1:
                 raise QueryError(f"{name} is {value}; it must be at least 1")
@@ -189,10 +190,11 @@ class Index:
             As `search` does: by query, then distance, then locator.
 
         Raises:
-            QueryError: a wrong value or shape.
+            QueryError: a wrong value or shape, or a column given twice.
             ColumnNotFoundError: a column the table does not have.
         """
         batch = self._checked_queries(queries)
+        check_columns(columns)
         self._checked_freshness(freshness)
         if isinstance(distance, bool) or not isinstance(distance, int | float | np.number):
             raise QueryError(f"distance is {distance!r}; it must be a number")

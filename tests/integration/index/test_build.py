@@ -308,6 +308,14 @@ def test_bad_searches_are_named(words):
         index.search(QUERIES, 5, width=0)
     with pytest.raises(ColumnNotFoundError, match="'price'"):
         index.search(QUERIES, 5, columns=["price"])
+    for columns, message in (
+        (("id", "word", "id"), "columns: 'id' named twice"),
+        (("id", "rank"), "'rank' has the name of a result column"),
+    ):
+        with pytest.raises(QueryError, match=message):
+            index.search(QUERIES, 5, columns=columns)
+        with pytest.raises(QueryError, match=message):
+            index.within(QUERIES, 1.0, columns=columns)
     assert len(index.search(QUERIES, 61, allow_fewer=True)) == 6 * 60
 
 

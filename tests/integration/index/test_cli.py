@@ -113,7 +113,7 @@ def test_search_at_a_branch_or_tag(cli, indexed):
         (("--key", "word=w5", "--snapshot", "7"), 3, "no snapshot 7"),
         (("--key", "word=w5", "--ref", "audit"), 3, "no branch or tag 'audit'; it has: main"),
         (("--key", "word=w5", "--ref", "main", "--snapshot", "7"), 2, "not both"),
-        (("--key", "word=w5", "--columns", "id, word,id"), 2, "--columns names id twice"),
+        (("--key", "word=w5", "--columns", "id, word,id"), 2, "columns: 'id' named twice"),
         (("--key", "word=w5", "--k", "3", "--within", "0.5"), 2, "either --k"),
     ],
 )
