@@ -179,14 +179,6 @@ def interleaved_to(vector: Vector) -> Any:
     )
 
 
-def joined_to(vector: Vector) -> Any:
-    """Return `join(x, y) -> vector`: the lanes of x, then those of y."""
-    return binary(
-        vector,
-        lambda builder, kinds, values: shuffled(builder, values[0], values[1], range(vector.lanes)),
-    )
-
-
 # Arithmetic, lane by lane
 
 
@@ -200,7 +192,6 @@ def _arithmetic(whole: str, floating: str | None = None) -> Any:
 
 add = _arithmetic("add", "fadd")
 subtract = _arithmetic("sub", "fsub")
-multiply = _arithmetic("mul", "fmul")
 both = _arithmetic("and_")
 either = _arithmetic("or_")
 
@@ -300,9 +291,6 @@ def _target(name: str, result: Vector) -> Emit:
 
 look_up_halves = binary(U8X32, _target("llvm.x86.avx2.pshuf.b", U8X32))
 """AVX2: `look_up_halves(table, places)`, u8x32: places, below 16, count in each 16 bytes apart."""
-
-look_up_quarters = binary(U8X64, _target("llvm.x86.avx512.pshuf.b.512", U8X64))
-"""AVX-512BW: as `look_up_halves`, u8x64."""
 
 look_up_64 = binary(U8X64, _target("llvm.x86.avx512.permvar.qi.512", U8X64))
 """AVX-512 VBMI: `look_up_64(table, places)`: places below 64, of which higher bits are ignored."""

@@ -44,7 +44,6 @@ MAX_ROWS = 1 << 32
 MAX_DIMENSION = 1 << 16
 MAX_DEGREE = 4096
 HAS_VECTORS = 1
-NO_NEIGHBOUR = 0
 
 EXPANSION = 1024
 """`unpack` writes at most this many times the blob's length, and `SMALL` bytes more: far above

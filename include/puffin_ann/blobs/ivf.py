@@ -41,9 +41,6 @@ MAX_ROWS = 1 << 32
 MAX_DIMENSION = 1 << 16
 MAX_LISTS = 1 << 24
 
-TRAINED = ("origin", "centroids", "subspace_offsets", "codebook")
-LISTED = ("starts", "ordinals", "codes", "biases")
-
 
 @dataclass(frozen=True, eq=False)
 class Ivf:

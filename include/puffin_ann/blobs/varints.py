@@ -7,7 +7,6 @@ Stands apart from `kernels` so that a module can speak of varints without import
 """
 
 MAX_BYTES = 5
-MAX_VALUE = (1 << 35) - 1
 
 CUT_OFF = -1
 OVER_LONG = -2

@@ -31,11 +31,6 @@ class Horizon:
     older_than_ms: int | None = None
     retain_last: int | None = None
 
-    @classmethod
-    def strictest(cls, at_ms: int) -> "Horizon":
-        """Return the expiry that leaves nothing but what branches and tags name."""
-        return cls(at_ms, older_than_ms=FOREVER, retain_last=1)
-
 
 def surviving(table: Table, horizon: Horizon) -> frozenset[int]:
     """Return the ids of the snapshots that are left after an expiry."""

@@ -23,8 +23,6 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from puffin_ann.errors import StagingError
 from puffin_ann.lake.s3 import s3_of
 
-CHUNK = 4 << 20
-
 
 @dataclass(frozen=True)
 class StagedObject:
@@ -164,12 +162,6 @@ class Staging:
             self.io.delete(uri)
             raise
         writer.close()
-
-    def put_file(self, local: Path, *parts: str) -> StagedObject:
-        """Copy a local file into the folder, under a name that no other attempt uses."""
-        with local.open("rb") as source, self.create(*parts) as out:
-            shutil.copyfileobj(source, out, CHUNK)
-        return out.staged
 
     def fetch(self, uri: str) -> BinaryIO:
         """Open an object, of this folder or not, as a seekable stream."""

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numba import njit
 
-from puffin_ann.ann import simd
 from puffin_ann.ann.simd import (
     F32X16,
     LEVEL,
@@ -25,7 +24,6 @@ from puffin_ann.ann.simd import (
     floats_of,
     greatest_of,
     interleaved_to,
-    joined_to,
     least_of,
     left_by,
     less_mask,
@@ -33,9 +31,7 @@ from puffin_ann.ann.simd import (
     look_up_16,
     look_up_64,
     look_up_halves,
-    look_up_quarters,
     lowest_bit,
-    multiply,
     multiply_add,
     part_of,
     prefetch,
@@ -54,12 +50,7 @@ load_w, store_w = load_of(U32X16), store_of(U32X16)
 load_h, store_h = load_of(U16X16), store_of(U16X16)
 fill_b, fill_f = fill_of(U8X16), fill_of(F32X16)
 widen, as_floats, as_bytes = widened_to(U16X16), floats_of(F32X16), bytes_of(U8X16)
-low, high, interleave, join = (
-    part_of(U16X8, 0),
-    part_of(U16X8, 8),
-    interleaved_to(U16X16),
-    joined_to(U16X16),
-)
+low, high, interleave = part_of(U16X8, 0), part_of(U16X8, 8), interleaved_to(U16X16)
 right4, left4 = right_by(4), left_by(4)
 RANDOM = np.random.default_rng(3)
 
@@ -69,24 +60,22 @@ def byte_arithmetic(x, y, out):
     a, b = load_b16(x, np.uint64(0)), load_b16(y, np.uint64(0))
     store_b16(out, np.uint64(0), add(a, b))
     store_b16(out, np.uint64(16), subtract(a, b))
-    store_b16(out, np.uint64(32), multiply(a, b))
-    store_b16(out, np.uint64(48), both(a, b))
-    store_b16(out, np.uint64(64), either(a, b))
-    store_b16(out, np.uint64(80), add_saturating(a, b))
-    store_b16(out, np.uint64(96), right4(a))
-    store_b16(out, np.uint64(112), left4(a))
-    store_b16(out, np.uint64(128), fill_b(300 & 255))
+    store_b16(out, np.uint64(32), both(a, b))
+    store_b16(out, np.uint64(48), either(a, b))
+    store_b16(out, np.uint64(64), add_saturating(a, b))
+    store_b16(out, np.uint64(80), right4(a))
+    store_b16(out, np.uint64(96), left4(a))
+    store_b16(out, np.uint64(112), fill_b(300 & 255))
 
 
 def test_bytes_wrap_saturate_and_shift_as_numpys_do():
     x, y = RANDOM.integers(0, 256, (2, 16)).astype(np.uint8)
-    out = np.zeros(144, np.uint8)
+    out = np.zeros(128, np.uint8)
     byte_arithmetic(x, y, out)
     saturated = np.minimum(x.astype(int) + y, 255).astype(np.uint8)
     wanted = [
         x + y,
         x - y,
-        x * y,
         x & y,
         x | y,
         saturated,
@@ -94,7 +83,7 @@ def test_bytes_wrap_saturate_and_shift_as_numpys_do():
         x << 4,
         np.full(16, 44, np.uint8),
     ]
-    np.testing.assert_array_equal(out.reshape(9, 16), wanted)
+    np.testing.assert_array_equal(out.reshape(8, 16), wanted)
 
 
 @njit
@@ -102,7 +91,7 @@ def float_arithmetic(x, y, z, out):
     a, b, c = load_f(x, np.uint64(1)), load_f(y, np.uint64(0)), load_f(z, np.uint64(0))
     prefetch(x, np.uint64(10**9))
     store_f(out, np.uint64(0), multiply_add(a, b, c))
-    store_f(out, np.uint64(16), subtract(multiply(a, b), fill_f(2)))
+    store_f(out, np.uint64(16), subtract(a, fill_f(2)))
     return sum_of(a), least_of(a), greatest_of(a), less_mask(a, b)
 
 
@@ -113,7 +102,7 @@ def test_floats_are_loaded_from_any_offset_and_reduced():
     total, least, greatest, mask = float_arithmetic(x, y, z, out)
     a = x[1:]
     np.testing.assert_allclose(out[:16], a * y[:16] + z[:16], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(out[16:], a * y[:16] - 2, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(out[16:], a - 2)
     assert total == pytest.approx(a.sum(), rel=1e-5)
     assert (least, greatest) == (a.min(), a.max())
     assert mask == sum(1 << i for i in range(16) if a[i] < y[i])
@@ -144,22 +133,20 @@ def changes(x, out, floats, narrow):
     wide = widen(load_b16(x, np.uint64(0)))
     store_h(out, np.uint64(0), wide)
     store_h(out, np.uint64(16), interleave(low(wide), high(wide)))
-    store_h(out, np.uint64(32), join(high(wide), low(wide)))
     lanes = as_floats(load_w(x, np.uint64(0)))
     store_f(floats, np.uint64(0), lanes)
     store_b16(narrow, np.uint64(0), as_bytes(load_f(floats, np.uint64(16))))
 
 
-def test_lanes_are_widened_joined_converted_and_cut():
+def test_lanes_are_widened_interleaved_converted_and_cut():
     words = RANDOM.integers(0, 2**31, 16).astype(np.uint32)
     x = words.view(np.uint8)
-    out, narrow = np.zeros(48, np.uint16), np.zeros(16, np.uint8)
+    out, narrow = np.zeros(32, np.uint16), np.zeros(16, np.uint8)
     floats = np.concatenate([np.zeros(16), np.linspace(0, 255.9, 16)]).astype(np.float32)
     changes(x, out, floats, narrow)
     first = x[:16].astype(np.uint16)
     np.testing.assert_array_equal(out[:16], first)
-    np.testing.assert_array_equal(out[16:32], first.reshape(2, 8).T.reshape(-1))
-    np.testing.assert_array_equal(out[32:], np.roll(first, 8))
+    np.testing.assert_array_equal(out[16:], first.reshape(2, 8).T.reshape(-1))
     np.testing.assert_array_equal(floats[:16], words.astype(np.float32))
     np.testing.assert_array_equal(narrow, floats[16:].astype(np.uint8))
 
@@ -186,10 +173,9 @@ def shuffle_32(table, places, out):
 
 
 @njit
-def shuffle_64(table, places, sums, out, quarters):
+def shuffle_64(table, places, sums, out):
     t, p = load_b64(table, 0), load_b64(places, 0)
     store_b64(out, 0, look_up_64(t, p))
-    store_b64(quarters, 0, look_up_quarters(t, both(p, load_b64(np.full(64, 15, np.uint8), 0))))
     store_w(sums, 0, add_dot_of_bytes(load_w(sums, 0), t, both(p, p)))
 
 
@@ -211,10 +197,7 @@ def test_wider_shuffles_of_this_machine():
         sums = RANDOM.integers(0, 1000, 16).astype(np.uint32)
         dots = (table.astype(int) * places.view(np.int8)).reshape(16, 4).sum(axis=1)
         wanted = sums + dots.astype(np.uint32)
-        out, quarters = np.zeros((2, 64), np.uint8)
-        shuffle_64(table, places, sums, out, quarters)
+        out = np.zeros(64, np.uint8)
+        shuffle_64(table, places, sums, out)
         np.testing.assert_array_equal(out, table[places & 63])
-        lanes = table.reshape(4, 16), (places & 15).reshape(4, 16)
-        np.testing.assert_array_equal(quarters.reshape(4, 16), np.take_along_axis(*lanes, axis=1))
         np.testing.assert_array_equal(sums, wanted)
-    assert simd.LEVEL in ("vbmi", "avx2", "portable")

@@ -113,10 +113,10 @@ def test_a_missing_object_is_told_with_its_location(staging: Staging) -> None:
         staging.read("gone", "object")
 
 
-def test_a_file_goes_there_and_back_checked(staging: Staging, tmp_path: Path) -> None:
-    source = tmp_path / "source.bin"
-    source.write_bytes(b"abc")
-    staged = staging.put_file(source, "shards", "0", "attempt-1.bin")
+def test_an_object_goes_there_and_back_checked(staging: Staging) -> None:
+    with staging.create("shards", "0", "attempt-1.bin") as out:
+        out.write(b"abc")
+    staged = out.staged
     assert staged == StagedObject(staging.uri("shards", "0", "attempt-1.bin"), 3, SHA_OF_ABC)
     assert staging.read_checked(staged) == b"abc"
     with staging.fetch(staged.uri) as stream:

@@ -9,10 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_LEVELS = 255
-"""Levels fit a byte. A level is exponential with mean 1 / ln M, so that even for M = 2 and 2³¹ rows
-the highest is about 40."""
-
 
 @dataclass(frozen=True, eq=False)
 class Layers:
