@@ -8,6 +8,7 @@ from puffin_ann.declaration import (
     load_declaration,
     load_declarations,
     parse_declaration,
+    read_declarations,
 )
 from puffin_ann.errors import DeclarationError
 from puffin_ann.settings import settings
@@ -131,6 +132,21 @@ def test_two_declarations_of_one_name_are_refused(tmp_path):
         (tmp_path / f"{stem}.yaml").write_text("name: same\ntable: c.n.t\ncolumn: v\n")
     with pytest.raises(DeclarationError, match=r"b\.yaml.*'same' is already declared in .*a\.yaml"):
         load_declarations(tmp_path)
+
+
+def test_a_bad_file_hides_no_other_declaration(tmp_path):
+    for file, name in (("a", "a"), ("c", "c"), ("d", "c")):
+        (tmp_path / f"{file}.yaml").write_text(f"name: {name}\ntable: c.n.t\ncolumn: v\n")
+    (tmp_path / "b.yaml").write_text("metric: [")
+    found = read_declarations(tmp_path)
+    assert [one.name for one in found.valid] == ["a"]  # which of two files counts is not known
+    assert [str(problem).split(":")[0] for problem in found.problems] == [
+        str(tmp_path / "b.yaml"),
+        str(tmp_path / "d.yaml"),
+    ]
+    assert found.require("a", tmp_path).name == "a"
+    with pytest.raises(DeclarationError, match=r"no index named 'b'.*b\.yaml: is not valid YAML"):
+        found.require("b", tmp_path)
 
 
 def test_the_declarations_we_ship_are_valid():

@@ -1,14 +1,21 @@
-"""Find the declarations that commands name."""
+"""Find the declarations that commands name.
 
+A file that is not valid does not keep a command about another index from its work: it is warned of.
+A command about all indexes of a table does what it can, and fails at its end.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from puffin_ann.cli.output import warn
 from puffin_ann.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from puffin_ann.declaration import IndexDeclaration
+    from puffin_ann.declaration import Declared, IndexDeclaration
 
 DeclaredIndex = Annotated[
     str, typer.Argument(help="A declared index by name, or the path of a declaration file.")
@@ -16,24 +23,70 @@ DeclaredIndex = Annotated[
 
 
 def find_declared(index: str) -> "IndexDeclaration":
-    """Return the declaration named, from its file or from the declarations folder."""
-    from puffin_ann.declaration import load_declaration, load_declarations
+    """Return the declaration named, from its file or from the declarations folder.
+
+    Raises:
+        DeclarationError: there is none, or it is not valid.
+    """
+    from puffin_ann.declaration import load_declaration, read_declarations
     from puffin_ann.settings import settings
 
     if index.endswith((".yaml", ".yml")):
         return load_declaration(Path(index))
     folder = settings().declarations_dir
-    declared = {one.name: one for one in load_declarations(folder)}
-    if index not in declared:
-        raise DeclarationError(
-            f"no index named {index!r} is declared in {folder}; declared are: "
-            + (", ".join(declared) or "none")
-        )
-    return declared[index]
+    known = read_declarations(folder)
+    found = known.require(index, folder)
+    _warn_of(known)
+    return found
+
+
+def _warn_of(known: "Declared") -> None:
+    for problem in known.problems:
+        warn(str(problem))
+
+
+@contextmanager
+def all_declared_on(
+    table: str, *, index: str | None = None
+) -> "Iterator[list[IndexDeclaration] | None]":
+    """Give the declarations of a table's indexes, to be looked at; fail at the end if one is bad.
+
+    None if there is no folder of declarations, or a bad one in it may declare what no other does.
+
+    Args:
+        table: by name.
+        index: the one index that the command is about, for which it is enough to warn.
+
+    Raises:
+        DeclarationError: a file is not valid; after the body, if that ended well.
+    """
+    from puffin_ann.declaration import read_declarations
+    from puffin_ann.settings import settings
+
+    folder = settings().declarations_dir
+    if not folder.is_dir():
+        yield None
+        return
+    known = read_declarations(folder)
+    try:
+        yield None if known.problems else [one for one in known.valid if one.table == table]
+    except typer.Exit:
+        _warn_of(known)
+        raise
+    if index is not None:
+        _warn_of(known)
+    elif known.problems:
+        raise DeclarationError("; ".join(map(str, known.problems)))
 
 
 def declared_on(table: str) -> "list[IndexDeclaration] | None":
-    """Return the declarations of a table's indexes; None if there is no folder of declarations."""
+    """Return the declarations of a table's indexes; None if there is no folder of declarations.
+
+    For commands that remove things: they need to know of every index what is declared.
+
+    Raises:
+        DeclarationError: a file is not valid.
+    """
     from puffin_ann.declaration import load_declarations
     from puffin_ann.settings import settings
 
@@ -49,11 +102,13 @@ def declaration_of(table: str, index: str) -> "IndexDeclaration":
     Raises:
         DeclarationError: it is not declared for this table; names those that are.
     """
-    from puffin_ann.declaration import load_declarations
+    from puffin_ann.declaration import read_declarations
     from puffin_ann.settings import settings
 
     folder = settings().declarations_dir
-    known = load_declarations(folder)
+    found = read_declarations(folder)
+    _warn_of(found)
+    known = found.valid
     for one in known:
         if (one.table, one.name) == (table, index):
             return one

@@ -6,7 +6,7 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from puffin_ann.cli.declared import declared_on
+from puffin_ann.cli.declared import all_declared_on, declared_on
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
 
 if TYPE_CHECKING:
@@ -35,13 +35,16 @@ def doctor(
     """
     from puffin_ann.lifecycle import doctor as doctors
 
-    found = doctors.doctor(table, declared_on(table), fix=fix, quick=quick)
-    if as_json:
-        print_json({**found.model_dump(), "problems_left": found.problems_left})
-    else:
-        _show_diagnosis(found)
-    if found.problems_left:
-        raise typer.Exit(PROBLEMS_LEFT)
+    if fix:
+        declared_on(table)  # nothing is removed while it is not known what is to be kept
+    with all_declared_on(table) as declared:
+        found = doctors.doctor(table, declared, fix=fix, quick=quick)
+        if as_json:
+            print_json({**found.model_dump(), "problems_left": found.problems_left})
+        else:
+            _show_diagnosis(found)
+        if found.problems_left:
+            raise typer.Exit(PROBLEMS_LEFT)
 
 
 def clean(

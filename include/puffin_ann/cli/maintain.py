@@ -1,6 +1,6 @@
 """`puffin-ann maintain`: what is due in a maintenance window, now."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,7 +32,7 @@ def maintain(
     """
     from puffin_ann.lifecycle import maintain as maintaining
 
-    declarations = _meant(name)
+    declarations, problems = _meant(name)
     require_pyspark()
     with on_spark(declarations[0], master) as runner:
         done = maintaining.maintain(
@@ -44,7 +44,13 @@ def maintain(
         )
     if as_json:
         print_json(done)
-        return
+    else:
+        _show(done)
+    if problems:
+        raise DeclarationError("; ".join(map(str, problems)))
+
+
+def _show(done: dict[str, Any]) -> None:
     for action in done["actions"]:
         console.print(action, highlight=False, markup=False, soft_wrap=True)
     for index, found in done["indexes"].items():
@@ -52,16 +58,17 @@ def maintain(
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _meant(name: str) -> "list[IndexDeclaration]":
-    """Return the declarations of a table, or the one of an index."""
-    from puffin_ann.lifecycle.maintain import declared_on
+def _meant(name: str) -> "tuple[list[IndexDeclaration], tuple[DeclarationError, ...]]":
+    """Return the declarations of a table, and problems of others; or the one of an index."""
+    from puffin_ann.declaration import read_declarations
     from puffin_ann.settings import settings
 
     if "." not in name or name.endswith((".yaml", ".yml")):
-        return [find_declared(name)]
-    found = declared_on(name)
+        return [find_declared(name)], ()
+    folder = settings().declarations_dir
+    known = read_declarations(folder)
+    found = [one for one in known.valid if one.table == name]
     if not found:
-        raise DeclarationError(
-            f"no index of table {name} is declared in {settings().declarations_dir}"
-        )
-    return found
+        message = f"no index of table {name} is declared in {folder}"
+        raise DeclarationError("; ".join([message, *map(str, known.problems)]))
+    return found, known.problems

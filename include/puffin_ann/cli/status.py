@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from puffin_ann.cli.declared import declared_on
+from puffin_ann.cli.declared import all_declared_on
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
 
 
@@ -20,9 +20,10 @@ def status(
     from puffin_ann.lake.catalog import load_table
     from puffin_ann.lifecycle import status as statuses
 
-    found = statuses.status(load_table(table), index, declared_on(table))
-    if as_json:
-        print_json([one.model_dump() for one in found])
-        return
-    for one in found:
-        console.print(statuses.grid(one))
+    with all_declared_on(table, index=index) as declared:
+        found = statuses.status(load_table(table), index, declared)
+        if as_json:
+            print_json([one.model_dump() for one in found])
+            return
+        for one in found:
+            console.print(statuses.grid(one))

@@ -4,9 +4,11 @@ Imports nothing heavier than pydantic and YAML, since every parse of a DAG file 
 """
 
 from puffin_ann.declaration.files import (
+    Declared,
     declaration_files,
     load_declaration,
     load_declarations,
+    read_declarations,
 )
 from puffin_ann.declaration.index import (
     METRICS,
@@ -55,6 +57,7 @@ __all__ = [
     "AutoParameters",
     "BuildOptions",
     "CentroidParameters",
+    "Declared",
     "Duration",
     "EvaluateOptions",
     "ExactParameters",
@@ -74,5 +77,6 @@ __all__ = [
     "load_declaration",
     "load_declarations",
     "parse_declaration",
+    "read_declarations",
     "seconds_of",
 ]

@@ -1,5 +1,6 @@
 """Read declarations from YAML files."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -97,19 +98,65 @@ def declaration_files(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
 
 
+@dataclass(frozen=True)
+class Declared:
+    """The declarations of a folder.
+
+    Attributes:
+        valid: in order of their files' names; of a name that two files declare, none.
+        problems: one for each file that is not valid, or that declares another one's index.
+    """
+
+    valid: tuple[IndexDeclaration, ...]
+    problems: tuple[DeclarationError, ...]
+
+    def require(self, name: str, folder: Path) -> IndexDeclaration:
+        """Return the declaration of an index.
+
+        Raises:
+            DeclarationError: there is none; names those that there are, and files with problems.
+        """
+        found = next((one for one in self.valid if one.name == name), None)
+        if found is not None:
+            return found
+        message = f"no index named {name!r} is declared in {folder}; declared are: " + (
+            ", ".join(one.name for one in self.valid) or "none"
+        )
+        raise DeclarationError("; ".join([message, *map(str, self.problems)]))
+
+
+def read_declarations(folder: Path) -> Declared:
+    """Read every declaration of a folder; what is wrong with one does not hide the others."""
+    found: dict[str, tuple[IndexDeclaration, Path]] = {}
+    problems: list[DeclarationError] = []
+    twice: set[str] = set()
+    for path in declaration_files(folder):
+        try:
+            declaration = load_declaration(path)
+        except DeclarationError as error:
+            problems.append(error)
+            continue
+        if declaration.name in found:
+            twice.add(declaration.name)
+            problems.append(
+                DeclarationError(
+                    f"{path}: field 'name': {declaration.name!r} is already declared in "
+                    f"{found[declaration.name][1]}; index names must differ"
+                )
+            )
+        else:
+            found[declaration.name] = (declaration, path)
+    valid = tuple(one for name, (one, _) in found.items() if name not in twice)
+    return Declared(valid, tuple(problems))
+
+
 def load_declarations(folder: Path) -> list[IndexDeclaration]:
     """Read every declaration of a folder, in order of name.
 
     Raises:
         DeclarationError: one of them is not valid, or two declare the same index.
     """
-    found: dict[str, tuple[IndexDeclaration, Path]] = {}
-    for path in declaration_files(folder):
-        declaration = load_declaration(path)
-        if declaration.name in found:
-            raise DeclarationError(
-                f"{path}: field 'name': {declaration.name!r} is already declared in "
-                f"{found[declaration.name][1]}; index names must differ"
-            )
-        found[declaration.name] = (declaration, path)
-    return [declaration for declaration, _ in found.values()]
+    found = read_declarations(folder)
+    if found.problems:
+        raise found.problems[0]
+    return list(found.valid)

@@ -4,7 +4,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from puffin_ann.declaration import IndexDeclaration, load_declarations
+from puffin_ann.declaration import IndexDeclaration, load_declarations, read_declarations
+from puffin_ann.errors import DeclarationError
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.guard import guard
@@ -15,7 +16,11 @@ log = logging.getLogger("puffin_ann")
 
 
 def declared_on(table: str) -> list[IndexDeclaration]:
-    """Return the declarations of a table's indexes; none if there is no folder of declarations."""
+    """Return the declarations of a table's indexes; none if there is no folder of declarations.
+
+    Raises:
+        DeclarationError: one of them is not valid.
+    """
     folder = settings().declarations_dir
     found = load_declarations(folder) if folder.is_dir() else []
     return [one for one in found if one.table == table]
@@ -32,7 +37,9 @@ def guard_table(table: str, *, owner: str) -> tuple[str, ...]:
         A sentence for each thing done, and for each index of which no file is left.
     """
     with leases.publishing(table, owner, "guard"):
-        found = guard(table, declared_on(table))
+        # It removes nothing: a declaration that is not valid must not keep it from its work.
+        known = read_declarations(settings().declarations_dir)
+        found = guard(table, [one for one in known.valid if one.table == table])
     lost = [f"no readable file of index {one!r} is left; build it again" for one in found.lost]
     return (*found.actions, *lost)
 
@@ -46,6 +53,9 @@ def clean_table(table: str, *, owner: str) -> tuple[str, ...]:
 
     Returns:
         A sentence for each thing removed, or that could not be.
+
+    Raises:
+        DeclarationError: a declaration is not valid, and with it what is to be kept is not known.
     """
     with leases.publishing(table, owner, "clean"):
         found = clean(table, declared_on(table))
@@ -71,7 +81,8 @@ def maintain(
         tell: gets a sentence when there is something to wait for.
 
     Returns:
-        `actions`: what was guarded and cleaned; `indexes`: by name, what its refresh returned.
+        `actions`: what was guarded and cleaned, or why nothing was cleaned; `indexes`: by name,
+        what its refresh returned.
 
     Raises:
         LeaseHeldError: another run works on an index, and `wait` is not set.
@@ -86,5 +97,8 @@ def maintain(
             indexes[one.name] = refresh_in_process(
                 one, run_id=run_id, maintenance=True, runner=runner
             )
-    actions += clean_table(table, owner=run_id)
+    try:
+        actions += clean_table(table, owner=run_id)
+    except DeclarationError as error:
+        actions.append(f"not cleaned, since it is not known what is to be kept: {error}")
     return {"actions": actions, "indexes": indexes}

@@ -2,8 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from puffin_ann.declaration import IndexDeclaration, load_declarations, seconds_of
-from puffin_ann.errors import DeclarationError
+from puffin_ann.declaration import IndexDeclaration, read_declarations, seconds_of
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lifecycle.changes import oldest_uncovered_ms
 from puffin_ann.lifecycle.inventory import now_ms
@@ -37,12 +36,8 @@ def staleness_of(index: str) -> Staleness:
     Raises:
         DeclarationError: no such index is declared.
     """
-    declared = {one.name: one for one in load_declarations(settings().declarations_dir)}
-    if index not in declared:
-        raise DeclarationError(
-            f"no index named {index!r} is declared; declared are: {', '.join(declared) or 'none'}"
-        )
-    return staleness(declared[index])
+    folder = settings().declarations_dir
+    return staleness(read_declarations(folder).require(index, folder))
 
 
 def staleness(declaration: IndexDeclaration, *, at_ms: int | None = None) -> Staleness:

@@ -9,9 +9,12 @@ import yaml
 
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.cli.main import run
+from puffin_ann.declaration import load_declaration
 from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.lifecycle.maintain import maintain
 from puffin_ann.lifecycle.preview import preview
 from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.search.versions import open_puffin
 from puffin_ann.settings import settings
 
@@ -79,6 +82,38 @@ def test_a_plan_of_an_unchanged_table_says_that_nothing_is_due(cli, indexed):
         f"nothing changed since snapshot {found['base_snapshot_id']}"
     )
     assert found["decision"]["bytes_written"] == found["decision"]["seconds"] == 0
+
+
+def test_a_bad_declaration_is_warned_of_by_commands_about_another_index(cli, indexed, folder):
+    (folder / "other.yaml").write_text("metric: [")
+    for arguments in (("plan", *TABLE), ("status", *TABLE), ("refresh", builds.INDEX)):
+        code, out, err = cli(*arguments)
+        assert (code, builds.INDEX in out) == (0, True), arguments
+        assert "orphaned" not in out
+        assert "warning: " in err
+        assert "other.yaml: is not valid YAML" in err
+
+
+def test_a_bad_declaration_fails_commands_about_all_indexes_at_their_end(cli, indexed, folder):
+    (folder / "other.yaml").write_text("metric: [")
+    for arguments in (("status", TABLE[0]), ("doctor", TABLE[0], "--quick")):
+        code, out, err = cli(*arguments)
+        assert (code, "test.demo.words" in out) == (2, True), arguments
+        assert "orphaned" not in out
+        assert "error: " in err
+        assert "other.yaml: is not valid YAML" in err
+
+
+def test_nothing_is_removed_while_a_declaration_is_bad(cli, indexed, folder):
+    (folder / "other.yaml").write_text("metric: [")
+    for arguments in (("clean", TABLE[0]), ("doctor", TABLE[0], "--fix"), ("drop", *TABLE)):
+        code, out, err = cli(*arguments)
+        assert (code, out) == (2, "")
+        assert "other.yaml: is not valid YAML" in err
+    declared = load_declaration(folder / f"{builds.INDEX}.yaml")
+    done = maintain([declared], run_id="window", runner=InProcess())
+    assert done["indexes"][builds.INDEX]["action"] == "none"
+    assert done["actions"][-1].startswith("not cleaned, since it is not known what is to be kept")
 
 
 def test_a_plan_names_each_shard_with_its_reason_and_figures(cli, indexed, declare):
