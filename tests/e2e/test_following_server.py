@@ -43,16 +43,7 @@ def spark(watched, tmp_path_factory):
     from pyspark.sql import SparkSession
 
     configuration = {
-        "spark.master": "local[1]",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.jars": ",".join(map(str, iceberg_java.jars("spark"))),
-        "spark.sql.extensions": (
-            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-        ),
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+        **iceberg_java.session_settings(tmp_path_factory.mktemp("spark-warehouse"), 1),
         **lakes.embedded_settings("demo", watched.server.local),
     }
     session = SparkSession.builder.config(map=configuration).getOrCreate()

@@ -43,18 +43,7 @@ def spark(tmp_path_factory):
     """
     from pyspark.sql import SparkSession
 
-    configuration = {
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.jars": ",".join(map(str, iceberg_java.jars("spark"))),
-        "spark.sql.extensions": (
-            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-        ),
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
-    }
+    configuration = iceberg_java.session_settings(tmp_path_factory.mktemp("spark-warehouse"), 2)
     builder = SparkSession.builder.appName("puffin-ann tests")
     session = builder.config(map=configuration).getOrCreate()
     yield session

@@ -51,6 +51,22 @@ def jars(group: str) -> list[Path]:
     return paths
 
 
+def session_settings(warehouse: Path, cores: int) -> dict[str, str]:
+    """The configuration of a local Spark session with Iceberg's own implementation."""
+    return {
+        "spark.master": f"local[{cores}]",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.jars": ",".join(map(str, jars("spark"))),
+        "spark.sql.extensions": (
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+        ),
+        "spark.sql.warehouse.dir": str(warehouse),
+    }
+
+
 def fetch() -> dict[str, list[str]]:
     """Resolve every group with Spark's resolver; by group, the paths of the jars.
 
