@@ -88,6 +88,16 @@ def _sizes(table: Table, version: IndexVersion) -> tuple[dict[int, dict[str, int
     return sizes, other
 
 
+def bytes_of(table: Table, version: IndexVersion) -> int:
+    """Return the bytes of a version's blobs, as they are stored; only footers are read.
+
+    Raises:
+        FormatError, OSError: a file cannot be read.
+    """
+    sizes, other = _sizes(table, version)
+    return other + sum(sum(kinds.values()) for kinds in sizes.values())
+
+
 def _shard(entry: ShardEntry, sizes: Mapping[str, int]) -> ShardState:
     apart = (rows_blob.TYPE, tombstones_blob.TYPE)
     return ShardState(

@@ -14,6 +14,7 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.catalog import snapshot as find_snapshot
+from puffin_ann.lifecycle.changes import bytes_of
 from puffin_ann.lifecycle.documents import Trial
 from puffin_ann.lifecycle.plan import FINGERPRINT
 from puffin_ann.search.coverage import LiveState, live_state, view_of
@@ -24,7 +25,9 @@ class IndexStatus(BaseModel):
     """The newest version of one index, seen from the table's current snapshot.
 
     `vectors` and `delta_rows` leave tombstones out; `tombstone_ratio` is the highest of a shard;
-    `declared` is None where it is not known which indexes are declared.
+    `bytes` are those of the index's own blobs, `file_bytes` those of the file, which holds the
+    table's other indexes and others' statistics besides; `declared` is None where it is not known
+    which indexes are declared.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -40,6 +43,7 @@ class IndexStatus(BaseModel):
     published_at: str | None
     file: str
     bytes: int
+    file_bytes: int
     shards: int
     partitions: int
     deltas: int
@@ -114,7 +118,8 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         base_snapshot_id=version.coverage.base_snapshot_id,
         published_at=_time_of(table, version.snapshot_id),
         file=version.path,
-        bytes=version.length,
+        bytes=bytes_of(table, version),
+        file_bytes=version.length,
         shards=len(routing.shards) - len(deltas),
         partitions=len(routing.centroids),
         deltas=len(deltas),
@@ -181,7 +186,7 @@ def _lines(one: IndexStatus) -> Iterable[tuple[str, str]]:
     yield "vectors", f"{one.vectors:,}" + _skipped(one.skipped)
     if one.tombstones:
         yield "tombstones", f"{one.tombstones:,}, at most {one.tombstone_ratio:.1%} of a shard"
-    yield "bytes", f"{one.bytes:,}"
+    yield "bytes", f"{one.bytes:,} of the index, in a file of {one.file_bytes:,}"
     uncovered = f"; {one.rows_to_scan:,} rows to scan, {one.rows_masked:,} masked"
     behind = one.rows_to_scan or one.rows_masked
     yield "coverage", f"{one.coverage:.2%}" + (uncovered if behind else "")

@@ -116,6 +116,21 @@ def test_nothing_is_removed_while_a_declaration_is_bad(cli, indexed, folder):
     assert done["actions"][-1].startswith("not cleaned, since it is not known what is to be kept")
 
 
+def test_of_a_file_that_indexes_share_status_counts_the_bytes_of_each_for_itself(
+    cli, indexed, declare
+):
+    alone = json.loads(cli("status", *TABLE, "--json")[1])[0]
+    builds.build(declare("larger", algorithm="exact", parameters={}), "second")
+    one, other = json.loads(cli("status", TABLE[0], "--json")[1])
+    assert {one["index"], other["index"]} == {builds.INDEX, "larger"}
+    found = {each["index"]: each for each in (one, other)}
+    assert found[builds.INDEX]["bytes"] == alone["bytes"] < alone["file_bytes"]
+    assert one["file_bytes"] == other["file_bytes"] > one["bytes"] + other["bytes"]
+    mine = found["larger"]
+    text = f"{mine['bytes']:,} of the index, in a file of {mine['file_bytes']:,}"
+    assert text in cli("status", TABLE[0], "larger")[1]
+
+
 def test_a_plan_names_each_shard_with_its_reason_and_figures(cli, indexed, declare):
     declare(refresh={"min_rows": 1, "delta_ratio": 0.5})
     indexed.append(builds.rows(range(100, 105)))
