@@ -64,6 +64,12 @@ class Settings(BaseSettings):
         gt=0,
         description="Vector bytes that one Spark task of the assign stage holds in memory.",
     )
+    catalog_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        le=86_400.0,
+        description="A catalog that has not given a table for so long is taken for unreachable.",
+    )
     lease_seconds: float = Field(
         default=120.0,
         gt=0,

@@ -18,9 +18,9 @@ from puffin_ann.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from puffin_ann.settings import settings
 
 ATTEMPTS = 3
-TIMEOUT_SECONDS = 30.0
 HTTP_TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and between two bytes of an answer."""
 
@@ -29,12 +29,12 @@ SHOWN = 10
 _T = TypeVar("_T")
 
 
-def load_table(table: str | Table, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Table:
+def load_table(table: str | Table) -> Table:
     """Return the table named `catalog.namespace.table`; a PyIceberg table is handed back as it is.
 
     Raises TableNotFoundError if the name is not of that form or names nothing, and
-    CatalogUnavailableError if the catalog is not configured or gives no answer within
-    `timeout_seconds`.
+    CatalogUnavailableError if the catalog is not configured or gives no answer within the setting
+    `catalog_seconds`.
     """
     if isinstance(table, Table):
         return table
@@ -47,10 +47,10 @@ def load_table(table: str | Table, *, timeout_seconds: float = TIMEOUT_SECONDS) 
     name, identifier = parts[0], ".".join(parts[1:])
     # PyIceberg's HTTP session has no timeout, and its constructor already asks the server for its
     # configuration: a catalog that accepts connections and stays silent would hang us for ever.
-    return _within(timeout_seconds, name, lambda: _load(name, identifier))
+    return _within(settings().catalog_seconds, name, lambda: _load(name, identifier))
 
 
-def reload_table(table: Table, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Table:
+def reload_table(table: Table) -> Table:
     """Return a table as its catalog has it now, asked over the connection that loaded it.
 
     To connect anew costs as much as the question: an engine, or a REST catalog's configuration and
@@ -60,7 +60,7 @@ def reload_table(table: Table, *, timeout_seconds: float = TIMEOUT_SECONDS) -> T
         TableNotFoundError, CatalogUnavailableError, UnsupportedTableError: as `load_table`.
     """
     name, identifier = table.catalog.name, ".".join(table.name())
-    return _within(timeout_seconds, name, lambda: _ask(table.catalog, name, identifier))
+    return _within(settings().catalog_seconds, name, lambda: _ask(table.catalog, name, identifier))
 
 
 def snapshot(table: Table, snapshot_id: int | None = None) -> Snapshot | None:
@@ -177,7 +177,7 @@ def _within(seconds: float, name: str, ask: Callable[[], _T]) -> _T:
     if thread.is_alive():
         raise CatalogUnavailableError(
             f"catalog {name!r} gave no answer within {seconds:g} s; check that its service runs "
-            "and that its uri points to it"
+            "and that its uri points to it, or give it longer: PUFFIN_ANN_CATALOG_SECONDS"
         )
     if errors:
         raise errors[0]

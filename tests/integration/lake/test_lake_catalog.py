@@ -17,7 +17,8 @@ from puffin_ann.errors import (
     UnsupportedTableError,
 )
 from puffin_ann.lake import catalog as catalogs
-from puffin_ann.lake.catalog import load_table, name_of, snapshot
+from puffin_ann.lake.catalog import load_table, name_of, reload_table, snapshot
+from puffin_ann.settings import settings
 
 
 @pytest.fixture
@@ -41,6 +42,19 @@ def test_a_table_is_found_by_catalog_namespace_and_name(configured: SqlCatalog) 
     assert table.name() == ("demo", "words")
     assert name_of(table) == "lake.demo.words"
     assert load_table(table) is table
+
+
+def test_a_table_is_loaded_again_over_the_connection_that_it_has(configured: SqlCatalog) -> None:
+    words = tables.create(configured)
+    loaded = load_table("lake.demo.words")
+    with words.transaction() as change:
+        change.set_properties(colour="red")
+    again = reload_table(loaded)
+    assert (again.catalog, again.properties["colour"]) == (loaded.catalog, "red")
+    assert "colour" not in loaded.properties
+    configured.drop_table("demo.words")
+    with pytest.raises(TableNotFoundError, match=r"'lake' has no table 'demo\.words'"):
+        reload_table(loaded)
 
 
 @pytest.mark.parametrize("name", ["words", "demo.words", "lake..words", ""])
@@ -81,8 +95,11 @@ def test_a_catalog_that_stays_silent_is_given_up_on(
 ) -> None:
     monkeypatch.setenv("PYICEBERG_CATALOG__SILENT__URI", f"http://127.0.0.1:{silent_port}")
     configure(monkeypatch)
-    with pytest.raises(CatalogUnavailableError, match=r"no answer within 0\.5 s"):
-        load_table("silent.demo.words", timeout_seconds=0.5)
+    monkeypatch.setenv("PUFFIN_ANN_CATALOG_SECONDS", "0.5")
+    settings.cache_clear()
+    with pytest.raises(CatalogUnavailableError, match=r"within 0\.5 s.*PUFFIN_ANN_CATALOG_SECONDS"):
+        load_table("silent.demo.words")
+    settings.cache_clear()
 
 
 def test_requests_of_a_loaded_catalog_have_a_timeout(
