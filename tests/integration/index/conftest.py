@@ -36,3 +36,20 @@ def words(catalog):
     table.append(builds.rows(range(30)))
     table.append(builds.rows(range(30, 60)))
     return table
+
+
+@pytest.fixture
+def build(words):
+    """Build an index over the words by a declaration."""
+
+    def make(declaration):
+        builds.build(declaration, "build")
+        return words.refresh()
+
+    return make
+
+
+@pytest.fixture
+def refreshed_not_built(monkeypatch):
+    """To build some dozens of rows anew would be cheaper than nearly every refresh."""
+    monkeypatch.setattr("puffin_ann.lifecycle.decide._why_dearer", lambda *_: "")

@@ -2,8 +2,8 @@
 
 import builds
 import pytest
+from refreshes import declared, delete_merge_on_read, newest, refresh
 from test_damage import QUERIES, forget_cache, report, spoil
-from test_refresh import declared, delete_merge_on_read, newest, refresh
 from test_rename import NEW, named
 
 from puffin_ann import open_index
@@ -14,12 +14,9 @@ from puffin_ann.lifecycle.inventory import take_inventory
 from puffin_ann.lifecycle.rename import carry_over
 from puffin_ann.search.versions import newest_version, open_puffin
 
+pytestmark = pytest.mark.usefixtures("refreshed_not_built")
+
 DECLARED = declared("vamana", refresh={"delta_ratio": 1.0})
-
-
-@pytest.fixture(autouse=True)
-def refreshed_not_built(monkeypatch):
-    monkeypatch.setattr("puffin_ann.lifecycle.decide._why_dearer", lambda *_: "")
 
 
 @pytest.fixture(params=["apart", "within"])

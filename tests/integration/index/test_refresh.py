@@ -1,16 +1,25 @@
 """Refreshes of small tables, held to brute force after every one of them."""
 
 import builds
-import numpy as np
 import pyarrow as pa
 import pytest
 from lake_tables import delete_positions
+from refreshes import (
+    assert_right,
+    compact,
+    declared,
+    delete_merge_on_read,
+    newest,
+    refresh,
+    roll_back,
+    shards,
+)
 
-from puffin_ann import open_index
-from puffin_ann.lifecycle.decision import DRIFT, NEXT_FILE_ID, RATES, Drift, Rates
+from puffin_ann.lifecycle.decision import NEXT_FILE_ID
 from puffin_ann.lifecycle.refresh import refresh_in_process
 
-QUERIES = np.random.default_rng(5).normal(size=(2, builds.DIMENSION)).astype(np.float32)
+pytestmark = pytest.mark.usefixtures("refreshed_not_built")
+
 LIVES = (
     ("exact", "l2"),
     ("vamana", "cosine"),
@@ -20,54 +29,6 @@ LIVES = (
     ("centroid", "cosine"),
     ("centroid", "ip"),
 )
-
-
-@pytest.fixture(autouse=True)
-def refreshed_not_built(monkeypatch):
-    """To build some dozens of rows anew would be cheaper than nearly every refresh."""
-    monkeypatch.setattr("puffin_ann.lifecycle.decide._why_dearer", lambda *_: "")
-
-
-def declared(algorithm="exact", **changes):
-    return builds.declaration(
-        algorithm=algorithm,
-        parameters=builds.PARAMETERS.get(algorithm, {}),
-        recall_target=0.5,
-        **changes,
-    )
-
-
-def refresh(table, declaration, run="refresh", **options):
-    """Refresh, whatever is expected to be cheaper, and hold the index to brute force."""
-    done = refresh_in_process(declaration, run_id=run, force=True, **options)
-    table.refresh()
-    if done["snapshot_id"] is not None:
-        assert newest(table).coverage.base_snapshot_id in {
-            one.snapshot_id for one in table.snapshots()
-        }
-    assert_right(table, declaration)
-    return done
-
-
-def newest(table):
-    """Return the version that serves the head: published in mode `statistics` after a rollback it
-    stands under an older snapshot than others."""
-    return open_index(table, builds.INDEX).version
-
-
-def assert_right(table, declaration, snapshot_id=None):
-    head = snapshot_id or table.current_snapshot().snapshot_id
-    index = open_index(table, builds.INDEX, head)
-    rows = builds.live(table, head)
-    for k in (3, len(rows[0]) + 2):
-        builds.assert_answers_are(index, rows, QUERIES, k)
-    builds.assert_within(index, rows, QUERIES, (0.2,))
-    if snapshot_id is None:
-        assert (index.view.rows_masked, index.view.rows_to_scan) == (0, 0)
-
-
-def shards(table):
-    return {one.shard_id: one for one in newest(table).routing.shards}
 
 
 @pytest.fixture
@@ -86,37 +47,6 @@ def test_rows_appended_become_a_delta(indexed):
     assert {number: after[number].rows for number in before} == {
         number: one.rows for number, one in before.items()
     }
-
-
-def delete_merge_on_read(table, per_file):
-    """Delete the first rows of each data file by position."""
-    files = [task.file.file_path for task in table.scan().plan_files()]
-    delete_positions(table, {path: list(range(per_file)) for path in files})
-    table.refresh()
-
-
-def compact(table):
-    """Every live row into one new file, as rewrite_data_files does."""
-    table.overwrite(table.scan().to_arrow())
-
-
-def roll_back(table, snapshot_id):
-    table.manage_snapshots().create_branch(
-        snapshot_id=snapshot_id, branch_name=f"b{len(table.refs())}"
-    ).commit()
-    table.manage_snapshots().set_current_snapshot(snapshot_id=snapshot_id).commit()
-    table.refresh()
-
-
-@pytest.fixture
-def build(words):
-    """Build an index over the words by a declaration."""
-
-    def make(declaration):
-        builds.build(declaration, "build")
-        return words.refresh()
-
-    return make
 
 
 @pytest.mark.parametrize(("algorithm", "metric"), LIVES)
@@ -338,54 +268,6 @@ def test_file_ids_are_never_given_again(build):
         assert not ids & seen
         seen |= ids
         assert int(version.routing.properties[NEXT_FILE_ID]) > max(seen)
-
-
-def test_rates_and_drift_are_recorded(build):
-    declaration = declared("vamana", refresh={"delta_ratio": 1.0})
-    table = build(declaration)
-    properties = newest(table).routing.properties
-    assert Drift.model_validate_json(properties[DRIFT]).built > 0
-    table.append(builds.rows(range(60, 66)))
-    refresh(table, declaration)
-    properties = newest(table).routing.properties
-    assert Rates.model_validate_json(properties[RATES])
-    drift = Drift.model_validate_json(properties[DRIFT])
-    assert drift.added > 0
-    assert drift.largest_norm > 0
-
-
-def test_rows_far_from_all_centroids_that_were_merged_at_once_are_seen_by_the_next_run(build):
-    declaration = declared("vamana", refresh={"delta_ratio": 0.05})
-    table = build(declaration)
-    before = Drift.model_validate_json(newest(table).routing.properties[DRIFT])
-    far = builds.rows(range(60, 72))
-    vectors = 10 * np.array(far.column("embedding").to_pylist())
-    column = far.schema.field("embedding")
-    table.append(far.set_column(2, column, pa.array(vectors.tolist(), column.type)))
-    assert "merge" in refresh(table, declaration, "append")["reason"]
-    drift = Drift.model_validate_json(newest(table).routing.properties[DRIFT])
-    assert drift.merged == 12
-    assert drift.added > 4 * before.built
-    done = refresh_in_process(declaration, run_id="next")
-    assert (done["action"], "times as far from their centroids" in done["reason"]) == (
-        "build",
-        True,
-    )
-
-
-def test_rows_that_leave_and_come_keep_what_was_merged_apart_from_deltas(build):
-    declaration = declared("vamana", refresh={"delta_ratio": 0.05})
-    table = build(declaration)
-    table.append(builds.rows(range(60, 72)))
-    refresh(table, declaration, "append")
-    merged = newest(table).routing.properties[DRIFT]
-    delete_merge_on_read(table, 2)
-    refresh(table, declaration, "delete")
-    assert newest(table).routing.properties[DRIFT] == merged
-    table.append(builds.rows(range(80, 82)))
-    refresh(table, declaration, "append-2")
-    drift = Drift.model_validate_json(newest(table).routing.properties[DRIFT])
-    assert (drift.merged, drift.added > 0) == (0, True)
 
 
 def test_partition_columns_and_keys(catalog):

@@ -16,10 +16,7 @@ from puffin_ann.puffin import footer
 from puffin_ann.search.index import open_index
 from puffin_ann.search.versions import find_versions
 
-
-@pytest.fixture(autouse=True)
-def refreshed_not_built(monkeypatch):
-    monkeypatch.setattr("puffin_ann.lifecycle.decide._why_dearer", lambda *_: "")
+pytestmark = pytest.mark.usefixtures("refreshed_not_built")
 
 
 @pytest.fixture

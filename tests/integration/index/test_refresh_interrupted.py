@@ -13,16 +13,13 @@ from puffin_ann.lifecycle.refresh import plan_refresh, refresh_in_process
 from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.search.versions import find_versions
 
+pytestmark = pytest.mark.usefixtures("refreshed_not_built")
+
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 
 
 class Killed(BaseException):
     """Nothing catches it, as nothing catches SIGKILL."""
-
-
-@pytest.fixture(autouse=True)
-def refreshed_not_built(monkeypatch):
-    monkeypatch.setattr("puffin_ann.lifecycle.decide._why_dearer", lambda *_: "")
 
 
 @pytest.fixture

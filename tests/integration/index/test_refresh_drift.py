@@ -1,0 +1,60 @@
+"""What a version records of how fast its runs were, and how well its centroids fit what came."""
+
+import builds
+import numpy as np
+import pyarrow as pa
+import pytest
+from refreshes import declared, delete_merge_on_read, newest, refresh
+
+from puffin_ann.lifecycle.decision import DRIFT, RATES, Drift, Rates
+from puffin_ann.lifecycle.refresh import refresh_in_process
+
+pytestmark = pytest.mark.usefixtures("refreshed_not_built")
+
+
+def test_rates_and_drift_are_recorded(build):
+    declaration = declared("vamana", refresh={"delta_ratio": 1.0})
+    table = build(declaration)
+    properties = newest(table).routing.properties
+    assert Drift.model_validate_json(properties[DRIFT]).built > 0
+    table.append(builds.rows(range(60, 66)))
+    refresh(table, declaration)
+    properties = newest(table).routing.properties
+    assert Rates.model_validate_json(properties[RATES])
+    drift = Drift.model_validate_json(properties[DRIFT])
+    assert drift.added > 0
+    assert drift.largest_norm > 0
+
+
+def test_rows_far_from_all_centroids_that_were_merged_at_once_are_seen_by_the_next_run(build):
+    declaration = declared("vamana", refresh={"delta_ratio": 0.05})
+    table = build(declaration)
+    before = Drift.model_validate_json(newest(table).routing.properties[DRIFT])
+    far = builds.rows(range(60, 72))
+    vectors = 10 * np.array(far.column("embedding").to_pylist())
+    column = far.schema.field("embedding")
+    table.append(far.set_column(2, column, pa.array(vectors.tolist(), column.type)))
+    assert "merge" in refresh(table, declaration, "append")["reason"]
+    drift = Drift.model_validate_json(newest(table).routing.properties[DRIFT])
+    assert drift.merged == 12
+    assert drift.added > 4 * before.built
+    done = refresh_in_process(declaration, run_id="next")
+    assert (done["action"], "times as far from their centroids" in done["reason"]) == (
+        "build",
+        True,
+    )
+
+
+def test_rows_that_leave_and_come_keep_what_was_merged_apart_from_deltas(build):
+    declaration = declared("vamana", refresh={"delta_ratio": 0.05})
+    table = build(declaration)
+    table.append(builds.rows(range(60, 72)))
+    refresh(table, declaration, "append")
+    merged = newest(table).routing.properties[DRIFT]
+    delete_merge_on_read(table, 2)
+    refresh(table, declaration, "delete")
+    assert newest(table).routing.properties[DRIFT] == merged
+    table.append(builds.rows(range(80, 82)))
+    refresh(table, declaration, "append-2")
+    drift = Drift.model_validate_json(newest(table).routing.properties[DRIFT])
+    assert (drift.merged, drift.added > 0) == (0, True)
