@@ -1,7 +1,7 @@
 """`puffin-ann refresh`: bring an index up to date with its table, without Airflow."""
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from puffin_ann.cli.output import AsJson, console, print_json
 from puffin_ann.cli.progress import steps
 from puffin_ann.cli.spark import on_spark, require_pyspark
 from puffin_ann.cli.waiting import NoWait, own_run_id, writing
-
-if TYPE_CHECKING:
-    from puffin_ann.declaration import IndexDeclaration
 
 
 def refresh(
@@ -59,7 +56,6 @@ def refresh(
             runner=runner,
             progress=step,
         )
-    done |= _rows_of(declaration, done["run_id"])
     if as_json:
         print_json(done)
         return
@@ -68,23 +64,7 @@ def refresh(
         lines += [
             f"published as snapshot {done['snapshot_id']}: {done['bytes_written']:,} bytes "
             f"written, {done['bytes_copied']:,} carried over",
+            f"{done['rows_added']:,} rows added, {done['rows_gone']:,} gone",
         ]
-    if done["rows_added"] is not None:
-        lines += [f"{done['rows_added']:,} rows added, {done['rows_gone']:,} gone"]
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _rows_of(declaration: "IndexDeclaration", run_id: str) -> dict[str, int | None]:
-    """Return what a run found to be added and gone: the reason tells what was expected."""
-    from puffin_ann.lake.catalog import load_table
-    from puffin_ann.lifecycle.records import records_in
-    from puffin_ann.search.versions import newest_version
-
-    version = newest_version(load_table(declaration.table), declaration.name)
-    records = records_in(version.routing.properties) if version else ()
-    record = next((one for one in records if one.run_id == run_id), None)
-    return {
-        "rows_added": record.rows_added if record else None,
-        "rows_gone": record.rows_gone if record else None,
-    }

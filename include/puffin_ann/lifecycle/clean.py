@@ -29,6 +29,7 @@ from puffin_ann.lake.past import manifest_lists_of
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle.alive import ALIVE_MS
+from puffin_ann.lifecycle.documents import EVALUATED
 from puffin_ann.lifecycle.inventory import Inventory, metadata_folder, take_inventory
 from puffin_ann.lifecycle.retention import Verdict, judge, names_of_snapshots, policies
 from puffin_ann.lifecycle.workspace import STAGING_FOLDER
@@ -250,7 +251,7 @@ def _records(
     for one in listed(inventory.table.io, root, recursive=True):
         *index, name = one.uri[len(root) + 1 :].split("/")
         is_needed = index[0] in retention if index else bool(retention)
-        if name.startswith(("_lease-", "_evaluation-")) and len(index) < 2 and not is_needed:
+        if name.startswith(("_lease-", EVALUATED)) and len(index) < 2 and not is_needed:
             yield Leftover(
                 kind="record",
                 location=one.uri,

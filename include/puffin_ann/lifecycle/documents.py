@@ -37,6 +37,18 @@ class PlannedFile(Document):
     rows: int
     deletes: tuple[DeleteFile, ...] = ()
 
+    @classmethod
+    def of(cls, file_id: int, file: LiveFile) -> "PlannedFile":
+        """Return a live file as one that a run covers under an id."""
+        return cls(
+            file_id=file_id,
+            path=file.path,
+            size=file.size,
+            sequence_number=file.sequence_number,
+            rows=file.rows,
+            deletes=file.deletes,
+        )
+
     def live(self) -> LiveFile:
         """Return it in the lake's own terms."""
         return LiveFile(self.path, self.size, self.sequence_number, self.rows, self.deletes)
@@ -225,12 +237,19 @@ class Gated(Document):
 
 
 class PublishedVersion(Document):
-    """Outcome of publishing."""
+    """Outcome of publishing.
+
+    Attributes:
+        rows_added: rows that the version before did not have, or all.
+        rows_gone: rows of the version before that are not live any more.
+    """
 
     snapshot_id: int
     path: str
     bytes_written: int
     bytes_copied: int
+    rows_added: int
+    rows_gone: int
     seconds: float
 
 
@@ -257,6 +276,8 @@ PLAN, TRAIN, ASSIGN, GATE, PUBLISH = (
 )
 
 SPARE_PLAN = "_plan.json"
+EVALUATED = "_evaluation-"
+"""What the names of recorded evaluations begin with, which lie beside an index's runs."""
 """A copy of the plan. What begins with `_` is hidden from Iceberg's orphan removal; the plan is
 what all the rest can be made from, and nothing makes it again from another state of the table."""
 

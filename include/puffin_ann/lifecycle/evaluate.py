@@ -18,6 +18,7 @@ from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.listing import delete_object, listed
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle.documents import (
+    EVALUATED,
     PLAN,
     SPARE_PLAN,
     BuildPlan,
@@ -34,7 +35,7 @@ from puffin_ann.search.versions import find_versions
 
 log = logging.getLogger("puffin_ann")
 
-RECORD = re.compile(r"_evaluation-(\d{13})-[0-9a-f]{8}\.json")
+RECORD = re.compile(EVALUATED + r"(\d{13})-[0-9a-f]{8}\.json")
 KEPT = 200
 """Most evaluations of an index that are kept."""
 
@@ -134,7 +135,8 @@ def plan_evaluation(
 def record(table: Table, evaluation: Evaluation) -> None:
     """Keep what was measured; the oldest beyond `KEPT` go."""
     place = _place(table, evaluation.index)
-    name = f"_evaluation-{evaluation.at_ms:013d}-{zlib.crc32(evaluation.run_id.encode()):08x}.json"
+    run = zlib.crc32(evaluation.run_id.encode())
+    name = f"{EVALUATED}{evaluation.at_ms:013d}-{run:08x}.json"
     place.put_new(name, evaluation.model_dump_json().encode())
     for uri in _records(table, evaluation.index)[:-KEPT]:
         delete_object(table.io, uri)

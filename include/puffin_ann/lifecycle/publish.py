@@ -127,6 +127,8 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         path=path,
         bytes_written=assembled.file.length - assembled.bytes_copied,
         bytes_copied=assembled.bytes_copied,
+        rows_added=content.rows_added,
+        rows_gone=content.rows_gone,
         seconds=time.monotonic() - began,
     )
     return store(workspace.staging, PUBLISH, document)
@@ -146,7 +148,7 @@ def _built(workspace: Workspace) -> Content:
         )
         for shard in version.routing.shards
     }
-    return Content(version, blobs)
+    return Content(version, blobs, rows_added=version.vectors)
 
 
 def _require_unchanged(table: Table, plan: RefreshPlan) -> None:

@@ -84,8 +84,8 @@ def recorded(
     *,
     written: int,
     copied: int,
-    rows_added: int | None = None,
-    rows_gone: int = 0,
+    rows_added: int,
+    rows_gone: int,
 ) -> Routing:
     """Return a version's routing with the record of its run, before those of the newest version.
 
@@ -95,13 +95,13 @@ def recorded(
         version: as it was staged, or as it is made of a published one, by whose path it goes.
         written: new bytes of its shards.
         copied: bytes carried over.
-        rows_added: rows that the version before did not have; None: all of them.
+        rows_added: rows that the version before did not have, or all.
         rows_gone: rows of the version before that are not live any more.
     """
     before = records_in(newest_properties(table, version.index, known=version))
     mine = _record(plan, version).model_copy(
         update={
-            "rows_added": version.vectors if rows_added is None else rows_added,
+            "rows_added": rows_added,
             "rows_gone": rows_gone,
             "bytes_written": written,
             "bytes_copied": copied,

@@ -252,24 +252,13 @@ def _files(table: Table, found: _Found) -> tuple[list[CoveredFile], tuple[Planne
         covered.append(old if dead == old.deleted else replace(old, deleted=dead))
         file = revived.get(absolute_path(location, old.path))
         if file is not None:
-            read.append(_planned(file, old.file_id))
+            read.append(PlannedFile.of(old.file_id, file))
     for file, dead in sorted(changed.added, key=lambda one: one[0].path):
         covered.append(_covered(file, next_id, location, dead))
-        read.append(_planned(file, next_id))
+        read.append(PlannedFile.of(next_id, file))
         next_id += 1
     covered.sort(key=lambda one: one.file_id)
     return covered, tuple(sorted(read, key=lambda one: one.file_id)), next_id
-
-
-def _planned(file: LiveFile, file_id: int) -> PlannedFile:
-    return PlannedFile(
-        file_id=file_id,
-        path=file.path,
-        size=file.size,
-        sequence_number=file.sequence_number,
-        rows=file.rows,
-        deletes=file.deletes,
-    )
 
 
 def _covered(file: LiveFile, file_id: int, location: str, dead: BitMap) -> CoveredFile:
@@ -323,7 +312,8 @@ def refresh_in_process(
 
     Returns:
         `action`, `reason`, `run_id`, and what was published: `snapshot_id`, `bytes_written`,
-        `bytes_copied`; None where nothing was.
+        `bytes_copied`, and `rows_added` and `rows_gone` as they were found, of which the reason
+        tells what was expected; None where nothing was.
 
     Raises:
         ConflictError: others published into the table during every attempt.
@@ -353,6 +343,8 @@ def refresh_in_process(
         "snapshot_id": published.get("snapshot_id"),
         "bytes_written": published.get("bytes_written"),
         "bytes_copied": published.get("bytes_copied"),
+        "rows_added": published.get("rows_added"),
+        "rows_gone": published.get("rows_gone"),
     }
 
 

@@ -50,16 +50,16 @@ class Content:
         version: its routing and coverage; paths of files are those of the version refreshed, or of
             staged ones.
         blobs: by shard, by blob type, the Puffin file that holds the blob.
+        rows_added: rows that the version before did not have, or all of a build.
+        rows_gone: rows of the version before that are not live any more.
         centroids: of data files, if the index consists of them and they are not in a file yet.
-        rows_added: rows that the version refreshed did not have; None: a build, which adds all.
-        rows_gone: rows of the version refreshed that are not live any more.
     """
 
     version: IndexVersion
     blobs: Mapping[int, Mapping[str, str]]
-    centroids: Centroids | None = None
-    rows_added: int | None = None
+    rows_added: int
     rows_gone: int = 0
+    centroids: Centroids | None = None
 
     @classmethod
     def of(
@@ -73,7 +73,7 @@ class Content:
         """Return what becomes of a version; rows that only moved were neither added nor gone."""
         added = changes.read - changes.moved - sum(changes.skipped.values())
         gone = max(0, source.vectors + added - version.vectors)
-        return cls(version, blobs, centroids, added, gone)
+        return cls(version, blobs, added, gone, centroids)
 
 
 def refreshed(workspace: Workspace) -> Content:

@@ -21,6 +21,7 @@ from puffin_ann.lake.dropped import mark
 from puffin_ann.lake.listing import delete_object, listed
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle.documents import EVALUATED
 from puffin_ann.lifecycle.guard import live_files
 from puffin_ann.lifecycle.inventory import now_ms, take_inventory
 from puffin_ann.lifecycle.plan import FINGERPRINT
@@ -39,9 +40,6 @@ from puffin_ann.settings import settings
 log = logging.getLogger("puffin_ann")
 
 ATTEMPTS = 4
-
-EVALUATIONS = "_evaluation-"
-"""What the names of recorded evaluations begin with."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +199,7 @@ def _carry_records(table: Table, before: str, after: str) -> None:
         here = Staging(table.io, leases.index_folder(table, after))
         for one in listed(table.io, there.root):
             name = one.uri.rpartition("/")[2]
-            if name.startswith(EVALUATIONS):
+            if name.startswith(EVALUATED):
                 here.put_new(name, there.read(name))
                 delete_object(table.io, one.uri)
         lease.remove()

@@ -17,7 +17,6 @@ from puffin_ann.errors import SparkNotFoundError, TooFewRowsError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.column import table_vector_column
 from puffin_ann.lake.index_snapshot import publish_mode
-from puffin_ann.lake.live import LiveFile
 from puffin_ann.lake.parquet import dimension_of
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import leases
@@ -162,7 +161,7 @@ def plan_of_whole_table(
         )
     check_subspaces(declaration.algorithm, declaration.parameters, dimension)
     base = require_snapshot(table, live.snapshot_id)
-    files = tuple(_planned(number, file) for number, file in enumerate(live.files))
+    files = tuple(PlannedFile.of(number, file) for number, file in enumerate(live.files))
     return BuildPlan(
         planned_ms=int(time.time() * 1000),
         run_id=run,
@@ -183,17 +182,6 @@ def plan_of_whole_table(
             submits(4 * dimension * rows, declaration.build.max_submits),
         ),
         column_type=column.element,
-    )
-
-
-def _planned(number: int, file: LiveFile) -> PlannedFile:
-    return PlannedFile(
-        file_id=number,
-        path=file.path,
-        size=file.size,
-        sequence_number=file.sequence_number,
-        rows=file.rows,
-        deletes=file.deletes,
     )
 
 
