@@ -238,7 +238,7 @@ def _written(table, base, parts, coverage, figures, change):
                 )
             )
         routing, apart = change(Routing(**figures, shards=tuple(entries))), None
-        if len(parts) % 2:
+        if len(parts) % 2:  # both forms are searched by the same tests
             apart, partitions = routing_blob.split(routing)
             add(partitions_blob.TYPE, partitions, "zstd")
         add(routing_blob.TYPE, routing_blob.encode(routing, apart), "zstd")
