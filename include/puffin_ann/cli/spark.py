@@ -64,6 +64,7 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     """
     from pyspark.sql import SparkSession
 
+    from puffin_ann.lifecycle.spark_ahead import daemon_ahead
     from puffin_ann.lifecycle.spark_workers import worker_conf
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -76,11 +77,10 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
         "spark.log.level": "ERROR",
     }
     chosen = declaration.spark.conf
-    for name, value in {**quiet, **worker_conf(chosen), **chosen}.items():
-        builder = builder.config(name, value)
+    conf = {**quiet, **worker_conf(chosen), **chosen}
     try:
-        with held_back():
-            session: SparkSession = builder.getOrCreate()
+        with held_back(), daemon_ahead({"spark.master": master, **conf}) as more:
+            session: SparkSession = builder.config(map={**conf, **more}).getOrCreate()
     except Exception as error:  # whatever Spark's JVM or its gateway has to say
         lines = str(error).strip().splitlines() or [type(error).__name__]
         # Py4J tells first which call failed, then, after a colon, why.

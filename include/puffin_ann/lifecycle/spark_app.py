@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from puffin_ann.errors import PuffinAnnError
+from puffin_ann.lifecycle.spark_ahead import daemon_ahead
 from puffin_ann.lifecycle.spark_unpacked import prefer_folders
 from puffin_ann.lifecycle.spark_workers import stop, warm_up, worker_conf
 
@@ -45,10 +46,11 @@ def main(stage: str) -> None:
     from puffin_ann.lifecycle.runners import OnSpark
 
     name = f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}"
-    spark = _session(meanwhile=name)
+    needs_workers = stage != "train"  # which needs none where the table is small
+    spark = _session(meanwhile=name, workers=needs_workers)
     warming = None
     try:
-        if stage != "train":  # which needs no worker where the table is small
+        if needs_workers:
             warming = warm_up(spark.sparkContext)
         module = import_module(name)
         with _lease(arguments.table, arguments.plan, arguments.owner, stage):
@@ -60,20 +62,30 @@ def main(stage: str) -> None:
         stop(spark, warming)
 
 
-def _session(meanwhile: str) -> "SparkSession":
+def _session(meanwhile: str, *, workers: bool) -> "SparkSession":
     """Start the session that spark-submit configured, with our way to start its workers.
 
     This process would only wait for the JVM: it imports the module `meanwhile`. PySpark has been
     imported by then, since two threads must not import packages that import each other.
+
+    Args:
+        meanwhile: module to import.
+        workers: Python workers will be needed.
     """
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    builder: SparkSession.Builder = SparkSession.builder
-    for name, value in worker_conf(dict(SparkConf().getAll())).items():
-        builder = builder.config(name, value)
-    with ThreadPoolExecutor(1) as pool:
+    SparkContext._ensure_initialized()  # or what spark-submit was given is not there to be read
+    given = dict(SparkConf().getAll())
+    added = worker_conf(given)
+    ahead: AbstractContextManager[dict[str, str]] = nullcontext({})
+    if workers:
+        ahead = daemon_ahead({**given, **added})
+    with ahead as more, ThreadPoolExecutor(1) as pool:
         pool.submit(import_module, meanwhile)  # if it fails, so it does where it is needed
+        builder: SparkSession.Builder = SparkSession.builder
+        for name, value in {**added, **more}.items():
+            builder = builder.config(name, value)
         return builder.getOrCreate()
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 
+from puffin_ann.lifecycle.spark_ahead import handed_over
 from puffin_ann.lifecycle.spark_unpacked import prefer_folders
 
 MODULES = (
@@ -32,8 +33,15 @@ CATALOGS = {"rest": "pyiceberg.catalog.rest", "sql": "pyiceberg.catalog.sql"}
 
 
 def main() -> None:
-    """Import what tasks need, then serve as Spark's own daemon does."""
+    """Import what tasks need, then serve as Spark's own daemon does; or have it done."""
     prefer_folders()
+    if not handed_over():
+        prepare()
+        serve()
+
+
+def prepare() -> None:
+    """Import what tasks need."""
     gc.disable()  # what is imported stays: walking through it takes a quarter of the time
     # Spark reads the port from standard output: nothing that is imported may write there.
     with contextlib.redirect_stdout(sys.stderr):
@@ -42,13 +50,19 @@ def main() -> None:
         except Exception:
             # The task that needs the module will fail with a message that reaches the user.
             logging.getLogger("puffin_ann").warning("workers import for themselves", exc_info=True)
-        from pyspark import daemon
+        import_module("pyspark.daemon")
     # Spark collects garbage after every task: without walking through all modules each time, and
     # without writing to memory that the workers share.
     gc.freeze()
     gc.enable()
-    serve: Callable[[], None] = daemon.manager
-    serve()
+
+
+def serve() -> None:
+    """Fork workers as Spark asks for them, until it ends."""
+    from pyspark import daemon
+
+    manager: Callable[[], None] = daemon.manager
+    manager()
 
 
 def _import() -> None:

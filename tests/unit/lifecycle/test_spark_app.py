@@ -13,7 +13,7 @@ class Session:
 
     sparkContext = None
 
-    def __init__(self, meanwhile):
+    def __init__(self, meanwhile, workers):
         pass
 
     def stop(self):
