@@ -111,6 +111,29 @@ def test_yaml_that_says_two_things_or_none_is_refused(tmp_path, text, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [("[x, x, x, x, x, x, x, x, x]", "[{}]"), ("{a: x}", "{{<<: [{}]}}")],
+    ids=["lists", "merged"],
+)
+def test_a_few_lines_that_stand_for_all_memory_are_refused(tmp_path, first, more):
+    lines = [f"  - &a0 {first}"]
+    for number in range(9):
+        lines.append(f"  - &a{number + 1} " + more.format(", ".join([f"*a{number}"] * 9)))
+    path = tmp_path / "index.yaml"
+    path.write_text("table: a.b.c\ncolumn: v\nshards:\n" + "\n".join(lines))
+    with pytest.raises(DeclarationError, match="aliases stand for more than 100,000 values"):
+        load_declaration(path)
+
+
+@pytest.mark.parametrize("text", ["shards: &x [*x]", "spark: &x {conf: *x}", "gate: &x {k: *x}"])
+def test_an_alias_of_what_it_stands_in_is_refused(tmp_path, text):
+    path = tmp_path / "index.yaml"
+    path.write_text(f"table: a.b.c\ncolumn: v\n{text}\n")
+    with pytest.raises(DeclarationError, match="is not allowed"):
+        load_declaration(path)
+
+
 def test_anchors_and_merged_mappings_are_no_keys_given_twice(tmp_path):
     path = tmp_path / "index.yaml"
     path.write_text(

@@ -17,6 +17,7 @@ FLAT_ENOUGH = 10_000
 and the process ends."""
 
 MOST_DEPTH = 100
+MOST_VALUES = 100_000
 
 
 def load_declaration(path: Path) -> IndexDeclaration:
@@ -47,7 +48,7 @@ def _parsed(text: str) -> Any:
         root = loader.get_single_node()
         if root is None:
             return None
-        _check_keys(root)
+        _values_of(root, {})
         return loader.construct_document(root)
     finally:
         loader.dispose()
@@ -64,19 +65,26 @@ def _check_depth(text: str) -> None:
             raise RecursionError
 
 
-def _check_keys(root: yaml.Node) -> None:
-    """Refuse mappings that give a key twice, of which YAML's reader silently takes the last."""
-    open_nodes, seen = [root], set()
-    while open_nodes:
-        node = open_nodes.pop()
-        if id(node) in seen or isinstance(node, yaml.ScalarNode):
-            continue
-        seen.add(id(node))  # an alias is the very node that it names, and may name itself
-        if isinstance(node, yaml.MappingNode):
-            _check_mapping(node)
-            open_nodes += [value for _, value in node.value]
-        else:
-            open_nodes += node.value
+def _values_of(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return how many values a node holds, those of an alias counted wherever it stands.
+
+    Refused are too many, which a few lines of aliases of aliases can make, and mappings that give a
+    key twice, of which YAML's reader silently takes the last.
+    """
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = 1  # an alias is the very node that it names, and may name itself
+    parts = node.value
+    if isinstance(node, yaml.MappingNode):
+        _check_mapping(node)
+        parts = [value for _, value in node.value]
+    found = 1 + sum(_values_of(part, known) for part in parts)
+    if found > MOST_VALUES:
+        raise yaml.YAMLError(f"its aliases stand for more than {MOST_VALUES:,} values")
+    known[id(node)] = found
+    return found
 
 
 def _check_mapping(node: yaml.MappingNode) -> None:
