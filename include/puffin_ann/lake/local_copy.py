@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from typing import Any
 
-CHUNK = 1 << 20
+CHUNK = 1 << 18
 """Bytes that pass through this process at a time: few enough to stay in the processor's cache."""
 
 _CANNOT = frozenset(
@@ -49,7 +49,7 @@ def _fallocate() -> Any:
 def append_range(source: int, offset: int, length: int, out: int) -> int:
     """Append a range of an open file to another; returns its bytes, fewer where the source ends.
 
-    The kernel copies where it can, on file systems that share extents without moving a byte.
+    The kernel copies where it can and that may spare the bytes their way through this machine.
 
     Args:
         source: descriptor of a file open for reading; its position is left alone.
@@ -61,7 +61,7 @@ def append_range(source: int, offset: int, length: int, out: int) -> int:
         OSError: a file cannot be read or written.
     """
     done = 0
-    by_kernel = hasattr(os, "copy_file_range")
+    by_kernel = hasattr(os, "copy_file_range") and _may_lie_elsewhere(out)
     while done < length:
         copied = 0
         if by_kernel:
@@ -78,6 +78,15 @@ def append_range(source: int, offset: int, length: int, out: int) -> int:
             break
         done += copied
     return done
+
+
+def _may_lie_elsewhere(file: int) -> bool:
+    """Tell whether a file system is not on a block device of this machine: a server's, perhaps.
+
+    On one that is, the kernel copies a page at a time, a quarter slower than this process does; to
+    share extents, our ranges would have to begin with a block.
+    """
+    return os.major(os.fstat(file).st_dev) == 0
 
 
 def append(data: bytes, out: int) -> None:

@@ -42,15 +42,21 @@ KERNELS = {
     "copies nothing": lambda *_, **__: 0,
     "knows no such call": refuse(errno.ENOSYS),
     "copies within a file system": refuse(errno.EXDEV),
+    "is not asked": lambda *_, **__: pytest.fail("it was asked"),
 }
+
+
+def copying_by(kernel, monkeypatch):
+    monkeypatch.setattr(local_copy, "_may_lie_elsewhere", lambda _: kernel != "is not asked")
+    if KERNELS[kernel] is not None:
+        monkeypatch.setattr(os, "copy_file_range", KERNELS[kernel])
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("offset", "length"), [(0, 5000), (17, 1234), (4999, 1), (10, 0)])
 def test_a_range_arrives_whole_and_in_place(kernel, offset, length, tmp_path, monkeypatch):
     monkeypatch.setattr(local_copy, "CHUNK", 100)
-    if KERNELS[kernel] is not None:
-        monkeypatch.setattr(os, "copy_file_range", KERNELS[kernel])
+    copying_by(kernel, monkeypatch)
     done, data = copied(tmp_path, offset, length)
     assert done == length
     assert data == b"before" + DATA[offset : offset + length] + b"after"
@@ -58,19 +64,20 @@ def test_a_range_arrives_whole_and_in_place(kernel, offset, length, tmp_path, mo
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_of_a_source_that_ends_early_it_is_said_how_much_there_was(kernel, tmp_path, monkeypatch):
-    if KERNELS[kernel] is not None:
-        monkeypatch.setattr(os, "copy_file_range", KERNELS[kernel])
+    copying_by(kernel, monkeypatch)
     assert copied(tmp_path, 4000, 2000) == (1000, b"before" + DATA[4000:] + b"after")
 
 
 def test_an_error_that_is_the_disk_s_is_not_taken_for_the_kernel_s(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_copy, "_may_lie_elsewhere", lambda _: True)
     monkeypatch.setattr(os, "copy_file_range", refuse(errno.ENOSPC))
     with pytest.raises(OSError, match="No space left"):
         copied(tmp_path, 0, 10)
 
 
-def test_what_the_kernel_cannot_copy_from_is_read(tmp_path):
+def test_what_the_kernel_cannot_copy_from_is_read(tmp_path, monkeypatch):
     """Files of /proc have no length, and are made up as they are read."""
+    copying_by("copies", monkeypatch)
     with Path("/proc/self/status").open("rb") as source, (tmp_path / "out").open("wb") as out:
         done = local_copy.append_range(source.fileno(), 0, 5, out.fileno())
     assert (done, (tmp_path / "out").read_bytes()) == (5, b"Name:")
