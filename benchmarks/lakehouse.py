@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     from puffin_ann.lifecycle.runners import Runner
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "include" / "local"))
+
+from home import create_database
+
 CATALOG = "bench"
 TABLE = f"{CATALOG}.vectors.rows"
 FILES = 8
@@ -34,6 +38,7 @@ def configure(folder: Path) -> None:
     os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__URI"] = f"sqlite:///{folder}/catalog.db"
     os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__WAREHOUSE"] = f"file://{folder}/warehouse"
     (folder / "warehouse").mkdir(exist_ok=True)
+    create_database(folder / "catalog.db")
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
 
 
