@@ -5,15 +5,12 @@ So a prediction is right about varints and zstd too.
 
 import io
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from puffin_ann.blobs import graph, rows
 from puffin_ann.blobs.container import length_of
-
-if TYPE_CHECKING:
-    from puffin_ann.blobs.sizes import IndexShape
+from puffin_ann.blobs.shape import IndexShape
 
 NATURAL_DEGREE = 38.0
 NATURAL_ROWS = 20_000
@@ -37,7 +34,7 @@ def scaled(sample: tuple[int, int], count: int) -> int:
     return round(size * count / items) if items else 0
 
 
-def adjacency_sample(shape: "IndexShape", count: int) -> tuple[int, int]:
+def adjacency_sample(shape: IndexShape, count: int) -> tuple[int, int]:
     """Encode one block of nodes whose neighbours are drawn evenly from all rows of the shard."""
     nodes = min(count, graph.BLOCK_NODES)
     rng = np.random.default_rng(0)
@@ -52,7 +49,7 @@ def adjacency_sample(shape: "IndexShape", count: int) -> tuple[int, int]:
     return _encoded_adjacency(degrees, lists.astype(np.uint32), count), nodes
 
 
-def locator_sample(shape: "IndexShape", count: int) -> tuple[int, int]:
+def locator_sample(shape: IndexShape, count: int) -> tuple[int, int]:
     """Encode locators of a shard whose rows lie evenly among those of the files."""
     kept = min(count, rows.BLOCK_ROWS)
     if not kept:
@@ -71,7 +68,7 @@ def locator_sample(shape: "IndexShape", count: int) -> tuple[int, int]:
     return size - length_of([rows.HEAD.itemsize, 0, 16]), kept
 
 
-def _mean_degree(shape: "IndexShape", count: int) -> float:
+def _mean_degree(shape: IndexShape, count: int) -> float:
     known = shape.mean_degree
     if known is None and shape.max_degree:
         doublings = math.log2(max(count, 2) / NATURAL_ROWS)

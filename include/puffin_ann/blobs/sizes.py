@@ -31,84 +31,12 @@ from puffin_ann.blobs import (
 )
 from puffin_ann.blobs.container import ContainerReader, length_of
 from puffin_ann.blobs.sampled import adjacency_sample, locator_sample, scaled
-from puffin_ann.errors import BadInputError
+from puffin_ann.blobs.shape import IndexShape
 
 _FOOTER_FILE = 120
 _FOOTER_BLOB = 260
 _FILE_BLOBS = 3  # routing, partitions, coverage
 _LANES = 16  # rows that a graph is searched by are padded to so many numbers
-
-
-@dataclass(frozen=True)
-class IndexShape:
-    """What decides the size of an index.
-
-    Attributes:
-        rows: Indexed rows.
-        dimension: Width of a vector.
-        metric: `"l2"`, `"cosine"` or `"ip"`.
-        max_degree: R of the graph; 0 for exhaustive search.
-        mean_degree: Mean neighbours of a node; an estimate if None.
-        pq_subspaces: m, 0 for no codes.
-        pq_bits: Bits of a code.
-        shards: Shards the rows are spread over.
-        partitions_per_shard: k-means cells in a shard.
-        vectors: Whether shards keep the vectors.
-        identities: Whether rows keep their identity.
-        files: Covered data files.
-        row_groups: Row groups of a file.
-        path_bytes: Mean length of a data file's path in the coverage blob.
-        tombstone_ratio: Share of rows deleted, evenly.
-        property_bytes: Free text in the routing blob.
-
-    """
-
-    rows: int
-    dimension: int
-    metric: str = "l2"
-    max_degree: int = 64
-    mean_degree: float | None = None
-    pq_subspaces: int = 0
-    pq_bits: int = 8
-    shards: int = 1
-    partitions_per_shard: int = 32
-    vectors: bool = True
-    identities: bool = True
-    files: int = 1
-    row_groups: int = 1
-    path_bytes: int = 80
-    tombstone_ratio: float = 0.0
-    property_bytes: int = 2000
-
-    def __post_init__(self) -> None:
-        """Refuse shapes the formats cannot hold."""
-        per_shard = math.ceil(self.rows / max(self.shards, 1))
-        wrong = {
-            f"rows must not be negative, got {self.rows}": self.rows < 0,
-            f"shards must be at least 1, got {self.shards}": self.shards < 1,
-            f"a shard of {per_shard} rows is over 2^32: use more shards": per_shard >= 1 << 32,
-            f"dimension must be 1 to {graph.MAX_DIMENSION}, got {self.dimension}": not (
-                0 < self.dimension <= graph.MAX_DIMENSION
-            ),
-            f"maximum degree must be 0 to {graph.MAX_DEGREE}, got {self.max_degree}": not (
-                0 <= self.max_degree <= graph.MAX_DEGREE
-            ),
-            f"metric must be one of {list(metrics.CODES)}, got {self.metric!r}": (
-                self.metric not in metrics.CODES
-            ),
-            f"bits of a code must be 1 to 8, got {self.pq_bits}": not 1 <= self.pq_bits <= 8,
-            f"codes of a row must be 0 to its {self.dimension} dimensions, "
-            f"got {self.pq_subspaces}": not 0 <= self.pq_subspaces <= self.dimension,
-            f"mean degree must be a number of at least 0, got {self.mean_degree}": not (
-                0 <= (self.mean_degree or 0) < math.inf
-            ),
-            f"share of deleted rows must be 0 to 1, got {self.tombstone_ratio}": not (
-                0 <= self.tombstone_ratio <= 1
-            ),
-        }
-        for message, there in wrong.items():
-            if there:
-                raise BadInputError(message)
 
 
 @dataclass(frozen=True)
@@ -175,45 +103,41 @@ def predict(shape: IndexShape, blob: int | None = None, unpacked: int | None = N
         unpacked: Bytes of a shard in the search cache; likewise.
     """
     one = math.ceil(shape.rows / shape.shards)
-    return _put_together(
+    return _sized(
         shape,
-        shape.shards,
-        IndexSize(
-            shard=graph_size(shape, one) if blob is None else blob,
-            rows=rows_size(shape, one),
-            tombstones=tombstones_size(shape, one),
-            routing=routing_size(shape),
-            partitions=partitions_size(shape),
-            coverage=coverage_size(shape),
-            file=0,
-            unpacked=shape.shards * (_unpacked(shape, one) if unpacked is None else unpacked),
-        ),
+        shard=graph_size(shape, one) if blob is None else blob,
+        rows=rows_size(shape, one),
+        tombstones=tombstones_size(shape, one),
+        unpacked=shape.shards * (_unpacked(shape, one) if unpacked is None else unpacked),
     )
 
 
 def predict_without_shards(shape: IndexShape, blob: int, unpacked: int) -> IndexSize:
     """Return the sizes of an index of one blob and no shard, which centroids of files are."""
     nothing = replace(shape, rows=0, shards=1, partitions_per_shard=0)
-    sized = IndexSize(
-        shard=blob,
-        rows=0,
-        tombstones=0,
-        routing=routing_size(nothing),
-        partitions=partitions_size(nothing),
-        coverage=coverage_size(shape),
-        file=0,
+    return _sized(nothing, shard=blob, rows=0, tombstones=0, unpacked=unpacked)
+
+
+def _sized(
+    shape: IndexShape, *, shard: int, rows: int, tombstones: int, unpacked: int
+) -> IndexSize:
+    """Return the sizes of an index by those of the blobs of a shard, where 0 stands for none."""
+    routing, partitions, coverage = (
+        size(shape) for size in (routing_size, partitions_size, coverage_size)
+    )
+    parts = (shard, rows, tombstones)
+    blobs = _FILE_BLOBS + shape.shards * sum(one > 0 for one in parts)
+    footer = _FOOTER_FILE + _FOOTER_BLOB * blobs
+    return IndexSize(
+        shard=shard,
+        rows=rows,
+        tombstones=tombstones,
+        routing=routing,
+        partitions=partitions,
+        coverage=coverage,
+        file=4 + shape.shards * sum(parts) + routing + partitions + coverage + footer,
         unpacked=unpacked,
     )
-    return _put_together(shape, 1, sized)
-
-
-def _put_together(shape: IndexShape, shards: int, sized: IndexSize) -> IndexSize:
-    """Return the sizes with that of the file."""
-    parts = (sized.shard, sized.rows, sized.tombstones)
-    blobs = _FILE_BLOBS + shards * sum(one > 0 for one in parts)
-    small = sized.routing + sized.partitions + sized.coverage
-    footer = _FOOTER_FILE + _FOOTER_BLOB * blobs
-    return replace(sized, file=4 + shards * sum(parts) + small + footer)
 
 
 def graph_size(shape: IndexShape, count: int) -> int:

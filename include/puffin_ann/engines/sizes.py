@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from puffin_ann.blobs import graph, hnsw, ivf, metrics, rows, sizes
 from puffin_ann.blobs.container import ContainerReader, length_of
-from puffin_ann.blobs.sizes import IndexShape, IndexSize
+from puffin_ann.blobs.shape import IndexShape
+from puffin_ann.blobs.sizes import IndexSize
 from puffin_ann.declaration import CENTROID, EXACT
 from puffin_ann.puffin.reader import PuffinReader
 

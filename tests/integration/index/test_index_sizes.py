@@ -11,7 +11,7 @@ import pytest
 
 from puffin_ann.blobs import graph, sizes
 from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.sizes import IndexShape
+from puffin_ann.blobs.shape import IndexShape
 from puffin_ann.engines import engine as sharded
 from puffin_ann.engines import sizes as engine_sizes
 from puffin_ann.engines.sizes import Engine

@@ -7,7 +7,7 @@ import pytest
 from pyroaring import BitMap
 
 from puffin_ann.blobs import centroid, coverage, graph, routing, rows, sizes, tombstones
-from puffin_ann.blobs.sizes import IndexShape
+from puffin_ann.blobs.shape import IndexShape
 from puffin_ann.errors import BadInputError
 
 SHAPES = {
