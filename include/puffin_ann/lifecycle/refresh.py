@@ -35,7 +35,7 @@ from puffin_ann.lifecycle.documents import (
 from puffin_ann.lifecycle.gone import Difference, revived_of
 from puffin_ann.lifecycle.plan import assign_tasks, shard_groups
 from puffin_ann.lifecycle.refresh_documents import RefreshPlan
-from puffin_ann.lifecycle.rename import carry_over
+from puffin_ann.lifecycle.rename import CarriedOver, carry_over
 from puffin_ann.lifecycle.runners import InProcess, Runner
 from puffin_ann.lifecycle.source import version_to_refresh
 from puffin_ann.lifecycle.state import Change, IndexState
@@ -96,7 +96,8 @@ def plan_refresh(
         return run.plan_build(declaration, run_id=run_id, overrides={"force": True})
     live = live_state(table, require_snapshot(table, None).snapshot_id)
     source = version_to_refresh(table, declaration, live)
-    if source is None and carry_over(table, declaration, run_id=name) is not None:
+    renamed = carry_over(table, declaration, run_id=name) if source is None else None
+    if renamed is not None:
         table = load_table(declaration.table)
         live = live_state(table, require_snapshot(table, None).snapshot_id)
         source = version_to_refresh(table, declaration, live)
@@ -122,7 +123,7 @@ def plan_refresh(
     if decision.action == "none" or source is None or state is None:
         return PlanPointer(
             action="none",
-            reason=decision.reason,
+            reason=_after(renamed, decision.reason),
             table=declaration.table,
             plan="",
             run_id=name,
@@ -136,13 +137,20 @@ def plan_refresh(
     made = store(staging, PLAN, made)
     workspace.start_from(made, source[0])
     staging.put_copy(SPARE_PLAN, PLAN, made.model_dump_json().encode())
-    return _pointer(made, staging).model_dump()
+    return _pointer(made, staging, renamed).model_dump()
 
 
-def _pointer(plan: RefreshPlan, staging: Staging) -> PlanPointer:
+def _after(renamed: CarriedOver | None, reason: str) -> str:
+    """Return why a run does what it does, and before it what was done already."""
+    return reason if renamed is None else f"{renamed.reason}; {reason}"
+
+
+def _pointer(
+    plan: RefreshPlan, staging: Staging, renamed: CarriedOver | None = None
+) -> PlanPointer:
     return PlanPointer(
         action="refresh",
-        reason=plan.decision.reason,
+        reason=_after(renamed, plan.decision.reason),
         table=plan.table,
         plan=staging.uri(PLAN),
         run_id=plan.run_id,

@@ -153,9 +153,22 @@ def test_a_refresh_takes_it_over_and_adds_what_came_meanwhile(one, declare):
     assert (expected.action, "'words_index' was renamed" in expected.reason) == ("none", True)
     done = refresh_in_process(renamed, run_id="second")
     assert done["action"] == "refresh"
+    assert done["reason"].startswith("index 'words_index' was renamed: published as 'new_name', ")
     assert all_index_names(one.refresh()) == [NEW]
     (found,) = status(one, NEW)
     assert (found.coverage, found.delta_rows, found.vectors) == (1.0, 3, 63)
+
+
+def test_a_refresh_to_which_nothing_is_left_says_that_it_was_renamed(one, declare):
+    declare(named(NEW))
+    done = refresh_in_process(named(NEW), run_id="second")
+    base = status(one.refresh(), NEW)[0].base_snapshot_id
+    assert (done["action"], done["reason"]) == (
+        "none",
+        f"index 'words_index' was renamed: published as {NEW!r}, nothing was built; "
+        f"nothing changed since snapshot {base}",
+    )
+    assert refresh_in_process(named(NEW), run_id="third")["reason"].startswith("nothing changed")
 
 
 def test_other_indexes_of_the_table_stay(one, declare):
