@@ -37,6 +37,8 @@ def test_the_smallest_declaration_gets_working_defaults():
         ({"algorithm": ["vamana"]}, ["'algorithm'", "['vamana']", "'vamana'"]),
         ({"algorithm": {"vamana": 1}}, ["'algorithm'"]),
         ({"parameters": [1]}, ["'parameters"]),
+        ({"rebuild": {"drift": float("inf")}}, ["'rebuild.drift'", "inf", "finite"]),
+        ({"recall_target": float("nan")}, ["'recall_target'", "nan", "finite"]),
         ({"schedule": "x y"}, ["'schedule'", "'x y'", "five fields"]),
         ({"schedule": 5}, ["'schedule'", "5", "string"]),
         ({"maintain": {"schedule": "nope"}}, ["'maintain.schedule'", "'nope'", "five fields"]),

@@ -4,6 +4,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Model(BaseModel):
-    """Data that is never changed, without fields that nobody knows."""
+    """Data that is never changed, without fields that nobody knows.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Declarations stand as JSON in plans and versions, which has no infinity.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
