@@ -1,7 +1,7 @@
 """Make a new object of a table's store out of bytes made here and ranges of its other objects.
 
 On S3 the store copies the ranges by itself, so that none of their bytes passes through this
-process. On a local file system the kernel copies them; elsewhere they are streamed through here.
+process. Of local files see `local_copy`; elsewhere they are streamed through here.
 """
 
 import logging

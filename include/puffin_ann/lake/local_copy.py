@@ -1,4 +1,4 @@
-"""Append bytes and ranges of files to a file of the local file system, the kernel copying them."""
+"""Append bytes and ranges of files to a file of the local file system."""
 
 import ctypes
 import errno
