@@ -83,8 +83,9 @@ class Assembled:
 def publish_run(workspace: Workspace) -> PublishedVersion:
     """Publish a run that passed its gate; at most once, however often it is called.
 
-    The commit asserts the branch head. If the head moved since, the file is assembled again on top
-    of the new head, so that what others published meanwhile is carried along; the base snapshot
+    The commit asserts the branch head. If that moved since by data alone, the file is committed on
+    top of it as it is: to copy a large index again might take longer than the next commit lets one.
+    If others published, it is assembled again, so that theirs is carried along. The base snapshot
     stays the one that was indexed, and search covers the difference.
 
     Raises:
@@ -100,13 +101,18 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     content = refreshed(workspace) if isinstance(plan, RefreshPlan) else _built(workspace)
     version = content.version
     earlier: Assembled | None = None
+    rested_on: object = None
     for attempt in range(1, ATTEMPTS + 1):
         table = reload_table(workspace.table)
         if isinstance(plan, RefreshPlan):
             _require_unchanged(table, plan)
-        assembled = assemble(table, plan, content)
-        if earlier is not None and earlier.path != assembled.path:
-            _discard(table, earlier)
+        rests_on = (registered(table), dropped(table))
+        if earlier is not None and rests_on == rested_on:
+            assembled = earlier
+        else:
+            assembled = assemble(table, plan, content)
+            if earlier is not None and earlier.path != assembled.path:
+                _discard(table, earlier)
         try:
             published = _commit(table, plan, version, assembled)
         except UnclearCommitError:
@@ -115,7 +121,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
             if not isinstance(error, ConflictError) or attempt == ATTEMPTS:
                 _discard(table, assembled)
                 raise
-            earlier = assembled
+            earlier, rested_on = assembled, rests_on
             log.warning("publish: %s; planning the publication anew (%d)", error, attempt)
             continue
         break

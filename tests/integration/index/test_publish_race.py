@@ -50,6 +50,33 @@ def test_an_index_published_between_assembly_and_commit_is_carried_along(words, 
     assert len(puffin_files(words)) == 2  # the file of the refused attempt is gone
 
 
+def test_data_committed_meanwhile_has_the_file_committed_again_not_copied_again(words, monkeypatch):
+    plan = staged("first", "l2")
+    commit, assembled = publish._commit, []
+    rows, made = iter(range(100, 103)), publish.assemble
+
+    def late(table, *arguments):
+        number = next(rows, None)
+        if number is not None:  # somebody adds rows between each look and the commit
+            words.refresh().append(builds.rows([number]))
+        return commit(table, *arguments)
+
+    def assemble(*arguments):
+        assembled.append(made(*arguments))
+        return assembled[-1]
+
+    monkeypatch.setattr(publish, "_commit", late)
+    monkeypatch.setattr(publish, "assemble", assemble)
+    run.publish(plan["table"], plan["plan"])
+    words.refresh()
+    assert len(assembled) == 1
+    assert puffin_files(words) == [assembled[0].path.rpartition("/")[2]]
+    current = words.current_snapshot().snapshot_id
+    index = open_index(words, "first")
+    assert index.view.rows_to_scan == 3
+    builds.assert_answers(index, words, current, QUERIES, 5)
+
+
 def test_two_runs_that_publish_at_once_both_end_published(words):
     plans = [staged("first", "l2"), staged("second", "ip")]
     start, errors = Barrier(2), []
