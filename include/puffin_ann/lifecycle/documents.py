@@ -290,13 +290,14 @@ def group_name(group: str) -> str:
     return f"group-{group}.json"
 
 
-def store(staging: Staging, name: str, document: D) -> D:
+def store(staging: Staging, name: str, document: D, *, lasting: bool | None = None) -> D:
     """Create a document; if another attempt was first, return its document instead.
 
-    Only for the plan, which nothing else can be made from, the disk is waited for: stages are done
-    again where their documents did not outlast a machine that went down, see `done`.
+    Stages are done again where their documents did not outlast a machine that went down, see
+    `done`; so the disk is waited for only by default for the plan, which other processes go by.
     """
-    if staging.put_new(name, document.model_dump_json().encode(), lasting=name == PLAN):
+    lasting = name == PLAN if lasting is None else lasting
+    if staging.put_new(name, document.model_dump_json().encode(), lasting=lasting):
         return document
     return load(staging, name, type(document))
 

@@ -39,7 +39,12 @@ from puffin_ann.lifecycle.rename import CarriedOver, carry_over
 from puffin_ann.lifecycle.runners import InProcess, Runner
 from puffin_ann.lifecycle.source import version_to_refresh
 from puffin_ann.lifecycle.state import Change, IndexState
-from puffin_ann.lifecycle.workspace import Workspace, arrays_to_bytes, opened_once
+from puffin_ann.lifecycle.workspace import (
+    Workspace,
+    arrays_to_bytes,
+    is_opened_once,
+    opened_once,
+)
 from puffin_ann.search.coverage import (
     LiveState,
     View,
@@ -89,6 +94,8 @@ def plan_refresh(
     table = load_table(declaration.table)
     name, staging = run.workplace(table, declaration.name, run.safe_run_id(run_id))
     restore_plan(staging)
+    if staging.exists(PLAN) and staging.discard_torn(PLAN):
+        staging.delete_tree()  # the machine went down, and no stage's outcome is worth more
     if staging.exists(PLAN):
         planned = Workspace(table, staging).run
         if isinstance(planned, RefreshPlan):
@@ -134,7 +141,8 @@ def plan_refresh(
     workspace = Workspace(table, staging)
     workspace.keep(declaration.table, staging.uri(PLAN))
     made = _make_plan(declaration, workspace, name, found, decision)
-    made = store(staging, PLAN, made)
+    # Within one process nobody goes by a plan but this run, or one that plans anew, see above.
+    made = store(staging, PLAN, made, lasting=not is_opened_once())
     workspace.start_from(made, source[0])
     staging.put_copy(SPARE_PLAN, PLAN, made.model_dump_json().encode())
     return _pointer(made, staging, renamed).model_dump()

@@ -189,6 +189,11 @@ def opened_once() -> Iterator[None]:
         _kept.reset(token)
 
 
+def is_opened_once() -> bool:
+    """Tell whether this thread does all stages of a run, one after the other."""
+    return _kept.get() is not None
+
+
 def arrays_to_bytes(value: Any) -> bytes:
     """Serialise a dataclass of numpy arrays as .npz."""
     buffer = io.BytesIO()

@@ -1,6 +1,8 @@
 """What a small refresh asks of the catalog and the disk, whatever the size of the table."""
 
+import json
 from collections import Counter
+from pathlib import Path
 
 import builds
 import numpy as np
@@ -12,6 +14,7 @@ from puffin_ann.lake import manifest
 from puffin_ann.lake.registration import registered
 from puffin_ann.lifecycle import reading
 from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.workspace import staging_root
 from puffin_ann.puffin import footer
 from puffin_ann.search.index import open_index
 from puffin_ann.search.versions import find_versions
@@ -73,8 +76,21 @@ def test_a_few_deleted_rows_cost_few_loads_and_waits(indexed, counted):
     # To plan, to publish on, right before the commit, and in the catalog's own commit.
     assert counts["load_table"] == 4
     assert counts["_init_catalog"] == 1  # one connection asks it all
-    assert counts["fsync"] == 1  # of the plan
+    assert counts["fsync"] == 0  # but for what the catalog does
     assert counts["update_table_metadata"] == 0  # beyond that of the catalog's own commit
+
+
+@pytest.mark.parametrize("left", [b"", bytes(300), b'{"kind": "refre'])
+def test_a_run_whose_machine_went_down_is_planned_anew(indexed, left):
+    delete_positions(indexed, {file_of(indexed): [0, 1]})
+    folder = Path(staging_root(indexed, builds.INDEX, "refresh").removeprefix("file://"))
+    folder.mkdir(parents=True)
+    (folder / "_plan.json").write_bytes(left)  # the plan's copy is the same file
+    (folder / "plan.json").hardlink_to(folder / "_plan.json")
+    (folder / "changes.json").write_text(json.dumps({"gone": [], "of": "another plan"}))
+    assert refresh()["action"] == "refresh"
+    view = open_index(indexed.refresh(), builds.INDEX).view
+    assert (view.rows_masked, view.rows_to_scan) == (0, 0)
 
 
 def test_the_version_refreshed_is_opened_once_for_each_thing_that_is_asked_of_it(
