@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann import blas, exact
+from puffin_ann.ann.answers import Answers, Width
 from puffin_ann.ann.mapping import read_only
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.ann.vamana.primitives import Whole
-
-Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 SPARE = 8
 """Candidates measured exactly beyond k: the order they are found in is that of float32 sums."""
@@ -49,8 +48,8 @@ class Part:
 
     Attributes:
         queries: `(q, d) float32`.
-        width: candidates wanted: at least k, at most n.
-        keep: the same, more where many rows are dead.
+        widths: `(q,) int64`, candidates wanted; see `kernels_answer.kept`.
+        widening: times as many are kept, since dead rows take places.
         dead: `(n,) uint8`, or empty if all rows live.
         scratch: this thread's.
         ids: `(q, k) int64`, to be written.
@@ -60,8 +59,8 @@ class Part:
     """
 
     queries: NDArray[np.float32]
-    width: int
-    keep: int
+    widths: NDArray[np.int64]
+    widening: int
     dead: NDArray[np.uint8]
     scratch: Scratch
     ids: NDArray[np.int64]
@@ -98,7 +97,7 @@ class Answering:
         queries: NDArray[np.float32],
         k: int,
         *,
-        width: int,
+        width: Width,
         dead: NDArray[np.uint8] | None,
         threads: int,
     ) -> Answers:
@@ -121,10 +120,12 @@ class Answering:
         """
         rows = len(self.vectors)
         live = rows if dead is None else rows - self._dead_rows(dead)
-        if live <= max(k, EXHAUSTIVE_ROWS):
+        if live <= max(k, EXHAUSTIVE_ROWS) or not len(queries):
             return self.exhaustive(queries, k, dead=dead, threads=threads)
-        width = min(rows, max(k, width))
-        keep = min(rows, width * min(LARGEST_WIDENING, -(-rows // live)))
+        widths = width
+        if not isinstance(widths, np.ndarray):
+            widths = np.full(len(queries), min(widths, rows), np.int64)
+        widening = min(LARGEST_WIDENING, -(-rows // live))
         ids = np.empty((len(queries), k), np.int64)
         distances = np.empty((len(queries), k), np.float32)
         counts = np.empty(len(queries), np.int64)
@@ -135,8 +136,8 @@ class Answering:
             run(
                 Part(
                     queries[some],
-                    width,
-                    keep,
+                    widths[some],
+                    widening,
                     mask,
                     scratch,
                     ids[some],

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
+from puffin_ann.ann.answers import Answers, Width
 from puffin_ann.declaration import PARAMETERS
 from puffin_ann.errors import DeclarationError, QueryError
 
-Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Ids `(q, k) int64`, -1 where there is no answer, and distances `(q, k) float32`, infinite there;
 ascending by (distance, id)."""
 
@@ -45,7 +45,7 @@ class SearchableShard(Protocol):
         queries: NDArray[np.float32],
         k: int,
         *,
-        width: int,
+        width: Width,
         dead: Dead = None,
         allowed: Dead = None,
         threads: int = 1,
@@ -55,7 +55,8 @@ class SearchableShard(Protocol):
         Args:
             queries: `(q, d) float32`, finite.
             k: Answers wanted, at least 1.
-            width: Effort: larger finds more of the true neighbours and takes longer.
+            width: Effort: larger finds more of the true neighbours and takes longer. One number,
+                or one for each query, `(q,) int64`.
             dead: Rows that are passed through but never answered.
             allowed: The only rows that may be answered, e.g. by a filter; None means all.
             threads: Threads to use; the answers do not depend on it.

@@ -10,10 +10,11 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.answers import Answers, Width
 from puffin_ann.blobs import delta as delta_blob
 from puffin_ann.blobs.delta import Delta
 from puffin_ann.engines import engine
-from puffin_ann.engines.base import Answers, Dead, Progress, SearchableShard
+from puffin_ann.engines.base import Dead, Progress, SearchableShard
 from puffin_ann.engines.exact import ExactShard
 
 COMPARED_ROWS = 4096
@@ -54,7 +55,7 @@ class DeltaShard:
         queries: NDArray[np.float32],
         k: int,
         *,
-        width: int,
+        width: Width,
         dead: Dead = None,
         allowed: Dead = None,
         threads: int = 1,

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from puffin_ann.ann import exact
+from puffin_ann.ann.answers import Answers, Width
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.ann.vamana import growth
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.engines.base import (
-    Answers,
     Dead,
     Progress,
     SearchableShard,
@@ -119,7 +119,7 @@ class ExactShard(StoredVectors):
         queries: NDArray[np.float32],
         k: int,
         *,
-        width: int,
+        width: Width,
         dead: Dead = None,
         allowed: Dead = None,
         threads: int = 1,

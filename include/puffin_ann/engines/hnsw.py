@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from puffin_ann.ann.answers import Answers, Width
 from puffin_ann.ann.hnsw import library
 from puffin_ann.ann.hnsw.layers import Layers
 from puffin_ann.ann.hnsw.search import Searcher, space_metric
@@ -16,7 +17,6 @@ from puffin_ann.ann.vamana import space as spaces
 from puffin_ann.blobs import hnsw as hnsw_blob
 from puffin_ann.blobs.hnsw import Hnsw
 from puffin_ann.engines.base import (
-    Answers,
     Dead,
     Progress,
     barred,
@@ -67,7 +67,7 @@ class HnswShard(StoredVectors):
         queries: NDArray[np.float32],
         k: int,
         *,
-        width: int,
+        width: Width,
         dead: Dead = None,
         allowed: Dead = None,
         threads: int = 1,

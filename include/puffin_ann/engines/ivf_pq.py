@@ -1,7 +1,8 @@
 """`algorithm: ivf_pq`: inverted lists of 4-bit codes, refined from the stored vectors."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from puffin_ann.ann import fastscan
+from puffin_ann.ann.answers import Answers, Width
 from puffin_ann.ann.ivf import lists as inverted
 from puffin_ann.ann.ivf import search as searching
 from puffin_ann.ann.ivf.lists import Lists, Trained
@@ -18,7 +20,6 @@ from puffin_ann.ann.mapping import new_array
 from puffin_ann.blobs import ivf as ivf_blob
 from puffin_ann.blobs.ivf import Ivf
 from puffin_ann.engines.base import (
-    Answers,
     Dead,
     Progress,
     barred,
@@ -62,7 +63,7 @@ class IvfShard(StoredVectors):
         queries: NDArray[np.float32],
         k: int,
         *,
-        width: int,
+        width: Width,
         dead: Dead = None,
         allowed: Dead = None,
         threads: int = 1,
@@ -73,6 +74,9 @@ class IvfShard(StoredVectors):
             return self.exhaustive(queries, k, dead=dead, allowed=allowed, threads=threads)
         queries = check_search(queries, k, self.dimension)
         mask = barred(dead, allowed, self.rows)
+        if isinstance(width, np.ndarray):
+            some = partial(self.search, k=k, dead=mask, threads=threads)
+            return _by_width(some, queries, width)
         probes, refined = self.effort(k, width)
         if mask is not None:
             # A list gives as much as if it had only the rows that may be answered, and those are
@@ -230,6 +234,19 @@ class IvfPqEngine:
             return IvfShard(ivf, Searcher(trained, lists, ivf.vectors, inverse_norms, packed))
         except (OSError, ValueError) as error:
             raise BlobFormatError(f"{directory} is not a whole unpacked shard: {error}") from None
+
+
+def _by_width(
+    search: Callable[..., Answers], queries: NDArray[np.float32], widths: NDArray[np.int64]
+) -> Answers:
+    """Search for the queries of each width at a time, `(q,)`: a scan has one effort for all."""
+    if not len(queries):
+        return search(queries, width=1)
+    groups = [np.flatnonzero(widths == width) for width in np.unique(widths)]
+    found = [search(queries[group], width=int(widths[group[0]])) for group in groups]
+    back = np.argsort(np.concatenate(groups))
+    ids, distances = (np.concatenate(one)[back] for one in zip(*found, strict=True))
+    return ids, distances
 
 
 def _count(mask: NDArray[np.uint8]) -> int:

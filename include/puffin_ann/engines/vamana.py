@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from puffin_ann.ann import pq
+from puffin_ann.ann.answers import Answers, Width
 from puffin_ann.ann.vamana import growth
 from puffin_ann.ann.vamana import records as edge_records
 from puffin_ann.ann.vamana import space as spaces
@@ -22,7 +23,6 @@ from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.engines.base import (
-    Answers,
     Dead,
     Progress,
     barred,
@@ -99,7 +99,7 @@ class VamanaShard(StoredVectors):
         queries: NDArray[np.float32],
         k: int,
         *,
-        width: int,
+        width: Width,
         dead: Dead = None,
         allowed: Dead = None,
         threads: int = 1,

@@ -1,15 +1,14 @@
 """The shards and deltas of an index version, searched for one snapshot: route, probe, mask."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from puffin_ann.ann import blas
+from puffin_ann.ann.answers import Answers
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.declaration import EXACT
@@ -22,15 +21,6 @@ from puffin_ann.search.shards import LoadedShard, load_shard
 from puffin_ann.search.versions import IndexVersion
 from puffin_ann.search.within import Part, shard_parts, shards_within
 from puffin_ann.settings import settings
-
-
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """A shard's number, those of the queries it is searched for, (m,) int64, and the width."""
-
-    number: int
-    queries: NDArray[np.int64]
-    width: int
 
 
 class ShardTier:
@@ -78,7 +68,7 @@ class ShardTier:
         shares = self._route(queries, probe_partitions or self._routing.probe_partitions)
         probed = shares > 0.0
         sources = self._probe(
-            queries, k, np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
+            queries, k, np.where(probed, np.maximum(k, np.rint(shares * wide)), 0).astype(np.int64)
         )
         touched = probed.any(axis=0)
         found = np.zeros(len(queries), dtype=np.int64)
@@ -87,7 +77,7 @@ class ShardTier:
         if found.min(initial=k) < k:
             # Fewer than k live rows stood in the probed shards: the rest of them must answer too.
             rest = ~probed & (found < k)[:, None]
-            sources += self._probe(queries, k, np.where(rest, wide, 0))
+            sources += self._probe(queries, k, np.where(rest, np.int64(wide), 0))
             touched |= rest.any(axis=0)
         return sources, int(np.count_nonzero(touched))
 
@@ -136,59 +126,59 @@ class ShardTier:
         return every
 
     def _probe(
-        self, queries: NDArray[np.float32], k: int, widths: NDArray[np.number[Any]]
+        self, queries: NDArray[np.float32], k: int, widths: NDArray[np.int64]
     ) -> list[Source]:
         """Search shards, each for the queries that have a width for it, (q, shards), not 0."""
-        asked = [
-            _Asked(number, (column == width).nonzero()[0], int(width))
-            for number, column in enumerate(widths.T)
-            for width in sorted({*column.tolist()} - {0})
-        ]
-        # A thread to each shard asked, where that occupies all: it costs less than parting each.
+        asked = [number for number in range(widths.shape[1]) if widths[:, number].any()]
+        # A thread to each shard, where that occupies all: it costs less than parting each.
         apart = self._threads > 1 and len(asked) >= 2 * self._threads and len(queries) > 1
         threads = 1 if apart else self._threads
+        shards = [self._shard(self._routing.shards[number]) for number in asked]
+
+        def answer(place: int) -> Answers:
+            return self._answer(shards[place], queries, k, widths[:, asked[place]], threads)
+
+        order = list(range(len(asked)))
         if apart:  # the longest first, so that the threads end together
-            asked.sort(key=lambda one: -one.width * len(one.queries))
-        for number in {one.number for one in asked}:
-            self._shard(self._routing.shards[number])
-
-        def answer(one: _Asked) -> ties.Answers:
-            return self._answer(queries, k, one, threads)
-
-        answers = blas.parallel(answer, asked, self._threads) if apart else map(answer, asked)
-        found: dict[int, ties.Answers] = {}
-        for one, (ids, distances) in zip(asked, answers, strict=True):
-            if len(one.queries) == len(queries):
-                found[one.number] = ids, distances
-                continue
-            all_ids, all_distances = found.setdefault(
-                one.number, _nothing(len(queries), ids.shape[1])
-            )
-            all_ids[one.queries], all_distances[one.queries] = ids, distances
-        return [
-            Source(*found[number], self._keys(self._shard(self._routing.shards[number])))
-            for number in sorted(found)
-        ]
+            order.sort(key=lambda place: -int(widths[:, asked[place]].sum()))
+        answers = dict(zip(order, blas.parallel(answer, order, self._threads if apart else 1)))
+        return [Source(*answers[place], self._keys(one)) for place, one in enumerate(shards)]
 
     def _answer(
-        self, queries: NDArray[np.float32], k: int, asked: _Asked, threads: int
-    ) -> ties.Answers:
-        shard = self._shard(self._routing.shards[asked.number])
-        everyone = len(asked.queries) == len(queries)
-        some = queries if everyone else queries[asked.queries]
+        self,
+        shard: LoadedShard,
+        queries: NDArray[np.float32],
+        k: int,
+        widths: NDArray[np.int64],
+        threads: int,
+    ) -> Answers:
+        """Return a shard's answers to the queries that have a width, nothing to the others."""
+        asking = widths.nonzero()[0]
+        if len(asking) == len(queries):
+            return self._answers(shard, queries, k, widths, threads)
+        ids, distances = self._answers(shard, queries[asking], k, widths[asking], threads)
+        all_ids, all_distances = _nothing(len(queries), ids.shape[1])
+        all_ids[asking], all_distances[asking] = ids, distances
+        return all_ids, all_distances
+
+    def _answers(
+        self,
+        shard: LoadedShard,
+        queries: NDArray[np.float32],
+        k: int,
+        widths: NDArray[np.int64],
+        threads: int,
+    ) -> Answers:
         if self._routing.algorithm == EXACT:
-            return self._nearest(shard, some, k, threads)
+            return self._nearest(shard, queries, k, threads)
         dead = self._dead[shard.entry.shard_id]
-        answers = shard.engine.search(some, k, width=asked.width, dead=dead, threads=threads)
+        answers = shard.engine.search(queries, k, width=widths, dead=dead, threads=threads)
         return answers if self._is_in_order(shard) else ties.by_locator(answers, self._keys(shard))
 
-    def _nearest(
-        self, shard: LoadedShard, queries: NDArray[np.float32], k: int, threads: int
-    ) -> ties.Answers:
+    def _nearest(self, shard: LoadedShard, queries: NDArray[np.float32], k: int) -> Answers:
         """Return the k nearest live rows of a shard by distance and locator, by comparing all."""
-        ask = partial(
-            shard.engine.exhaustive, dead=self._dead[shard.entry.shard_id], threads=threads
-        )
+        dead = self._dead[shard.entry.shard_id]
+        ask = partial(shard.engine.exhaustive, dead=dead, threads=threads)
         if self._is_in_order(shard):
             return ask(queries, k)
         return ties.nearest(ask, queries, k, self._keys(shard))
@@ -211,6 +201,6 @@ def _owners(routing: Routing) -> NDArray[np.uint32]:
     return np.array([places[one] for one in routing.partition_shards.tolist()], np.uint32)
 
 
-def _nothing(queries: int, k: int) -> ties.Answers:
+def _nothing(queries: int, k: int) -> Answers:
     """Return the answers of a shard that was asked by no query yet."""
     return np.full((queries, k), -1, np.int64), np.full((queries, k), np.inf, np.float32)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.answers import Answers
 from puffin_ann.search.probe import LocatorKeys
 
-Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Ids (q, k) int64, -1 where there is no answer, and distances (q, k) float32."""
 
 Ask = Callable[[NDArray[np.float32], int], Answers]

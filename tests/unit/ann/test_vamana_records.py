@@ -135,7 +135,7 @@ def test_tables_say_what_a_code_adds(width):
     np.testing.assert_allclose(step * tables.reshape(-1, 16) + least, expected, atol=0.51 * step)
 
 
-def walked(space, neighbours, degrees, query, keep, wanted):
+def walked(space, neighbours, degrees, query, keep, kept, wanted, slack):
     """A beam over estimates, every expanded row measured: `walk` in plain Python."""
     twin = Twin(space, neighbours, degrees)
     placed = rotated(twin.frame, query[None])[0]
@@ -143,14 +143,18 @@ def walked(space, neighbours, degrees, query, keep, wanted):
     step, base = kernels_tables.tables_of(placed.astype(np.float32), floats, tables)
     pool, seen, done, best = [(0.0, 0)], {0}, set(), []
     while True:
-        node = next((row for _, row in pool if row not in done), None)
-        if node is None:
-            return sorted(best)[:wanted]
+        current = next((i for i, (_, row) in enumerate(pool) if row not in done), None)
+        far = math.inf
+        if current is not None and current >= keep // 3 and len(best) >= wanted:
+            far = slack * sorted(best)[wanted - 1][0]
+        if current is None or pool[current][0] > far:
+            return sorted(best)[:kept]
+        node = pool[current][1]
         done.add(node)
         best.append((((twin.rows[node] - placed) ** 2).sum(), node))
         found = twin.estimates(node, placed, step, base, tables)
         for first in range(0, len(found), 32):
-            limit = pool[-1][0] if len(pool) == keep else math.inf
+            limit = min(far, pool[-1][0] if len(pool) == keep else math.inf)
             for place in range(first, min(first + 32, len(found))):
                 row, value = int(twin.lists[node][place]), max(found[place], 0.0)
                 if found[place] >= limit or row in seen:
@@ -164,8 +168,9 @@ def walked(space, neighbours, degrees, query, keep, wanted):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("slack", [1.0, math.inf])
 @pytest.mark.parametrize("keep", [12, 40])
-def test_walking_finds_what_its_twin_does(seed, keep):
+def test_walking_finds_what_its_twin_does(seed, keep, slack):
     space, query = normal(300, 96, seed), normal(1, 96, seed + 100)
     neighbours, degrees = some_graph(300, 40, seed)
     made = records.make(space, neighbours, degrees, threads=1)
@@ -177,9 +182,9 @@ def test_walking_finds_what_its_twin_does(seed, keep):
     found = kernels_walk.walk(
         flat, flat.view(np.uint32), layout.stride, layout.code_bytes, layout.blocks, 0, placed,
         tables, step, base, np.empty(keep + 1, np.uint64), keep, np.empty(0, np.uint8),
-        np.zeros(300, np.uint8), np.uint8(1), best, np.empty(32, np.float32),
+        np.zeros(300, np.uint8), np.uint8(1), best, 8, np.float32(slack), np.empty(32, np.float32),
     )  # fmt: skip
-    expected = walked(space, neighbours, degrees, query[0], keep, 10)
+    expected = walked(space, neighbours, degrees, query[0], keep, 10, 8, slack)
     assert [int(row_of.py_func(key)) for key in best[:found]] == [row for _, row in expected]
     distances = [float(squared_of.py_func(key)) for key in best[:found]]
     np.testing.assert_allclose(distances, [one for one, _ in expected], rtol=1e-4)

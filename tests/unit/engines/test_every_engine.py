@@ -42,6 +42,22 @@ def test_dead_rows_are_never_answered_and_live_ones_fill_up(algorithm, metric, k
     assert recall(answers[1], nearest(vectors, queries, 10, metric, dead)[1]) > 0.9
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_each_query_of_a_batch_may_have_a_width_of_its_own(algorithm, threads, tmp_path):
+    vectors, queries = normal(1500, 24), normal(30, 24, seed=1)
+    dead = np.random.default_rng(2).random(1500) < 0.3
+    widths = np.random.default_rng(3).choice([1, 12, 40, 10**6], 30)
+    shard = opened(algorithm, vectors, tmp_path)
+    for mask in (None, dead):
+        ids, distances = shard.search(queries, 5, width=widths, dead=mask, threads=threads)
+        for place, width in enumerate(widths.tolist()):
+            alone = shard.search(queries[place : place + 1], 5, width=width, dead=mask)
+            np.testing.assert_array_equal(ids[place], alone[0][0])
+            np.testing.assert_array_equal(distances[place], alone[1][0])
+    nobody = shard.search(queries[:0], 5, width=widths[:0])
+    assert [one.shape for one in nobody] == [(0, 5), (0, 5)]
+
+
 def test_a_dead_neighbourhood_is_crossed(algorithm, tmp_path):
     vectors, queries = normal(1500, 8), normal(1, 8, seed=1)
     near, _ = nearest(vectors, queries, 400, "l2")

@@ -55,6 +55,25 @@ def test_a_beam_can_be_forced(beam, folder):
 
 
 @pytest.mark.parametrize("beam", ["full", "pq", "edges"])
+def test_each_query_of_a_batch_may_have_a_width_of_its_own(beam, folder):
+    shard = ENGINE.open(folder, beam)
+    queries, widths = normal(12, WIDE, 1), np.array([10, 80, 10**9] * 4)
+    ids, distances = shard.search(queries, 10, width=widths)
+    for place, width in enumerate(widths.tolist()):
+        alone = shard.search(queries[place : place + 1], 10, width=width)
+        np.testing.assert_array_equal(ids[place], alone[0][0])
+        np.testing.assert_array_equal(distances[place], alone[1][0])
+
+
+def test_a_search_over_records_that_keeps_every_row_does_not_end_early(folder):
+    queries = normal(40, WIDE, 1)
+    expected = nearest(normal(ROWS, WIDE), queries, 1, "l2")
+    for width in (ROWS, 10 * ROWS):
+        ids, _ = ENGINE.open(folder, "edges").search(queries, 1, width=width)
+        np.testing.assert_array_equal(ids, expected[0])
+
+
+@pytest.mark.parametrize("beam", ["full", "pq", "edges"])
 def test_a_declared_beam_is_taken_when_the_shard_is_opened(beam, tmp_path):
     shard = opened("vamana", normal(1000, 24), tmp_path, beam=beam)
     assert shard.beam == beam

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.simd import prefetch
 from puffin_ann.ann.vamana.beam import insert, unseen
-from puffin_ann.ann.vamana.kernels_answer import answer_from, next_stamp
+from puffin_ann.ann.vamana.kernels_answer import answer_from, kept, next_stamp
 from puffin_ann.ann.vamana.primitives import (
     F32,
     FAST,
@@ -193,7 +193,8 @@ def search(
     metric: int,
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
-    keep: Whole,
+    widths: NDArray[np.int64],
+    widening: Whole,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -221,7 +222,8 @@ def search(
         metric: code.
         vectors: `(n, d) float32`, as stored.
         queries: `(q, d) float32`.
-        keep: ef, candidates kept.
+        widths: `(q,) int64`, ef: candidates wanted.
+        widening: times as many are kept.
         spare: candidates beyond k whose exact distance is taken.
         dead: `(n,) uint8`, or empty.
         stamps: `(n,) uint8` scratch, kept from call to call.
@@ -234,8 +236,9 @@ def search(
         The last stamp used.
 
     """
-    pool = np.empty(keep + 1, np.uint64)
-    keys = np.empty(ids.shape[1] + spare, np.uint64)
+    rows, k = len(stamps), ids.shape[1]
+    pool = np.empty(min(kept(widths.max(), k, rows) * widening, rows) + 1, np.uint64)
+    keys = np.empty(k + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     for q in range(len(queries)):
         stamp = next_stamp(stamps, stamp)
@@ -263,7 +266,7 @@ def search(
             moved,
             q * width,
             pool,
-            keep,
+            min(kept(widths[q], k, rows) * widening, rows),
             stamps,
             np.uint8(stamp),
             fresh,

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.answering import SPARE, Answering, Answers, Part
+from puffin_ann.ann.answering import SPARE, Answering, Part
+from puffin_ann.ann.answers import Answers, Width
 from puffin_ann.ann.hnsw import kernels
 from puffin_ann.ann.hnsw.layers import Layers, first_lists
 from puffin_ann.ann.mapping import read_only
@@ -58,7 +59,7 @@ class Searcher:
         queries: NDArray[np.float32],
         k: int,
         *,
-        width: int,
+        width: Width,
         dead: NDArray[np.uint8] | None = None,
         threads: int = 1,
     ) -> Answers:
@@ -87,7 +88,8 @@ class Searcher:
             metric.code,
             self._answering.vectors,
             part.queries,
-            part.keep,
+            part.widths,
+            part.widening,
             SPARE,
             part.dead,
             part.scratch.stamps,

@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann import blas, exact, fastscan
+from puffin_ann.ann.answers import Answers
 from puffin_ann.ann.ivf import kernels
 from puffin_ann.ann.ivf.kernels_lists import TILE
 from puffin_ann.ann.ivf.lists import Lists, Trained, one_in_a_byte
 from puffin_ann.ann.metrics import METRICS, frozen
 from puffin_ann.ann.pq import turned
-
-Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 QUERIES_A_PIECE = 64
 """Queries that one thread takes at a time."""

@@ -21,6 +21,12 @@ def next_stamp(stamps: NDArray[np.uint8], stamp: Whole) -> Whole:
     return 1
 
 
+@njit(inline="always")
+def kept(width, k, rows):  # type: ignore[no-untyped-def]
+    """Return how many candidates a search of a width keeps: no fewer than it answers."""
+    return min(max(width, k), rows)
+
+
 @njit(cache=True, nogil=True, fastmath=False)
 def write_nearest(
     keys: NDArray[np.uint64],

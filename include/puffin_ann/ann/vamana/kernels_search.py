@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.kernels_pq import tables as fill_tables
 from puffin_ann.ann.simd import prefetch
 from puffin_ann.ann.vamana.beam import beam, insert, unseen
-from puffin_ann.ann.vamana.kernels_answer import answer_from, next_stamp
+from puffin_ann.ann.vamana.kernels_answer import answer_from, kept, next_stamp
 from puffin_ann.ann.vamana.primitives import (
     F32,
     FAST,
@@ -34,7 +34,8 @@ def search_full(
     metric: int,
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
-    keep: Whole,
+    widths: NDArray[np.int64],
+    widening: Whole,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -56,7 +57,8 @@ def search_full(
         metric: code.
         vectors: `(n, d) float32`, as stored.
         queries: `(q, d) float32`.
-        keep: L, candidates kept.
+        widths: `(q,) int64`, L: candidates wanted.
+        widening: times as many are kept.
         spare: candidates beyond k whose exact distance is taken.
         dead: `(n,) uint8`, or empty.
         stamps: `(n,) uint8` scratch, kept from call to call.
@@ -69,8 +71,9 @@ def search_full(
         The last stamp used.
 
     """
-    pool = np.empty(keep + 1, np.uint64)
-    keys = np.empty(ids.shape[1] + spare, np.uint64)
+    rows, k = len(stamps), ids.shape[1]
+    pool = np.empty(min(kept(widths.max(), k, rows) * widening, rows) + 1, np.uint64)
+    keys = np.empty(k + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     trail = np.empty(0, np.uint64)
     for q in range(len(queries)):
@@ -85,7 +88,7 @@ def search_full(
             moved,
             q * width,
             pool,
-            keep,
+            min(kept(widths[q], k, rows) * widening, rows),
             stamps,
             np.uint8(stamp),
             fresh,
@@ -190,7 +193,8 @@ def search_codes(
     metric: int,
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
-    keep: Whole,
+    widths: NDArray[np.int64],
+    widening: Whole,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -214,8 +218,9 @@ def search_codes(
     """
     subspaces, _, count = words.shape
     w = U64(width)
-    pool = np.empty(keep + 1, np.uint64)
-    keys = np.empty(ids.shape[1] + spare, np.uint64)
+    rows, k = len(stamps), ids.shape[1]
+    pool = np.empty(min(kept(widths.max(), k, rows) * widening, rows) + 1, np.uint64)
+    keys = np.empty(k + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     tables = np.empty((subspaces, count), np.float32)
     flat = tables.reshape(-1)
@@ -237,7 +242,7 @@ def search_codes(
             degrees,
             entry,
             pool,
-            keep,
+            min(kept(widths[q], k, rows) * widening, rows),
             stamps,
             np.uint8(stamp),
             fresh,

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann import pq
-from puffin_ann.ann.answering import SPARE, Answering, Answers, Part
+from puffin_ann.ann.answering import SPARE, Answering, Part
+from puffin_ann.ann.answers import Answers, Width
 from puffin_ann.ann.mapping import read_only
 from puffin_ann.ann.vamana import kernels_search as kernels
 from puffin_ann.ann.vamana import kernels_walk
@@ -23,12 +24,6 @@ Chosen = Literal["full", "pq", "edges"]
 FULL_BYTES = 1024
 """Without records, rows of the space up to this size are read whole by the beam, larger ones by
 code."""
-
-
-WIDER, MORE = 5, 4
-"""Candidates kept over records, a quarter and four more than the width says: so a width finds as
-much as over full vectors (GloVe: 0.922 and 0.928 at 32, 0.969 and 0.971 at 64), which estimates
-alone would not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +146,7 @@ class Searcher:
         queries: NDArray[np.float32],
         k: int,
         *,
-        width: int,
+        width: Width,
         dead: NDArray[np.uint8] | None = None,
         threads: int = 1,
     ) -> Answers:
@@ -185,7 +180,8 @@ class Searcher:
             self._answering.metric.code,
             self._answering.vectors,
             part.queries,
-            part.keep,
+            part.widths,
+            part.widening,
             SPARE,
             part.dead,
             part.scratch.stamps,
@@ -199,7 +195,7 @@ class Searcher:
         arguments: tuple[Any, ...] = (
             *self._fixed,
             part.queries,
-            min(len(part.scratch.stamps), part.width * WIDER // 4 + MORE),
+            part.widths,
             SPARE,
             part.dead,
             part.scratch.stamps,
