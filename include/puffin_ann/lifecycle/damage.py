@@ -18,7 +18,8 @@ from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS
-from puffin_ann.errors import FormatError
+from puffin_ann.errors import DamagedIndexError, FormatError
+from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.listing import delete_object
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
 from puffin_ann.lifecycle.cargo import is_foreign
@@ -27,7 +28,7 @@ from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.republish import republish
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.search.versions import open_puffin
+from puffin_ann.search.versions import IndexVersion, open_puffin
 
 log = logging.getLogger("puffin_ann")
 
@@ -70,6 +71,23 @@ def find_damage(inventory: Inventory, *, quick: bool = False) -> list[Damage]:
     whole = live_files(_without(inventory, found).published)
     lost = plan_guard(inventory).lost
     return [replace(one, remedy=_remedy(one, whole, lost)) for one in found]
+
+
+def require_whole(table: Table, version: IndexVersion) -> None:
+    """Read a version's files, and refuse those of which its blobs are not as they were written.
+
+    Raises:
+        DamagedIndexError: names the file, the problem and what repairs it.
+    """
+    inventory = take_inventory(table)
+    paths = {version.path, *map(version.file_of, version.routing.shards)}
+    suspects = [one for one in inventory.files if one.path in paths and one.bytes is not None]
+    if not any(_damage_of(table, one, OURS.keys()) for one in suspects):
+        return
+    for one in find_damage(inventory):  # all files, to tell which others are whole
+        if one.file.path in paths and one.index in ("", version.index):
+            remedy = one.remedy.replace("--fix", f"'puffin-ann doctor {name_of(table)} --fix'", 1)
+            raise DamagedIndexError(f"{one.file.path}: {one.what}; {remedy}")
 
 
 def _damage_of(table: Table, file: IndexFile, kinds: Collection[str]) -> list[Damage]:

@@ -22,6 +22,7 @@ from puffin_ann.lake.registration import registered
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import refresh_stages, run, stages
 from puffin_ann.lifecycle.changes import change_in, state_of
+from puffin_ann.lifecycle.damage import require_whole
 from puffin_ann.lifecycle.decide import decide
 from puffin_ann.lifecycle.decision import NEXT_FILE_ID, Decision
 from puffin_ann.lifecycle.documents import (
@@ -83,12 +84,14 @@ def plan_refresh(
         declaration: the index.
         run_id: names the run; any text, stable across retries of it.
         maintenance: this is a maintenance window: rebuild shards of many tombstones, too.
-        force: publish changes, however few and fresh they are.
+        force: publish changes, however few and fresh they are; where nothing changed, read the
+            version's files for damage.
 
     Returns:
         A `PlanPointer` as JSON; of action `build` if the whole index is due.
 
     Raises:
+        DamagedIndexError: forced, nothing changed, and a file of the version is damaged.
         PuffinAnnError: the table, the column or the surroundings do not allow an index.
     """
     table = load_table(declaration.table)
@@ -128,6 +131,8 @@ def plan_refresh(
         )
         return {**built, "reason": decision.reason, "decision": _text(decision)}
     if decision.action == "none" or source is None or state is None:
+        if force and source is not None:
+            require_whole(table, source[0])  # of nothing that changed something may be damaged
         return PlanPointer(
             action="none",
             reason=_after(renamed, decision.reason),

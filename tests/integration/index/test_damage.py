@@ -16,6 +16,7 @@ from puffin_ann import open_index
 from puffin_ann.cli.main import run as command_line
 from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lifecycle import run
+from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.puffin import PuffinReader
 from puffin_ann.settings import settings
 
@@ -130,6 +131,24 @@ def test_the_same_version_in_another_file_is_as_good(words):
     index.search(QUERIES, 5)
     assert index.coverage == 1.0
     assert open_index(words, "second").search(QUERIES, 5).num_rows == 15
+
+
+@pytest.mark.parametrize("kind", ["graph", "rows"])
+def test_a_forced_refresh_of_a_damaged_index_says_what_repairs_it(two_versions, kind):
+    _, _, newer = two_versions
+    declared = builds.declaration()
+    assert refresh_in_process(declared, run_id="r", force=True)["action"] == "none"
+    spoil(newer, kind)
+    assert refresh_in_process(declared, run_id="r")["action"] == "none"  # nothing is read for it
+    with pytest.raises(DamagedIndexError, match=re.escape(newer)) as refused:
+        refresh_in_process(declared, run_id="r", force=True)
+    assert "'puffin-ann doctor test.demo.words --fix' publishes what" in str(refused.value)
+
+
+def test_where_no_file_is_whole_a_forced_refresh_names_the_build(words):
+    spoil(publish(words, "a"))
+    with pytest.raises(DamagedIndexError, match="'puffin-ann build words_index --force'"):
+        refresh_in_process(builds.declaration(), run_id="r", force=True)
 
 
 def test_a_version_of_another_metric_never_answers(words):
