@@ -11,6 +11,7 @@ from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.cli.main import run
 from puffin_ann.declaration import load_declaration
 from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.lifecycle.history import history
 from puffin_ann.lifecycle.maintain import maintain
 from puffin_ann.lifecycle.preview import preview
 from puffin_ann.lifecycle.refresh import refresh_in_process
@@ -261,6 +262,27 @@ def test_runs_outlive_their_versions_and_snapshots_in_the_history(cli, indexed, 
     assert [bool(one["file"]) for one in found["entries"]] == [True, False, False, False]
     assert found["retained"] == 1
     assert [one["record"]["rows"] for one in found["entries"]] == [90, 80, 70, 60]
+
+
+def test_a_merge_that_more_new_rows_than_expected_make_due_is_planned_next_and_told(
+    cli, indexed, declare
+):
+    """As many rows came as went, so that all are expected to have moved; ten did not."""
+    declared = declare(refresh={"min_rows": 1, "delta_ratio": 0.05})
+    indexed.overwrite(builds.rows([*range(10, 60), *range(100, 110)]))
+    expected = json.loads(cli("plan", *TABLE, "--json")[1])["decision"]
+    assert (expected["action"], expected["merges"]) == ("refresh", False)
+    assert refresh_in_process(declared, run_id="first")["action"] == "refresh"
+    due = json.loads(cli("plan", *TABLE, "--json")[1])["decision"]
+    assert (due["action"], due["merges"]) == ("refresh", True)
+    assert "deltas would hold 10 live rows, 20.0% of those in shards" in due["reason"]
+    assert refresh_in_process(declared, run_id="second")["action"] == "refresh"
+    told = [one.record for one in history("test.demo.words", builds.INDEX).entries]
+    assert [(one.run_id, one.action, one.rows_added, one.rows_gone) for one in told[:2]] == [
+        ("second", "merge", 0, 0),
+        ("first", "refresh", 10, 10),
+    ]
+    assert json.loads(cli("plan", *TABLE, "--json")[1])["decision"]["action"] == "none"
 
 
 def test_history_tells_refreshes_from_merges_and_copied_from_written_bytes(cli, indexed, declare):
