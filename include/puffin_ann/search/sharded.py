@@ -23,6 +23,10 @@ from puffin_ann.search.within import Part, shard_parts, shards_within
 from puffin_ann.settings import settings
 
 
+WIDEST = 1 << 31
+"""A wider search finds no more: no shard has so many rows."""
+
+
 class ShardTier:
     """Shards, loaded when first probed and then kept.
 
@@ -64,7 +68,7 @@ class ShardTier:
             width: search width in the shard of a query's nearest partition; default: as built.
             probe_partitions: nearest partitions whose shards are probed; default: as built.
         """
-        wide = max(width or self._routing.search_width, k)
+        wide = min(max(width or self._routing.search_width, k), WIDEST)
         shares = self._route(queries, probe_partitions or self._routing.probe_partitions)
         probed = shares > 0.0
         sources = self._probe(
@@ -132,17 +136,17 @@ class ShardTier:
         asked = [number for number in range(widths.shape[1]) if widths[:, number].any()]
         # A thread to each shard, where that occupies all: it costs less than parting each.
         apart = self._threads > 1 and len(asked) >= 2 * self._threads and len(queries) > 1
-        threads = 1 if apart else self._threads
-        shards = [self._shard(self._routing.shards[number]) for number in asked]
-
-        def answer(place: int) -> Answers:
-            return self._answer(shards[place], queries, k, widths[:, asked[place]], threads)
-
-        order = list(range(len(asked)))
         if apart:  # the longest first, so that the threads end together
-            order.sort(key=lambda place: -int(widths[:, asked[place]].sum()))
-        answers = dict(zip(order, blas.parallel(answer, order, self._threads if apart else 1)))
-        return [Source(*answers[place], self._keys(one)) for place, one in enumerate(shards)]
+            asked.sort(key=lambda number: -int(widths[:, number].sum()))
+        threads, at_once = (1, self._threads) if apart else (self._threads, 1)
+        shards = {number: self._shard(self._routing.shards[number]) for number in asked}
+
+        def answer(number: int) -> Source:
+            shard = shards[number]
+            answers = self._answer(shard, queries, k, widths[:, number], threads)
+            return Source(*answers, self._keys(shard))
+
+        return list(blas.parallel(answer, asked, at_once))
 
     def _answer(
         self,
@@ -175,7 +179,9 @@ class ShardTier:
         answers = shard.engine.search(queries, k, width=widths, dead=dead, threads=threads)
         return answers if self._is_in_order(shard) else ties.by_locator(answers, self._keys(shard))
 
-    def _nearest(self, shard: LoadedShard, queries: NDArray[np.float32], k: int) -> Answers:
+    def _nearest(
+        self, shard: LoadedShard, queries: NDArray[np.float32], k: int, threads: int
+    ) -> Answers:
         """Return the k nearest live rows of a shard by distance and locator, by comparing all."""
         dead = self._dead[shard.entry.shard_id]
         ask = partial(shard.engine.exhaustive, dead=dead, threads=threads)

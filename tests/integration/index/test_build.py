@@ -306,6 +306,8 @@ def test_bad_searches_are_named(words):
             index.search(queries, k)
     with pytest.raises(QueryError, match="width is 0"):
         index.search(QUERIES, 5, width=0)
+    widest = index.search(QUERIES, 5, width=10**30, probe_partitions=10**30)
+    assert widest.equals(index.search(QUERIES, 5, exhaustive=True))
     with pytest.raises(ColumnNotFoundError, match="'price'"):
         index.search(QUERIES, 5, columns=["price"])
     for columns, message in (
