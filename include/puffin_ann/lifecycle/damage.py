@@ -18,7 +18,7 @@ from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS
-from puffin_ann.errors import DamagedIndexError, FormatError
+from puffin_ann.errors import ConflictError, DamagedIndexError, FormatError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.listing import delete_object
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
@@ -31,6 +31,8 @@ from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 log = logging.getLogger("puffin_ann")
+
+ATTEMPTS = 4
 
 SMALL = (routing_blob.TYPE, partitions_blob.TYPE, coverage_blob.TYPE)
 """Types of the blobs that every search reads before it probes a shard."""
@@ -146,9 +148,20 @@ def mend(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[st
     stay as they are.
 
     Raises:
-        ConflictError: the table was changed meanwhile; what was done so far is sound.
+        ConflictError: the table was changed during every attempt; what was done so far is sound.
         UnclearCommitError: the catalog's answer was lost; no file was removed.
     """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _mended(table, found)
+        except ConflictError as error:
+            if attempt == ATTEMPTS:
+                raise
+            log.warning("doctor: %s; looking anew (%d)", error, attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _mended(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[str]]:
     inventory = take_inventory(table)
     confirmed = _confirmed(inventory, {one.file.path for one in found})
     rest = _without(inventory, confirmed)

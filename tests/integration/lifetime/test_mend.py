@@ -9,6 +9,7 @@ from test_damage import forget_cache, report, spoil
 
 from puffin_ann import open_index
 from puffin_ann.lake.slots import slots
+from puffin_ann.lifecycle import damage
 from puffin_ann.lifecycle.doctor import doctor
 
 DECLARED = [builds.declaration(), builds.declaration(name="second", metric="ip")]
@@ -80,6 +81,26 @@ def test_the_same_version_in_another_file_loses_nothing(words):
     for name in (builds.INDEX, "second"):
         assert open_index(words, name).coverage == 1.0
     assert os.path.exists(alone)
+
+
+@pytest.mark.parametrize("step", ["republish", "change_slots"])
+def test_rows_that_come_while_a_file_is_mended_are_no_reason_to_fail(
+    two_versions, monkeypatch, caplog, step
+):
+    table, _, newer = two_versions
+    spoil(newer)
+    original, calls = getattr(damage, step), []
+
+    def overtaken(*arguments, **options):
+        calls.append(step)
+        if len(calls) == 1:
+            table.refresh().append(builds.rows([70]))
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(damage, step, overtaken)
+    assert doctor(table, DECLARED, fix=True).problems_left == 0
+    assert "looking anew (1)" in caplog.text
+    assert_mended(table, newer)
 
 
 def test_an_older_version_that_is_damaged_just_goes(two_versions):
