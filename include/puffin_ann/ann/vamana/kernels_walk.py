@@ -57,11 +57,6 @@ WIDER, MORE = 1.4, 4
 """Candidates kept, two fifths and four more than the width says: so a width finds as much as over
 full vectors (GloVe: 0.925 and 0.922 at 32, 0.970 and 0.968 at 64), though distances are estimated
 and few searches expand all that they keep."""
-SLACK = 0.04
-"""A search ends where the next candidate's squared distance exceeds that of the k-th neighbour by
-this share, times √(keep / k): by 5 % where hardly more is kept than wanted, by 13 % for ten times
-that. At equal recall@10 a fifth to a third fewer rows are expanded from 0.95 on (GloVe, WordNet
-glosses); it is the early ones that cost most, so that takes a tenth to a fifth less time."""
 EARLIEST = 3
 """It does not end before one in so many of the candidates kept was expanded: in clusters the first
 k rows found may be near each other, and still not the nearest."""
@@ -200,7 +195,7 @@ def walk(
     It ends before `keep` rows were expanded, though not before a third of them were, where the next
     candidate is so much farther than the last of the rows wanted that those behind it can hardly
     lead to nearer ones (Al-Jazzazi et al., "Distance Adaptive Beam Search for Provably Accurate
-    Graph-Based Nearest Neighbor Search", 2025, section 4): a query in a dense place takes less.
+    Graph-Based Nearest Neighbor Search", 2025): a query whose neighbours stand apart takes less.
 
     Args:
         records: flat `(n · stride,) uint8`.
@@ -334,6 +329,7 @@ def search_records(
     scale: float,
     across: NDArray[np.float32],
     within: NDArray[np.float32],
+    slack: float,
     metric: int,
     length: float,
     vectors: NDArray[np.float32],
@@ -352,6 +348,8 @@ def search_records(
     Args:
         records: and `numbers`, `stride`, `code_bytes`, `blocks`, `entry`: as in `walk`.
         origin: and `scale`, `across`, `within`: see `records.Frame`.
+        slack: a search ends where the next candidate's squared distance exceeds that of the k-th
+            neighbour by this share, times √(keep / k).
         metric: code.
         length: of all rows of the space, for the inner product.
         vectors: `(n, d) float32`, as stored.
@@ -390,10 +388,10 @@ def search_records(
             step, base = tables_of(moved, floats, tables)
             keep = _over_records(widths[q], k, rows)
             pool = pools[: min(keep * widening, rows) + 1]
-            slack = F32(1.0 + SLACK * math.sqrt(keep / k) if keep < rows else np.inf)
+            share = F32(1.0 + slack * math.sqrt(keep / k) if keep < rows else np.inf)
             found = walk(
                 records, numbers, stride, code_bytes, blocks, entry, moved, tables, step, base,
-                pool, keep, dead, stamps, np.uint8(stamp), best, k, slack,
+                pool, keep, dead, stamps, np.uint8(stamp), best, k, share,
                 estimates,
             )  # fmt: skip
         counts[q] = answer(
