@@ -22,7 +22,6 @@ from puffin_ann.search.versions import IndexVersion
 from puffin_ann.search.within import Part, shard_parts, shards_within
 from puffin_ann.settings import settings
 
-
 WIDEST = 1 << 31
 """A wider search finds no more: no shard has so many rows."""
 
