@@ -276,10 +276,11 @@ PLAN, TRAIN, ASSIGN, GATE, PUBLISH = (
 )
 
 SPARE_PLAN = "_plan.json"
-EVALUATED = "_evaluation-"
-"""What the names of recorded evaluations begin with, which lie beside an index's runs."""
 """A copy of the plan. What begins with `_` is hidden from Iceberg's orphan removal; the plan is
 what all the rest can be made from, and nothing makes it again from another state of the table."""
+
+EVALUATED = "_evaluation-"
+"""What the names of recorded evaluations begin with, which lie beside an index's runs."""
 
 CHOICE = "_choice.json"
 """Hidden by its `_` from orphan removal: shards that are built rest on it."""

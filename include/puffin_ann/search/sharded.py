@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,9 +71,8 @@ class ShardTier:
         wide = min(max(width or self._routing.search_width, k), WIDEST)
         shares = self._route(queries, probe_partitions or self._routing.probe_partitions)
         probed = shares > 0.0
-        sources = self._probe(
-            queries, k, np.where(probed, np.maximum(k, np.rint(shares * wide)), 0).astype(np.int64)
-        )
+        widths = np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
+        sources = self._probe(queries, k, widths)
         touched = probed.any(axis=0)
         found = np.zeros(len(queries), dtype=np.int64)
         for source in sources:
@@ -80,7 +80,7 @@ class ShardTier:
         if found.min(initial=k) < k:
             # Fewer than k live rows stood in the probed shards: the rest of them must answer too.
             rest = ~probed & (found < k)[:, None]
-            sources += self._probe(queries, k, np.where(rest, np.int64(wide), 0))
+            sources += self._probe(queries, k, np.where(rest, wide, 0))
             touched |= rest.any(axis=0)
         return sources, int(np.count_nonzero(touched))
 
@@ -129,20 +129,23 @@ class ShardTier:
         return every
 
     def _probe(
-        self, queries: NDArray[np.float32], k: int, widths: NDArray[np.int64]
+        self, queries: NDArray[np.float32], k: int, widths: NDArray[np.number[Any]]
     ) -> list[Source]:
         """Search shards, each for the queries that have a width for it, (q, shards), not 0."""
-        asked = [number for number in range(widths.shape[1]) if widths[:, number].any()]
+        columns = np.array(
+            widths.T, np.int64, order="C"
+        )  # one after the other, as kernels want them
+        asked = columns.any(axis=1).nonzero()[0].tolist()
         # A thread to each shard, where that occupies all: it costs less than parting each.
         apart = self._threads > 1 and len(asked) >= 2 * self._threads and len(queries) > 1
         if apart:  # the longest first, so that the threads end together
-            asked.sort(key=lambda number: -int(widths[:, number].sum()))
+            asked.sort(key=lambda number: -int(columns[number].sum()))
         threads, at_once = (1, self._threads) if apart else (self._threads, 1)
         shards = {number: self._shard(self._routing.shards[number]) for number in asked}
 
         def answer(number: int) -> Source:
             shard = shards[number]
-            answers = self._answer(shard, queries, k, widths[:, number], threads)
+            answers = self._answer(shard, queries, k, columns[number], threads)
             return Source(*answers, self._keys(shard))
 
         return list(blas.parallel(answer, asked, at_once))

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from puffin_ann.ann.answers import Answers
 from puffin_ann.search.probe import LocatorKeys
 
-"""Ids (q, k) int64, -1 where there is no answer, and distances (q, k) float32."""
-
 Ask = Callable[[NDArray[np.float32], int], Answers]
 Keys = Callable[[NDArray[np.int64]], LocatorKeys]
 
