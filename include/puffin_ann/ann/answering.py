@@ -122,9 +122,10 @@ class Answering:
         live = rows if dead is None else rows - self._dead_rows(dead)
         if live <= max(k, EXHAUSTIVE_ROWS) or not len(queries):
             return self.exhaustive(queries, k, dead=dead, threads=threads)
-        widths = width
-        if not isinstance(widths, np.ndarray):
-            widths = np.full(len(queries), min(widths, rows), np.int64)
+        if isinstance(width, np.ndarray):
+            widths = np.ascontiguousarray(width, np.int64)  # for others, kernels would be compiled
+        else:
+            widths = np.full(len(queries), min(width, rows), np.int64)
         widening = min(LARGEST_WIDENING, -(-rows // live))
         ids = np.empty((len(queries), k), np.int64)
         distances = np.empty((len(queries), k), np.float32)

@@ -132,10 +132,8 @@ class ShardTier:
         self, queries: NDArray[np.float32], k: int, widths: NDArray[np.number[Any]]
     ) -> list[Source]:
         """Search shards, each for the queries that have a width for it, (q, shards), not 0."""
-        columns = np.array(
-            widths.T, np.int64, order="C"
-        )  # one after the other, as kernels want them
-        asked = columns.any(axis=1).nonzero()[0].tolist()
+        columns = np.array(widths.T, np.int64, order="C")
+        asked = np.flatnonzero(columns.any(axis=1)).tolist()
         # A thread to each shard, where that occupies all: it costs less than parting each.
         apart = self._threads > 1 and len(asked) >= 2 * self._threads and len(queries) > 1
         if apart:  # the longest first, so that the threads end together
