@@ -8,6 +8,7 @@ from benchmarks import engines
 from benchmarks.data import NEIGHBOURS, DataSet, load
 from benchmarks.engines import Clock
 from benchmarks.results import Result, Row
+from benchmarks.settle import settle
 from puffin_ann.engines import engine
 
 SHARE = 0.01
@@ -36,6 +37,7 @@ def _row(algorithm: str, data: DataSet, rounds: int, result: Result) -> Row:
         for number in range(rounds + 1):  # the first one compiles
             scratch = folder / f"insert-{number}"
             scratch.mkdir()
+            settle(unpacked)
             with Clock() as clock:
                 inserted = one.insert(
                     unpacked,

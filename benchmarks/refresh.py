@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from benchmarks import lakehouse
 from benchmarks.data import NEIGHBOURS, ROOT, DataSet, load
 from benchmarks.results import Result, Row
+from benchmarks.settle import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def measure(name: str, rounds: int) -> Result:
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = Path(temporary)
         lakehouse.configure(folder)
-        lived = _Life(data)
+        lived = _Life(data, folder)
         lived.start()
         lived.warm_up()
         for change in (_append, _merge_on_read, _copy_on_write, _compaction, _merge):
@@ -64,8 +65,9 @@ class _Cost:
 class _Life:
     """A table and its index, changed and refreshed step by step."""
 
-    def __init__(self, data: DataSet) -> None:
+    def __init__(self, data: DataSet, folder: Path) -> None:
         self.data = data
+        self.folder = folder
         self.random = np.random.default_rng(SEED)
         self.spare = round(len(data.vectors) * 0.9)
         self.runs = 0
@@ -86,6 +88,7 @@ class _Life:
         from puffin_ann.lifecycle.runners import InProcess
 
         self.runs += 1
+        settle(self.folder)
         began = time.perf_counter()
         lakehouse.build(lakehouse.declared(), f"build-{self.runs}", InProcess())
         seconds = time.perf_counter() - began
@@ -110,6 +113,7 @@ class _Life:
 
         self.runs += 1
         declared = lakehouse.declared(refresh={"delta_ratio": 0.5, **options})
+        settle(self.folder)
         began = time.perf_counter()
         done = refresh_in_process(
             declared, run_id=f"refresh-{self.runs}", force=True, progress=step
