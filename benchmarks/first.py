@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks import lakehouse
 from benchmarks.data import load
 from benchmarks.results import Result, Row
+from benchmarks.settle import settle
 
 SCRIPT = """
 import time; began = time.perf_counter()
@@ -59,6 +60,7 @@ def measure(name: str, rounds: int) -> Result:
 
 
 def _once(script: str) -> tuple[float, float]:
+    settle()
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
