@@ -57,8 +57,8 @@ def measure(name: str, rounds: int) -> Result:
                 aim=0.3,
                 below=True,
                 unit="s",
-                note=f"of it {imports:.2f} s for imports; {median(bare):.2f} s in all where pandas is "
-                f"not installed, which PyArrow imports where it is; 4 shards, {data.title}",
+                note=f"of it {imports:.2f} s for imports; {median(bare):.2f} s in all where pandas "
+                f"is not installed, which PyArrow imports where it is; 4 shards, {data.title}",
             )
         ],
     )
