@@ -233,17 +233,13 @@ class Growing:
     def _recall(
         self, encoded: Path, dead: NDArray[np.bool_], folder: Path
     ) -> tuple[float, float] | None:
-        """Measure a shard; see `recall_of`.
-
-        An insertion may spoil the graph; what a search reads beside it is made as it always is, and
-        so not made for this.
-        """
+        """Measure a shard by what searches read, as the width was chosen; see `recall_of`."""
         routing = self.version.routing
         if routing.algorithm == EXACT:
             return None
         folder.mkdir()
         with encoded.open("rb") as source:
-            self._made_by.unpack(source, folder, searched=False)
+            self._made_by.unpack(source, folder)
         return recall_of(
             self._made_by.open(folder),
             dead,

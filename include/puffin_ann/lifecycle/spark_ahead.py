@@ -116,24 +116,34 @@ def handed_over() -> bool:
     if place is None:
         return False
     with socket.socket(socket.AF_UNIX) as ahead:
+        # Spark ends a daemon by this signal, which waits until it can be passed on.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
-            ahead.settimeout(PATIENCE)
-            ahead.connect(place)
-            socket.send_fds(ahead, [b"\0"], [0, 1, 2])
-            ahead.sendall(json.dumps([_surroundings(), dict(os.environ)]).encode())
-            ahead.shutdown(socket.SHUT_WR)
-            number = ahead.recv(64)
-        except OSError:
-            return False
-        if not number:
-            return False
-        daemon = int(number)
-        os.setpgid(0, 0)  # an interrupt from the terminal is not for a daemon
-        signal.signal(signal.SIGTERM, lambda *_: _end(daemon))  # how Spark ends a daemon
+            daemon = _successor(ahead, place)
+            if daemon is None:
+                return False
+            os.setpgid(0, 0)  # an interrupt from the terminal is not for a daemon
+            signal.signal(signal.SIGTERM, lambda *_: _end(daemon))
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         ahead.settimeout(None)
         with suppress(OSError):
             ahead.recv(1)
     return True
+
+
+def _successor(ahead: socket.socket, place: str) -> int | None:
+    """Hand over pipes and environment; return who goes on with them, None if nobody does."""
+    try:
+        ahead.settimeout(PATIENCE)
+        ahead.connect(place)
+        socket.send_fds(ahead, [b"\0"], [0, 1, 2])
+        ahead.sendall(json.dumps([_surroundings(), dict(os.environ)]).encode())
+        ahead.shutdown(socket.SHUT_WR)
+        number = ahead.recv(64)
+    except OSError:
+        return None
+    return int(number) if number else None
 
 
 def _end(daemon: int) -> None:

@@ -1,7 +1,6 @@
 """Records of a graph against twins in plain NumPy: how they are made, and how they are searched."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,7 +135,7 @@ def test_tables_say_what_a_code_adds(width):
     np.testing.assert_allclose(step * tables.reshape(-1, 16) + least, expected, atol=0.51 * step)
 
 
-def walked(space, neighbours, degrees, query, keep, kept, wanted, slack):
+def walked(space, neighbours, degrees, query, keep, wanted):
     """A beam over estimates, every expanded row measured: `walk` in plain Python."""
     twin = Twin(space, neighbours, degrees)
     placed = rotated(twin.frame, query[None])[0]
@@ -144,18 +143,14 @@ def walked(space, neighbours, degrees, query, keep, kept, wanted, slack):
     step, base = kernels_tables.tables_of(placed.astype(np.float32), floats, tables)
     pool, seen, done, best = [(0.0, 0)], {0}, set(), []
     while True:
-        current = next((i for i, (_, row) in enumerate(pool) if row not in done), None)
-        far = math.inf
-        if current is not None and current >= keep // 3 and len(best) >= wanted:
-            far = slack * sorted(best)[wanted - 1][0]
-        if current is None or pool[current][0] > far:
-            return sorted(best)[:kept]
-        node = pool[current][1]
+        node = next((row for _, row in pool if row not in done), None)
+        if node is None:
+            return sorted(best)[:wanted]
         done.add(node)
         best.append((((twin.rows[node] - placed) ** 2).sum(), node))
         found = twin.estimates(node, placed, step, base, tables)
         for first in range(0, len(found), 32):
-            limit = min(far, pool[-1][0] if len(pool) == keep else math.inf)
+            limit = pool[-1][0] if len(pool) == keep else math.inf
             for place in range(first, min(first + 32, len(found))):
                 row, value = int(twin.lists[node][place]), max(found[place], 0.0)
                 if found[place] >= limit or row in seen:
@@ -169,9 +164,8 @@ def walked(space, neighbours, degrees, query, keep, kept, wanted, slack):
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("slack", [1.0, math.inf])
 @pytest.mark.parametrize("keep", [12, 40])
-def test_walking_finds_what_its_twin_does(seed, keep, slack):
+def test_walking_finds_what_its_twin_does(seed, keep):
     space, query = normal(300, 96, seed), normal(1, 96, seed + 100)
     neighbours, degrees = some_graph(300, 40, seed)
     made = records.make(space, neighbours, degrees, threads=1)
@@ -183,9 +177,9 @@ def test_walking_finds_what_its_twin_does(seed, keep, slack):
     found = kernels_walk.walk(
         flat, flat.view(np.uint32), layout.stride, layout.code_bytes, layout.blocks, 0, placed,
         tables, step, base, np.empty(keep + 1, np.uint64), keep, np.empty(0, np.uint8),
-        np.zeros(300, np.uint8), np.uint8(1), best, 8, np.float32(slack), np.empty(32, np.float32),
+        np.zeros(300, np.uint8), np.uint8(1), best, np.empty(32, np.float32),
     )  # fmt: skip
-    expected = walked(space, neighbours, degrees, query[0], keep, 10, 8, slack)
+    expected = walked(space, neighbours, degrees, query[0], keep, 10)
     assert [int(row_of.py_func(key)) for key in best[:found]] == [row for _, row in expected]
     distances = [float(squared_of.py_func(key)) for key in best[:found]]
     np.testing.assert_allclose(distances, [one for one, _ in expected], rtol=1e-4)
@@ -305,9 +299,9 @@ def test_rows_that_are_all_alike_have_records():
 
 
 def test_a_frame_survives_its_file():
-    frame = replace(Frame.of(normal(200, 48) * np.float32(1e-12)), slack=0.06)
+    frame = Frame.of(normal(200, 48) * np.float32(1e-12))
     again = Frame.from_flat(frame.flat(), 48)
-    assert (again.scale, again.slack) == (frame.scale, 0.06)
+    assert again.scale == frame.scale
     for name in ("origin", "across", "within"):
         np.testing.assert_array_equal(getattr(again, name), getattr(frame, name))
     with pytest.raises(ValueError, match="rows of 64"):

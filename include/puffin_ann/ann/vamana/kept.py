@@ -14,19 +14,16 @@ Queries per second of one thread at recall@10 of 0.90, 0.95 and 0.99, all beams 
 The wider rows are, the better: so the width decides, not a race on each shard, by which another run
 would choose otherwise. What is tried on each is whether estimates find the way: where rows lie in
 clusters far narrower than the distances between those, a query's tables of bytes cannot tell them
-apart. And how early a search may end (see `SLACKS`).
+apart.
 """
 
 import logging
-import math
 import os
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from puffin_ann.ann.answering import EXHAUSTIVE_ROWS
 from puffin_ann.ann.fastscan import BLOCK
@@ -44,14 +41,6 @@ TRIED_ROWS, TRIED_NEIGHBOURS, TRIED_WIDTH = 100, 10, 32
 ENOUGH = 0.9
 """Share of neighbours, as near as those that full vectors find, that records must find: 0.93 to 1
 wherever rows do not lie in such clusters, in which it is 0.2."""
-
-SLACKS = 0.04, 0.06, 0.1
-"""How early searches may end, see `kernels_walk.search_records`. With the first, word vectors and
-sentence vectors are found in a tenth to a fifth less time at equal recall@10 from 0.95 on, though
-those of few intrinsic dimensions (the words' first 16, or products with a matrix of rank 12) took a
-quarter more: what leads to their neighbours is not so near. So it is tried on each shard."""
-MISSED_MORE, MISSED = 4 / 3, 0.002
-"""Of the neighbours of the rows tried an early end may miss a third more, and two in a thousand."""
 
 log = logging.getLogger("puffin_ann")
 
@@ -107,9 +96,6 @@ def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> Records |
             linked.space, linked.neighbours, linked.degrees, threads=threads, folder=Path(work)
         )
         if made is not None and (forced or finds_enough(linked, made)):
-            frame = replace(made.frame, slack=slack_of(linked, made))
-            made = replace(made, frame=frame)
-            np.save(Path(work, FRAME), frame.flat())
             os.replace(Path(work, RECORDS), folder / RECORDS)
         else:
             made = None
@@ -120,34 +106,10 @@ def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> Records |
 
 def finds_enough(linked: Linked, made: Records) -> bool:
     """Tell if records find nearly what full vectors do, asked for rows of the shard."""
-    queries = _tried(linked)
+    rows = np.linspace(0, len(linked.vectors) - 1, TRIED_ROWS).astype(np.int64)
+    queries = np.ascontiguousarray(linked.vectors[rows])
     by_rows, by_records = (
         searcher.search(queries, TRIED_NEIGHBOURS, width=TRIED_WIDTH)[1]
         for searcher in (Searcher(linked, beam="full"), Searcher(linked, records=made))
     )
     return float((by_records <= by_rows[:, -1:]).mean()) >= ENOUGH
-
-
-def slack_of(linked: Linked, made: Records) -> float:
-    """Return the least of `SLACKS` by which few more are missed of the neighbours of some rows.
-
-    Infinite if all of them end too early.
-    """
-    queries = _tried(linked)
-
-    def farthest(slack: float, width: int) -> NDArray[np.float32]:
-        searcher = Searcher(linked, records=replace(made, frame=replace(made.frame, slack=slack)))
-        return searcher.search(queries, TRIED_NEIGHBOURS, width=width)[1]
-
-    nearest = farthest(math.inf, 8 * TRIED_WIDTH)[:, -1:]
-
-    def missed(slack: float) -> float:
-        return float((farthest(slack, TRIED_WIDTH) > nearest).mean())
-
-    most = MISSED_MORE * missed(math.inf) + MISSED
-    return next((slack for slack in SLACKS if missed(slack) <= most), math.inf)
-
-
-def _tried(linked: Linked) -> NDArray[np.float32]:
-    rows = np.linspace(0, len(linked.vectors) - 1, TRIED_ROWS).astype(np.int64)
-    return np.ascontiguousarray(linked.vectors[rows])

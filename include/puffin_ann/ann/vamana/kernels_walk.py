@@ -53,13 +53,10 @@ LONGEST = 2.0**12
 """Rows are shorter than 1. Of the distances of a query so much longer, few digits would be left:
 it is answered by comparing all rows."""
 
-WIDER, MORE = 1.4, 4
-"""Candidates kept, two fifths and four more than the width says: so a width finds as much as over
-full vectors (GloVe: 0.925 and 0.922 at 32, 0.970 and 0.968 at 64), though distances are estimated
-and few searches expand all that they keep."""
-EARLIEST = 3
-"""It does not end before one in so many of the candidates kept was expanded: in clusters the first
-k rows found may be near each other, and still not the nearest."""
+WIDER, MORE = 1.25, 4
+"""Candidates kept, a quarter and four more than the width says: so a width finds as much as over
+full vectors (GloVe: 0.922 and 0.928 at 32, 0.969 and 0.971 at 64), which estimates alone would
+not."""
 
 _KEYS = np.uint64(8)
 _HALF = np.uint64(BLOCK // 2)
@@ -182,8 +179,6 @@ def walk(
     stamps: NDArray[np.uint8],
     stamp: np.uint8,
     best: NDArray[np.uint64],
-    wanted: Whole,
-    slack: np.float32,
     estimates: NDArray[np.float32],
 ) -> Whole:
     """Find rows near a query; return how many.
@@ -191,11 +186,6 @@ def walk(
     A row enters the pool once, by the first estimate that was near enough: if later ones let it in
     again, a fifth of the pool is doubles. For every dead row that is expanded one more is, so that
     as many live ones are wherever the dead lie.
-
-    It ends before `keep` rows were expanded, though not before a third of them were, where the next
-    candidate is so much farther than the last of the rows wanted that those behind it can hardly
-    lead to nearer ones (Al-Jazzazi et al., "Distance Adaptive Beam Search for Provably Accurate
-    Graph-Based Nearest Neighbor Search", 2025): a query whose neighbours stand apart takes less.
 
     Args:
         records: flat `(n · stride,) uint8`.
@@ -213,27 +203,19 @@ def walk(
         dead: `(n,) uint8`, or empty if all rows live.
         stamps: `(n,) uint8`; rows that carry `stamp` were in the pool.
         stamp: of this search, carried by no row yet.
-        best: uint64, its length less 1 is how many are kept; written: the nearest live rows
+        best: uint64, its length less 1 is how many are wanted; written: the nearest live rows
             expanded, by their squared distances, ascending.
-        wanted: k, fewer than `best` keeps.
-        slack: how many times the squared distance of the k-th a candidate's may be.
         estimates: `(32,) float32`, scratch.
 
     """
     stride, code_bytes = U64(stride), U64(code_bytes)
     full = U64(len(pool) - 1)
     near = U64(keep)
-    k, early = U64(wanted), near // U64(EARLIEST)
     pool[0] = candidate(F32(0), entry)
     stamps[entry] = stamp
     size, found, current = U64(1), U64(0), U64(0)
     while current < min(size, near):
         key = pool[current]
-        far = FAR
-        if current >= early and found >= k:
-            far = min(FAR, slack * squared_of(best[k - U64(1)]))
-            if squared_of(key) > far:
-                break
         pool[current] = expanded(key)
         current = _next(pool, current, size)
         if current < size:
@@ -249,7 +231,7 @@ def walk(
         at += U64(HEAD_BYTES)
         nearest = size
         for _ in range(there):
-            limit = min(far, squared_of(pool[full - U64(1)])) if size == full else far
+            limit = squared_of(pool[full - U64(1)]) if size == full else FAR
             mask = _near(records, at, code_bytes, tables, step, base, own, limit, estimates)
             at += code_bytes
             size, nearest = _let_in(
@@ -329,7 +311,6 @@ def search_records(
     scale: float,
     across: NDArray[np.float32],
     within: NDArray[np.float32],
-    slack: float,
     metric: int,
     length: float,
     vectors: NDArray[np.float32],
@@ -348,8 +329,6 @@ def search_records(
     Args:
         records: and `numbers`, `stride`, `code_bytes`, `blocks`, `entry`: as in `walk`.
         origin: and `scale`, `across`, `within`: see `records.Frame`.
-        slack: a search ends where the next candidate's squared distance exceeds that of the k-th
-            neighbour by this share, times √(keep / k).
         metric: code.
         length: of all rows of the space, for the inner product.
         vectors: `(n, d) float32`, as stored.
@@ -388,11 +367,9 @@ def search_records(
             step, base = tables_of(moved, floats, tables)
             keep = _over_records(widths[q], k, rows)
             pool = pools[: min(keep * widening, rows) + 1]
-            share = F32(1.0 + slack * math.sqrt(keep / k) if keep < rows else np.inf)
             found = walk(
                 records, numbers, stride, code_bytes, blocks, entry, moved, tables, step, base,
-                pool, keep, dead, stamps, np.uint8(stamp), best, k, share,
-                estimates,
+                pool, keep, dead, stamps, np.uint8(stamp), best, estimates,
             )  # fmt: skip
         counts[q] = answer(
             metric, vectors, queries, q, square, reach, best, found, ids[q], distances[q]

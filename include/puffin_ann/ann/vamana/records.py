@@ -37,7 +37,7 @@ from puffin_ann.ann.vamana.space import BLOCK_BYTES
 MADE_ROWS = 4096
 """Records made by one thread at a time."""
 
-FORM = 2
+FORM = 1
 """To be raised when records or frames change: folders outlive a version of this package."""
 RECORDS = f"records-{FORM}-{fastscan.ORDER}.npy"
 FRAME = f"frame-{FORM}-{fastscan.ORDER}.npy"
@@ -98,7 +98,6 @@ class Frame:
         scale: a power of two.
         across: `(w / 16, w / 16) float32`, orthogonal.
         within: `(16, 16) float32`, orthogonal.
-        slack: when searches end early, see `kernels_walk.search_records`; infinite: never.
 
     """
 
@@ -106,7 +105,6 @@ class Frame:
     scale: float
     across: NDArray[np.float32]
     within: NDArray[np.float32]
-    slack: float = math.inf
 
     @classmethod
     def of(cls, space: NDArray[np.float32]) -> "Frame | None":
@@ -124,23 +122,22 @@ class Frame:
 
     def flat(self) -> NDArray[np.float64]:
         """Return all of it as one array; float64 holds any scale."""
-        parts = (self.origin, [self.scale, self.slack], self.across.ravel(), self.within.ravel())
+        parts = (self.origin, [self.scale], self.across.ravel(), self.within.ravel())
         return np.concatenate([np.asarray(part, np.float64) for part in parts])
 
     @classmethod
     def from_flat(cls, flat: NDArray[np.float64], width: int) -> "Frame":
         """Return what `flat` was made of; `ValueError` if it is of another width."""
         lanes = width // LANES
-        cuts = np.cumsum([width, 2, lanes * lanes])
+        cuts = np.cumsum([width, 1, lanes * lanes])
         if flat.shape != (cuts[-1] + LANES * LANES,):
             raise ValueError(f"a frame of {flat.shape} numbers for rows of {width}")
-        origin, (scale, slack), across, within = np.split(flat, cuts)
+        origin, scale, across, within = np.split(flat, cuts)
         return cls(
             origin.astype(np.float32),
-            float(scale),
+            float(scale[0]),
             across.astype(np.float32).reshape(lanes, lanes),
             within.astype(np.float32).reshape(LANES, LANES),
-            float(slack),
         )
 
 

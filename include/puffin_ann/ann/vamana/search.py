@@ -127,7 +127,6 @@ class Searcher:
                 frame.scale,
                 frame.across,
                 frame.within,
-                frame.slack,
                 self._answering.metric.code,
                 float(np.sqrt((first * first).sum())),
                 self._answering.vectors,
