@@ -1,5 +1,5 @@
-"""Without what is made when a shard is unpacked, rows of more than a kibibyte are searched by codes:
-merged shards must be judged by what searches read, at the width that was chosen for that."""
+"""Rows of more than a kibibyte are searched by codes unless there is what unpacking makes: merged
+shards must be judged by what searches read, at the width that was chosen for that."""
 
 import builds
 import numpy as np
