@@ -18,10 +18,11 @@ from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS
-from puffin_ann.errors import ConflictError, DamagedIndexError, FormatError
+from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.listing import delete_object
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
+from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.cargo import is_foreign
 from puffin_ann.lifecycle.guard import live_files, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
@@ -31,8 +32,6 @@ from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 log = logging.getLogger("puffin_ann")
-
-ATTEMPTS = 4
 
 SMALL = (routing_blob.TYPE, partitions_blob.TYPE, coverage_blob.TYPE)
 """Types of the blobs that every search reads before it probes a shard."""
@@ -151,17 +150,12 @@ def mend(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[st
         ConflictError: the table was changed during every attempt; what was done so far is sound.
         UnclearCommitError: the catalog's answer was lost; no file was removed.
     """
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return _mended(table, found)
-        except ConflictError as error:
-            if attempt == ATTEMPTS:
-                raise
-            log.warning("doctor: %s; looking anew (%d)", error, attempt)
-    raise AssertionError("the last attempt returns or raises")
+    actions: list[str] = []
+    return anew("doctor", lambda: _mended(table, found, actions)), actions
 
 
-def _mended(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[str]]:
+def _mended(table: Table, found: Sequence[Damage], actions: list[str]) -> frozenset[str]:
+    """Note each action once it is done: what comes after it may be overtaken."""
     inventory = take_inventory(table)
     confirmed = _confirmed(inventory, {one.file.path for one in found})
     rest = _without(inventory, confirmed)
@@ -174,8 +168,7 @@ def _mended(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list
         if _is_dispensable(inventory.table, file, confirmed, whole, lost)
     }
     if not dispensable:
-        return frozenset(), []
-    actions: list[str] = []
+        return frozenset()
     if any(_is_needed(inventory, damaged[path], whole) for path in dispensable):
         path, snapshot_id = republish(rest, whole, replaces=dispensable)
         actions.append(
@@ -183,7 +176,7 @@ def _mended(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list
             + ", ".join(f"index {index} of {file.path}" for index, file in sorted(whole.items()))
         )
     actions += _remove(inventory, dispensable)
-    return frozenset(dispensable), actions
+    return frozenset(dispensable)
 
 
 def _confirmed(inventory: Inventory, paths: set[str]) -> list[Damage]:

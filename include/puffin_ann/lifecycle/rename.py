@@ -21,6 +21,7 @@ from puffin_ann.lake.dropped import mark
 from puffin_ann.lake.listing import delete_object, listed
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.documents import EVALUATED
 from puffin_ann.lifecycle.guard import live_files
 from puffin_ann.lifecycle.inventory import now_ms, take_inventory
@@ -38,8 +39,6 @@ from puffin_ann.search.versions import (
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
-
-ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,8 @@ def carry_over(
         leases.writing(loaded, before, owner, f"rename it to {declaration.name!r}", wait=False),
         leases.publishing(loaded, owner, f"rename index {before!r}"),
     ):
-        done = _published(loaded, before, declaration, f"{run_id}-rename")
+        run = f"{run_id}-rename"
+        done = anew("rename", lambda: _published(loaded, before, declaration, run))
     _carry_records(loaded, before, declaration.name)
     return done
 
@@ -150,19 +150,6 @@ def _is_of_shape(table: Table, name: str, declaration: IndexDeclaration) -> bool
 
 
 def _published(
-    table: Table, before: str, declaration: IndexDeclaration, run_id: str
-) -> CarriedOver:
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return _publish_renamed(table, before, declaration, run_id)
-        except ConflictError as error:
-            if attempt == ATTEMPTS:
-                raise
-            log.warning("rename: %s; looking anew (%d)", error, attempt)
-    raise AssertionError("the last attempt returns or raises")
-
-
-def _publish_renamed(
     table: Table, before: str, declaration: IndexDeclaration, run_id: str
 ) -> CarriedOver:
     inventory = take_inventory(table)

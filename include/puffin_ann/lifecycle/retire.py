@@ -8,13 +8,14 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import BadInputError, ConflictError, FormatError, IndexNotFoundError
+from puffin_ann.errors import BadInputError, FormatError, IndexNotFoundError
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.dropped import NEVER, dropped, mark
 from puffin_ann.lake.listing import canonical
 from puffin_ann.lake.registration import registered
 from puffin_ann.lake.slots import SlotChange, change_slots
 from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.cargo import is_foreign
 from puffin_ann.lifecycle.guard import live_files
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, now_ms, take_inventory
@@ -22,8 +23,6 @@ from puffin_ann.lifecycle.republish import republish
 from puffin_ann.search.versions import open_puffin
 
 log = logging.getLogger("puffin_ann")
-
-ATTEMPTS = 4
 
 
 class DropReport(BaseModel):
@@ -93,14 +92,7 @@ def drop(
         leases.writing(loaded, index, owner, "drop the index", wait=False),
         leases.publishing(loaded, owner, f"drop index {index!r}"),
     ):
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return _drop(loaded, index, dry_run=False, at_ms=at_ms)
-            except ConflictError as error:
-                if attempt == ATTEMPTS:
-                    raise
-                log.warning("drop: %s; looking anew (%d)", error, attempt)
-        raise AssertionError("the last attempt returns or raises")
+        return anew("drop", lambda: _drop(loaded, index, dry_run=False, at_ms=at_ms))
 
 
 def _drop(table: Table, index: str, *, dry_run: bool, at_ms: int | None) -> DropReport:

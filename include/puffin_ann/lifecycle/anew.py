@@ -1,0 +1,27 @@
+"""Do again what others' changes of a table overtook."""
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from puffin_ann.errors import ConflictError
+
+log = logging.getLogger("puffin_ann")
+
+ATTEMPTS = 4
+
+R = TypeVar("R")
+
+
+def anew(what: str, work: Callable[[], R]) -> R:
+    """Return what work gives that looks at the table first; repeated where the table moved on.
+
+    Raises:
+        ConflictError: the table was changed by others during every attempt.
+    """
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return work()
+        except ConflictError as error:
+            log.warning("%s: %s; looking anew (%d)", what, error, attempt)
+    return work()
