@@ -2,9 +2,11 @@
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
+from subprocess import Popen, TimeoutExpired
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -79,7 +81,11 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     chosen = declaration.spark.conf
     conf = {**quiet, **worker_conf(chosen), **chosen}
     try:
-        with held_back(), daemon_ahead({"spark.master": master, **conf}) as more:
+        with (
+            held_back(),
+            daemon_ahead({"spark.master": master, **conf}) as more,
+            _nothing_left_behind(),
+        ):
             session: SparkSession = builder.config(map={**conf, **more}).getOrCreate()
     except Exception as error:  # whatever Spark's JVM or its gateway has to say
         lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -89,3 +95,30 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
             f"Spark cannot be started on master {master!r}: {reason}"
         ) from None
     return session
+
+
+@contextmanager
+def _nothing_left_behind() -> Iterator[None]:
+    """End the JVM that PySpark was waiting for when its start was interrupted, or failed.
+
+    PySpark removes the folder into which the JVM was to write its port and forgets the process. The
+    JVM cannot write there, and so never comes to wait for the end of its standard input, by which
+    it would notice ours. The frames that the error went through are all that still knows it.
+    """
+    try:
+        yield
+    except BaseException as error:
+        for frame, _ in walk_tb(error.__traceback__):
+            for value in list(frame.f_locals.values()):
+                if isinstance(value, Popen) and getattr(value, "pid", None):
+                    _end(value)
+        raise
+
+
+def _end(process: "Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(5)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
