@@ -158,21 +158,11 @@ class ShardTier:
     ) -> Answers:
         """Return a shard's answers to the queries that have a width, nothing to the others."""
         asking = widths.nonzero()[0]
-        if len(asking) == len(queries):
-            return self._answers(shard, queries, k, widths, threads)
-        ids, distances = self._answers(shard, queries[asking], k, widths[asking], threads)
-        all_ids, all_distances = _nothing(len(queries), ids.shape[1])
-        all_ids[asking], all_distances[asking] = ids, distances
-        return all_ids, all_distances
-
-    def _answers(
-        self,
-        shard: LoadedShard,
-        queries: NDArray[np.float32],
-        k: int,
-        widths: NDArray[np.int64],
-        threads: int,
-    ) -> Answers:
+        if len(asking) < len(queries):
+            some = self._answer(shard, queries[asking], k, widths[asking], threads)
+            ids, distances = _nothing(len(queries), some[0].shape[1])
+            ids[asking], distances[asking] = some
+            return ids, distances
         if self._routing.algorithm == EXACT:
             return self._nearest(shard, queries, k, threads)
         dead = self._dead[shard.entry.shard_id]
@@ -208,5 +198,5 @@ def _owners(routing: Routing) -> NDArray[np.uint32]:
 
 
 def _nothing(queries: int, k: int) -> Answers:
-    """Return the answers of a shard that was asked by no query yet."""
+    """Return the answers of a shard that no query asked."""
     return np.full((queries, k), -1, np.int64), np.full((queries, k), np.inf, np.float32)
