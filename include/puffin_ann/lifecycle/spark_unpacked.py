@@ -59,7 +59,7 @@ def _without_py4j(path: list[str], archive: str, version: str) -> list[str]:
     without = [one for one in path if one != archive]
     folder = _folder_of("py4j", without)
     try:
-        same = folder is not None and version in (folder / "version.py").read_text()
+        same = folder is not None and f"'{version}'" in (folder / "version.py").read_text()
     except OSError:
         return path
     return without if same else path

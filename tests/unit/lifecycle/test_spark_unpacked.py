@@ -7,6 +7,8 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from puffin_ann.lifecycle.spark_unpacked import unpacked
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -60,11 +62,12 @@ def test_a_home_of_spark_may_be_a_link(tmp_path):
     assert unpacked([spark, str(site)]) == [str(site)]
 
 
-def test_archives_of_another_spark_than_the_one_installed_stay(tmp_path):
+@pytest.mark.parametrize("version", ["0.10.9.7", "0.10.9.9.1"])
+def test_archives_of_another_spark_than_the_one_installed_stay(tmp_path, version):
     spark, py4j, _ = archives(tmp_path / "spark")
     site = tmp_path / "site"
     package(site / "pyspark", "4.1.4")
-    package(site / "py4j", "0.10.9.7")
+    package(site / "py4j", version)
     assert unpacked([spark, py4j, str(site)]) == [spark, py4j, str(site)]
 
 
