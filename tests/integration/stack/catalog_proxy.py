@@ -65,7 +65,6 @@ class CatalogProxy:
         self.upstream = (str(place.hostname), int(place.port or 80))
         self.faults: list[Fault] = []
         self.held: list[Exchange] = []
-        self.commits = 0
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -83,7 +82,6 @@ class CatalogProxy:
 
     def answer(self, exchange: Exchange) -> Answer:
         with self._lock:
-            self.commits += exchange.is_commit
             fault = self.faults.pop(0) if exchange.is_commit and self.faults else None
         return fault(exchange) if fault else exchange.send()
 

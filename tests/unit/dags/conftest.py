@@ -14,7 +14,6 @@ import pytest
 from puffin_ann.settings import settings
 
 ROOT = Path(__file__).resolve().parents[3]
-DAG_FILE = ROOT / "dags" / "ann_build.py"
 
 # As Airflow does with both folders.
 sys.path += [str(ROOT / "dags"), str(ROOT / "plugins")]
