@@ -16,7 +16,8 @@ def held_back() -> Iterator[None]:
 
     No setting does it: a JVM warns of its own modules, and Spark of the host's name and its log
     level, before it has read its configuration. What they write once the body has ended is passed
-    on as it comes; if the body raises, what was held back, too.
+    on as it comes; if the body raises, what was held back, too. Of a start that is interrupted
+    nothing is told, whatever comes of it.
     """
     sys.stderr.flush()
     terminal = os.dup(STDERR)
@@ -24,6 +25,7 @@ def held_back() -> Iterator[None]:
     os.dup2(sink, STDERR)
     os.close(sink)
     held: list[bytes] | None = []
+    is_interrupted = False
     guard = threading.Lock()
 
     def take() -> bool:
@@ -51,6 +53,9 @@ def held_back() -> Iterator[None]:
     threading.Thread(target=pass_on, name="puffin-ann-stderr", daemon=True).start()
     try:
         yield
+    except KeyboardInterrupt:
+        is_interrupted = True
+        raise
     except BaseException:
         with guard:
             take()
@@ -60,5 +65,5 @@ def held_back() -> Iterator[None]:
         sys.stderr.flush()
         with guard:
             take()
-            held = None
+            held = [] if is_interrupted else None
             os.dup2(terminal, STDERR)

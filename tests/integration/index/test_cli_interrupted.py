@@ -23,6 +23,11 @@ def is_java(process: int) -> bool:
     return Path(f"/proc/{process}/exe").resolve().name == "java"
 
 
+def heard() -> None:
+    """Have a process be interrupted also where this one was started so that it is not."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def wait_for(found):
     """Return what is found once it is true."""
     until = time.monotonic() + PATIENCE
@@ -40,6 +45,7 @@ def test_no_jvm_is_left_behind_where_the_start_of_spark_is_interrupted(words, tm
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heard,
     )
     java = wait_for(lambda: [one for one in children_of(command.pid) if is_java(one)])
     command.send_signal(signal.SIGINT)

@@ -55,6 +55,21 @@ def test_what_was_held_back_is_shown_if_the_start_fails(capfd):
     started[0].communicate("\n")
 
 
+def test_nothing_is_told_of_a_start_that_is_interrupted(capfd):
+    started = []
+
+    def start():
+        with held_back():
+            started.append(speak())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    os.write(STDERR, b"shell\n")
+    started[0].communicate("\n")
+    assert said(capfd, "shell") == "shell\n"
+
+
 def test_the_stream_is_as_it_was_afterwards(capfd):
     with held_back():
         os.write(STDERR, b"inside\n")
