@@ -1,95 +1,38 @@
-"""The command line: each command is a thin skin over one library call."""
+"""Where the command line begins: interrupted at any moment, it ends without a word.
 
-import logging
-import os
+Commands import for a second or two, and what becomes of an interrupt then is up to whatever is
+being imported: some of it reports an error of its own instead. So it is noted that one came, before
+anything else of the command line is imported.
+"""
+
+import signal
 import sys
-from pickle import UnpicklingError
-from typing import Annotated
+from types import FrameType
 
-import typer
-
-from puffin_ann import __version__
-from puffin_ann.cli.build import build
-from puffin_ann.cli.doctor import clean, doctor
-from puffin_ann.cli.drop import drop
-from puffin_ann.cli.evaluate import evaluate
-from puffin_ann.cli.history import history
-from puffin_ann.cli.inspect import inspect
-from puffin_ann.cli.maintain import maintain
-from puffin_ann.cli.output import errors_to
-from puffin_ann.cli.plan import plan
-from puffin_ann.cli.refresh import refresh
-from puffin_ann.cli.search import search
-from puffin_ann.cli.size import size
-from puffin_ann.cli.status import status
-from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
-
-app = typer.Typer(
-    name="puffin-ann",
-    help="Vector indexes that live inside Apache Iceberg tables.\n\n"
-    "Catalogs are those of PyIceberg's own configuration (.pyiceberg.yaml or PYICEBERG_*).\n\n"
-    "Exit codes: 0 done, 2 bad input, 3 not found, 4 the table moved on, 5 recall under the "
-    "target, 6 something outside is missing, 7 broken bytes, 8 problems found, 9 another run is "
-    "at work, 1 anything else.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-for command in (
-    build,
-    plan,
-    refresh,
-    search,
-    status,
-    history,
-    inspect,
-    size,
-    doctor,
-    clean,
-    drop,
-    maintain,
-    evaluate,
-):
-    app.command(name=command.__name__)(command)
-
-
-def _version(value: bool) -> None:
-    if value:
-        typer.echo(f"puffin-ann {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print and leave.")
-    ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")] = False,
-) -> None:
-    """Set up what all commands share."""
-    logging.basicConfig(
-        level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-    if verbose:
-        logging.getLogger("puffin_ann").setLevel(logging.INFO)
+INTERRUPTED = 130
+"""Exit code of a command that was interrupted, as shells have it."""
 
 
 def run() -> None:
-    """Run the command line; errors raised on purpose become one line and an exit code."""
+    """Run the command line in this process, to its end."""
+    is_interrupted = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        signal.default_int_handler(number, frame)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it may be ignored
+        signal.signal(signal.SIGINT, interrupt)
     try:
-        app()
-    except PuffinAnnError as error:
-        errors_to(sys.stderr, error)
-        sys.exit(error.exit_code)
-    except UnpicklingError as error:  # nothing but Numba's cache of compiled kernels is pickled
-        folder = os.environ.get("NUMBA_CACHE_DIR", "Numba's cache")
-        spoilt = EnvironmentProblemError(
-            f"the compiled kernels in {folder} are damaged ({error}); remove that folder"
-        )
-        errors_to(sys.stderr, spoilt)
-        sys.exit(spoilt.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        from puffin_ann.cli.app import run as run_command
+
+        run_command()
+    except BaseException as error:
+        is_done = isinstance(error, SystemExit) and not error.code
+        if isinstance(error, KeyboardInterrupt) or (is_interrupted and not is_done):
+            sys.exit(INTERRUPTED)
+        raise
 
 
 if __name__ == "__main__":

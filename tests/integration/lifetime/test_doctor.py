@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from puffin_ann.cli.main import app
+from puffin_ann.cli.app import app
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle.doctor import doctor

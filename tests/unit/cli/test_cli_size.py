@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from puffin_ann.ann.ivf.lists import default_lists
-from puffin_ann.cli.main import app
+from puffin_ann.cli.app import app
 from puffin_ann.errors import BadInputError, NotFoundError
 
 GOLDEN_OF = {

@@ -1,0 +1,90 @@
+"""The command line: each command is a thin skin over one library call."""
+
+import logging
+import os
+import sys
+from pickle import UnpicklingError
+from typing import Annotated
+
+import typer
+
+from puffin_ann import __version__
+from puffin_ann.cli.build import build
+from puffin_ann.cli.doctor import clean, doctor
+from puffin_ann.cli.drop import drop
+from puffin_ann.cli.evaluate import evaluate
+from puffin_ann.cli.history import history
+from puffin_ann.cli.inspect import inspect
+from puffin_ann.cli.maintain import maintain
+from puffin_ann.cli.output import errors_to
+from puffin_ann.cli.plan import plan
+from puffin_ann.cli.refresh import refresh
+from puffin_ann.cli.search import search
+from puffin_ann.cli.size import size
+from puffin_ann.cli.status import status
+from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
+
+app = typer.Typer(
+    name="puffin-ann",
+    help="Vector indexes that live inside Apache Iceberg tables.\n\n"
+    "Catalogs are those of PyIceberg's own configuration (.pyiceberg.yaml or PYICEBERG_*).\n\n"
+    "Exit codes: 0 done, 2 bad input, 3 not found, 4 the table moved on, 5 recall under the "
+    "target, 6 something outside is missing, 7 broken bytes, 8 problems found, 9 another run is "
+    "at work, 1 anything else.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (
+    build,
+    plan,
+    refresh,
+    search,
+    status,
+    history,
+    inspect,
+    size,
+    doctor,
+    clean,
+    drop,
+    maintain,
+    evaluate,
+):
+    app.command(name=command.__name__)(command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"puffin-ann {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print and leave.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")] = False,
+) -> None:
+    """Set up what all commands share."""
+    logging.basicConfig(
+        level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    if verbose:
+        logging.getLogger("puffin_ann").setLevel(logging.INFO)
+
+
+def run() -> None:
+    """Run the command line; errors raised on purpose become one line and an exit code."""
+    try:
+        app()
+    except PuffinAnnError as error:
+        errors_to(sys.stderr, error)
+        sys.exit(error.exit_code)
+    except UnpicklingError as error:  # nothing but Numba's cache of compiled kernels is pickled
+        folder = os.environ.get("NUMBA_CACHE_DIR", "Numba's cache")
+        spoilt = EnvironmentProblemError(
+            f"the compiled kernels in {folder} are damaged ({error}); remove that folder"
+        )
+        errors_to(sys.stderr, spoilt)
+        sys.exit(spoilt.exit_code)
