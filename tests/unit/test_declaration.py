@@ -155,8 +155,23 @@ def test_the_name_defaults_to_the_files_stem(tmp_path):
 def test_two_declarations_of_one_name_are_refused(tmp_path):
     for stem in ("a", "b"):
         (tmp_path / f"{stem}.yaml").write_text("name: same\ntable: c.n.t\ncolumn: v\n")
-    with pytest.raises(DeclarationError, match=r"b\.yaml.*'same' is already declared in .*a\.yaml"):
+    with pytest.raises(
+        DeclarationError, match=r"a\.yaml and .*b\.yaml: .* each declares index 'same'"
+    ):
         load_declarations(tmp_path)
+
+
+def test_of_a_name_that_files_share_their_error_is_told_and_not_that_none_declares_it(tmp_path):
+    for stem in ("a", "b", "c"):
+        (tmp_path / f"{stem}.yaml").write_text("name: same\ntable: c.n.t\ncolumn: v\n")
+    (tmp_path / "other.yaml").write_text("table: c.n.t\ncolumn: v\n")
+    found = read_declarations(tmp_path)
+    assert found.require("other", tmp_path).name == "other"
+    (problem,) = found.problems
+    assert all(f"{tmp_path / stem}.yaml" in str(problem) for stem in ("a", "b", "c"))
+    with pytest.raises(DeclarationError) as told:
+        found.require("same", tmp_path)
+    assert told.value is problem
 
 
 def test_a_bad_file_hides_no_other_declaration(tmp_path):
@@ -167,7 +182,7 @@ def test_a_bad_file_hides_no_other_declaration(tmp_path):
     assert [one.name for one in found.valid] == ["a"]  # which of two files counts is not known
     assert [str(problem).split(":")[0] for problem in found.problems] == [
         str(tmp_path / "b.yaml"),
-        str(tmp_path / "d.yaml"),
+        f"{tmp_path / 'c.yaml'} and {tmp_path / 'd.yaml'}",
     ]
     assert found.require("a", tmp_path).name == "a"
     with pytest.raises(DeclarationError, match=r"no index named 'b'.*b\.yaml: is not valid YAML"):

@@ -96,6 +96,34 @@ def declared_on(table: str) -> "list[IndexDeclaration] | None":
     return [one for one in load_declarations(folder) if one.table == table]
 
 
+def declared_as_far_as_known(
+    table: str, index: str, *, must_know: bool
+) -> "list[IndexDeclaration]":
+    """Return the valid declarations of a table's indexes, to see whether one is of `index`.
+
+    Args:
+        table: by name.
+        index: the index that the command is about.
+        must_know: fail where a file that is not valid might declare it; else that is warned of.
+
+    Raises:
+        DeclarationError: it cannot be known whether the index is declared.
+    """
+    from puffin_ann.declaration import read_declarations
+    from puffin_ann.settings import settings
+
+    folder = settings().declarations_dir
+    known = read_declarations(folder)
+    found = [one for one in known.valid if one.table == table]
+    if must_know and known.problems and index not in {one.name for one in found}:
+        raise DeclarationError(
+            f"it cannot be known whether index {index!r} is declared: "
+            + "; ".join(map(str, known.problems))
+        )
+    _warn_of(known)
+    return found
+
+
 def declaration_of(table: str, index: str) -> "IndexDeclaration":
     """Return the declaration of one index.
 
@@ -107,6 +135,8 @@ def declaration_of(table: str, index: str) -> "IndexDeclaration":
 
     folder = settings().declarations_dir
     found = read_declarations(folder)
+    if index in found.ambiguous:
+        raise found.ambiguous[index]
     _warn_of(found)
     known = found.valid
     for one in known:

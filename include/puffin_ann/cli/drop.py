@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from puffin_ann.cli.declared import declared_on
+from puffin_ann.cli.declared import declared_as_far_as_known
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
 from puffin_ann.errors import BadInputError
 
@@ -26,13 +26,14 @@ def drop(
 ) -> None:
     """Publish the table's index file without an index; other indexes and statistics stay.
 
-    Its files are removed by 'puffin-ann clean' when their grace is over.
+    Its files are removed by 'puffin-ann clean' when their grace is over. While a
+    declaration file is not valid, and may declare the index, --force alone drops it.
 
     Example: puffin-ann drop demo.glove.words glove_words --dry-run
     """
     from puffin_ann.lifecycle import retire
 
-    declared = declared_on(table) or ()
+    declared = declared_as_far_as_known(table, index, must_know=not (force or dry_run))
     planned = retire.drop(table, index, declared, force=force, dry_run=True)
     if not (dry_run or yes):
         if not as_json:

@@ -1,6 +1,7 @@
 """Read declarations from YAML files."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -112,18 +113,23 @@ class Declared:
 
     Attributes:
         valid: in order of their files' names; of a name that two files declare, none.
-        problems: one for each file that is not valid, or that declares another one's index.
+        problems: one for each file that is not valid, and for each name that several declare.
+        ambiguous: those of the latter kind, by name.
     """
 
     valid: tuple[IndexDeclaration, ...]
     problems: tuple[DeclarationError, ...]
+    ambiguous: Mapping[str, DeclarationError] = field(default_factory=dict)
 
     def require(self, name: str, folder: Path) -> IndexDeclaration:
         """Return the declaration of an index.
 
         Raises:
             DeclarationError: there is none; names those that there are, and files with problems.
+                Or there are several; names their files.
         """
+        if name in self.ambiguous:
+            raise self.ambiguous[name]
         found = next((one for one in self.valid if one.name == name), None)
         if found is not None:
             return found
@@ -135,27 +141,26 @@ class Declared:
 
 def read_declarations(folder: Path) -> Declared:
     """Read every declaration of a folder; what is wrong with one does not hide the others."""
-    found: dict[str, tuple[IndexDeclaration, Path]] = {}
+    found: dict[str, tuple[IndexDeclaration, list[Path]]] = {}
     problems: list[DeclarationError] = []
-    twice: set[str] = set()
     for path in declaration_files(folder):
         try:
             declaration = load_declaration(path)
         except DeclarationError as error:
             problems.append(error)
             continue
-        if declaration.name in found:
-            twice.add(declaration.name)
-            problems.append(
-                DeclarationError(
-                    f"{path}: field 'name': {declaration.name!r} is already declared in "
-                    f"{found[declaration.name][1]}; index names must differ"
-                )
-            )
-        else:
-            found[declaration.name] = (declaration, path)
-    valid = tuple(one for name, (one, _) in found.items() if name not in twice)
-    return Declared(valid, tuple(problems))
+        _, paths = found.setdefault(declaration.name, (declaration, []))
+        paths.append(path)
+    ambiguous = {
+        name: DeclarationError(
+            f"{' and '.join(map(str, paths))}: field 'name': each declares index {name!r}; "
+            "give each index a name of its own"
+        )
+        for name, (_, paths) in found.items()
+        if len(paths) > 1
+    }
+    valid = tuple(one for name, (one, _) in found.items() if name not in ambiguous)
+    return Declared(valid, (*problems, *ambiguous.values()), ambiguous)
 
 
 def load_declarations(folder: Path) -> list[IndexDeclaration]:

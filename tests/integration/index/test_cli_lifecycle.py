@@ -385,6 +385,33 @@ def test_drop_asks_first_and_tells_what_it_did(cli, indexed, declare, folder, mo
     assert (code, "was dropped before" in err) == (3, True)
 
 
+def test_what_would_be_dropped_is_told_beside_a_bad_declaration(cli, indexed, folder):
+    (folder / f"{builds.INDEX}.yaml").rename(folder / "kept.yaml.orig")
+    (folder / "other.yaml").write_text("metric: [")
+    code, out, err = cli("drop", *TABLE, "--dry-run")
+    assert (code, "would be dropped, 1 version" in out) == (0, True)
+    assert "other.yaml: is not valid YAML" in err
+    code, out, err = cli("drop", *TABLE, "--yes")
+    assert (code, out) == (2, "")
+    assert f"it cannot be known whether index '{builds.INDEX}' is declared" in err
+    code, out, err = cli("drop", *TABLE, "--yes", "--force")
+    assert (code, "was dropped, 1 version" in out) == (0, True)
+
+
+def test_commands_about_an_index_that_two_files_declare_name_both(cli, indexed, declare, folder):
+    declare("third")
+    text = (folder / f"{builds.INDEX}.yaml").read_text()
+    (folder / "again.yaml").write_text(text)
+    for arguments in (("plan", *TABLE), ("refresh", builds.INDEX), ("drop", *TABLE, "--yes")):
+        code, out, err = cli(*arguments)
+        assert (code, out) == (2, ""), arguments
+        assert "again.yaml and " in err
+        assert f"{builds.INDEX}.yaml: field 'name': each declares" in err
+        assert "no index named" not in err
+    code, out, err = cli("plan", TABLE[0], "third")
+    assert (code, "build: " in out, "each declares" in err) == (0, True, True)
+
+
 def test_drop_by_force_is_for_machines_as_well(cli, indexed):
     code, out, _ = cli("drop", *TABLE, "--yes", "--force", "--json")
     report = json.loads(out)
