@@ -103,7 +103,8 @@ class Answering:
     ) -> Answers:
         """Return min(k, live rows) near rows of each query, by (exact distance, row).
 
-        A query for which the graph gives fewer is answered by comparing all live rows.
+        A query for which the graph gives fewer is answered by comparing all live rows; so is one
+        that would keep as many candidates as there are, which takes longer by the graph.
 
         Args:
             run: searches the graph.
@@ -126,6 +127,9 @@ class Answering:
             widths = np.ascontiguousarray(width, np.int64)  # for others, kernels would be compiled
         else:
             widths = np.full(len(queries), min(width, rows), np.int64)
+        compared = widths >= live
+        if compared.any():
+            widths = np.where(compared, 1, widths)
         widening = min(LARGEST_WIDENING, -(-rows // live))
         ids = np.empty((len(queries), k), np.int64)
         distances = np.empty((len(queries), k), np.float32)
@@ -155,10 +159,10 @@ class Answering:
             parts = [slice(at, at + step) for at in range(0, len(queries), step)]
             for _ in blas.parallel(run_some, parts, threads):
                 pass
-        if len(counts) and counts.min() < k:
-            short = np.flatnonzero(counts < k)
-            ids[short], distances[short] = self.exhaustive(
-                queries[short], k, dead=dead, threads=threads
+        compared |= counts < k
+        if compared.any():
+            ids[compared], distances[compared] = self.exhaustive(
+                queries[compared], k, dead=dead, threads=threads
             )
         if len(self._zero_rows):
             return self._with_zero_rows(ids, distances, dead)

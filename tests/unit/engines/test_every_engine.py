@@ -69,6 +69,44 @@ def test_a_dead_neighbourhood_is_crossed(algorithm, tmp_path):
 
 
 @pytest.mark.parametrize("metric", METRIC_NAMES)
+@pytest.mark.parametrize("kind", ["none allowed", "few", "a third", "all but few", "all"])
+def test_only_allowed_rows_that_live_are_answered(algorithm, metric, kind, tmp_path):
+    vectors, queries = normal(1200, 12), normal(25, 12, seed=1)
+    share = {"none allowed": 0.0, "few": 0.01, "a third": 1 / 3, "all but few": 0.99, "all": 1.0}
+    allowed = np.random.default_rng(2).permutation(1200) < share[kind] * 1200
+    dead = np.random.default_rng(3).random(1200) < 0.2
+    shard = opened(algorithm, vectors, tmp_path, metric=metric)
+    for mask in (None, dead):
+        barred = ~allowed if mask is None else ~allowed | mask
+        answers = shard.search(queries, 10, width=64, dead=mask, allowed=allowed)
+        assert_answers_are_sound(answers, vectors, queries, 10, metric, barred)
+        assert recall(answers[1], nearest(vectors, queries, 10, metric, barred)[1]) > 0.9
+        expected = nearest(vectors, queries, 10, metric, barred)
+        for found, wanted in zip(
+            shard.exhaustive(queries, 10, dead=mask, allowed=allowed), expected, strict=True
+        ):
+            np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("metric", METRIC_NAMES)
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_search_as_wide_as_the_shard_finds_the_nearest(algorithm, metric, seed, tmp_path):
+    """Few of the lists of long rows lead to short ones, and those that live are the short ones."""
+    vectors = normal(1000, 4, seed) * np.exp(2 * normal(1000, 1, seed + 100))
+    vectors[np.random.default_rng(seed).random(1000) < 0.3] = 0
+    norms = np.linalg.norm(vectors, axis=1)
+    dead = norms > np.quantile(norms, 0.5)
+    narrow = {"hnsw": {"M": 2}, "vamana": {"R": 4}}.get(algorithm, {})
+    queries = normal(40, 4, seed=7)
+    shard = opened(algorithm, vectors, tmp_path, metric=metric, **narrow)
+    for mask in (None, dead):
+        answers = shard.search(queries, 10, width=10**9, dead=mask)
+        np.testing.assert_array_equal(
+            answers[1], nearest(vectors, queries, 10, metric, mask)[1], strict=True
+        )
+
+
+@pytest.mark.parametrize("metric", METRIC_NAMES)
 def test_exhaustive_search_is_brute_force(algorithm, metric, tmp_path):
     vectors, queries = normal(700, 9), normal(11, 9, seed=1)
     dead = np.random.default_rng(2).random(700) < 0.5

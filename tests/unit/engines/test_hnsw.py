@@ -114,6 +114,20 @@ def test_every_row_can_be_reached_from_the_entry(kind, tmp_path):
     assert value.levels[value.entry] == value.levels.max()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_that_only_the_entry_leads_to_are_found(seed, tmp_path):
+    """By inner product lists lead to long rows, and from where a search begins to no others."""
+    vectors = normal(1000, 4, seed) * np.exp(2 * normal(1000, 1, seed + 100))
+    vectors[np.random.default_rng(seed).random(1000) < 0.3] = 0
+    norms = np.linalg.norm(vectors, axis=1)
+    dead = norms > np.quantile(norms, 0.4)
+    queries = normal(40, 4, seed=7)
+    shard = opened("hnsw", vectors, tmp_path, metric="ip", M=2)
+    # Three times as many are kept where so many are dead, which is all, and none is compared.
+    answers = shard.search(queries, 10, width=399, dead=dead)
+    np.testing.assert_array_equal(answers[1], nearest(vectors, queries, 10, "ip", dead)[1])
+
+
 def test_the_layers_are_those_hnswlib_searches(tmp_path):
     """What we read off hnswlib's file and write for it again is, to hnswlib, the same graph."""
     import hnswlib

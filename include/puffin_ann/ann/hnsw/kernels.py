@@ -113,6 +113,7 @@ def beam(
     neighbours: NDArray[np.uint32],
     stride: Whole,
     degrees: NDArray[np.uint16],
+    begin: Whole,
     entry: Whole,
     queries: NDArray[np.float32],
     query: Whole,
@@ -124,6 +125,10 @@ def beam(
 ) -> Whole:
     """Find candidates near a query in layer 0; return how many the pool holds.
 
+    Every row can be reached from the entry, but not from every row: edges are of one direction, and
+    by inner product nearly all lead to the longest rows. A search that comes to an end with room
+    left goes on from the entry, so that one that may keep every row finds every row.
+
     Args:
         product: measure by negated inner product, not by squared distance.
         space: flat `(n · width,) float32`.
@@ -131,7 +136,8 @@ def beam(
         neighbours: flat `(n · stride,) uint32`.
         stride: 2M.
         degrees: `(n,) uint16`.
-        entry: row to begin at.
+        begin: row to begin at.
+        entry: row from which all can be reached.
         queries: flat float32.
         query: where in `queries` the query begins.
         pool: `(keep + 1,) uint64`, written: candidates, ascending.
@@ -143,13 +149,20 @@ def beam(
     """
     w = U64(width)
     at = U64(query)
-    pool[0] = _signed(_apart(product, space, U64(entry) * w, queries, at, w), entry)
-    stamps[entry] = stamp
+    pool[0] = _signed(_apart(product, space, U64(begin) * w, queries, at, w), begin)
+    stamps[begin] = stamp
     size = U64(1)
     full = U64(keep)
     ahead = min(w, U64(PREFETCHED))
     current = U64(0)
-    while current < size:
+    while True:
+        if current == size:
+            if size == full or stamps[entry] == stamp:
+                return size
+            stamps[entry] = stamp
+            new = _signed(_apart(product, space, U64(entry) * w, queries, at, w), entry)
+            current = U64(insert(pool, size, new))
+            size += U64(1)
         key = pool[current]
         if is_expanded(key):
             current += U64(1)
@@ -172,7 +185,6 @@ def beam(
             size += U64(1)
             nearest = min(nearest, place)
         current = nearest
-    return size
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -263,6 +275,7 @@ def search(
             stride,
             degrees,
             np.int64(begin),
+            entry,
             moved,
             q * width,
             pool,
