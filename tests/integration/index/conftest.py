@@ -47,9 +47,3 @@ def build(words):
         return words.refresh()
 
     return make
-
-
-@pytest.fixture
-def refreshed_not_built(monkeypatch):
-    """To build some dozens of rows anew would be cheaper than nearly every refresh."""
-    monkeypatch.setattr("puffin_ann.lifecycle.decide._why_dearer", lambda *_: "")

@@ -23,7 +23,7 @@ def rows(ids: range) -> pa.Table:
     )
 
 
-def test_they_are_merged_and_not_put_off(catalog, refreshed_not_built):
+def test_they_are_merged_and_not_put_off(catalog):
     first = rows(range(2400))
     table = catalog.create_table("demo.words", schema=first.schema)
     table.append(first)

@@ -14,8 +14,6 @@ from puffin_ann.lifecycle.inventory import take_inventory
 from puffin_ann.lifecycle.rename import carry_over
 from puffin_ann.search.versions import newest_version, open_puffin
 
-pytestmark = pytest.mark.usefixtures("refreshed_not_built")
-
 DECLARED = declared("vamana", refresh={"delta_ratio": 1.0})
 
 

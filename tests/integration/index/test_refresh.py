@@ -18,8 +18,6 @@ from refreshes import (
 from puffin_ann.lifecycle.decision import NEXT_FILE_ID
 from puffin_ann.lifecycle.refresh import refresh_in_process
 
-pytestmark = pytest.mark.usefixtures("refreshed_not_built")
-
 LIVES = (
     ("exact", "l2"),
     ("vamana", "cosine"),

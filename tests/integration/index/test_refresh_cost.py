@@ -19,8 +19,6 @@ from puffin_ann.puffin import footer
 from puffin_ann.search.index import open_index
 from puffin_ann.search.versions import find_versions
 
-pytestmark = pytest.mark.usefixtures("refreshed_not_built")
-
 
 @pytest.fixture
 def counted(monkeypatch):

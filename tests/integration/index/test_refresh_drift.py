@@ -3,13 +3,10 @@
 import builds
 import numpy as np
 import pyarrow as pa
-import pytest
 from refreshes import declared, delete_merge_on_read, newest, refresh
 
 from puffin_ann.lifecycle.decision import DRIFT, RATES, Drift, Rates
 from puffin_ann.lifecycle.refresh import refresh_in_process
-
-pytestmark = pytest.mark.usefixtures("refreshed_not_built")
 
 
 def test_rates_and_drift_are_recorded(build):

@@ -13,8 +13,6 @@ from puffin_ann.lifecycle.refresh import plan_refresh, refresh_in_process
 from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.search.versions import find_versions
 
-pytestmark = pytest.mark.usefixtures("refreshed_not_built")
-
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 
 
