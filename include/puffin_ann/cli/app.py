@@ -18,6 +18,7 @@ from puffin_ann.cli.inspect import inspect
 from puffin_ann.cli.maintain import maintain
 from puffin_ann.cli.output import errors_to
 from puffin_ann.cli.plan import plan
+from puffin_ann.cli.quiet import is_told
 from puffin_ann.cli.refresh import refresh
 from puffin_ann.cli.search import search
 from puffin_ann.cli.size import size
@@ -70,6 +71,8 @@ def options(
     logging.basicConfig(
         level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(is_told)
     if verbose:
         logging.getLogger("puffin_ann").setLevel(logging.INFO)
 

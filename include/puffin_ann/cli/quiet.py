@@ -1,5 +1,6 @@
-"""Keep what Spark's JVM says while it starts from the terminal, unless it fails to."""
+"""Keep from the terminal what Spark says while it starts, unless it fails to, and of interrupts."""
 
+import logging
 import os
 import select
 import sys
@@ -8,6 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STDERR = 2
+
+
+def is_told(record: logging.LogRecord) -> bool:
+    """Tell whether a record is for the terminal: all but what an interrupt broke off.
+
+    Py4J logs the call to Spark that was waited for, with two tracebacks.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return False
+        error = error.__cause__ or error.__context__
+    return True
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """Spark sessions for commands that run stages on one."""
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
@@ -64,29 +66,26 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     Raises:
         EnvironmentProblemError: it cannot be started; says why.
     """
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from puffin_ann.lifecycle.spark_ahead import daemon_ahead
     from puffin_ann.lifecycle.spark_workers import worker_conf
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder: SparkSession.Builder = SparkSession.builder.master(master).appName(
-        f"puffin-ann {declaration.name}"
-    )
     quiet = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
     chosen = declaration.spark.conf
-    conf = {**quiet, **worker_conf(chosen), **chosen}
+    named = {"spark.master": master, "spark.app.name": f"puffin-ann {declaration.name}"}
+    conf = {**named, **quiet, **worker_conf(chosen), **chosen}
     try:
-        with (
-            held_back(),
-            daemon_ahead({"spark.master": master, **conf}) as more,
-            _nothing_left_behind(),
-        ):
-            session: SparkSession = builder.config(map={**conf, **more}).getOrCreate()
+        with held_back(), daemon_ahead(conf) as more, _nothing_left_behind():
+            with _interrupts_as_before():
+                SparkContext.getOrCreate(SparkConf().setAll(list({**conf, **more}.items())))
+            session: SparkSession = SparkSession.builder.getOrCreate()
     except Exception as error:  # whatever Spark's JVM or its gateway has to say
         lines = str(error).strip().splitlines() or [type(error).__name__]
         # Py4J tells first which call failed, then, after a colon, why.
@@ -95,6 +94,21 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
             f"Spark cannot be started on master {master!r}: {reason}"
         ) from None
     return session
+
+
+@contextmanager
+def _interrupts_as_before() -> Iterator[None]:
+    """Take back the handler that PySpark gives interrupts.
+
+    It asks Spark to cancel its jobs by the connection on which the main thread waits for an answer,
+    and both calls fail. The end of the session cancels them all the same.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

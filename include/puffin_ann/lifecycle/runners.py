@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from puffin_ann import errors
 from puffin_ann.errors import PuffinAnnError
-from puffin_ann.lifecycle.spark_workers import stop
+from puffin_ann.lifecycle.spark_workers import abandon, stop
 from puffin_ann.settings import settings, threads_limited
 
 if TYPE_CHECKING:
@@ -124,12 +124,15 @@ class WhenNeeded:
         """Return this runner."""
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Stop the session, if there is one."""
         if self._started is not None:
             runner, warming = self._started
             self._started = None
-            stop(runner.spark, warming)
+            if kind is KeyboardInterrupt:
+                abandon(runner.spark)
+            else:
+                stop(runner.spark, warming)
 
     def started(self) -> OnSpark:
         """Return the runner on the session, which is started now if it was not before."""

@@ -1,3 +1,4 @@
+import logging
 import os
 import subprocess
 import sys
@@ -5,7 +6,7 @@ import time
 
 import pytest
 
-from puffin_ann.cli.quiet import STDERR, held_back
+from puffin_ann.cli.quiet import STDERR, held_back, is_told
 
 SPEAKER = """
 import sys
@@ -75,3 +76,14 @@ def test_the_stream_is_as_it_was_afterwards(capfd):
         os.write(STDERR, b"inside\n")
     os.write(STDERR, b"after\n")
     assert said(capfd, "after") == "after\n"
+
+
+def test_what_an_interrupt_broke_off_is_not_logged(caplog):
+    while_shut_down = BrokenPipeError()
+    while_shut_down.__context__ = KeyboardInterrupt()
+    caplog.handler.addFilter(is_told)
+    for error in (KeyboardInterrupt(), ValueError(), while_shut_down, None):
+        logging.getLogger("py4j").error("told", exc_info=error)
+    caplog.handler.removeFilter(is_told)
+    told = [one.exc_info and type(one.exc_info[1]) for one in caplog.records]
+    assert told == [ValueError, None]

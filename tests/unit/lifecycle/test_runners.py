@@ -81,6 +81,7 @@ class Sessions:
     def start(self):
         self.seen.append("start")
         session = LocalContext(2, spark_master="local[2]")
+        session.setLogLevel = lambda level: self.seen.append(f"log {level}")
         session.stop = lambda: self.seen.append("stop")
         return session, None
 
@@ -103,3 +104,14 @@ def test_a_session_is_started_once_and_stopped_where_a_stage_fails():
     with pytest.raises(RecallTooLowError), WhenNeeded(sessions.start) as runner:
         stage(runner)
     assert sessions.seen == ["start", "stop"]
+
+
+def test_a_session_is_stopped_without_a_word_where_its_tasks_are_interrupted():
+    def stage(runner):
+        runner.threads_per_task(1)
+        raise KeyboardInterrupt
+
+    sessions = Sessions()
+    with pytest.raises(KeyboardInterrupt), WhenNeeded(sessions.start) as runner:
+        stage(runner)
+    assert sessions.seen == ["start", "log OFF", "stop"]
