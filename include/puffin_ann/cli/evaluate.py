@@ -1,13 +1,20 @@
 """`puffin-ann evaluate`: the recall of a published index, measured by brute force."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table as Grid
 
 from puffin_ann.cli.declared import DeclaredIndex, find_declared
 from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.queries import vectors_of_file
 from puffin_ann.cli.spark import Master, on_spark, require_pyspark
 from puffin_ann.cli.waiting import own_run_id
+from puffin_ann.errors import QueryError
+
+if TYPE_CHECKING:
+    from puffin_ann.declaration import IndexDeclaration
 
 
 def evaluate(
@@ -17,6 +24,13 @@ def evaluate(
         int | None,
         typer.Option(min=10, max=10_000, help="Rows that serve as queries; default: as declared."),
     ] = None,
+    vector: Annotated[
+        Path | None,
+        typer.Option(
+            help="Measure with query vectors of your own, .npy or .json, instead of rows: in this "
+            "process, without Spark, and not recorded."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the recall of a published index on the table as it is, and record it.
@@ -24,11 +38,24 @@ def evaluate(
     Leaves with exit code 5 if it is under the declared target.
 
     Example: puffin-ann evaluate glove_words
+
+    Example: puffin-ann evaluate glove_words --vector queries.npy
     """
+    declaration = find_declared(index)
+    if vector is not None:
+        if queries is not None:
+            raise QueryError("give either --queries N, rows of the table, or --vector FILE")
+        _evaluate_own(declaration, vector, as_json)
+        return
+    _evaluate_rows(declaration, master, queries, as_json)
+
+
+def _evaluate_rows(
+    declaration: "IndexDeclaration", master: str, queries: int | None, as_json: bool
+) -> None:
     from puffin_ann.lifecycle import evaluate as evaluations
     from puffin_ann.lifecycle.evaluate_stages import evaluate as measure
 
-    declaration = find_declared(index)
     require_pyspark()
     planned = evaluations.plan_evaluation(declaration, run_id=own_run_id(), queries=queries)
     with on_spark(declaration, master) as runner:
@@ -37,5 +64,31 @@ def evaluate(
         print_json(found.model_dump())
     evaluations.clear(planned["table"], planned["plan"])
     text = evaluations.judged(found)
+    if not as_json:
+        console.print(text, highlight=False)
+
+
+def _evaluate_own(declaration: "IndexDeclaration", vector: Path, as_json: bool) -> None:
+    from puffin_ann.lifecycle.own_queries import judged, try_searches
+    from puffin_ann.search.index import open_index
+
+    opened = open_index(declaration.table, declaration.name)
+    k, target = declaration.gate.k, declaration.recall_target
+    tried = try_searches(opened, vectors_of_file(vector), k, target=target)
+    if as_json:
+        searches = [{**vars(one), "measure": vars(one.measure)} for one in tried]
+        print_json({"index": declaration.name, "k": k, "target": target, "searches": searches})
+    elif len(tried) > 1:
+        grid = Grid()
+        for name in ("width", "partitions", f"recall@{k}", "95 % interval"):
+            grid.add_column(name, justify="right")
+        for one in tried:
+            measure = one.measure
+            interval = f"{measure.low:.4f} – {measure.high:.4f}"
+            grid.add_row(
+                f"{one.width:,}", f"{one.probe_partitions:,}", f"{measure.recall:.4f}", interval
+            )
+        console.print(grid)
+    text = judged(opened, k, target, tried)
     if not as_json:
         console.print(text, highlight=False)

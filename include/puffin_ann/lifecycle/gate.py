@@ -41,6 +41,14 @@ class Measure:
     high: float
     queries: int
 
+    @classmethod
+    def of(cls, recalls: NDArray[np.float64]) -> "Measure":
+        """Return the mean of (q,) recalls, q of at least 1."""
+        mean = float(recalls.mean())
+        error = NORMAL_95 * float(recalls.std(ddof=1 if len(recalls) > 1 else 0))
+        error /= float(np.sqrt(len(recalls)))
+        return cls(mean, max(0.0, mean - error), min(1.0, mean + error), len(recalls))
+
 
 @dataclass(frozen=True)
 class Judge:
@@ -97,10 +105,7 @@ class Judge:
             _is_duplicate(index, found, self.truth.duplicates, self.paths),
             self.truth.distances,
         )
-        mean = float(recalls.mean())
-        error = NORMAL_95 * float(recalls.std(ddof=1 if len(recalls) > 1 else 0))
-        error /= float(np.sqrt(len(recalls)))
-        return Measure(mean, max(0.0, mean - error), min(1.0, mean + error), len(recalls))
+        return Measure.of(recalls)
 
     def fastest(self, index: Index, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Return the pair of width and partitions that answers the queries in the least time.
