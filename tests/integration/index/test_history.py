@@ -7,6 +7,7 @@ version alone answers the current one, whichever the search would have chosen.
 
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import builds
@@ -42,6 +43,14 @@ MAX_SNAPSHOTS = 4
 """Snapshots looked at after each step: the current one and the newest others."""
 
 EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "8"))
+
+NEXT = st.sampled_from([None, (0.0, False), (0.3, True), (1.0, False), (1.0, True)])
+"""After a change: nothing, or a refresh that merges deltas above a ratio, in a maintenance window
+or not. Chance alone would seldom have the index follow a change before the next one."""
+
+
+DONE: Counter[str] = Counter()
+"""How often a refresh did what."""
 
 
 class History(RuleBasedStateMachine):
@@ -81,10 +90,11 @@ class History(RuleBasedStateMachine):
         self.append(20)
         self.build()
 
-    @rule(count=st.integers(1, 15))
-    def append(self, count):
+    @rule(count=st.integers(1, 15), then=NEXT)
+    def append(self, count, then=None):
         self.table.append(builds.rows(range(self.next_id, self.next_id + count)))
         self.next_id += count
+        self.follow(then)
 
     @rule(again=st.lists(st.integers(0, 40), min_size=1, max_size=8))
     def append_equals(self, again):
@@ -96,8 +106,8 @@ class History(RuleBasedStateMachine):
         self.table.append(data.set_column(2, data.schema.field("embedding"), equal))
         self.next_id += count
 
-    @rule(picks=st.lists(st.integers(0, 10**6), min_size=1, max_size=8))
-    def delete_merge_on_read(self, picks):
+    @rule(picks=st.lists(st.integers(0, 10**6), min_size=1, max_size=8), then=NEXT)
+    def delete_merge_on_read(self, picks, then):
         files = [task.file for task in self.table.scan().plan_files()]
         deletes: dict[str, list[int]] = {}
         for pick in picks if files else []:
@@ -106,32 +116,36 @@ class History(RuleBasedStateMachine):
         if deletes:
             delete_positions(self.table, deletes)
             self.table.refresh()
+            self.follow(then)
 
-    @rule(start=st.integers(0, 60), length=st.integers(1, 10))
-    def delete_copy_on_write(self, start, length):
+    @rule(start=st.integers(0, 60), length=st.integers(1, 10), then=NEXT)
+    def delete_copy_on_write(self, start, length, then):
         self.table.delete(f"id >= {start} and id < {start + length}")
+        self.follow(then)
 
     @rule(count=st.integers(1, 15))
     def overwrite(self, count):
         self.table.overwrite(builds.rows(range(self.next_id, self.next_id + count)))
         self.next_id += count
 
-    @rule(seed=st.integers(0, 3))
-    def compact(self, seed):
+    @rule(seed=st.integers(0, 3), then=NEXT)
+    def compact(self, seed, then):
         """Every live row into one new file, as rewrite_data_files does, in another order, too."""
         data = self.table.scan().to_arrow()
         if len(data):
             order = np.random.default_rng(seed).permutation(len(data))
             self.table.overwrite(data.take(order) if seed else data)
+            self.follow(then)
 
-    @rule(pick=st.integers(0, 10**6))
-    def roll_back(self, pick):
+    @rule(pick=st.integers(0, 10**6), then=NEXT)
+    def roll_back(self, pick, then):
         snapshots = self.table.snapshots()
         chosen = snapshots[pick % len(snapshots)].snapshot_id
         self.table.manage_snapshots().create_branch(
             snapshot_id=chosen, branch_name=f"b{len(self.table.refs())}"
         ).commit()
         self.table.manage_snapshots().set_current_snapshot(snapshot_id=chosen).commit()
+        self.follow(then)
 
     @precondition(lambda self: len(self.table.metadata.statistics) > 1)
     @rule()
@@ -154,9 +168,14 @@ class History(RuleBasedStateMachine):
         self.runs += 1
         options = RefreshOptions(min_rows=0, max_lag="0s", delta_ratio=delta_ratio)
         declared = self.declared.model_copy(update={"refresh": options})
-        refresh_in_process(declared, run_id=f"run-{self.runs}", maintenance=maintenance)
+        done = refresh_in_process(declared, run_id=f"run-{self.runs}", maintenance=maintenance)
+        DONE[done["action"]] += 1
         self.table.refresh()
         self.is_fresh = True
+
+    def follow(self, then):
+        if then is not None:
+            self.refresh(*then)
 
     @precondition(lambda self: len(self.live(self.table.current_snapshot().snapshot_id)[0]) >= 8)
     @rule()
@@ -219,3 +238,4 @@ def test_random_histories_keep_every_promise():
             suppress_health_check=list(HealthCheck),
         ),
     )
+    assert DONE["refresh"] > 0
