@@ -23,7 +23,13 @@ class VamanaParameters(Model):
     """Parameters of a Vamana graph with product-quantised codes, named as in the DiskANN paper."""
 
     R: int = Field(default=64, ge=4, le=512, description="Largest out-degree of a node.")
-    L: int = Field(default=100, ge=8, le=2000, description="Candidates kept while building.")
+    L: int = Field(
+        default=100,
+        ge=8,
+        le=2000,
+        description="Candidates kept by the search for the place of a row that is inserted: by "
+        "refreshes and merges, and by builds of up to 4,096 rows. Larger ones go by partitions.",
+    )
     alpha: float = Field(default=1.2, ge=1.0, le=2.0, description="RobustPrune's slack.")
     pq_m: int | None = Field(
         default=None,

@@ -300,6 +300,7 @@ def require_passed(gated: Gated, index: str) -> None:
     raise RecallTooLowError(
         f"index {index!r}: recall@{gated.k} is {gated.recall:.4f} (95 % interval {gated.low:.4f} "
         f"to {gated.high:.4f}, {gated.queries} queries, search width {gated.search_width}), under "
-        f"the declared recall_target of {gated.target}; nothing was published. Raise R, L or "
+        f"the declared recall_target of {gated.target}; nothing was published. Raise what the "
+        "algorithm spends (R and alpha of vamana, M and ef_construction of hnsw) or "
         "gate.queries, or lower recall_target"
     )

@@ -127,6 +127,21 @@ def test_inserted_rows_are_found_and_the_others_keep_their_ordinals(metric, tmp_
         assert (shard.search(more, 1, width=30)[0][:, 0] >= 3000).mean() > 0.99
 
 
+def test_an_insert_trains_nothing_and_old_rows_keep_their_lists_and_codes(tmp_path, monkeypatch):
+    folder = unpacked(encoded(normal(2000, 10), tmp_path), tmp_path / "shard")
+    before = ivf_blob.open(folder)
+    for module in ("kmeans", "pq"):
+        monkeypatch.setattr(f"puffin_ann.ann.{module}.train", None)
+    more = 3 + normal(300, 10, seed=1)
+    after = ivf_blob.open(unpacked(inserted(folder, more, tmp_path / "more"), tmp_path / "after"))
+    for name in ("origin", "centroids", "codebook", "subspace_offsets"):
+        np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+    old = after.ordinals < 2000
+    np.testing.assert_array_equal(after.ordinals[old], before.ordinals)
+    np.testing.assert_array_equal(after.codes[old], before.codes)
+    np.testing.assert_array_equal(after.biases[old], before.biases)
+
+
 def test_a_shard_too_small_for_lists_gets_them_as_it_grows(tmp_path):
     folder = unpacked(encoded(normal(3, 6), tmp_path), tmp_path / "shard")
     assert not ivf_blob.open(folder).has_lists

@@ -146,6 +146,36 @@ def test_another_seed_gives_another_graph(tmp_path):
     assert not np.array_equal(one.neighbours, other.neighbours)
 
 
+def test_every_parameter_changes_what_it_says(tmp_path):
+    vectors = normal(1000, 16)
+
+    def made(**parameters):
+        folder = tmp_path / "-".join(f"{name}{value}" for name, value in parameters.items())
+        return built(vectors, folder, **parameters)
+
+    def mean_degree(**parameters):
+        return float(made(R=16, **parameters).degrees.mean())
+
+    assert made(R=8).degrees.max() == 8
+    assert 16 < made(R=32).degrees.max() <= 32
+    assert mean_degree(L=8) < mean_degree(L=32) < mean_degree(L=200)
+    assert mean_degree(alpha=1.0) < mean_degree(alpha=1.2) < mean_degree(alpha=2.0)
+    assert made(pq_m=5).codes.shape == (1000, 5)
+    assert made(pq_m=5, pq_nbits=4).codebook.shape == (5, 16, 4)
+    assert made(pq_m=5, pq_nbits=6).codes.max() > 31
+
+
+def test_slack_and_degree_count_where_rows_are_built_by_partitions(tmp_path):
+    vectors = normal(6000, 12)
+    few, some, many = (
+        built(vectors, tmp_path / f"{most}-{alpha}", R=most, alpha=alpha).degrees
+        for most, alpha in [(16, 1.0), (16, 1.5), (32, 1.5)]
+    )
+    assert few.mean() < some.mean() < many.mean()
+    assert some.max() == 16
+    assert 16 < many.max() <= 32
+
+
 def test_vectors_may_be_memory_mapped_and_are_left_alone(tmp_path):
     vectors = normal(ROWS, 10)
     np.save(tmp_path / "vectors.npy", vectors)
