@@ -15,8 +15,11 @@ from refreshes import (
     shards,
 )
 
+from puffin_ann.blobs import graph as graph_blob
+from puffin_ann.engines.vamana import VamanaEngine
 from puffin_ann.lifecycle.decision import NEXT_FILE_ID
 from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.search.versions import open_puffin
 
 LIVES = (
     ("exact", "l2"),
@@ -89,16 +92,31 @@ def test_rows_deleted_merge_on_read_cost_tombstones_alone(build, algorithm):
     assert_right(table, declaration, old)
 
 
-def test_a_compaction_moves_rows_and_touches_no_graph(build):
+def graphs(table):
+    """The graph blobs of the newest version, by shard, as they are stored."""
+    version = newest(table)
+    with open_puffin(table.io, version.path) as reader:
+        blobs = reader.find(graph_blob.TYPE, index=builds.INDEX)
+        return {one.properties["shard"]: reader.read(one) for one in blobs}
+
+
+def test_a_compaction_moves_rows_and_copies_graphs_without_a_look_at_them(build, monkeypatch):
     declaration = declared("vamana")
     table = build(declaration)
-    before = shards(table)
+    before, was = shards(table), graphs(table)
     compact(table)
-    refresh(table, declaration)
+    with monkeypatch.context() as patch:
+        for name in ("build", "insert", "unpack"):
+            patch.setattr(VamanaEngine, name, lambda *_, **__: pytest.fail("a graph was read"))
+        done = refresh_in_process(declaration, run_id="compaction", force=True)
+    assert done["action"] == "refresh"
+    assert_right(table.refresh(), declaration)
     after = shards(table)
     assert {n: (one.rows, one.tombstones) for n, one in after.items()} == {
         n: (one.rows, 0) for n, one in before.items()
     }
+    assert graphs(table) == was
+    assert len(was) == 2
 
 
 def test_rows_rewritten_by_a_delete_move_and_the_deleted_ones_are_tombstoned(build):
@@ -252,6 +270,25 @@ def test_maintenance_rebuilds_shards_of_many_tombstones(build):
     after = shards(table)
     assert sum(one.rows for one in after.values()) == 36
     assert sum(one.tombstones for one in after.values()) == 0
+
+
+def test_vectors_of_deleted_rows_are_in_the_file_until_their_shard_is_rebuilt(build):
+    declaration = declared("vamana")
+    table = build(declaration)
+    _, every = builds.live(table)
+    delete_merge_on_read(table, 12)
+    alive = {vector.tobytes() for vector in builds.live(table)[1]}
+    gone = {vector.tobytes() for vector in every} - alive
+
+    def stored():
+        held = b"".join(graphs(table).values())
+        return {vector for vector in gone | alive if vector in held}
+
+    refresh(table, declaration, "delete")
+    assert stored() == gone | alive
+    assert len(gone) > 20
+    refresh(table, declaration, "maintain", maintenance=True)
+    assert stored() == alive
 
 
 def test_file_ids_are_never_given_again(build):

@@ -5,11 +5,36 @@ import numpy as np
 import pyarrow as pa
 from refreshes import declared, delete_merge_on_read, newest, refresh
 
+from puffin_ann.lifecycle.changes import state_of
 from puffin_ann.lifecycle.decision import DRIFT, RATES, Drift, Rates
+from puffin_ann.lifecycle.preview import preview
 from puffin_ann.lifecycle.refresh import refresh_in_process
 
 
-def test_rates_and_drift_are_recorded(build):
+def recorded_rates(table):
+    return Rates.model_validate_json(newest(table).routing.properties[RATES])
+
+
+def test_rates_are_those_of_runs_of_many_rows_and_later_plans_go_by_them(build, words):
+    declaration = declared("vamana", refresh={"delta_ratio": 0.05})
+    words.append(builds.rows(range(60, 1200)))
+    table = build(declaration)
+    built = recorded_rates(table)
+    assert built.build != Rates().build
+    assert built.insert == Rates().insert, "nothing was inserted yet"
+    table.append(builds.rows(range(1200, 1203)))
+    refresh(table, declaration, "few")
+    assert recorded_rates(table).insert == built.insert, "a few rows say nothing"
+    table.append(builds.rows(range(1300, 2400)))
+    expected = preview(table, declaration).decision
+    refresh(table, declaration, "many")
+    found = recorded_rates(table)
+    assert found.insert != built.insert
+    assert state_of(table, newest(table)).rates == found
+    assert expected.seconds > 1100 / built.insert
+
+
+def test_drift_is_recorded(build):
     declaration = declared("vamana", refresh={"delta_ratio": 1.0})
     table = build(declaration)
     properties = newest(table).routing.properties
@@ -17,7 +42,6 @@ def test_rates_and_drift_are_recorded(build):
     table.append(builds.rows(range(60, 66)))
     refresh(table, declaration)
     properties = newest(table).routing.properties
-    assert Rates.model_validate_json(properties[RATES])
     drift = Drift.model_validate_json(properties[DRIFT])
     assert drift.added > 0
     assert drift.largest_norm > 0
