@@ -54,7 +54,7 @@ from puffin_ann.search.coverage import (
     relative_path,
 )
 from puffin_ann.search.index import require_snapshot
-from puffin_ann.search.versions import IndexVersion
+from puffin_ann.search.versions import IndexVersion, find_versions
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
@@ -123,6 +123,7 @@ def plan_refresh(
         now_ms=int(time.time() * 1000),
         maintenance=maintenance,
         force=force,
+        unreadable=find_versions(table, declaration.name).problems if source is None else (),
     )
     log.info("plan: %s: %s: %s", declaration.name, decision.action, decision.reason)
     if decision.action == "build":
@@ -303,7 +304,7 @@ def _groups(decision: Decision, max_submits: int) -> dict[str, tuple[int, ...]]:
     touched = [
         one.shard_id
         for one in decision.shards
-        if one.action not in ("none",) and not (one.kind == "delta" and one.action == "merge")
+        if one.action != "none" and not (one.kind == "delta" and one.action == "merge")
     ]
     if decision.delta is not None:
         touched.append(decision.delta.shard_id)

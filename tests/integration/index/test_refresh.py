@@ -1,6 +1,7 @@
 """Refreshes of small tables, held to brute force after every one of them."""
 
 import builds
+import numpy as np
 import pyarrow as pa
 import pytest
 from lake_tables import delete_positions
@@ -17,8 +18,10 @@ from refreshes import (
 
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.engines.vamana import VamanaEngine
+from puffin_ann.lifecycle import run
 from puffin_ann.lifecycle.decision import NEXT_FILE_ID
-from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.refresh import plan_refresh, refresh_in_process
+from puffin_ann.lifecycle.workspace import Workspace
 from puffin_ann.search.versions import open_puffin
 
 LIVES = (
@@ -270,6 +273,30 @@ def test_maintenance_rebuilds_shards_of_many_tombstones(build):
     after = shards(table)
     assert sum(one.rows for one in after.values()) == 36
     assert sum(one.tombstones for one in after.values()) == 0
+
+
+def test_only_touched_shards_are_dealt_to_tasks(build):
+    declaration = declared("vamana", refresh={"delta_ratio": 1.0})
+    table = build(declaration)
+
+    def touched(declaration, **options):
+        plan = plan_refresh(declaration, run_id="look", force=True, **options)
+        groups = Workspace.open(plan["table"], plan["plan"]).run.groups
+        assert list(groups) == plan["groups"]
+        run.discard(plan["table"], plan["plan"])
+        return sorted(shard for group in groups.values() for shard in group)
+
+    routing = newest(table).routing
+    ids, vectors = builds.live(table)
+    apart = np.linalg.norm(vectors[:, None] - routing.centroids[None], axis=2)
+    first = ids[routing.partition_shards[apart.argmin(axis=1)] == 0]
+    table.delete(f"id in ({', '.join(map(str, first[::3]))})")
+    refresh(table, declaration, "delete")
+    assert [one.tombstones > 0 for one in shards(table).values()] == [True, False]
+    assert touched(declaration, maintenance=True) == [0]
+    table.append(builds.rows(range(60, 63)))
+    assert touched(declaration) == [2]
+    assert touched(declared("vamana", refresh={"delta_ratio": 0.0})) == [0, 1]
 
 
 def test_vectors_of_deleted_rows_are_in_the_file_until_their_shard_is_rebuilt(build):

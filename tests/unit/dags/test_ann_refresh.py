@@ -6,13 +6,20 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import (
     AirflowFailException,
     DagRunTriggerException,
     ParamValidationError,
 )
 
-from puffin_ann.errors import ConflictError, LeaseHeldError, OvertakenError, TableNotFoundError
+from puffin_ann.errors import (
+    ConflictError,
+    LeaseHeldError,
+    OvertakenError,
+    RecallTooLowError,
+    TableNotFoundError,
+)
 
 FILES = {kind: f"ann_{kind}.py" for kind in ("build", "refresh", "maintain", "evaluate")}
 
@@ -117,6 +124,17 @@ class TestRefresh:
         assert order(refresh, "plan", "choose", "read_changes", "deal_groups", "apply_changes")
         assert order(refresh, "apply_changes", "publish", "report")
         assert refresh.get_task("publish").trigger_rule == "none_failed_min_one_success"
+
+    def test_groups_of_touched_shards_are_the_mapped_tasks(self, refresh, monkeypatch):
+        mapped = {task.task_id for task in refresh.tasks if isinstance(task, MappedOperator)}
+        assert mapped == {"apply_changes"}
+        planned = {"table": "t", "plan": "p", "groups": ["000", "001"]}
+        ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": planned}[task_ids])
+        context = {"ti": ti, "run_id": "manual__1"}
+        monkeypatch.setattr("puffin_ann_refreshing.get_current_context", lambda: context)
+        dealt = refresh.get_task("deal_groups").python_callable()
+        assert [given[given.index("--group") + 1] for given in dealt] == ["000", "001"]
+        assert all(given[:4] == ["--table", "t", "--plan", "p"] for given in dealt)
 
     @pytest.mark.parametrize(
         ("action", "task"),
@@ -285,8 +303,16 @@ class TestEvaluate:
         assert {task.task_id for task in dag.tasks} == {"plan", "measure", "judge"}
         assert order(dag, "plan", "measure", "judge")
 
-    def test_a_recall_that_is_too_low_is_not_measured_again(self, dag):
+    def test_a_recall_that_is_too_low_fails_the_run_and_is_not_measured_again(
+        self, dag, monkeypatch
+    ):
+        def judge(*_):
+            raise RecallTooLowError("recall@10 is 0.5; build it again")
+
+        monkeypatch.setattr("puffin_ann.lifecycle.evaluate.judge", judge)
         assert dag.get_task("judge").retries == 0
+        with pytest.raises(RecallTooLowError, match="build it again"):
+            dag.get_task("judge").python_callable({"table": "t", "plan": "p"})
 
     @pytest.mark.parametrize("queries", [9, 10_001, "many"])
     def test_the_form_has_the_bounds_of_the_declaration(self, dag, queries):
