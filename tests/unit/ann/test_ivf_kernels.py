@@ -1,0 +1,161 @@
+"""The search of inverted lists against a twin in NumPy that follows docs/format.md."""
+
+import io
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from puffin_ann.ann.ivf import kernels_lists
+from puffin_ann.ann.ivf.search import tiled
+from puffin_ann.ann.metrics import METRICS
+from puffin_ann.blobs import ivf as blob
+from puffin_ann.engines import engine
+
+ROWS, WIDTH, LISTS, K = 3000, 20, 24, 10
+SEARCHES = [("l2", 1, 40), ("l2", 6, 15), ("cosine", 3, 30), ("ip", 1, 12), ("ip", 5, 200)]
+
+
+KINDS = ["even", "clustered"]
+"""Clusters far from each other have scores relative to each centroid: flag 0 of the document."""
+
+
+def normal(n, seed=0, kind="even"):
+    generator = np.random.default_rng(seed)
+    found = generator.standard_normal((n, WIDTH))
+    if kind == "clustered":
+        centres = 20 * np.random.default_rng(99).standard_normal((LISTS // 3, WIDTH))
+        found += centres[generator.integers(0, len(centres), n)]
+    return found.astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """By metric and kind: a shard opened for search, and its arrays as the blob has them."""
+    made, found = engine("ivf_pq"), {}
+    for metric, kind in product(METRICS, KINDS):
+        folder = tmp_path_factory.mktemp(metric)
+        built = made.build(
+            normal(ROWS, kind=kind), metric=metric, parameters=made.check({"lists": LISTS}, WIDTH),
+            norm_bound=0.0, seed=1, threads=1, scratch=folder,
+        )  # fmt: skip
+        out = io.BytesIO()
+        made.encode(built, out)
+        made.unpack(io.BytesIO(out.getvalue()), folder)
+        found[metric, kind] = made.open(folder), blob.open(folder)
+        assert found[metric, kind][1].relative == (kind == "clustered")
+    return found
+
+
+def words_of(lists):
+    """p, the codewords that each place's codes name, `(n, d)`."""
+    codes = np.stack([lists.codes & 15, lists.codes >> 4], axis=2).reshape(ROWS, -1)
+    found = np.zeros((ROWS, WIDTH))
+    for j, (first, last) in enumerate(pairwise(lists.subspace_offsets.tolist())):
+        found[:, first:last] = lists.codebook[j, codes[:, j], : last - first]
+    return found
+
+
+def step_of(query, lists):
+    """The most that products of one sub-space span, in 255 steps."""
+    spans = []
+    for j, (first, last) in enumerate(pairwise(lists.subspace_offsets.tolist())):
+        products = 2 * lists.codebook[j, :, : last - first] @ query[first:last]
+        spans.append(np.ptp(products))
+    return max(spans) / 255
+
+
+def scored(lists, query):
+    """Lists from the nearest on, and each place's score with how far tables of bytes may err."""
+    moved = query - lists.origin if lists.metric == "l2" else query / np.linalg.norm(query)
+    moved = moved.astype(np.float64)
+    centroids = lists.centroids.astype(np.float64)
+    plain = centroids[:, :WIDTH]
+    products, squares = plain @ moved, (centroids**2).sum(axis=1)
+    of = np.repeat(np.arange(LISTS), np.diff(lists.starts))
+    words, subspaces = words_of(lists), len(lists.codebook)
+    if lists.relative:
+        apart = squares - 2 * products + moved @ moved
+        near = np.einsum("nd,nd->n", words, moved - plain[of])
+        error = np.array([step_of(moved - one, lists) for one in plain])[of]
+    else:
+        apart, near = squares - 2 * products, words @ moved
+        error = np.full(ROWS, step_of(moved, lists))
+    scores = apart[of] - 2 * near + lists.biases
+    order = np.argsort(squares - 2 * products, kind="stable")
+    return order, scores, 0.51 * subspaces * error + 1e-4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("metric", "probes", "refined"), SEARCHES)
+def test_a_search_refines_the_best_scores_of_the_nearest_lists(
+    metric, probes, refined, kind, shards
+):
+    shard, lists = shards[metric, kind]
+    queries = normal(40, 7, kind)
+    ids, distances = shard._searcher.search(queries, K, probes=probes, refined=refined)
+    assert len(lists.codebook) > 1
+    for number, query in enumerate(queries):
+        order, scores, error = scored(lists, query)
+        sizes = np.cumsum(np.diff(lists.starts)[order])
+        looked = max(probes, int(np.searchsorted(sizes, refined)) + 1)
+        places = np.concatenate(
+            [np.arange(*lists.starts[one : one + 2]) for one in order[:looked].tolist()]
+        )
+        last = np.sort(scores[places])[min(refined, len(places)) - 1]
+        exact = METRICS[metric].distances(query[None], shard.vectors(np.arange(ROWS)))[0]
+        place_of = np.argsort(lists.ordinals)
+        answered = place_of[ids[number]]
+        assert np.isin(answered, places).all(), "rows of other lists were not looked at"
+        assert (scores[answered] - error[answered] <= last + error.max()).all()
+        surely = places[scores[places] + error[places] < last - error.max()]
+        best = np.sort(exact[lists.ordinals[surely]])[:K]
+        assert (distances[number, : len(best)] <= best).all()
+        np.testing.assert_array_equal(distances[number], exact[ids[number]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_lists_are_probed_from_the_nearest_on(metric, kind, shards):
+    """With every candidate refined, the answers are the nearest rows of the lists looked at."""
+    shard, lists = shards[metric, kind]
+    queries = normal(30, 8, kind)
+    for number, query in enumerate(queries):
+        order, *_ = scored(lists, query)
+        sizes = np.diff(lists.starts)[order]
+        for probes in (1, 4):
+            rows = np.concatenate(
+                [
+                    lists.ordinals[slice(*lists.starts[one : one + 2])]
+                    for one in order[:probes].tolist()
+                ]
+            )
+            found = shard._searcher.search(
+                queries[number : number + 1], K, probes=probes, refined=int(sizes[:probes].sum())
+            )
+            exact = METRICS[metric].distances(query[None], shard.vectors(np.sort(rows)))[0]
+            np.testing.assert_array_equal(found[1][0], np.sort(exact)[:K])
+
+
+@pytest.mark.parametrize("count", [1, 2, 40, 500])
+def test_the_least_keys_are_brought_to_the_front(count):
+    generator = np.random.default_rng(count)
+    keys = generator.integers(0, 30, 600).astype(np.uint64)
+    for wanted in {1, count // 3 + 1, count}:
+        mixed = keys.copy()
+        kernels_lists.select(mixed, count, wanted)
+        assert sorted(mixed[:wanted]) == sorted(keys[:count])[:wanted]
+        assert sorted(mixed[:count]) == sorted(keys[:count])
+        np.testing.assert_array_equal(mixed[count:], keys[count:])
+
+
+@pytest.mark.parametrize("lists", [1, 63, 64, 65, 130])
+def test_centroids_lie_side_by_side_in_tiles(lists):
+    centroids = np.random.default_rng(0).standard_normal((lists, 7)).astype(np.float32)
+    tiles = tiled(centroids, 6)
+    assert tiles.shape == (-(-lists // 64), 7, 64)
+    for number in range(lists):
+        column = tiles[number // 64, :, number % 64]
+        np.testing.assert_array_equal(column[:6], centroids[number, :6])
+        assert column[6] == pytest.approx((centroids[number].astype(float) ** 2).sum())
+    assert np.isinf(tiles[-1, 6, (lists - 1) % 64 + 1 :]).all()
