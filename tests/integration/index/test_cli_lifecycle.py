@@ -238,6 +238,8 @@ def test_history_tells_what_each_run_did_and_what_is_retained(cli, indexed, decl
     assert code == 0
     assert "2 versions are retained" in out
     assert "manual__2026-01-02" in out
+    columns = ("trigger", "action", "rows", "written", "copied", "seconds", "recall", "coverage")
+    assert all(f" {name} " in out for name in columns)
 
 
 def test_runs_outlive_their_versions_and_snapshots_in_the_history(cli, indexed, declare):

@@ -16,7 +16,9 @@ from puffin_ann.lifecycle import leases, retire, run
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.guard import guard
+from puffin_ann.lifecycle.maintain import maintain
 from puffin_ann.lifecycle.retire import drop
+from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.puffin.writer import PuffinWriter
 from puffin_ann.search.index import open_index
 from puffin_ann.search.versions import all_index_names, find_versions, open_puffin
@@ -60,6 +62,17 @@ def test_the_last_index_is_deregistered_and_not_found_any_more(one):
     assert all_index_names(one.refresh()) == []
     with pytest.raises(IndexNotFoundError):
         open_index(one, builds.INDEX)
+
+
+def test_what_is_declared_no_more_is_never_dropped_by_itself(two):
+    two.append(builds.rows(range(60, 63)))
+    declared = other(refresh={"min_rows": 1})
+    for at_ms in (None, 10**15):
+        maintain([declared], run_id="window", runner=InProcess())
+        clean(two.refresh(), [declared], at_ms=at_ms)
+        assert all_index_names(two.refresh()) == [OTHER, builds.INDEX]
+        assert open_index(two, OTHER).coverage == 1.0
+        lives.assert_alive(two, OTHER, builds.INDEX)
 
 
 def test_others_are_carried_along_and_answer_as_before(two):
