@@ -25,11 +25,13 @@ class Dropped:
         sequence_number: of the table when it was dropped; snapshots up to it are no sign that the
             index should be there.
         at_ms: when it was dropped, milliseconds since 1970.
+        renamed_to: the name that the same commit published it under; empty if it was just dropped.
     """
 
     versions: frozenset[str] = frozenset()
     sequence_number: int = -1
     at_ms: int = 0
+    renamed_to: str = ""
 
 
 NEVER = Dropped()
@@ -44,13 +46,16 @@ def dropped(table: Table) -> dict[str, Dropped]:
     return found
 
 
-def mark(table: Table, index: str, versions: Iterable[str], at_ms: int) -> dict[str, str]:
+def mark(
+    table: Table, index: str, versions: Iterable[str], at_ms: int, *, renamed_to: str = ""
+) -> dict[str, str]:
     """Return the property by which versions of an index count as dropped, older marks included."""
     before = dropped(table).get(index, NEVER)
     value = {
         "versions": sorted({*versions, *before.versions}),
         "sequence-number": max((one.sequence_number or 0 for one in table.snapshots()), default=0),
         "at-ms": at_ms,
+        **({"renamed-to": renamed_to} if renamed_to else {}),
     }
     return {PREFIX + index: json.dumps(value)}
 
@@ -62,6 +67,7 @@ def _parsed(text: str) -> Dropped:
             versions=frozenset(str(one) for one in value["versions"]),
             sequence_number=int(value["sequence-number"]),
             at_ms=int(value["at-ms"]),
+            renamed_to=str(value.get("renamed-to", "")),
         )
     except (ValueError, KeyError, TypeError):
         return NEVER

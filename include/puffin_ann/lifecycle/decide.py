@@ -36,25 +36,30 @@ def decide(
     now_ms: int,
     maintenance: bool = False,
     force: bool = False,
+    unreadable: Sequence[str] = (),
 ) -> Decision:
     """Decide what is due.
 
     Args:
-        state: the newest version of the index; None if none is published.
+        state: the newest version of the index; None if none is published that can be read.
         change: the head of the table against that version.
         declaration: as it is now.
         now_ms: milliseconds since 1970.
         maintenance: this is a maintenance window: rebuild shards of many tombstones, too.
         force: publish changes, however few and fresh they are.
+        unreadable: without a state, published files that may have held one, and what is wrong.
     """
     if state is None:
         if not change.live_rows:
             return Decision(action="none", reason="no row is live, and no version is published")
-        return _build(None, change, "no version of the index is published")
+        why = "no version of the index is published"
+        if unreadable:
+            why = f"no readable version of the index is published; {'; '.join(unreadable)}"
+        return _build(change, estimate.first_build(declaration.algorithm, change.live_rows), why)
     why = _why_unfit(state, change, declaration)
     why = why or _why_emptied(state, change, declaration, UNCHANGED)
     if why:
-        return _build(state, change, why)
+        return _build(change, estimate.whole_build(state, change.live_rows), why)
     waiting = _why_wait(state, change, declaration, now_ms, force=force)
     # What a waiting change would make due waits with it.
     if waiting and not _due(state, UNCHANGED, declaration, maintenance=maintenance).is_any:
@@ -64,7 +69,9 @@ def decide(
     refresh = _refresh(state, change, expected, due)
     why = _why_emptied(state, change, declaration, expected)
     why = why or _why_dearer(state, change, declaration, refresh)
-    return _build(state, change, why) if why else refresh
+    if why:
+        return _build(change, estimate.whole_build(state, change.live_rows), why)
+    return refresh
 
 
 @dataclass(frozen=True)
@@ -219,8 +226,7 @@ def _why_dearer(
     return ""
 
 
-def _build(state: IndexState | None, change: Change, reason: str) -> Decision:
-    cost = estimate.whole_build(state, change.live_rows) if state else Cost()
+def _build(change: Change, cost: Cost, reason: str) -> Decision:
     return Decision(
         action="build",
         reason=reason,

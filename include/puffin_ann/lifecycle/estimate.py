@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from puffin_ann.blobs.metrics import search_dimension
-from puffin_ann.declaration import EXACT
+from puffin_ann.declaration import CENTROID, EXACT
+from puffin_ann.lifecycle.decision import Rates
 from puffin_ann.lifecycle.state import IndexState, ShardState
 
 COMPARED_ROWS = 4096
@@ -115,6 +116,15 @@ def whole_build(state: IndexState, rows: int) -> Cost:
     if state.shards and state.algorithm != EXACT:
         seconds += rows / state.rates.build
     return Cost(written=written, seconds=seconds)
+
+
+def first_build(algorithm: str, rows: int) -> Cost:
+    """Build an index of which nothing is known: not how wide its vectors are, nor their bytes."""
+    rates = Rates()
+    seconds = BUILD_SECONDS + rows / rates.read
+    if algorithm not in (EXACT, CENTROID):
+        seconds += rows / rates.build
+    return Cost(seconds=seconds)
 
 
 def reading(state: IndexState, rows: int) -> Cost:

@@ -9,10 +9,11 @@ from puffin_ann.lifecycle.changes import change_in, state_of
 from puffin_ann.lifecycle.decide import decide
 from puffin_ann.lifecycle.decision import Decision
 from puffin_ann.lifecycle.inventory import now_ms
-from puffin_ann.lifecycle.rename import declared, former_name
+from puffin_ann.lifecycle.rename import declared, former
 from puffin_ann.lifecycle.source import version_to_refresh
 from puffin_ann.lifecycle.state import Change
 from puffin_ann.search.coverage import live_state
+from puffin_ann.search.versions import find_versions
 
 
 class Preview(BaseModel):
@@ -62,14 +63,17 @@ def preview(
         state = state_of(loaded, source[0])
         change = change_in(loaded, source[0], live, source[1], declaration)
     now = at_ms if at_ms is not None else now_ms()
-    decision = decide(state, change, declaration, now_ms=now, maintenance=maintenance)
-    before = former_name(loaded, declaration, declared()) if state is None else None
+    decision = decide(
+        state,
+        change,
+        declaration,
+        now_ms=now,
+        maintenance=maintenance,
+        unreadable=find_versions(loaded, declaration.name).problems if state is None else (),
+    )
+    before = former(loaded, declaration, declared()) if state is None else None
     if before is not None:
-        decision = Decision(
-            action="none",
-            reason=f"index {before!r} was renamed: the next run publishes it as "
-            f"{declaration.name!r}, without building it, and then does what is due",
-        )
+        decision = Decision(action="none", reason=before.expected(declaration.name))
     return Preview(
         index=declaration.name,
         table=name_of(loaded),

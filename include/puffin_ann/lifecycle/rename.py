@@ -13,18 +13,19 @@ from puffin_ann.errors import (
     ColumnNotFoundError,
     ConflictError,
     DeclarationError,
+    FormatError,
     StagingError,
 )
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.column import table_vector_column
-from puffin_ann.lake.dropped import mark
+from puffin_ann.lake.dropped import NEVER, dropped, mark
 from puffin_ann.lake.listing import delete_object, listed
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.documents import EVALUATED
 from puffin_ann.lifecycle.guard import live_files
-from puffin_ann.lifecycle.inventory import now_ms, take_inventory
+from puffin_ann.lifecycle.inventory import IndexFile, Inventory, now_ms, take_inventory
 from puffin_ann.lifecycle.plan import FINGERPRINT
 from puffin_ann.lifecycle.records import HISTORY, RunRecord, records_in, with_record
 from puffin_ann.lifecycle.republish import Renamed, republish
@@ -42,17 +43,48 @@ log = logging.getLogger("puffin_ann")
 
 
 @dataclass(frozen=True)
+class Former:
+    """An index as it was published before its declaration was renamed.
+
+    Attributes:
+        name: it had then.
+        lost: what is wrong with the file it was renamed in; empty if it was not renamed yet.
+    """
+
+    name: str
+    lost: str = ""
+
+    def expected(self, after: str) -> str:
+        """Say what the next run does about it."""
+        what = f"its version from before it was renamed from {self.name!r}" if self.lost else "it"
+        why = self.lost or f"index {self.name!r} was renamed"
+        return (
+            f"{why}: the next run publishes {what} as {after!r}, without building it, and then "
+            "does what is due"
+        )
+
+    def done(self, after: str) -> str:
+        """Say what was done about it."""
+        if not self.lost:
+            return f"index {self.name!r} was renamed: published as {after!r}, nothing was built"
+        return (
+            f"{self.lost}: published its version from before it was renamed from {self.name!r} as "
+            f"{after!r}, nothing was built"
+        )
+
+
+@dataclass(frozen=True)
 class CarriedOver:
     """What became of a renamed index.
 
     Attributes:
-        before: the name it was published under.
+        before: what it was.
         after: the name it is published under now.
         file: the new file.
         snapshot_id: snapshot it is registered under.
     """
 
-    before: str
+    before: Former
     after: str
     file: str
     snapshot_id: int
@@ -60,7 +92,7 @@ class CarriedOver:
     @property
     def reason(self) -> str:
         """One sentence for people."""
-        return f"index {self.before!r} was renamed: published as {self.after!r}, nothing was built"
+        return self.before.done(self.after)
 
 
 def carry_over(
@@ -73,7 +105,8 @@ def carry_over(
     """Publish an index under its declaration's new name, if it was renamed; else do nothing.
 
     One commit brings the new name and drops the old one. What was measured of the index goes with
-    it, and nothing is left under the former name.
+    it, and nothing is left under the former name. Where the file it was renamed in cannot be read,
+    that is done once more.
 
     Args:
         table: by name, or as loaded.
@@ -93,17 +126,18 @@ def carry_over(
     if newest_version(loaded, declaration.name) is not None:
         return None
     known = declared() if declarations is None else tuple(declarations)
-    before = former_name(loaded, declaration, known)
+    before = former(loaded, declaration, known)
     if before is None:
         return None
-    owner = f"rename-{before}-{now_ms()}"
+    name = before.name
+    owner = f"rename-{name}-{now_ms()}"
     with (
-        leases.writing(loaded, before, owner, f"rename it to {declaration.name!r}", wait=False),
-        leases.publishing(loaded, owner, f"rename index {before!r}"),
+        leases.writing(loaded, name, owner, f"rename it to {declaration.name!r}", wait=False),
+        leases.publishing(loaded, owner, f"rename index {name!r}"),
     ):
         run = f"{run_id}-rename"
         done = anew("rename", lambda: _published(loaded, before, declaration, run))
-    _carry_records(loaded, before, declaration.name)
+    _carry_records(loaded, name, declaration.name)
     return done
 
 
@@ -114,6 +148,56 @@ def declared() -> tuple[IndexDeclaration, ...]:
     except DeclarationError as error:
         log.warning("it cannot be told whether an index was renamed: %s", error)
         return ()
+
+
+def former(
+    table: Table, declaration: IndexDeclaration, declarations: Iterable[IndexDeclaration]
+) -> Former | None:
+    """Return what an index was before its declaration was renamed, if that is to be carried over.
+
+    Args:
+        table: in which no version of the index can be read.
+        declaration: of the index.
+        declarations: all that are declared.
+    """
+    name = former_name(table, declaration, declarations)
+    if name is not None:
+        return Former(name)
+    lost = find_versions(table, declaration.name).problems
+    marks = dropped(table)
+    since = marks.get(declaration.name, NEVER).at_ms  # it may have been dropped since
+    names = [
+        name
+        for name, one in marks.items()
+        if one.renamed_to == declaration.name and one.at_ms > since
+    ]
+    if not lost or not names:
+        return None
+    inventory = take_inventory(table)
+    for name in names:
+        file = live_files(_restored(inventory, name).published).get(name)
+        if file is not None and _holds_shape(table, file, name, declaration):
+            return Former(name, "; ".join(lost))
+    return None
+
+
+def _restored(inventory: Inventory, index: str) -> Inventory:
+    """Return the inventory as if no version of an index had been dropped."""
+
+    def restored(file: IndexFile) -> IndexFile:
+        back = tuple(replace(one, dropped_ms=0) for one in file.dropped if one.index == index)
+        rest = tuple(one for one in file.dropped if one.index != index)
+        return replace(file, holds=(*file.holds, *back), dropped=rest)
+
+    return replace(inventory, files=tuple(map(restored, inventory.files)))
+
+
+def _holds_shape(table: Table, file: IndexFile, name: str, declaration: IndexDeclaration) -> bool:
+    try:
+        version = load_version(table.io, file.path, name, length=file.bytes)
+    except (FormatError, OSError):
+        return False
+    return version is not None and _has_shape(table, version, declaration)
 
 
 def former_name(
@@ -140,40 +224,47 @@ def former_name(
 
 def _is_of_shape(table: Table, name: str, declaration: IndexDeclaration) -> bool:
     versions = find_versions(table, name).versions
-    if not versions or versions[0].routing.properties.get(FINGERPRINT) != declaration.fingerprint():
+    return bool(versions) and _has_shape(table, versions[0], declaration)
+
+
+def _has_shape(table: Table, version: IndexVersion, declaration: IndexDeclaration) -> bool:
+    if version.routing.properties.get(FINGERPRINT) != declaration.fingerprint():
         return False
     try:
         column = table_vector_column(table, declaration.column)
     except ColumnNotFoundError:
         return False
-    return versions[0].field_id == column.field_id
+    return version.field_id == column.field_id
 
 
 def _published(
-    table: Table, before: str, declaration: IndexDeclaration, run_id: str
+    table: Table, before: Former, declaration: IndexDeclaration, run_id: str
 ) -> CarriedOver:
-    inventory = take_inventory(table)
+    inventory, name, after = take_inventory(table), before.name, declaration.name
+    if before.lost:
+        inventory = _restored(inventory, name)
     live = live_files(inventory.published)
     version = None
-    if before in live and declaration.name not in live:
-        version = load_version(table.io, live[before].path, before, length=live[before].bytes)
+    if name in live and after not in live:
+        version = load_version(table.io, live[name].path, name, length=live[name].bytes)
     if version is None:
-        raise ConflictError(f"index {before!r} of {name_of(table)} was changed meanwhile")
+        raise ConflictError(f"index {name!r} of {name_of(table)} was changed meanwhile")
     record = RunRecord(
         run_id=run_id,
         action="rename",
         at_ms=inventory.now_ms,
-        reason=f"index {before!r} was renamed",
+        reason=f"index {name!r} was renamed",
         base_snapshot_id=version.coverage.base_snapshot_id,
         rows=version.vectors,
     )
-    renamed = Renamed(before, declaration.name, _routing(version, declaration, record))
-    marks = mark(inventory.table, before, versions_of(inventory, before), inventory.now_ms)
-    files = {file.path for file in without(inventory, before).files if file.dropped}
+    renamed = Renamed(name, after, _routing(version, declaration, record))
+    gone = versions_of(inventory, name)
+    marks = mark(inventory.table, name, gone, inventory.now_ms, renamed_to=after)
+    files = {file.path for file in without(inventory, name).files if file.dropped}
     path, snapshot_id = republish(
         inventory, live, replaces=files, properties=marks, renamed=renamed
     )
-    done = CarriedOver(before, declaration.name, path, snapshot_id)
+    done = CarriedOver(before, after, path, snapshot_id)
     log.info("%s (%s)", done.reason, path)
     return done
 

@@ -1,5 +1,7 @@
 """A declaration under a new name takes its published index over; nothing is built for it."""
 
+from pathlib import Path
+
 import builds
 import numpy as np
 import pytest
@@ -14,12 +16,14 @@ from puffin_ann.lifecycle.leases import index_folder, index_lease
 from puffin_ann.lifecycle.preview import preview
 from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.lifecycle.rename import carry_over, former_name
+from puffin_ann.lifecycle.retire import drop
 from puffin_ann.lifecycle.status import grid, status
 from puffin_ann.search.index import open_index
-from puffin_ann.search.versions import all_index_names, find_versions
+from puffin_ann.search.versions import all_index_names, find_versions, newest_version
 from puffin_ann.settings import settings
 
 NEW = "new_name"
+QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 
 
 def named(name: str, **changes):
@@ -227,3 +231,70 @@ def test_an_index_that_is_published_and_not_declared_is_shown_as_orphaned(one):
     (finding,) = (x for x in doctor(one, [named(NEW)]).findings if x.kind == "undeclared")
     assert "is orphaned" in finding.what
     assert f"puffin-ann drop test.demo.words {builds.INDEX}" in finding.remedy
+
+
+def newest_file(table, name: str) -> Path:
+    return Path(newest_version(table.refresh(), name).path.removeprefix("file://"))
+
+
+def spoil(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-40] + bytes(40))
+
+
+@pytest.mark.parametrize("lose", [spoil, Path.unlink])
+def test_where_the_file_it_was_renamed_in_is_lost_its_version_from_before_is_taken_again(
+    one, declare, lose
+):
+    declare(named(NEW))
+    refresh_in_process(named(NEW), run_id="second")
+    lost = newest_file(one, NEW)
+    lose(lost)
+    said = preview(one, named(NEW)).decision
+    assert (said.action, f"{lost}: " in said.reason) == ("none", True)
+    assert f"publishes its version from before it was renamed from {builds.INDEX!r}" in said.reason
+    done = refresh_in_process(named(NEW), run_id="third")
+    assert done["action"] == "none"
+    assert f"{lost}: " in done["reason"]
+    assert (
+        f"published its version from before it was renamed from {builds.INDEX!r}" in done["reason"]
+    )
+    assert all_index_names(one.refresh()) == [NEW]
+    assert newest_file(one, NEW) != lost
+    builds.assert_answers(open_index(one, NEW), one, one.current_snapshot().snapshot_id, QUERIES, 5)
+    assert doctor(one, [named(NEW)], fix=True).problems_left == 0
+    assert newest_version(one.refresh(), NEW) is not None
+
+
+def test_a_refresh_then_adds_what_came_since(one, declare):
+    renamed = named(NEW, refresh={"min_rows": 1, "delta_ratio": 1.0})
+    declare(renamed)
+    refresh_in_process(renamed, run_id="second")
+    spoil(newest_file(one, NEW))
+    one.append(builds.rows(range(100, 103)))
+    assert refresh_in_process(renamed, run_id="third")["action"] == "refresh"
+    (found,) = status(one.refresh(), NEW)
+    assert (found.coverage, found.delta_rows, found.vectors) == (1.0, 3, 63)
+
+
+def test_where_no_file_of_it_can_be_read_the_build_says_so(one, declare):
+    former = newest_file(one, builds.INDEX)
+    declare(named(NEW))
+    refresh_in_process(named(NEW), run_id="second")
+    files = (newest_file(one, NEW), former)
+    for path in files:
+        spoil(path)
+    said = preview(one, named(NEW)).decision
+    assert (said.action, said.seconds > 0) == ("build", True)
+    assert said.reason.startswith("no readable version of the index is published; file://")
+    assert all(f"{path}: " in said.reason for path in files)
+    assert refresh_in_process(named(NEW), run_id="third")["reason"] == said.reason
+
+
+def test_what_was_dropped_under_its_new_name_stays_dropped(one, declare):
+    declare(named(NEW))
+    refresh_in_process(named(NEW), run_id="second")
+    lost = newest_file(one, NEW)
+    drop(one.refresh(), NEW)
+    if lost.exists():
+        spoil(lost)
+    assert carry_over(one.refresh(), named(NEW)) is None
