@@ -130,7 +130,8 @@ def plan_refresh(
         built = run.plan_build(
             declaration, run_id=run_id, overrides={"force": True}, why=decision.reason
         )
-        return {**built, "reason": decision.reason, "decision": _text(decision)}
+        reason = _after(renamed, decision.reason)
+        return {**built, "reason": reason, "decision": _text(decision)}
     if decision.action == "none" or source is None or state is None:
         if force and source is not None:
             require_whole(table, source[0])  # of nothing that changed something may be damaged

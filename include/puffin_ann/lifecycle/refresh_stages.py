@@ -303,7 +303,7 @@ def _refusal(plan: RefreshPlan, skipped: dict[str, int]) -> str:
 
 @remaking_refresh
 def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGroup:
-    """Make the blobs of one group's shards, one task each.
+    """Make the blobs of one group's shards; those that rows go into have a task each.
 
     Raises:
         RecallTooLowError: a shard that was built anew is under the target.

@@ -21,6 +21,7 @@ from puffin_ann.engines.vamana import VamanaEngine
 from puffin_ann.lifecycle import run
 from puffin_ann.lifecycle.decision import NEXT_FILE_ID
 from puffin_ann.lifecycle.refresh import plan_refresh, refresh_in_process
+from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.lifecycle.workspace import Workspace
 from puffin_ann.search.versions import open_puffin
 
@@ -296,7 +297,18 @@ def test_only_touched_shards_are_dealt_to_tasks(build):
     assert touched(declaration, maintenance=True) == [0]
     table.append(builds.rows(range(60, 63)))
     assert touched(declaration) == [2]
-    assert touched(declared("vamana", refresh={"delta_ratio": 0.0})) == [0, 1]
+    merging = declared("vamana", refresh={"delta_ratio": 0.0})
+    assert touched(merging) == [0, 1]
+    dealt = []
+
+    class Dealing(InProcess):
+        def run(self, work, payloads):
+            if work.__qualname__.startswith("apply_group"):
+                dealt.extend(payloads)
+            return super().run(work, payloads)
+
+    refresh(table, merging, "merge", runner=Dealing())
+    assert dealt == ["[0]", "[1]"], "a task for each"
 
 
 def test_vectors_of_deleted_rows_are_in_the_file_until_their_shard_is_rebuilt(build):

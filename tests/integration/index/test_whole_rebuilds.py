@@ -8,6 +8,7 @@ import builds
 import numpy as np
 import pyarrow as pa
 import pytest
+import yaml
 from pyiceberg.types import DoubleType
 from refreshes import declared, newest, refresh
 
@@ -15,6 +16,7 @@ from puffin_ann import open_index
 from puffin_ann.lifecycle.decision import Rates
 from puffin_ann.lifecycle.plan import FINGERPRINT
 from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.settings import settings
 
 VAMANA = builds.PARAMETERS["vamana"]
 
@@ -57,6 +59,23 @@ def test_another_type_of_the_column(build):
     table.append(builds.rows(range(60, 64)))
     done = refresh(table, declared("vamana"), "doubles")
     assert (done["action"], "holds double now" in done["reason"]) == ("build", True)
+
+
+def test_an_index_that_was_renamed_before_says_both(build, tmp_path, monkeypatch):
+    table = build(declared("vamana"))
+    renamed = declared("vamana", name="other_name")
+    text = yaml.safe_dump(renamed.model_dump(mode="json"))
+    (tmp_path / "indexes").mkdir()
+    (tmp_path / "indexes" / "other_name.yaml").write_text(text)
+    monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(tmp_path / "indexes"))
+    settings.cache_clear()
+    with table.update_schema() as update:
+        update.update_column("embedding.element", DoubleType())
+    done = refresh_in_process(renamed, run_id="renamed")
+    settings.cache_clear()
+    assert done["action"] == "build"
+    assert done["reason"].startswith(f"index {builds.INDEX!r} was renamed: ")
+    assert "holds double now" in done["reason"]
 
 
 def test_another_width_of_the_column(build):
