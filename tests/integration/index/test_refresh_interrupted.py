@@ -3,6 +3,7 @@
 import builds
 import numpy as np
 import pytest
+from refreshes import delete_merge_on_read
 
 from puffin_ann import open_index
 from puffin_ann.errors import ConflictError
@@ -20,14 +21,16 @@ class Killed(BaseException):
     """Nothing catches it, as nothing catches SIGKILL."""
 
 
+def declared(**changes):
+    parameters = builds.PARAMETERS["vamana"]
+    return builds.declaration(
+        algorithm="vamana", parameters=parameters, recall_target=0.5, **changes
+    )
+
+
 @pytest.fixture
 def declaration():
-    return builds.declaration(
-        algorithm="vamana",
-        parameters=builds.PARAMETERS["vamana"],
-        recall_target=0.5,
-        refresh={"delta_ratio": 0.0},
-    )
+    return declared(refresh={"delta_ratio": 0.0})
 
 
 @pytest.fixture
@@ -40,8 +43,8 @@ def changed(words, declaration):
     return words.refresh()
 
 
-def plan(declaration, run_id="run"):
-    return plan_refresh(declaration, run_id=run_id, force=True)
+def plan(declaration, run_id="run", **options):
+    return plan_refresh(declaration, run_id=run_id, force=True, **options)
 
 
 def stages(pointer):
@@ -76,8 +79,12 @@ def test_every_stage_may_be_run_again(changed, declaration):
     assert_published_once(changed, ["run"])
 
 
-def test_a_run_killed_anywhere_goes_on_and_publishes_once(changed, declaration, monkeypatch):
+@pytest.mark.parametrize("due", ["merge", "rebuild"])
+def test_a_run_killed_anywhere_goes_on_and_publishes_once(changed, declaration, monkeypatch, due):
     """Each attempt is killed some writes later than the one before it."""
+    if due == "rebuild":
+        declaration = declared(refresh={"delta_ratio": 1.0}, rebuild={"tombstone_ratio": 0.1})
+        delete_merge_on_read(changed, 6)
     left = [0]
 
     def counted(write):
@@ -94,13 +101,14 @@ def test_a_run_killed_anywhere_goes_on_and_publishes_once(changed, declaration, 
     for attempt in range(60):
         left[0] = attempt
         try:
-            pointer = plan(declaration)
+            pointer = plan(declaration, maintenance=True)
             for stage in stages(pointer):
                 stage()
         except Killed:
             continue
         break
     assert 4 < attempt < 59
+    assert due in pointer["reason"]
     assert_published_once(changed, ["run"])
 
 
