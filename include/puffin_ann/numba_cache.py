@@ -9,15 +9,31 @@ Numba's compiler does the same anyway before it begins.
 from typing import Any
 
 from numba.core.caching import FunctionCache
+from numba.core.dispatcher import Dispatcher
 from numba.core.runtime.nrt import rtsys
 
 _load_any: Any = FunctionCache.load_overload
+_enable_any: Any = Dispatcher.enable_caching
 
 
-def install() -> None:
-    """Have this package's kernels loaded that way in this process."""
+def install(*, kept: bool = True) -> None:
+    """Have this package's kernels loaded that way in this process.
+
+    Args:
+        kept: there is a place for compiled kernels. Without one, Numba would refuse to define them.
+
+    """
     cache: Any = FunctionCache
     cache.load_overload = _load
+    if not kept:
+        dispatcher: Any = Dispatcher
+        dispatcher.enable_caching = _enable
+
+
+def _enable(self: Any) -> None:
+    """Stands in for `Dispatcher.enable_caching` where nothing can be written."""
+    if not self.py_func.__module__.startswith("puffin_ann."):
+        _enable_any(self)
 
 
 def _load(self: Any, sig: Any, target_context: Any) -> Any:

@@ -130,25 +130,28 @@ def configure_numba() -> None:
     Numba keeps the kernels of different CPUs apart, but does not notice an edit in a module that a
     kernel imports: the folder's name has a digest of all kernels' sources. Nor does it notice that
     another level of vector instructions was asked for than this CPU would get: such kernels lie in
-    a folder of their own, even where the user chose the place.
+    a folder of their own, even where the user chose the place. Where nothing can be written at all,
+    kernels are compiled by each process for itself.
     """
-    _choose_numba_cache()
+    there = _choose_numba_cache()
     from puffin_ann import numba_cache  # imports Numba, which reads the place when it is imported
 
-    numba_cache.install()
+    numba_cache.install(kept=there)
 
 
-def _choose_numba_cache() -> None:
+def _choose_numba_cache() -> bool:
+    """Tell Numba where its cache is; returns whether there is one."""
     level = settings().simd
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen is not None:
         if level != "auto" and Path(chosen).name != f"simd-{level}":
             os.environ["NUMBA_CACHE_DIR"] = str(Path(chosen) / f"simd-{level}")
-        return
+        return True
     leaf = f"numba-{__version__}-{_kernel_digest()}"
     folder = cache_folder(leaf if level == "auto" else f"{leaf}/simd-{level}")
     if folder is not None:
         os.environ["NUMBA_CACHE_DIR"] = str(folder)
+    return folder is not None
 
 
 def simd_level() -> SimdLevel:
@@ -182,7 +185,9 @@ def cache_folder(leaf: str) -> Path | None:
     Where the cache folder is read-only (Spark workers, containers) a temporary one is used; None
     where not even that can be had.
     """
-    for base in (settings().cache_dir, Path(tempfile.gettempdir()) / f"puffin-ann-{os.getuid()}"):
+    for base in (settings().cache_dir, _temporary()):
+        if base is None:
+            continue
         folder = base / leaf
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -192,6 +197,13 @@ def cache_folder(leaf: str) -> Path | None:
             continue
         return folder
     return None
+
+
+def _temporary() -> Path | None:
+    try:
+        return Path(tempfile.gettempdir()) / f"puffin-ann-{os.getuid()}"
+    except OSError:
+        return None  # everything is read-only
 
 
 def _kernel_digest() -> str:

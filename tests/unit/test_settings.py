@@ -59,6 +59,39 @@ def test_where_the_cache_cannot_be_written_a_temporary_folder_serves(fresh, monk
     assert str(fresh) not in os.environ["NUMBA_CACHE_DIR"]
 
 
+NOWHERE = """
+import tempfile
+def nowhere(): raise FileNotFoundError(2, "No usable temporary directory found")
+tempfile.gettempdir = nowhere
+import numpy as np
+from numba.core.caching import NullCache
+from puffin_ann.ann.kernels_kmeans import add_up
+from puffin_ann.errors import EnvironmentProblemError
+sums, counts = np.zeros((1, 2)), np.zeros(1, np.int64)
+add_up(np.ones((3, 2), "f4"), np.zeros(3, np.uint32), sums, counts)
+assert (sums.tolist(), counts.tolist()) == ([[3.0, 3.0]], [3])
+assert isinstance(add_up._cache, NullCache)
+from puffin_ann.search.cache import LocalCache
+try:
+    LocalCache()
+except EnvironmentProblemError as error:
+    print(error)
+"""
+
+
+def test_where_nothing_can_be_written_kernels_are_compiled_and_kept_nowhere(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    free = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    run = subprocess.run(
+        [sys.executable, "-c", NOWHERE],
+        capture_output=True,
+        text=True,
+        env={**free, "PUFFIN_ANN_CACHE_DIR": str(tmp_path / "file")},
+    )
+    assert run.returncode == 0, run.stderr
+    assert "set PUFFIN_ANN_CACHE_DIR" in run.stdout
+
+
 def test_settings_are_read_from_the_environment_and_checked(monkeypatch):
     monkeypatch.setenv("PUFFIN_ANN_THREADS", "3")
     assert Settings().thread_count == 3

@@ -36,7 +36,7 @@ class LocalCache:
         found = root or cache_folder("shards")
         if found is None:
             raise EnvironmentProblemError(
-                f"neither {settings().cache_dir} nor {tempfile.gettempdir()} can be written, and "
+                f"neither {settings().cache_dir} nor a temporary folder can be written, and "
                 "shards are searched from local disk; set PUFFIN_ANN_CACHE_DIR"
             )
         self.root = found
