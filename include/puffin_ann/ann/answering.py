@@ -125,10 +125,13 @@ class Answering:
             return self.exhaustive(queries, k, dead=dead, threads=threads)
         if isinstance(width, np.ndarray):
             widths = np.ascontiguousarray(width, np.int64)  # for others, kernels would be compiled
+            widest = int(widths.max())
         else:
             widths = np.full(len(queries), min(width, rows), np.int64)
-        compared = widths >= live
-        if compared.any():
+            widest = width
+        compared = None  # a single query takes so little time that an array more would be felt
+        if widest >= live:
+            compared = widths >= live
             widths = np.where(compared, 1, widths)
         widening = min(LARGEST_WIDENING, -(-rows // live))
         ids = np.empty((len(queries), k), np.int64)
@@ -159,10 +162,10 @@ class Answering:
             parts = [slice(at, at + step) for at in range(0, len(queries), step)]
             for _ in blas.parallel(run_some, parts, threads):
                 pass
-        compared |= counts < k
-        if compared.any():
-            ids[compared], distances[compared] = self.exhaustive(
-                queries[compared], k, dead=dead, threads=threads
+        if compared is not None or counts.min() < k:
+            rest = np.flatnonzero(counts < k if compared is None else compared | (counts < k))
+            ids[rest], distances[rest] = self.exhaustive(
+                queries[rest], k, dead=dead, threads=threads
             )
         if len(self._zero_rows):
             return self._with_zero_rows(ids, distances, dead)
