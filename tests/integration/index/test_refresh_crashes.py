@@ -19,7 +19,10 @@ from puffin_ann.lifecycle.history import history
 from puffin_ann.lifecycle.status import status
 
 DECLARED = builds.declaration(
-    algorithm="vamana", parameters=builds.PARAMETERS["vamana"], refresh={"min_rows": 0}
+    algorithm="vamana",
+    parameters=builds.PARAMETERS["vamana"],
+    refresh={"min_rows": 0},
+    rebuild={"tombstone_ratio": 0.001},
 )
 TABLE, INDEX = DECLARED.table, DECLARED.name
 QUERIES = builds.rows([3, 14, 1000], seed=5).column("embedding")
@@ -55,15 +58,24 @@ class Life:
         queries = np.array(QUERIES.to_pylist(), dtype=np.float32)
         builds.assert_answers(index, table, snapshot, queries, 5)
 
-    def survive(self, **moment) -> bool:
-        """Kill a refresh, look on, retry it; tells whether it was killed before its end."""
+    def follow(self) -> None:
+        """Let the index follow a change by which rows of its shards became tombstones."""
         self.change()
+        self.change()
+        assert self.refreshes.run(INDEX, f"follow-{self.rounds}").code == 0
+
+    def survive(self, *, maintenance: bool = False, **moment) -> bool:
+        """Kill a refresh, look on, retry it; tells whether it was killed before its end."""
+        if maintenance:
+            self.follow()
+        else:
+            self.change()
         before, run_id = len(self.published()), f"run-{self.rounds}"
         with crashes.searching(self.search):
-            killed = self.refreshes.run(INDEX, run_id, **moment)
+            killed = self.refreshes.run(INDEX, run_id, maintenance=maintenance, **moment)
             assert killed.code in (0, KILLED)
             assert self.published()[before:] in ([], [run_id])
-            retried = self.refreshes.run(INDEX, run_id)
+            retried = self.refreshes.run(INDEX, run_id, maintenance=maintenance)
         assert retried.code == 0
         first, *later = self.published()[before:]
         assert first == run_id
@@ -120,6 +132,18 @@ def test_killed_before_any_event_it_ends_published_once(life, tmp_path):
     events = life.refreshes.run(INDEX, "run-0").events
     for event in range(1, events + 1):
         life.survive(event=event)
+    assert_clean_leaves_nothing(tmp_path)
+
+
+@pytest.mark.long
+def test_killed_before_events_all_over_a_rebuild_it_ends_published_once(life, tmp_path):
+    life.follow()
+    events = life.refreshes.run(INDEX, "run-0", maintenance=True).events
+    moments = range(1, events + 1, 3)
+    killed = [life.survive(maintenance=True, event=event) for event in moments]
+    assert sum(killed) >= len(killed) - 2
+    actions = [one.record.action for one in history(TABLE, INDEX).entries]
+    assert actions.count("rebuild") >= len(killed)
     assert_clean_leaves_nothing(tmp_path)
 
 
