@@ -12,6 +12,7 @@ from puffin_ann.errors import FormatError, StoreRefusedError
 from puffin_ann.lake.dropped import dropped
 from puffin_ann.lake.recipe import Recipe
 from puffin_ann.lake.registration import Registered, registered
+from puffin_ann.lifecycle.inventory import is_index_name
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.versions import index_names, open_puffin
@@ -49,7 +50,7 @@ class Cargo:
             takes the place of the one that has them.
         recipe: of the new file.
         files: once `blobs` has ended, the registered files of which everything is carried that
-            no newer file has, or that are gone.
+            no newer file has, that are gone, or that nobody can read.
         footers: then also, by path, readers of the registered files, which are closed.
     """
 
@@ -97,10 +98,25 @@ class Cargo:
                     self.footers[entry.path] = reader
             except (OSError, FormatError, StoreRefusedError) as error:
                 log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
-                if self.table.io.new_input(entry.path).exists():
+                if self.table.io.new_input(entry.path).exists() and not self._is_spoilt(entry):
                     continue
             self.files.add(entry.path)
         return found
+
+    def _is_spoilt(self, entry: Registered) -> bool:
+        """Tell whether nobody can read a file of ours: it must not keep its place for ever.
+
+        A file of others may be readable for them.
+        """
+        if not is_index_name(entry.path):
+            return False
+        try:
+            with open_puffin(self.table.io, entry.path, entry.file_size):
+                return False
+        except FormatError:
+            return True
+        except OSError:
+            return False
 
 
 def _foreign_blobs(reader: PuffinReader) -> list[BlobMetadata]:

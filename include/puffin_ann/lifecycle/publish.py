@@ -106,8 +106,11 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         table = reload_table(workspace.table)
         if isinstance(plan, RefreshPlan):
             _require_unchanged(table, plan)
-        rests_on = (registered(table), dropped(table))
-        if earlier is not None and rests_on == rested_on:
+        entries = registered(table)
+        rests_on = (entries, dropped(table))
+        # A file of which nothing is carried could not be read then, and may be readable by now.
+        is_whole = earlier is not None and {one.path for one in entries} <= earlier.carried
+        if earlier is not None and is_whole and rests_on == rested_on:
             assembled = earlier
         else:
             assembled = assemble(table, plan, content)

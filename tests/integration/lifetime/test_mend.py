@@ -8,9 +8,11 @@ import pytest
 from test_damage import forget_cache, report, spoil
 
 from puffin_ann import open_index
+from puffin_ann.errors import PuffinFormatError
 from puffin_ann.lake.slots import slots
-from puffin_ann.lifecycle import damage
+from puffin_ann.lifecycle import cargo, damage
 from puffin_ann.lifecycle.doctor import doctor
+from puffin_ann.lifecycle.refresh import refresh_in_process
 
 DECLARED = [builds.declaration(), builds.declaration(name="second", metric="ip")]
 
@@ -128,6 +130,38 @@ def test_without_an_intact_version_the_command_is_told_and_then_repairs(words):
     publish(words, "b")
     assert doctor(words, DECLARED, fix=True).problems_left == 0
     assert_mended(words, path)
+
+
+@pytest.mark.parametrize("command", ["build", "refresh"])
+def test_a_place_is_taken_from_a_file_of_ours_that_nobody_can_read(words, command):
+    """In mode `statistics` there is but one place, and no other version to put there."""
+    path = publish(words, "a", publish="statistics")
+    os.truncate(path, os.path.getsize(path) - 1)
+    forget_cache()
+    if command == "build":
+        publish(words, "b", publish="statistics")
+    else:
+        done = refresh_in_process(builds.declaration(publish="statistics"), run_id="b", force=True)
+        assert "no readable version of the index is published" in done["reason"]
+    assert path not in names(words.refresh())
+    lives.assert_alive(words)
+    assert doctor(words, DECLARED, fix=True).problems_left == 0
+
+
+def test_a_file_of_ours_that_reads_well_the_second_time_keeps_its_blobs(words, monkeypatch):
+    publish(words, "a", publish="statistics")
+    real, calls = cargo.pinned, []
+
+    def garbled(*arguments):
+        calls.append(True)
+        if len(calls) == 1:
+            raise PuffinFormatError("garbled on its way")
+        return real(*arguments)
+
+    monkeypatch.setattr(cargo, "pinned", garbled)
+    publish(words, "b", name="second", metric="ip", publish="statistics")
+    assert len(calls) > 1
+    lives.assert_alive(words, builds.INDEX, "second")
 
 
 def test_what_is_whole_in_a_damaged_file_is_not_lost(words):
