@@ -113,6 +113,7 @@ class _Life:
 
         self.runs += 1
         declared = lakehouse.declared(refresh={"delta_ratio": 0.5, **options})
+        before = self._shards()["rows"]
         settle(self.folder)
         began = time.perf_counter()
         done = refresh_in_process(
@@ -122,7 +123,9 @@ class _Life:
         if done["action"] != "refresh":
             raise RuntimeError(f"not refreshed: {done['action']}, {done['reason']}")
         self.table.refresh()
-        return _Cost(seconds, steps, done["bytes_written"], self._shards())
+        deeds = self._shards()
+        deeds["inserted"] = deeds["rows"] - before
+        return _Cost(seconds, steps, done["bytes_written"], deeds)
 
     def _shards(self) -> dict[str, int]:
         routing = self.version().routing
@@ -283,8 +286,8 @@ def _compaction(lived: _Life, data: DataSet) -> list[Row]:
 
 def _moved(lived: _Life, cost: _Cost) -> str:
     return (
-        f"{cost.deeds['deltas']} deltas, {cost.deeds['dead']:,} rows dead, no row inserted; "
-        f"{cost.written:,} new bytes"
+        f"{cost.deeds['deltas']} deltas, {cost.deeds['dead']:,} rows dead, "
+        f"{cost.deeds['inserted']:,} inserted; {cost.written:,} new bytes"
     )
 
 

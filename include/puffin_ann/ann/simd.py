@@ -47,9 +47,9 @@ LEVEL = simd_level()
 _I64 = ir.IntType(64)
 
 U8X16, U8X32, U8X64 = Vector(16, 8), Vector(32, 8), Vector(64, 8)
-U16X8, U16X16, U16X32 = Vector(8, 16), Vector(16, 16), Vector(32, 16)
-U32X4, U32X8, U32X16 = Vector(4, 32), Vector(8, 32), Vector(16, 32)
-F32X4, F32X8, F32X16 = Vector(4, 32, True), Vector(8, 32, True), Vector(16, 32, True)
+U16X8, U16X16 = Vector(8, 16), Vector(16, 16)
+U32X16 = Vector(16, 32)
+F32X16 = Vector(16, 32, True)
 
 
 def _place(context: Any, builder: Any, type: Any, array: Any, offset: Any) -> Any:

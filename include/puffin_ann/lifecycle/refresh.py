@@ -236,7 +236,6 @@ def _make_plan(
         source=version.path,
         source_run=version.run_id,
         registered=tuple(entry.path for entry in registered(table)),
-        source_snapshot_id=version.coverage.base_snapshot_id,
         algorithm=routing.algorithm,
         decision=decision,
         state_rates=found.state.rates,

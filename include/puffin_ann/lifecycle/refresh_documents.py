@@ -23,7 +23,6 @@ class RefreshPlan(RunPlan):
         source: Puffin file of the version that is refreshed.
         source_run: the run that published it.
         registered: Puffin files that were registered when this was planned.
-        source_snapshot_id: snapshot that it covers.
         decision: what is done to each shard.
         state_rates: rates that earlier runs recorded.
         state_drift: likewise, drift.
@@ -40,7 +39,6 @@ class RefreshPlan(RunPlan):
     source: str
     source_run: str
     registered: tuple[str, ...]
-    source_snapshot_id: int
     algorithm: str
     decision: Decision
     state_rates: Rates
