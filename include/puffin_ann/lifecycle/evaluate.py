@@ -193,7 +193,8 @@ def judged(one: Evaluation) -> str:
         f"{text}; that is under the declared recall_target of {one.target}. The rows are not what "
         f"they were when the index was built: build it anew, by 'puffin-ann build {one.index} "
         "--force' or its build DAG with 'force', which measures anew how wide to search. If that "
-        "is refused, raise R or L, or lower recall_target"
+        "is refused, let the algorithm spend more (R and alpha of vamana, M and ef_construction of "
+        "hnsw), or lower recall_target"
     )
 
 

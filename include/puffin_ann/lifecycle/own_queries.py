@@ -93,12 +93,12 @@ def judged(index: Index, k: int, target: float, tried: list[Tried]) -> str:
     if last.measure.recall < target:
         raise RecallTooLowError(
             f"{text} {_call(last)} finds {_figures(last.measure)}, and no wider one was tried. "
-            "Raise R or L and build anew, or lower recall_target"
+            "Let the algorithm spend more (R and alpha of vamana, M and ef_construction of hnsw)"
         )
     raise RecallTooLowError(
         f"{text} The build chose by rows of the table, which these queries are unlike. "
         f"{_call(last)} finds {_figures(last.measure)}; to make such searches the default, raise "
-        "recall_target and build anew"
+        f"recall_target, and build anew by 'puffin-ann build {index.name} --force'"
     )
 
 
