@@ -69,7 +69,7 @@ def all_declared_on(
         return
     known = read_declarations(folder)
     try:
-        yield None if known.problems else [one for one in known.valid if one.table == table]
+        yield None if known.problems else known.on(table)
     except typer.Exit:
         _warn_of(known)
         raise
@@ -77,23 +77,6 @@ def all_declared_on(
         _warn_of(known)
     elif known.problems:
         raise DeclarationError("; ".join(map(str, known.problems)))
-
-
-def declared_on(table: str) -> "list[IndexDeclaration] | None":
-    """Return the declarations of a table's indexes; None if there is no folder of declarations.
-
-    For commands that remove things: they need to know of every index what is declared.
-
-    Raises:
-        DeclarationError: a file is not valid.
-    """
-    from puffin_ann.declaration import load_declarations
-    from puffin_ann.settings import settings
-
-    folder = settings().declarations_dir
-    if not folder.is_dir():
-        return None
-    return [one for one in load_declarations(folder) if one.table == table]
 
 
 def declared_as_far_as_known(
@@ -114,7 +97,7 @@ def declared_as_far_as_known(
 
     folder = settings().declarations_dir
     known = read_declarations(folder)
-    found = [one for one in known.valid if one.table == table]
+    found = known.on(table)
     if must_know and known.problems and index not in {one.name for one in found}:
         raise DeclarationError(
             f"it cannot be known whether index {index!r} is declared: "

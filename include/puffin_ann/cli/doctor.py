@@ -6,7 +6,7 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from puffin_ann.cli.declared import all_declared_on, declared_on
+from puffin_ann.cli.declared import all_declared_on
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def doctor(
     Example: puffin-ann doctor demo.glove.words --quick
     """
     from puffin_ann.lifecycle import doctor as doctors
+    from puffin_ann.lifecycle.maintain import declared_on
 
     if fix:
         declared_on(table)  # nothing is removed while it is not known what is to be kept
@@ -67,8 +68,9 @@ def clean(
     Example: puffin-ann clean demo.glove.words --dry-run
     """
     from puffin_ann.lifecycle import clean as cleaning
+    from puffin_ann.lifecycle.maintain import declared_on
 
-    report = cleaning.clean(table, declared_on(table) or (), dry_run=dry_run, grace=grace)
+    report = cleaning.clean(table, declared_on(table), dry_run=dry_run, grace=grace)
     if as_json:
         print_json(report.model_dump())
     else:

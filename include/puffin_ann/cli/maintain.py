@@ -67,7 +67,7 @@ def _meant(name: str) -> "tuple[list[IndexDeclaration], tuple[DeclarationError, 
         return [find_declared(name)], ()
     folder = settings().declarations_dir
     known = read_declarations(folder)
-    found = [one for one in known.valid if one.table == name]
+    found = known.on(name)
     if not found:
         message = f"no index of table {name} is declared in {folder}"
         raise DeclarationError("; ".join([message, *map(str, known.problems)]))

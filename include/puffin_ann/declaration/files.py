@@ -121,6 +121,10 @@ class Declared:
     problems: tuple[DeclarationError, ...]
     ambiguous: Mapping[str, DeclarationError] = field(default_factory=dict)
 
+    def on(self, table: str) -> list[IndexDeclaration]:
+        """Return the valid ones of a table's indexes."""
+        return [one for one in self.valid if one.table == table]
+
     def require(self, name: str, folder: Path) -> IndexDeclaration:
         """Return the declaration of an index.
 
@@ -164,7 +168,7 @@ def read_declarations(folder: Path) -> Declared:
 
 
 def load_declarations(folder: Path) -> list[IndexDeclaration]:
-    """Read every declaration of a folder, in order of name.
+    """Read every declaration of a folder, in order of their files' names.
 
     Raises:
         DeclarationError: one of them is not valid, or two declare the same index.

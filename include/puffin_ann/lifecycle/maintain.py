@@ -18,6 +18,8 @@ log = logging.getLogger("puffin_ann")
 def declared_on(table: str) -> list[IndexDeclaration]:
     """Return the declarations of a table's indexes; none if there is no folder of declarations.
 
+    For what removes things: it needs to know of every index what is declared.
+
     Raises:
         DeclarationError: one of them is not valid.
     """
@@ -39,7 +41,7 @@ def guard_table(table: str, *, owner: str) -> tuple[str, ...]:
     with leases.publishing(table, owner, "guard"):
         # It removes nothing: a declaration that is not valid must not keep it from its work.
         known = read_declarations(settings().declarations_dir)
-        found = guard(table, [one for one in known.valid if one.table == table])
+        found = guard(table, known.on(table))
     lost = [f"no readable file of index {one!r} is left; build it again" for one in found.lost]
     return (*found.actions, *lost)
 
