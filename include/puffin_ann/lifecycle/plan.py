@@ -1,6 +1,7 @@
 """Decide what a build run does: pure, from the declaration, the table's state and its versions."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
@@ -13,23 +14,38 @@ COLUMN_TYPE = "column-type"
 """Key of the routing blob's properties that holds the type of the indexed column's elements."""
 
 
+@dataclass(frozen=True)
+class Published:
+    """What a build has to know of a published version.
+
+    Attributes:
+        fingerprint: of the declaration it was built by.
+        is_current: it covers exactly the rows that are live now.
+        recall: that was measured before it was published; 1 where nothing had to be.
+    """
+
+    fingerprint: str
+    is_current: bool
+    recall: float
+
+
 def nothing_to_do(
-    fingerprint: str, published: Sequence[tuple[str, bool]], *, force: bool
+    declaration: IndexDeclaration, newest: Published | None, *, force: bool
 ) -> str | None:
     """Say why nothing has to be built, or None if a build is due.
 
     Args:
-        fingerprint: of the declaration in force for this run.
-        published: per published version, the newest first: its fingerprint, and whether it covers
-            exactly the rows that are live now.
+        declaration: in force for this run.
+        newest: the newest version, if there is one.
         force: build whatever is published.
     """
-    if force or not published:
+    if force or newest is None or not newest.is_current:
         return None
-    newest, current = published[0]
-    if newest == fingerprint and current:
-        return "the published version covers exactly the live rows, with the same declaration"
-    return None
+    if newest.fingerprint != declaration.fingerprint():
+        return None
+    if newest.recall < declaration.recall_target:
+        return None  # the target was raised: the build measures anew how wide to search
+    return "the published version covers exactly the live rows, with the same declaration"
 
 
 def check_rows(table: str, rows: int, declaration: IndexDeclaration) -> None:

@@ -25,6 +25,7 @@ from puffin_ann.lifecycle.documents import PLAN, BuildPlan, PlannedFile, PlanPoi
 from puffin_ann.lifecycle.keys import require_key
 from puffin_ann.lifecycle.plan import (
     FINGERPRINT,
+    Published,
     assign_tasks,
     check_rows,
     nothing_to_do,
@@ -37,7 +38,7 @@ from puffin_ann.lifecycle.rename import carry_over
 from puffin_ann.lifecycle.workspace import Workspace, staging_root
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.index import require_snapshot
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.versions import newest_version
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
@@ -79,9 +80,8 @@ def plan_build(
         if renamed is not None:
             return _pointer(declaration, run, "none", renamed.reason, "", [])
         live = live_state(table, require_snapshot(table, None).snapshot_id)
-        reason = nothing_to_do(
-            declaration.fingerprint(), _published(table, declaration.name, live), force=force
-        )
+        newest = _newest(table, declaration.name, live)
+        reason = nothing_to_do(declaration, newest, force=force)
         if reason is not None:
             log.info("plan: nothing to build for %s: %s", declaration.name, reason)
             return _pointer(declaration, run, "none", reason, "", [])
@@ -131,13 +131,16 @@ def _pointer(
     ).model_dump()
 
 
-def _published(table: Table, index: str, live: LiveState) -> list[tuple[str, bool]]:
-    versions = find_versions(table, index).versions
-    views = [view_of(table, version, live) for version in versions]
-    return [
-        (version.routing.properties.get(FINGERPRINT, ""), view.cost == 0)
-        for version, view in zip(versions, views, strict=True)
-    ]
+def _newest(table: Table, index: str, live: LiveState) -> Published | None:
+    version = newest_version(table, index)
+    if version is None:
+        return None
+    routing = version.routing
+    return Published(
+        fingerprint=routing.properties.get(FINGERPRINT, ""),
+        is_current=view_of(table, version, live).cost == 0,
+        recall=1.0 if routing.recall is None else routing.recall.recall,
+    )
 
 
 def plan_of_whole_table(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,6 +8,7 @@ from puffin_ann.declaration import parse_declaration
 from puffin_ann.errors import TooFewRowsError
 from puffin_ann.lifecycle.documents import PlannedFile
 from puffin_ann.lifecycle.plan import (
+    Published,
     assign_tasks,
     check_rows,
     nothing_to_do,
@@ -68,11 +71,25 @@ def test_a_sample_is_the_larger_of_one_percent_and_256_rows_a_centroid_within_bo
 
 
 def test_nothing_is_built_only_if_the_newest_version_has_the_same_shape_and_all_live_rows():
-    assert nothing_to_do("a", [("a", True)], force=False)
-    assert nothing_to_do("a", [("a", True)], force=True) is None
-    assert nothing_to_do("a", [("a", False)], force=False) is None
-    assert nothing_to_do("a", [("b", True), ("a", True)], force=False) is None
-    assert nothing_to_do("a", [], force=False) is None
+    declared = parse_declaration({"name": "i", "table": "c.n.t", "column": "v"}, source="f")
+    same = Published(declared.fingerprint(), is_current=True, recall=0.96)
+    assert nothing_to_do(declared, same, force=False)
+    assert nothing_to_do(declared, same, force=True) is None
+    assert nothing_to_do(declared, replace(same, is_current=False), force=False) is None
+    assert nothing_to_do(declared, replace(same, fingerprint="b"), force=False) is None
+    assert nothing_to_do(declared, None, force=False) is None
+
+
+def test_a_target_above_what_was_measured_is_built_for():
+    lower, higher = (
+        parse_declaration(
+            {"name": "i", "table": "c.n.t", "column": "v", "recall_target": target}, source="f"
+        )
+        for target in (0.9, 0.97)
+    )
+    measured = Published(lower.fingerprint(), is_current=True, recall=0.96)
+    assert nothing_to_do(lower, measured, force=False)
+    assert nothing_to_do(higher, measured, force=False) is None
 
 
 def test_too_few_rows_are_refused_with_both_numbers_and_the_remedy():
