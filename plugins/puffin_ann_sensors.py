@@ -4,22 +4,17 @@ Every Airflow process imports this file, so it imports no more than Airflow.
 """
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
+if TYPE_CHECKING:
+    from puffin_ann_triggers import IndexTrigger
 
-class IcebergIndexStaleSensor(BaseSensorOperator):
-    """Wait until an index has fallen behind its table, by its own declaration.
 
-    It has when it covers less than `refresh.min_coverage` of the live rows, or when the oldest
-    change that it does not cover is older than `refresh.max_lag`. For people on a clock, who do not
-    want a refresh with every change: declare `refresh: {watch: false}`, and then::
-
-        with DAG("follow_words_at_night", schedule="0 22 * * *", catchup=False):
-            stale = IcebergIndexStaleSensor(task_id="stale", index="words", timeout=8 * 3600)
-            stale >> TriggerDagRunOperator(task_id="go", trigger_dag_id="ann_refresh_words")
+class IndexSensor(BaseSensorOperator):
+    """Wait for something about a declared index; what that is, a subclass says.
 
     :param index: Name of the declared index.
     :param deferrable: Wait in the triggerer, without a worker's slot.
@@ -32,17 +27,20 @@ class IcebergIndexStaleSensor(BaseSensorOperator):
         self.index = index
         self.deferrable = deferrable
 
+    def trigger(self) -> "IndexTrigger":
+        """Return what waits for it in the triggerer, and knows how to look."""
+        raise NotImplementedError
+
     def poke(self, context: Context) -> bool:
         """Look at the table once."""
         from puffin_ann.errors import BadInputError, NotFoundError
-        from puffin_ann.lifecycle.stale import staleness_of
 
         try:
-            found = staleness_of(self.index)
+            is_over, reason = self.trigger().look()
         except (BadInputError, NotFoundError) as error:
             raise AirflowFailException(str(error)) from None
-        self.log.info("%s", found.reason)
-        return found.is_stale
+        self.log.info("%s", reason)
+        return is_over
 
     def execute(self, context: Context) -> Any:
         """Wait in the triggerer, unless there is nothing to wait for."""
@@ -50,10 +48,8 @@ class IcebergIndexStaleSensor(BaseSensorOperator):
             return super().execute(context)
         if self.poke(context):
             return None
-        from puffin_ann_triggers import IndexStaleTrigger
-
         self.defer(
-            trigger=IndexStaleTrigger(index=self.index, poll_interval=self.poke_interval),
+            trigger=self.trigger(),
             method_name="resume",
             timeout=timedelta(seconds=self.timeout),
         )
@@ -67,3 +63,70 @@ class IcebergIndexStaleSensor(BaseSensorOperator):
         if "error" in event:
             raise AirflowFailException(event["error"])
         self.log.info("%s", event["reason"])
+
+
+class IcebergIndexStaleSensor(IndexSensor):
+    """Wait until an index has fallen behind its table, by its own declaration.
+
+    It has when it covers less than `refresh.min_coverage` of the live rows, or when the oldest
+    change that it does not cover is older than `refresh.max_lag`. For people on a clock, who do not
+    want a refresh with every change: declare `refresh: {watch: false}`, and then::
+
+        with DAG("follow_words_at_night", schedule="0 22 * * *", catchup=False):
+            stale = IcebergIndexStaleSensor(task_id="stale", index="words", timeout=8 * 3600)
+            go = TriggerDagRunOperator(
+                task_id="go", trigger_dag_id="ann_refresh_words", conf={"force": True}
+            )
+            stale >> go
+
+    Forced, since the refresh lets fewer changes than `refresh.min_rows` wait otherwise.
+
+    :param index: Name of the declared index.
+    :param deferrable: Wait in the triggerer, without a worker's slot.
+    """
+
+    def trigger(self) -> "IndexTrigger":
+        """Return what waits until the index is stale."""
+        from puffin_ann_triggers import IndexStaleTrigger
+
+        return IndexStaleTrigger(index=self.index, poll_interval=self.poke_interval)
+
+
+class IcebergIndexTombstoneSensor(IndexSensor):
+    """Wait until so many rows of a shard are deleted that it should be rebuilt.
+
+    That is when the next run of `ann_maintain_<index>` would rebuild shards because more than
+    `rebuild.tombstone_ratio` of their rows are dead: tombstones, and rows deleted since, from when
+    a refresh would publish them. For people who do not want to wait for the maintenance window::
+
+        with DAG("rebuild_words", schedule="@continuous", max_active_runs=1, catchup=False):
+            due = IcebergIndexTombstoneSensor(task_id="due", index="words")
+            go = TriggerDagRunOperator(
+                task_id="go",
+                trigger_dag_id="ann_maintain_words",
+                wait_for_completion=True,
+                deferrable=True,
+            )
+            due >> go
+
+    Without waiting for the end, its next run would find the same shards still due.
+
+    :param index: Name of the declared index.
+    :param ratio: Share of a shard's rows, such as 0.1, taken for `rebuild.tombstone_ratio`.
+        `ann_maintain_<index>` goes by what is declared: a lower one here is good for a warning.
+    :param deferrable: Wait in the triggerer, without a worker's slot.
+    """
+
+    def __init__(self, *, ratio: float | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if ratio is not None and not 0 <= ratio < 1:
+            raise ValueError(f"ratio={ratio}: expected 0 to less than 1")
+        self.ratio = ratio
+
+    def trigger(self) -> "IndexTrigger":
+        """Return what waits until shards are due."""
+        from puffin_ann_triggers import IndexTombstoneTrigger
+
+        return IndexTombstoneTrigger(
+            index=self.index, poll_interval=self.poke_interval, ratio=self.ratio
+        )

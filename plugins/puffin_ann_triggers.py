@@ -132,8 +132,8 @@ class IndexLagTrigger(BaseEventTrigger):
             self.log.debug("%s", error)
 
 
-class IndexStaleTrigger(BaseTrigger):
-    """Fire once when an index has fallen behind its table, by its own declaration.
+class IndexTrigger(BaseTrigger):
+    """Fire once when a declared index is as somebody waits for; what that is, a subclass says.
 
     :param index: Name of the declared index.
     :param poll_interval: Seconds between two looks.
@@ -144,25 +144,63 @@ class IndexStaleTrigger(BaseTrigger):
         self.index = index
         self.poll_interval = poll_interval
 
+    def look(self) -> tuple[bool, str]:
+        """Tell whether the wait is over, and why, or why not; asks the table, and so blocks."""
+        raise NotImplementedError
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what it is made of."""
+        return {"index": self.index, "poll_interval": self.poll_interval}
+
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return where this class stands, and its arguments."""
-        arguments = {"index": self.index, "poll_interval": self.poll_interval}
-        return "puffin_ann_triggers.IndexStaleTrigger", arguments
+        return f"puffin_ann_triggers.{type(self).__name__}", self.arguments()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll until the index is stale."""
-        from puffin_ann.lifecycle.stale import staleness_of
-
+        """Poll until the index is as it should be."""
         while True:
             try:
-                found = await asyncio.to_thread(staleness_of, self.index)
+                is_over, reason = await asyncio.to_thread(self.look)
             except EnvironmentProblemError as error:
                 self.log.warning("%s; asking again in %s s", error, self.poll_interval)
             except PuffinAnnError as error:
                 yield TriggerEvent({"error": str(error)})
                 return
             else:
-                if found.is_stale:
-                    yield TriggerEvent({"reason": found.reason})
+                if is_over:
+                    yield TriggerEvent({"reason": reason})
                     return
             await asyncio.sleep(self.poll_interval)
+
+
+class IndexStaleTrigger(IndexTrigger):
+    """Fire once when an index has fallen behind its table, by its own declaration."""
+
+    def look(self) -> tuple[bool, str]:
+        """Tell whether it has."""
+        from puffin_ann.lifecycle.stale import staleness_of
+
+        found = staleness_of(self.index)
+        return found.is_stale, found.reason
+
+
+class IndexTombstoneTrigger(IndexTrigger):
+    """Fire once when a maintenance window would rebuild shards of an index for their dead rows.
+
+    :param ratio: Share of a shard's rows that may be dead; None: what the index declares.
+    """
+
+    def __init__(self, *, ratio: float | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.ratio = ratio
+
+    def look(self) -> tuple[bool, str]:
+        """Tell whether it would."""
+        from puffin_ann.lifecycle.stale import tombstones_of
+
+        found = tombstones_of(self.index, self.ratio)
+        return found.is_due, found.reason
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what it is made of."""
+        return {**super().arguments(), "ratio": self.ratio}

@@ -60,9 +60,8 @@ def decide(
     why = why or _why_emptied(state, change, declaration, UNCHANGED)
     if why:
         return _build(change, estimate.whole_build(state, change.live_rows), why)
-    waiting = _why_wait(state, change, declaration, now_ms, force=force)
-    # What a waiting change would make due waits with it.
-    if waiting and not _due(state, UNCHANGED, declaration, maintenance=maintenance).is_any:
+    waiting = _why_wait(state, change, declaration, now_ms, maintenance=maintenance, force=force)
+    if waiting:
         return _nothing(state, change, waiting)
     expected = expect(state, change)
     due = _due(state, expected, declaration, maintenance=maintenance)
@@ -72,6 +71,25 @@ def decide(
     if why:
         return _build(change, estimate.whole_build(state, change.live_rows), why)
     return refresh
+
+
+def dead_shards(
+    state: IndexState, change: Change, declaration: IndexDeclaration, *, now_ms: int
+) -> dict[int, float]:
+    """Return the shards that a maintenance window rebuilds for their dead rows: the share of those.
+
+    Rows that went count from when a refresh would publish them. Deltas are among them, unless all
+    are merged; a shard of which nothing lives is not.
+
+    Args:
+        state, change, declaration, now_ms: as of `decide`.
+    """
+    if _why_wait(state, change, declaration, now_ms, maintenance=True):
+        return {}
+    expected = expect(state, change)
+    due = _due(state, expected, declaration, maintenance=True)
+    numbers = {*due.rebuild, *due.absorb}
+    return {one.shard_id: expected.ratio(one) for one in state.shards if one.shard_id in numbers}
 
 
 @dataclass(frozen=True)
@@ -193,8 +211,13 @@ def _why_wait(
     declaration: IndexDeclaration,
     now_ms: int,
     *,
-    force: bool,
+    maintenance: bool,
+    force: bool = False,
 ) -> str:
+    """Say why nothing is published now; empty if something is."""
+    # What a waiting change would make due waits with it.
+    if _due(state, UNCHANGED, declaration, maintenance=maintenance).is_any:
+        return ""
     if not change.rows:
         return f"nothing changed since snapshot {state.base_snapshot_id}"
     options = declaration.refresh

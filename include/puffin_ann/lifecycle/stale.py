@@ -1,13 +1,19 @@
-"""Tell whether an index has fallen behind its table, by what its declaration allows."""
+"""Tell what an index waits for: a refresh, by how far it is behind its table, or a rebuild.
+
+Both go by what its declaration allows, and read no vectors.
+"""
 
 from pydantic import BaseModel, ConfigDict
+from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, read_declarations, seconds_of
 from puffin_ann.lake.catalog import load_table
-from puffin_ann.lifecycle.changes import oldest_uncovered_ms
+from puffin_ann.lifecycle.changes import change_in, oldest_uncovered_ms, state_of
+from puffin_ann.lifecycle.decide import dead_shards
 from puffin_ann.lifecycle.inventory import now_ms
 from puffin_ann.lifecycle.source import version_to_refresh
-from puffin_ann.search.coverage import live_state
+from puffin_ann.search.coverage import LiveState, View, live_state
+from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import settings
 
 
@@ -30,28 +36,41 @@ class Staleness(BaseModel):
     lag_seconds: float
 
 
+class Tombstones(BaseModel):
+    """What an index holds of deleted rows.
+
+    Attributes:
+        is_due: a maintenance window would rebuild shards for it.
+        reason: one sentence for people.
+        ratios: of each of these shards, the share of its rows that is dead.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    is_due: bool
+    reason: str
+    ratios: dict[int, float]
+
+
 def staleness_of(index: str) -> Staleness:
     """Return how far a declared index is behind its table.
 
     Raises:
         DeclarationError: no such index is declared.
     """
-    folder = settings().declarations_dir
-    return staleness(read_declarations(folder).require(index, folder))
+    return staleness(_declared(index))
 
 
 def staleness(declaration: IndexDeclaration, *, at_ms: int | None = None) -> Staleness:
-    """Return how far an index is behind its table; reads no vectors.
+    """Return how far an index is behind its table.
 
     Args:
         declaration: of the index.
         at_ms: what counts as now, milliseconds since 1970.
     """
-    table = load_table(declaration.table)
-    head = table.current_snapshot()
-    if head is None:
+    table, _, source = _looked_at(declaration)
+    if table.current_snapshot() is None:
         return Staleness(is_stale=False, reason="the table is empty", coverage=1.0, lag_seconds=0)
-    source = version_to_refresh(table, declaration, live_state(table, head.snapshot_id))
     if source is None:
         return Staleness(is_stale=True, reason="not built yet", coverage=0.0, lag_seconds=0)
     version, view = source
@@ -67,3 +86,68 @@ def staleness(declaration: IndexDeclaration, *, at_ms: int | None = None) -> Sta
     if late:
         found += f"; max_lag is {options.max_lag}"
     return Staleness(is_stale=low or late, reason=found, coverage=view.coverage, lag_seconds=lag)
+
+
+def tombstones_of(index: str, ratio: float | None = None) -> Tombstones:
+    """Return what a declared index holds of deleted rows; see `tombstones`.
+
+    Raises:
+        DeclarationError: no such index is declared.
+    """
+    return tombstones(_declared(index), ratio=ratio)
+
+
+def tombstones(
+    declaration: IndexDeclaration, *, ratio: float | None = None, at_ms: int | None = None
+) -> Tombstones:
+    """Return which shards of an index a maintenance window would rebuild for their dead rows.
+
+    Rows deleted since it was published count from when a refresh would publish them, as many of
+    each shard as are expected there.
+
+    Args:
+        declaration: of the index.
+        ratio: take it for `rebuild.tombstone_ratio`.
+        at_ms: what counts as now, milliseconds since 1970.
+
+    Raises:
+        ColumnNotFoundError, UnsupportedColumnError: the column or the key cannot be used.
+    """
+    table, live, source = _looked_at(declaration)
+    if source is None:
+        return Tombstones(is_due=False, reason="not built yet", ratios={})
+    version, view = source
+    bound, name = declaration.rebuild.tombstone_ratio, "rebuild.tombstone_ratio"
+    if ratio is not None:
+        bound, name = ratio, "the ratio asked for,"
+        options = declaration.rebuild.model_copy(update={"tombstone_ratio": ratio})
+        declaration = declaration.model_copy(update={"rebuild": options})
+    ratios = dead_shards(
+        state_of(table, version),
+        change_in(table, version, live, view, declaration),
+        declaration,
+        now_ms=at_ms if at_ms is not None else now_ms(),
+    )
+    if ratios:
+        most = max(ratios.values())
+        found = f"{len(ratios)} of {len(version.routing.shards)} shards are due: up to {most:.1%} "
+        found += f"of the rows of one are dead, above {name} {bound:.1%}"
+    else:
+        found = f"no shard is due: {version.tombstone_ratio:.1%} of one are tombstones at most, "
+        found += f"{view.rows_masked:,} rows went since; {name} {bound:.1%} is not passed"
+    return Tombstones(is_due=bool(ratios), reason=found, ratios=ratios)
+
+
+def _declared(index: str) -> IndexDeclaration:
+    folder = settings().declarations_dir
+    return read_declarations(folder).require(index, folder)
+
+
+def _looked_at(
+    declaration: IndexDeclaration,
+) -> tuple[Table, LiveState, tuple[IndexVersion, View] | None]:
+    """Return the table, what lives at its head, and the version that a refresh starts from."""
+    table = load_table(declaration.table)
+    head = table.current_snapshot()
+    live = live_state(table, head.snapshot_id if head else None)
+    return table, live, version_to_refresh(table, declaration, live)

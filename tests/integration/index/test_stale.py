@@ -1,11 +1,12 @@
-"""When an index counts as stale: by coverage, by the age of what it does not cover."""
+"""When an index counts as stale, by coverage and age, and when its shards as due for a rebuild."""
 
 import builds
 import pytest
+import refreshes
 
 from puffin_ann.errors import DeclarationError
 from puffin_ann.lifecycle.inventory import now_ms
-from puffin_ann.lifecycle.stale import staleness, staleness_of
+from puffin_ann.lifecycle.stale import staleness, staleness_of, tombstones, tombstones_of
 
 PATIENT = builds.declaration(refresh={"min_coverage": 0.5, "max_lag": "1h"})
 HOUR_MS = 3_600_000
@@ -71,3 +72,62 @@ def test_an_index_is_found_by_its_declaration(built, tmp_path, monkeypatch):
     assert staleness_of("mine").reason == "not built yet"
     with pytest.raises(DeclarationError, match="declared are: mine"):
         staleness_of("other")
+
+
+class TestTombstones:
+    STRICT = builds.declaration(
+        refresh={"min_rows": 10, "max_lag": "1h"}, rebuild={"tombstone_ratio": 0.3}
+    )
+
+    @pytest.fixture
+    def built(self, words):
+        builds.build(self.STRICT, "build-1")
+        return words.refresh()
+
+    def test_an_index_that_is_not_built_has_none(self, words):
+        assert tombstones(self.STRICT).reason == "not built yet"
+        assert not tombstones(self.STRICT).is_due
+
+    def test_rows_deleted_since_count_once_a_refresh_would_publish_them(self, built):
+        assert not tombstones(self.STRICT).is_due
+        refreshes.delete_merge_on_read(built, 4)
+        assert not tombstones(self.STRICT, ratio=0.1).is_due
+        late = tombstones(self.STRICT, ratio=0.1, at_ms=now_ms() + HOUR_MS + 1000)
+        assert late.is_due
+        assert all(0.1 < ratio < 0.2 for ratio in late.ratios.values())
+        assert "above the ratio asked for, 10.0%" in late.reason
+        refreshes.delete_merge_on_read(built, 15)
+        found = tombstones(self.STRICT)
+        assert found.is_due
+        assert "above rebuild.tombstone_ratio 30.0%" in found.reason
+
+    def test_a_maintenance_run_leaves_nothing_due_and_a_plain_refresh_does(self, built):
+        refreshes.delete_merge_on_read(built, 15)
+        refreshes.refresh(built, self.STRICT, "refresh-1")
+        found = tombstones(self.STRICT)
+        held = refreshes.shards(built)
+        assert found.ratios == {
+            number: pytest.approx(one.tombstones / one.rows)
+            for number, one in held.items()
+            if one.tombstones > 0.3 * one.rows
+        }
+        assert found.is_due
+        refreshes.refresh(built, self.STRICT, "maintain-1", maintenance=True)
+        left = tombstones(self.STRICT)
+        assert (left.is_due, left.ratios) == (False, {})
+
+    def test_an_index_without_shards_is_never_due(self, words):
+        declared = builds.declaration(algorithm="centroid")
+        builds.build(declared, "build-1")
+        refreshes.delete_merge_on_read(words.refresh(), 20)
+        assert not tombstones(declared, at_ms=now_ms() + 1000 * HOUR_MS).is_due
+
+    def test_an_index_is_found_by_its_declaration(self, built, tmp_path, monkeypatch):
+        from puffin_ann.settings import settings
+
+        monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(tmp_path))
+        settings.cache_clear()
+        (tmp_path / "mine.yaml").write_text(f"table: {PATIENT.table}\ncolumn: embedding\n")
+        assert tombstones_of("mine").reason == "not built yet"
+        with pytest.raises(DeclarationError, match="declared are: mine"):
+            tombstones_of("other")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from index_states import HOUR_MS, NOW, change, declared, delta, graph, state
 
 from puffin_ann.declaration import parse_declaration
-from puffin_ann.lifecycle.decide import decide
+from puffin_ann.lifecycle.decide import dead_shards, decide
 from puffin_ann.lifecycle.decision import Rates
 from puffin_ann.lifecycle.expect import absorbable, apportion
 from puffin_ann.lifecycle.state import Identified, ShardState
@@ -190,6 +190,31 @@ def test_a_shard_of_which_nothing_lives_is_not_rebuilt_of_nothing():
     index = state(graph(0, 1000, tombstones=1000), graph(1))
     decision = decide(index, change(live=50_000), declared(), now_ms=NOW, maintenance=True)
     assert decision.action == "none"
+
+
+@pytest.mark.parametrize(
+    ("shards", "found", "due"),
+    [
+        ((graph(0, tombstones=10_000), graph(1)), change(), {}),
+        ((graph(0, tombstones=11_000), graph(1)), change(), {0: 0.22}),
+        ((graph(0, tombstones=9_000), graph(1, tombstones=9_000)), change(rows_gone=999), {}),
+        (
+            (graph(0, tombstones=9_600), graph(1, tombstones=9_600)),
+            change(rows_gone=999, age_ms=HOUR_MS + 1),
+            {0: 0.20198, 1: 0.202},
+        ),
+        ((graph(0, 1000, tombstones=1000), graph(1)), change(live=50_000), {}),
+        ((graph(0), graph(1), delta(2, 1000, tombstones=900)), change(), {2: 0.9}),
+        ((graph(0), graph(1), delta(2, 60_000, tombstones=20_000)), change(), {}),
+    ],
+    ids=["few", "many", "waiting", "waited long enough", "emptied", "delta", "merged anyway"],
+)
+def test_shards_are_told_that_a_maintenance_window_rebuilds_for_their_dead_rows(shards, found, due):
+    index = state(*shards)
+    told = dead_shards(index, found, declared(), now_ms=NOW)
+    assert told == pytest.approx(due)
+    decision = decide(index, found, declared(), now_ms=NOW, maintenance=True)
+    assert set(told) == {one.shard_id for one in decision.shards if "are dead" in one.reason}
 
 
 def test_a_table_without_live_rows_is_masked_whatever_is_declared():

@@ -189,13 +189,49 @@ class TestStale:
         made = triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
         assert asyncio.run(_all(made)) == [{"reason": "words waits"}]
 
-    def test_it_ends_with_the_error_where_waiting_is_of_no_use(self, tmp_path, monkeypatch):
+    def test_a_catalog_that_does_not_answer_is_asked_again(self, monkeypatch):
+        from puffin_ann.errors import CatalogUnavailableError
+
+        answers = iter([CatalogUnavailableError("no answer"), None])
+
+        def answer(index: str) -> SimpleNamespace:
+            if error := next(answers):
+                raise error
+            return SimpleNamespace(is_stale=True, reason="it waits")
+
+        monkeypatch.setattr("puffin_ann.lifecycle.stale.staleness_of", answer)
+        made = triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
+        assert asyncio.run(_all(made)) == [{"reason": "it waits"}]
+
+
+class TestTombstones:
+    def test_it_fires_once_when_shards_are_due_by_the_ratio_it_was_given(self, monkeypatch):
+        found, asked = iter([False, False, True]), []
+
+        def tombstones_of(index: str, ratio: float | None) -> SimpleNamespace:
+            asked.append((index, ratio))
+            return SimpleNamespace(is_due=next(found), reason=f"{index} is due")
+
+        monkeypatch.setattr("puffin_ann.lifecycle.stale.tombstones_of", tombstones_of)
+        made = triggers.IndexTombstoneTrigger(index="words", poll_interval=0.01, ratio=0.1)
+        assert asyncio.run(_all(made)) == [{"reason": "words is due"}]
+        assert asked == [("words", 0.1)] * 3
+
+
+@pytest.mark.parametrize("kind", [triggers.IndexStaleTrigger, triggers.IndexTombstoneTrigger])
+class TestOnIndexes:
+    def test_it_ends_with_the_error_where_waiting_is_of_no_use(self, kind, tmp_path, monkeypatch):
         monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(tmp_path))
         settings.cache_clear()
-        made = triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
-        (one,) = asyncio.run(_all(made))
+        (one,) = asyncio.run(_all(kind(index="words", poll_interval=0.01)))
         assert "'words'" in one["error"]
         settings.cache_clear()
+
+    def test_the_triggerer_makes_it_of_what_is_stored(self, kind):
+        path, arguments = kind(index="words", poll_interval=7).serialize()
+        made = getattr(triggers, path.removeprefix("puffin_ann_triggers."))(**arguments)
+        assert type(made) is kind
+        assert made.serialize() == (path, arguments)
 
 
 async def _all(trigger) -> list[dict]:
