@@ -12,13 +12,14 @@ UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
 STEP = @printf '\033[1m== %s\033[0m\n'
 PYTEST := $(BIN)/pytest
 CRASHES := tests/integration/index/test_refresh_crashes.py
+KILLS := tests/e2e/test_killed_*.py
 PEERS := $(LOCAL)/peers/.ready
 BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down jars test test-unit test-integration test-long test-e2e test-e2e-long test-crashes fuzz soak lint format lock clean
+.PHONY: help setup demo up down jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes fuzz soak lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -69,11 +70,14 @@ test-long: $(READY) $(JARS) ## Repeat what chance decides, such as races of writ
 test-crashes: $(READY) ## Kill refreshes before every one of their events, and at random moments
 	@$(PYTEST) $(CRASHES)
 
-test-e2e: $(READY) ## Run whole builds through Airflow, local Spark and a Spark cluster
-	@$(PYTEST) -m "not long" tests/e2e
+test-e2e: $(READY) $(JARS) ## Run builds through Airflow, Spark and a Spark cluster, and let a running Airflow follow a table
+	@$(PYTEST) --ignore-glob='$(KILLS)' tests/e2e
 
-test-e2e-long: $(READY) $(JARS) ## Let a running Airflow follow a table, and kill its tasks, workers and Spark jobs
-	@$(PYTEST) -m long tests/e2e
+test-e2e-quick: $(READY) ## Run what every change has to pass of test-e2e
+	@$(PYTEST) -m "not long" --ignore-glob='$(KILLS)' tests/e2e
+
+test-e2e-kills: $(READY) ## Kill the tasks, workers and Spark jobs of a running Airflow
+	@$(PYTEST) $(KILLS)
 
 fuzz: $(READY) ## Give the decoders spoilt bytes, guided by coverage, for SECONDS (60)
 	@mkdir -p $(LOCAL)/fuzz
