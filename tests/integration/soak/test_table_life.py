@@ -16,7 +16,7 @@ from table_life import TableLife
 
 REST = bool(os.environ.get("SOAK_REST"))
 SPARK = REST or bool(os.environ.get("SOAK_SPARK"))
-MINUTES = float(os.environ.get("SOAK_MINUTES", "1"))
+MINUTES = float(os.environ.get("SOAK_MINUTES", "0.5"))
 STEPS = int(os.environ.get("SOAK_STEPS", "12"))
 PHASES = (Phase.generate, Phase.shrink) if os.environ.get("SOAK_SHRINK") else (Phase.generate,)
 """A life is told step by step as it is; to make it shorter takes many more."""
