@@ -88,6 +88,13 @@ class LocalAirflow:
         """Ask for a run, as a person does."""
         return self.request("POST", f"/api/v2/dags/{dag}/dagRuns", logical_date=None, conf=values)
 
+    def load_also(self, folder: Path) -> None:
+        """Have it load DAGs of a folder, besides ours; it must not run yet."""
+        kind = "airflow.dag_processing.bundles.local.LocalDagBundle"
+        paths = {"dags-folder": {}, "own": {"path": str(folder)}}
+        bundles = [{"name": name, "classpath": kind, "kwargs": at} for name, at in paths.items()]
+        self.variables["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"] = json.dumps(bundles)
+
     def runs(self, dag: str) -> list[dict]:
         """The runs of a DAG, the oldest first; none where there is no such DAG yet."""
         _, answer = self.request("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=id&limit=100")

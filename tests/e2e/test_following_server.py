@@ -4,7 +4,7 @@ The tests are one life of one table, in this order; each is the next thing that 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import iceberg_java
@@ -17,15 +17,38 @@ from watched import MINUTE, NAME, SECONDS, Watched, words
 pytestmark = pytest.mark.long
 
 ROWS, MORE = 1500, 40
-GONE = 500
+GONE, GONE_LATER = 500, 300
 INDEXES = ("first", "second")
 PARSED_EVERY = "10"
+OWN = """
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG
+from puffin_ann_sensors import IcebergIndexStaleSensor, IcebergIndexTombstoneSensor
+
+def go(dag_id):
+    return TriggerDagRunOperator(
+        task_id="go", trigger_dag_id=dag_id, wait_for_completion=True, deferrable=True,
+        poke_interval=2,
+    )
+
+with DAG("follow_second", schedule=None):
+    stale = IcebergIndexStaleSensor(task_id="wait", index="second", poke_interval=2)
+    stale >> go("ann_refresh_second")
+
+with DAG("rebuild_first", schedule=None):
+    due = IcebergIndexTombstoneSensor(task_id="wait", index="first", poke_interval=2)
+    due >> go("ann_maintain_first")
+"""
+"""DAGs of a user, who starts them, and has not to look at the table from then on."""
 
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory) -> Iterator[Watched]:
     server = LocalAirflow(tmp_path_factory.mktemp("following"), free_port())
     server.variables["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] = PARSED_EVERY
+    own = tmp_path_factory.mktemp("own")
+    (own / "own.py").write_text(OWN)
+    server.load_also(own)
     made = Watched.made(server, tmp_path_factory.mktemp("indexes"), *INDEXES, rows=ROWS)
     try:
         server.up()
@@ -179,6 +202,53 @@ def test_the_history_shows_every_run(watched):
     assert build["recall"] >= 0.8
     assert evaluated["recall"] >= 0.8
     assert (evaluated["seconds"] > 0, evaluated["coverage"]) == (True, 1.0)
+
+
+def waits_and_succeeds(watched: Watched, dag: str, change: Callable[[], None]) -> None:
+    """Start a DAG, change the table while its sensor waits in the triggerer, and see it succeed."""
+    code, run = watched.server.trigger(dag)
+    assert code == 200, run
+
+    def states() -> dict[str, str]:
+        tasks = watched.server.tasks(dag, run["dag_run_id"])
+        return {one["task_id"]: one["state"] for one in tasks}
+
+    wait_until(lambda: states().get("wait") == "deferred", SECONDS)
+    time.sleep(10)  # several looks at the table, which is as it was
+    assert states() == {"wait": "deferred", "go": None}
+    change()
+    wait_until(lambda: watched.server.runs(dag)[0]["state"] != "running", SECONDS)
+    assert states() == {"wait": "success", "go": "success"}
+
+
+def test_a_dag_of_a_user_refreshes_an_index_that_nobody_watches_once_it_is_stale(watched):
+    watched.declare("second", watch="false")
+
+    def is_watched() -> bool:
+        _, dag = watched.server.request("GET", "/api/v2/dags/ann_refresh_second/details")
+        return dag["asset_expression"] is not None
+
+    wait_until(lambda: not is_watched(), SECONDS)
+    runs, first = counted(watched, "refresh"), ROWS + 2 * MORE
+    waits_and_succeeds(watched, "follow_second", lambda: watched.append(first, MORE))
+    wait_until(watched.quiet, SECONDS)
+    (run,) = ended_since(watched, "refresh", runs)["second"]
+    assert run["run_type"] == "operator_triggered"
+    assert watched.nearest("second", first, MORE) == words(first, MORE)
+
+
+def test_a_dag_of_a_user_has_a_shard_of_many_tombstones_rebuilt_before_any_window(watched, spark):
+    runs = counted(watched, "maintain")
+    gone = f"id >= {GONE} AND id < {GONE + GONE_LATER}"
+    delete = f"DELETE FROM {NAME} WHERE {gone}"
+    waits_and_succeeds(watched, "rebuild_first", lambda: spark.sql(delete))
+    wait_until(watched.quiet, SECONDS)
+    (run,) = ended_since(watched, "maintain", runs)["first"]
+    assert run["run_type"] == "operator_triggered"
+    (now,) = watched.told("status", NAME, "first")
+    alive = ROWS + 3 * MORE - GONE - GONE_LATER
+    assert (now["vectors"], now["tombstones"]) == (alive, 0)
+    assert (now["rows_masked"], now["rows_to_scan"], now["coverage"]) == (0, 0, 1.0)
 
 
 def test_no_part_logged_a_trigger_that_died(watched):

@@ -38,7 +38,7 @@ shards: 1
 partitions_per_shard: 4
 recall_target: 0.8
 seed: {seed}
-refresh: {{min_rows: 10, poll_interval: 2s}}
+refresh: {{min_rows: 10, poll_interval: 2s, watch: {watch}}}
 maintain: {{schedule: {window}}}
 evaluate: {{schedule: null}}
 spark: {{conf: {{spark.ui.enabled: "false", spark.driver.memory: 1g}}}}
@@ -95,8 +95,9 @@ class Watched:
         """The environment of the server's parts, and of people's shells beside it."""
         return {**environment(self.server.local), **self.server.variables}
 
-    def declare(self, name: str, window: str = "null") -> None:
-        text = DECLARATION.format(seed=self.indexes.index(name), window=window)
+    def declare(self, name: str, *, window: str = "null", watch: str = "true") -> None:
+        seed = self.indexes.index(name)
+        text = DECLARATION.format(seed=seed, window=window, watch=watch)
         (self.declarations / f"{name}.yaml").write_text(text)
 
     def catalog(self):
