@@ -3,6 +3,7 @@
 Every Airflow process imports this file, so it imports no more than Airflow.
 """
 
+from abc import abstractmethod
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,9 @@ class IndexSensor(BaseSensorOperator):
         self.index = index
         self.deferrable = deferrable
 
+    @abstractmethod
     def trigger(self) -> "IndexTrigger":
         """Return what waits for it in the triggerer, and knows how to look."""
-        raise NotImplementedError
 
     def poke(self, context: Context) -> bool:
         """Look at the table once."""

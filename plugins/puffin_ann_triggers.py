@@ -5,6 +5,7 @@ Not imported with the plugins, see `.airflowignore`: DAG files only name these c
 
 import asyncio
 import time
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -144,9 +145,9 @@ class IndexTrigger(BaseTrigger):
         self.index = index
         self.poll_interval = poll_interval
 
+    @abstractmethod
     def look(self) -> tuple[bool, str]:
         """Tell whether the wait is over, and why, or why not; asks the table, and so blocks."""
-        raise NotImplementedError
 
     def arguments(self) -> dict[str, Any]:
         """Return what it is made of."""
