@@ -73,4 +73,4 @@ def _array_of(path: Path) -> "NDArray[Any]":
 def _numbers_of(path: Path) -> "NDArray[Any]":
     import numpy as np
 
-    return np.array(json.loads(path.read_text(encoding="utf-8")), dtype=np.float64)
+    return np.array(json.loads(path.read_text(encoding="utf-8")))

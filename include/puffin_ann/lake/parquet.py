@@ -110,11 +110,12 @@ def read_row_group(
 
 
 def dimension_of(io: FileIO, files: Sequence[LiveFile], column: VectorColumn) -> int | None:
-    """Return the length of the first vector in file order that is neither null nor empty.
+    """Return the length that vectors have: most of the first ones that are not null nor empty.
 
-    Only rows up to about that vector are decoded; None if there is none at all.
+    The largest file is asked first, and only rows up to about there are decoded; None if no file
+    has a vector.
     """
-    for file in files:
+    for file in sorted(files, key=lambda one: -one.rows):
         with open_file(io, file.path) as parquet:
             place = find_column(parquet.schema_arrow, column, file.path)
             if place is None:

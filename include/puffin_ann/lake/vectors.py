@@ -1,5 +1,6 @@
 """Turn Arrow lists of floats into a matrix of float32, without a Python object per row."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,7 @@ def vectors_of(
 
     Args:
         column: of one row group.
-        dimension: of the vectors; None for that of the first row that has one.
+        dimension: of the vectors; None for that of most of them.
         view: the matrix may be read-only and share its memory with the column.
     """
     chunks = [_list_chunk(chunk) for chunk in column.chunks]
@@ -57,7 +58,7 @@ def vectors_of(
         if whole is not None:
             return VectorBatch(whole, np.zeros(len(whole), np.uint8))
     if dimension is None:
-        dimension = next((found for found in map(_first_length, chunks) if found), 0)
+        dimension = _usual_length(chunks)
     rows = sum(len(chunk.valid) for chunk in chunks)
     matrix = np.zeros((rows, dimension), dtype=np.float32)
     flaws = np.zeros(rows, dtype=np.uint8)
@@ -134,10 +135,11 @@ def _all_finite(vectors: NDArray[np.float32]) -> bool:
         return bool(np.isfinite(vectors.sum()))  # nothing leads back from an infinity or NaN
 
 
-def _first_length(chunk: _ListChunk) -> int:
-    lengths = chunk.lengths
-    usable = np.flatnonzero(chunk.valid & (lengths > 0))
-    return int(lengths[usable[0]]) if len(usable) else 0
+def _usual_length(chunks: Sequence[_ListChunk]) -> int:
+    """Return the length that most vectors have, of equals the first one's; 0 if all are empty."""
+    lengths = np.concatenate([np.zeros(0, np.int64), *(one.lengths[one.valid] for one in chunks)])
+    found, firsts, counts = np.unique(lengths[lengths > 0], return_index=True, return_counts=True)
+    return int(found[np.lexsort((firsts, -counts))[0]]) if len(found) else 0
 
 
 def _fill(chunk: _ListChunk, matrix: NDArray[np.float32], flaws: NDArray[np.uint8]) -> None:

@@ -43,10 +43,10 @@ class Measure:
 
     @classmethod
     def of(cls, recalls: NDArray[np.float64]) -> "Measure":
-        """Return the mean of (q,) recalls, q of at least 1."""
-        mean = float(recalls.mean())
-        error = NORMAL_95 * float(recalls.std(ddof=1 if len(recalls) > 1 else 0))
-        error /= float(np.sqrt(len(recalls)))
+        """Return the mean of (q,) recalls, q of at least 1; one tells nothing of others."""
+        mean, error = float(recalls.mean()), 1.0
+        if len(recalls) > 1:
+            error = NORMAL_95 * float(recalls.std(ddof=1)) / float(np.sqrt(len(recalls)))
         return cls(mean, max(0.0, mean - error), min(1.0, mean + error), len(recalls))
 
 

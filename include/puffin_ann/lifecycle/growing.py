@@ -18,7 +18,13 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.declaration import EXACT
 from puffin_ann.engines import SearchableShard, ShardEngine, engine
 from puffin_ann.engines.delta import DELTA
-from puffin_ann.errors import PuffinFormatError, RecallTooLowError
+from puffin_ann.errors import (
+    DamagedIndexError,
+    FormatError,
+    PuffinFormatError,
+    RecallTooLowError,
+)
+from puffin_ann.lake.catalog import name_of
 from puffin_ann.lifecycle.apply import (
     ShardRows,
     apart,
@@ -142,7 +148,15 @@ class Growing:
             )
             if len(found) != 1:
                 raise PuffinFormatError(f"{path}: no blob of shard {shard.shard_id}")
-            self._made_by.unpack(reader.open(found[0]), folder, searched=False)
+            try:
+                self._made_by.unpack(reader.open(found[0]), folder, searched=False)
+            except FormatError as error:
+                index, table = self.version.index, name_of(self.workspace.table)
+                raise DamagedIndexError(
+                    f"{path}: shard {shard.shard_id} of index {index!r}: {error}; nothing was "
+                    f"published. 'puffin-ann doctor {table} --fix' puts an older version in its "
+                    f"place where one is whole; else 'puffin-ann build {index} --force' builds anew"
+                ) from None
         return folder
 
     def _inserted(self, shard: ShardEntry, now: ShardRows, fresh: FreshRows, scratch: Path) -> Any:

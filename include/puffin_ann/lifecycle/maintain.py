@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from puffin_ann.declaration import IndexDeclaration, load_declarations, read_declarations
-from puffin_ann.errors import DeclarationError
+from puffin_ann.errors import DeclarationError, LeaseHeldError, PuffinAnnError
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.guard import guard
@@ -88,19 +88,29 @@ def maintain(
 
     Raises:
         LeaseHeldError: another run works on an index, and `wait` is not set.
+        PuffinAnnError: an index could not be maintained, the first of them; the others were.
     """
     from puffin_ann.lifecycle.refresh import refresh_in_process
 
     table = declarations[0].table
     actions = list(guard_table(table, owner=run_id))
     indexes: dict[str, Any] = {}
+    failed: PuffinAnnError | None = None
     for one in declarations:
-        with leases.writing(table, one.name, run_id, "maintain", wait=wait, tell=tell):
-            indexes[one.name] = refresh_in_process(
-                one, run_id=run_id, maintenance=True, runner=runner
-            )
+        try:
+            with leases.writing(table, one.name, run_id, "maintain", wait=wait, tell=tell):
+                indexes[one.name] = refresh_in_process(
+                    one, run_id=run_id, maintenance=True, runner=runner
+                )
+        except LeaseHeldError:
+            raise
+        except PuffinAnnError as error:  # no reason to neglect the others
+            log.error("maintain: index %s: %s", one.name, error)
+            failed = failed or error
     try:
         actions += clean_table(table, owner=run_id)
     except DeclarationError as error:
         actions.append(f"not cleaned, since it is not known what is to be kept: {error}")
+    if failed is not None:
+        raise failed
     return {"actions": actions, "indexes": indexes}

@@ -96,9 +96,8 @@ def judged(index: Index, k: int, target: float, tried: list[Tried]) -> str:
             "Let the algorithm spend more (R and alpha of vamana, M and ef_construction of hnsw)"
         )
     raise RecallTooLowError(
-        f"{text} The build chose by rows of the table, which these queries are unlike. "
-        f"{_call(last)} finds {_figures(last.measure)}; to make such searches the default, raise "
-        f"recall_target, and build anew by 'puffin-ann build {index.name} --force'"
+        f"{text} The default was enough for rows of the table when the index was built. "
+        f"{_call(last)} finds {_figures(last.measure)}: pass these where such queries are asked"
     )
 
 

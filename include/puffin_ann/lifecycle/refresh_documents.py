@@ -146,7 +146,7 @@ class Changes(Document):
         moved: rows that only got another locator.
         dead: rows of the version that are not live where it has them, those that moved included.
         skipped: by reason, rows that came and have no usable vector.
-        read: rows read of the table.
+        read: rows with a usable vector that were read of the table, or only moved.
     """
 
     gone: tuple[GoneShard, ...]

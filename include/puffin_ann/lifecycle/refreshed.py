@@ -71,7 +71,7 @@ class Content:
         changes: Changes,
     ) -> "Content":
         """Return what becomes of a version; rows that only moved were neither added nor gone."""
-        added = changes.read - changes.moved - sum(changes.skipped.values())
+        added = changes.read - changes.moved
         gone = max(0, source.vectors + added - version.vectors)
         return cls(version, blobs, added, gone, centroids)
 

@@ -12,6 +12,7 @@ from puffin_ann.declaration import IndexDeclaration, load_declarations
 from puffin_ann.errors import (
     ColumnNotFoundError,
     ConflictError,
+    DamagedIndexError,
     DeclarationError,
     FormatError,
     StagingError,
@@ -119,6 +120,7 @@ def carry_over(
 
     Raises:
         ConflictError: the table was changed by others during every attempt; nothing was changed.
+        DamagedIndexError: no file of it is whole.
         UnclearCommitError: the catalog's answer was lost.
         LeaseHeldError: a run is at work on the index under its old name.
     """
@@ -244,8 +246,13 @@ def _published(
     if before.lost:
         inventory = _restored(inventory, name)
     live = live_files(inventory.published)
+    if name not in live:
+        raise DamagedIndexError(
+            f"no whole file of index {name!r} of {name_of(table)} is left that could be published "
+            f"as {after!r}; 'puffin-ann build {after} --force' builds it anew"
+        )
     version = None
-    if name in live and after not in live:
+    if after not in live:
         version = load_version(table.io, live[name].path, name, length=live[name].bytes)
     if version is None:
         raise ConflictError(f"index {name!r} of {name_of(table)} was changed meanwhile")

@@ -228,6 +228,17 @@ def test_unusable_vectors_are_skipped_counted_and_never_answered(words):
         index.search(QUERIES, 61)
 
 
+def test_a_first_row_of_another_width_is_the_one_that_is_left_out(catalog):
+    good = builds.rows(range(60))
+    short = pa.table({"id": [900], "word": ["short"], "embedding": [[1.0] * 3]}, schema=good.schema)
+    table = catalog.create_table("demo.words", schema=good.schema)
+    table.append(short)
+    table.append(pa.concat_tables([short, good]))
+    builds.build(builds.declaration(), "run")
+    (found,) = status(table.refresh())
+    assert (found.vectors, found.skipped) == (60, {"wrong-length": 2})
+
+
 def test_unusable_vectors_are_refused_where_the_declaration_says_so(words):
     words.append(bad_rows(builds.rows([]).schema))
     before = snapshots(words)

@@ -16,8 +16,11 @@ from puffin_ann import open_index
 from puffin_ann.cli.main import run as command_line
 from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lifecycle import run
+from puffin_ann.lifecycle.maintain import maintain
 from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.puffin import PuffinReader
+from puffin_ann.search.versions import newest_version
 from puffin_ann.settings import settings
 
 QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
@@ -143,6 +146,28 @@ def test_a_forced_refresh_of_a_damaged_index_says_what_repairs_it(two_versions, 
     with pytest.raises(DamagedIndexError, match=re.escape(newer)) as refused:
         refresh_in_process(declared, run_id="r", force=True)
     assert "'puffin-ann doctor test.demo.words --fix' publishes what" in str(refused.value)
+
+
+def test_a_merge_into_a_damaged_shard_names_it_and_the_other_index_is_maintained(words):
+    declared = [
+        builds.declaration(
+            name=name,
+            algorithm="vamana",
+            parameters=builds.PARAMETERS["vamana"],
+            recall_target=0.5,
+            refresh={"delta_ratio": 0.0, "min_rows": 0},
+        )
+        for name in (builds.INDEX, "second")
+    ]
+    for one in declared:
+        builds.build(one, f"build-{one.name}")
+    path = newest_version(words.refresh(), builds.INDEX).path.removeprefix("file://")
+    spoil(path, "graph", shard=1)
+    words.append(builds.rows(range(60, 90)))
+    with pytest.raises(DamagedIndexError, match=r"shard 1 of index 'words_index'.*--fix"):
+        maintain(declared, run_id="window", runner=InProcess())
+    assert open_index(words.refresh(), "second").view.rows_to_scan == 0
+    assert open_index(words, builds.INDEX).view.rows_to_scan == 30
 
 
 def test_where_no_file_is_whole_a_forced_refresh_names_the_build(words):

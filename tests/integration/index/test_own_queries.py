@@ -67,7 +67,7 @@ def test_searches_are_widened_until_they_find_enough(declaration):
     for one in tried:
         options = {"width": one.width, "probe_partitions": one.probe_partitions}
         assert one.measure.recall == pytest.approx(recall(index, queries, **options), abs=1e-9)
-    with pytest.raises(RecallTooLowError, match=rf"width={tried[-1].width}, .*raise recall_target"):
+    with pytest.raises(RecallTooLowError, match=rf"width={tried[-1].width}, .*pass these"):
         judged(index, K, TARGET, tried)
 
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from puffin_ann.declaration import parse_declaration
+from puffin_ann.errors import DamagedIndexError
 from puffin_ann.lake.listing import listed
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.evaluate import Evaluation, evaluations, record
@@ -298,3 +299,14 @@ def test_what_was_dropped_under_its_new_name_stays_dropped(one, declare):
     if lost.exists():
         spoil(lost)
     assert carry_over(one.refresh(), named(NEW)) is None
+
+
+def test_where_no_file_is_whole_the_build_under_the_new_name_is_named(one, declare):
+    path = Path(newest_version(one, builds.INDEX).path.removeprefix("file://"))
+    path.write_bytes(path.read_bytes() + b"junk")  # read by its registered length, it is well
+    renamed = named(NEW)
+    declare(renamed)
+    with pytest.raises(DamagedIndexError, match=f"'puffin-ann build {NEW} --force'"):
+        refresh_in_process(renamed, run_id="r", force=True)
+    builds.build(renamed, "anew", {"force": True})
+    assert newest_version(one.refresh(), NEW) is not None

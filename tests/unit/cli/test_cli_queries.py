@@ -56,9 +56,11 @@ def archive() -> bytes:
         ("q.json", b"\xff\xfe", "cannot be read"),
         ("q.json", b"[]", "holds no query vector"),
         ("q.json", b"[[1, 2], [3]]", "cannot be read"),
-        ("q.json", b'{"a": 1}', "cannot be read"),
+        ("q.json", b'{"a": 1}', "not vectors"),
+        ("q.json", b'[["1.5", "2"]]', "not vectors"),
+        ("q.json", b"[[true, false]]", "holds bool of shape"),
         ("q.json", b"[1, 1e300]", "query 0 holds a number beyond float32"),
-        ("q.json", b"[" + b"9" * 400 + b"]", "cannot be read"),
+        ("q.json", b"[" + b"9" * 400 + b"]", "not vectors"),
         ("q.json", b"[" * 100_000, "nested too deeply"),
     ],
 )

@@ -145,6 +145,18 @@ def test_an_extension_type_is_read_by_its_storage() -> None:
     assert read.matrix.tolist() == [[1, 2], [3, 4]]
 
 
+@pytest.mark.parametrize(
+    ("lengths", "usual"), [([3, 2, 2], 2), ([0, 3, 2, 2, 3], 3), ([None, 0], 0), ([], 0)]
+)
+def test_vectors_are_as_long_as_most_of_them_are(lengths: list[int | None], usual: int) -> None:
+    lists = [None if one is None else [1.0] * one for one in lengths]
+    arrays = [
+        pa.array(lists[:1], pa.list_(pa.float32())),
+        pa.array(lists[1:], pa.list_(pa.float32())),
+    ]
+    assert batch_of(*arrays).matrix.shape[1] == usual
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.list_(pa.int32())])
 def test_other_types_are_refused(kind: pa.DataType) -> None:
     with pytest.raises(UnsupportedTableError, match="is stored as"):
