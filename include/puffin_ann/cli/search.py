@@ -1,6 +1,7 @@
 """`puffin-ann search`: the nearest rows of a vector."""
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -175,7 +176,8 @@ def _report(answers: "pa.Table") -> dict[str, Any]:
 
 def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:
     if len(columns) == 1 and len(labels) > 1:
-        console.print(_side_by_side(answers, labels, columns[0]))
+        for grid in _side_by_side(answers, labels, columns[0]):
+            console.print(grid)
         return
     grid = Grid()
     shown = ["query", "rank", "distance", *columns]
@@ -194,15 +196,35 @@ def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:
     console.print(grid)
 
 
-def _side_by_side(answers: "pa.Table", labels: list[str], column: str) -> Grid:
-    """One column of answers per query, which is how people compare them."""
-    grid = Grid(title=f"nearest {column}, with distance", title_justify="left", box=SIMPLE_HEAD)
-    grid.add_column("rank", justify="right", no_wrap=True, min_width=4)
+def _side_by_side(answers: "pa.Table", labels: list[str], column: str) -> Iterator[Grid]:
+    """One column of answers per query, which is how people compare them; as many as fit."""
     cells: dict[tuple[int, int], str] = {}
     for row in answers.to_pylist():
         cells[row["query"], row["rank"]] = f"{row[column]}  {row['distance']:.3f}"
-    for label in labels:
-        grid.add_column(label, no_wrap=True)
-    for rank in range(1, max((rank for _, rank in cells), default=0) + 1):
-        grid.add_row(str(rank), *(cells.get((query, rank), "") for query in range(len(labels))))
+    ranks = range(1, max((rank for _, rank in cells), default=0) + 1)
+    unbounded = console.options.update_width(1 << 16)
+    left = list(range(len(labels)))
+    while left:
+        fitting = len(left)
+        grid = _grid_of(cells, labels, column, ranks, left)
+        while fitting > 1 and console.measure(grid, options=unbounded).maximum > console.width:
+            fitting -= 1
+            grid = _grid_of(cells, labels, column, ranks, left[:fitting])
+        yield grid
+        left = left[fitting:]
+
+
+def _grid_of(
+    cells: Mapping[tuple[int, int], str],
+    labels: list[str],
+    column: str,
+    ranks: range,
+    queries: list[int],
+) -> Grid:
+    grid = Grid(title=f"nearest {column}, with distance", title_justify="left", box=SIMPLE_HEAD)
+    grid.add_column("rank", justify="right", no_wrap=True, min_width=4)
+    for query in queries:
+        grid.add_column(labels[query], no_wrap=True)
+    for rank in ranks:
+        grid.add_row(str(rank), *(cells.get((query, rank), "") for query in queries))
     return grid

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -60,6 +61,15 @@ def test_several_keys_with_one_column_stand_side_by_side(cli, indexed):
     assert "w1" in header
     assert "w2" in header
     assert len([line for line in out.splitlines() if line.strip()[:2].strip().isdigit()]) == 10
+
+
+def test_of_many_keys_as_many_stand_side_by_side_as_fit(cli, indexed, monkeypatch):
+    monkeypatch.setattr("puffin_ann.cli.output.console.width", 40, raising=False)
+    keys = [part for number in range(4) for part in ("--key", f"word=w{number}")]
+    code, out, _ = search(cli, *keys, "--columns", "word", "--k", "3")
+    assert code == 0
+    assert out.count("rank") > 1
+    assert len(re.findall(r"\bw\d+  \d\.\d{3}\b", out)) == 4 * 3, "nothing is cut"
 
 
 def test_search_by_vectors_of_a_file(cli, indexed, tmp_path):
