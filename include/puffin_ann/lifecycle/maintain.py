@@ -88,7 +88,8 @@ def maintain(
 
     Raises:
         LeaseHeldError: another run works on an index, and `wait` is not set.
-        PuffinAnnError: an index could not be maintained, the first of them; the others were.
+        PuffinAnnError: an index could not be maintained, the first of them, others are logged; the
+            rest was.
     """
     from puffin_ann.lifecycle.refresh import refresh_in_process
 
@@ -105,7 +106,8 @@ def maintain(
         except LeaseHeldError:
             raise
         except PuffinAnnError as error:  # no reason to neglect the others
-            log.error("maintain: index %s: %s", one.name, error)
+            if failed is not None:
+                log.error("maintain: index %s: %s", one.name, error)
             failed = failed or error
     try:
         actions += clean_table(table, owner=run_id)
