@@ -114,8 +114,6 @@ A run whose recall is under the target publishes nothing. A run waits for other 
         published, reported = publish(planned), report(planned)
         lease >> planned >> groups >> train >> assign >> build >> gate >> published
         published >> reported >> release
-    # Afterwards: while tasks are made, Airflow copies the whole form for each of them.
-    dag.params = form(declaration)
     return dag
 
 
@@ -143,6 +141,7 @@ globals().update(
         settings().declarations_dir,
         PREFIX,
         build_dag,
+        form,
         get_parsing_context().dag_id,
         stand_in=invalid_dag,
     )

@@ -13,10 +13,16 @@ KIND = "evaluate"
 PREFIX = "ann_evaluate_"
 
 
+def form(declaration: IndexDeclaration) -> dict[str, Param]:
+    """Return the trigger form: how many queries."""
+    options = declaration.evaluate
+    bounds = bounds_of(schema_of(type(options))["queries"])
+    return {"queries": Param(options.queries, **bounds)}
+
+
 def evaluate_dag(declaration: IndexDeclaration, _: list[IndexDeclaration]) -> DAG:
     """Return the evaluation DAG of one index."""
     options = declaration.evaluate
-    bounds = bounds_of(schema_of(type(options))["queries"])
     with DAG(
         dag_id=f"{PREFIX}{declaration.name}",
         description=f"Measure the recall of vector index {declaration.name}",
@@ -29,7 +35,6 @@ A run fails where the recall is under the target of {declaration.recall_target},
 do. It changes nothing, and so waits for nobody.
 """,
         schedule=options.schedule,
-        params={"queries": Param(options.queries, **bounds)},
         tags=["puffin-ann", "evaluate", declaration.table],
         **SETTINGS,
     ) as dag:
@@ -66,5 +71,5 @@ do. It changes nothing, and so waits for nobody.
 
 
 globals().update(
-    dags_of(settings().declarations_dir, PREFIX, evaluate_dag, get_parsing_context().dag_id)
+    dags_of(settings().declarations_dir, PREFIX, evaluate_dag, form, get_parsing_context().dag_id)
 )

@@ -13,7 +13,7 @@ from airflow.triggers.base import BaseEventTrigger
 
 from puffin_ann.declaration import IndexDeclaration, seconds_of
 from puffin_ann.settings import settings
-from puffin_ann_common import SETTINGS, checkbox, dags_of, lease_tasks
+from puffin_ann_common import SETTINGS, dags_of, force_form, lease_tasks
 from puffin_ann_refreshing import refresh_tasks
 
 KIND = "refresh"
@@ -93,7 +93,6 @@ It runs when the table has new snapshots, other than those that publish indexes,
 have waited for `refresh.max_lag`. A run waits for other runs on the index, and plans after that.
 """,
         schedule=[asset_of(declaration.table, declared)] if watched else None,
-        params={"force": checkbox("Publish changes however few they are.")},
         tags=["puffin-ann", "refresh", declaration.table],
         **SETTINGS,
     ) as dag:
@@ -105,5 +104,7 @@ have waited for `refresh.max_lag`. A run waits for other runs on the index, and 
 
 
 globals().update(
-    dags_of(settings().declarations_dir, PREFIX, refresh_dag, get_parsing_context().dag_id)
+    dags_of(
+        settings().declarations_dir, PREFIX, refresh_dag, force_form, get_parsing_context().dag_id
+    )
 )

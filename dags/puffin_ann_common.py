@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from puffin_ann.declaration import IndexDeclaration, declaration_files, load_declaration
 from puffin_ann.errors import BadInputError, DeclarationError, NotFoundError
+from puffin_ann.uncollected import uncollected
 
 SPARK_APPS = Path(__file__).resolve().parents[1] / "spark_apps"
 PLAN = "{{ ti.xcom_pull(task_ids='plan')['plan'] }}"
@@ -33,11 +34,16 @@ SETTINGS: dict[str, Any] = {
 Make = Callable[[IndexDeclaration, list[IndexDeclaration]], DAG]
 """Makes the DAG of an index; it is told all declarations, since some things are shared."""
 
+Form = Callable[[IndexDeclaration], dict[str, Param]]
+"""Makes the trigger form of an index's DAG."""
 
+
+@uncollected()
 def dags_of(
     folder: Path,
     prefix: str,
     make: Make,
+    form: Form,
     wanted: str | None,
     *,
     stand_in: Callable[[Path, DeclarationError], DAG] | None = None,
@@ -47,7 +53,8 @@ def dags_of(
     Args:
         folder: of declarations.
         prefix: of the DAGs' ids; the rest is the name of the index.
-        make: makes one.
+        make: makes one, without its trigger form.
+        form: makes that.
         wanted: the one DAG a task process needs; it does not make the others.
         stand_in: makes a DAG for a declaration that is not valid. To raise would take away the
             DAGs of all other declarations. Without, there is none: that of the build says why.
@@ -62,11 +69,12 @@ def dags_of(
             declared[declaration.name] = declaration
         except DeclarationError as error:
             broken[f"{prefix}{path.stem}"] = (path, error)
-    dags = {
-        f"{prefix}{name}": make(one, list(declared.values()))
-        for name, one in declared.items()
-        if wanted in (None, f"{prefix}{name}")
-    }
+    dags: dict[str, DAG] = {}
+    for name, one in declared.items():
+        if wanted in (None, f"{prefix}{name}"):
+            dags[f"{prefix}{name}"] = dag = make(one, list(declared.values()))
+            # Afterwards: while tasks are made, Airflow copies the whole form for each of them.
+            dag.params = form(one)
     for dag_id, (path, error) in broken.items() if stand_in else ():
         if wanted in (None, dag_id):
             dags.setdefault(dag_id, stand_in(path, error))
@@ -95,6 +103,11 @@ def bounds_of(schema: dict[str, Any]) -> dict[str, Any]:
 def checkbox(description: str) -> Param:
     """Return a box of a trigger form that is not ticked."""
     return Param(False, type="boolean", description=description)
+
+
+def force_form(_: IndexDeclaration) -> dict[str, Param]:
+    """Return the trigger form of a DAG that refreshes."""
+    return {"force": checkbox("Publish changes however few they are.")}
 
 
 def executor_environment() -> dict[str, str]:

@@ -9,6 +9,8 @@ index.search(vector, k=10, columns=["word"])
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from puffin_ann.uncollected import uncollected
+
 if TYPE_CHECKING:
     from puffin_ann.search.index import Index as Index
     from puffin_ann.search.index import open_index as open_index
@@ -20,5 +22,6 @@ __all__ = ["Index", "__version__", "open_index"]
 def __getattr__(name: str) -> Any:
     """Import the search only when it is asked for: DAG files import this package, too."""
     if name in ("Index", "open_index"):
-        return getattr(import_module("puffin_ann.search.index"), name)
+        with uncollected():
+            return getattr(import_module("puffin_ann.search.index"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

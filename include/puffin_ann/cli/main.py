@@ -9,6 +9,8 @@ import signal
 import sys
 from types import FrameType
 
+from puffin_ann.uncollected import uncollected
+
 INTERRUPTED = 130
 """Exit code of a command that was interrupted, as shells have it."""
 
@@ -25,7 +27,8 @@ def run() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it may be ignored
         signal.signal(signal.SIGINT, interrupt)
     try:
-        from puffin_ann.cli.app import run as run_command
+        with uncollected():
+            from puffin_ann.cli.app import run as run_command
 
         run_command()
     except BaseException as error:

@@ -3,6 +3,7 @@
 import io
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from blob_samples import written
 from puffin_ann.blobs import graph
 
 
-def test_graph_unpacks_at_200_mb_a_second(tmp_path, record_property):
+def test_unpacking_a_graph_takes_little_more_than_writing_its_bytes(tmp_path, record_property):
     n, d, r, m = 30_000, 100, 64, 25
     rng = np.random.default_rng(1)
     value = graph.Graph(
@@ -29,12 +30,19 @@ def test_graph_unpacks_at_200_mb_a_second(tmp_path, record_property):
     )
     data = written(graph.write, value)
 
-    best = np.inf
-    for _ in range(6):
+    def unpack(folder: Path) -> None:
+        graph.unpack(io.BytesIO(data), folder)
+
+    def copy(folder: Path) -> None:
+        (folder / "copy").write_bytes(data)
+
+    def seconds(work: Callable[[Path], None]) -> float:
         with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
             start = time.perf_counter()
-            graph.unpack(io.BytesIO(data), Path(folder))
-            best = min(best, time.perf_counter() - start)
+            work(Path(folder))
+            return time.perf_counter() - start
 
-    record_property("unpack_mb_per_second", round(len(data) / best / 1e6))
-    assert len(data) / best > 200e6
+    both = [(seconds(unpack), seconds(copy)) for _ in range(6)]
+    unpacked, copied = (min(column) for column in zip(*both, strict=True))
+    record_property("unpack_to_copy", round(unpacked / copied, 1))
+    assert unpacked < 15 * copied
