@@ -4,6 +4,7 @@ from importlib import import_module
 
 from puffin_ann.engines.base import SearchableShard, ShardEngine
 from puffin_ann.errors import DeclarationError
+from puffin_ann.uncollected import uncollected
 
 _ENGINES = {
     "exact": ("puffin_ann.engines.exact", "ExactEngine"),
@@ -26,7 +27,8 @@ def engine(algorithm: str) -> ShardEngine:
         raise DeclarationError(
             f"algorithm {algorithm!r} is not known; choose one of {', '.join(_ENGINES)}"
         ) from None
-    made: ShardEngine = getattr(import_module(module), name)()
+    with uncollected():
+        made: ShardEngine = getattr(import_module(module), name)()
     return made
 
 

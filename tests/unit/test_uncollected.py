@@ -1,0 +1,75 @@
+"""The garbage collector is as it was after it was done without."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from puffin_ann.uncollected import uncollected
+
+THOUSANDS = 50_000
+
+
+class Node:
+    """Garbage that only the collector finds: it refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def collecting() -> Iterator[None]:
+    gc.enable()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+def generation(node: Node) -> int:
+    return next(old for old in range(3) if any(one is node for one in gc.get_objects(old)))
+
+
+def test_nothing_is_looked_through_meanwhile_nor_because_of_it_afterwards():
+    started = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        started.append(info["generation"])
+
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        with uncollected():
+            kept = [Node() for _ in range(THOUSANDS)]
+        assert started == []
+    finally:
+        gc.callbacks.remove(note)
+    assert generation(kept[0]) == 2
+
+
+def test_garbage_that_was_made_meanwhile_is_found_later():
+    with uncollected():
+        lost = weakref.ref(Node())
+    assert lost() is not None
+    gc.collect()
+    assert lost() is None
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_collector_is_afterwards_as_it_was_before(is_on):
+    if not is_on:
+        gc.disable()
+    with uncollected(), uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled() == is_on
+    with pytest.raises(ZeroDivisionError), uncollected():
+        raise ZeroDivisionError
+    assert gc.isenabled() == is_on
+
+
+def test_what_somebody_froze_stays_frozen():
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with uncollected():
+        pass
+    assert gc.get_freeze_count() == frozen > 0
