@@ -42,6 +42,17 @@ def listed(io: FileIO, folder: str, *, recursive: bool = False) -> list[StoredOb
     return sorted(found, key=lambda one: one.uri)
 
 
+def is_folder(io: FileIO, uri: str) -> bool:
+    """Tell whether a folder stands where an object should; PyArrow knows no length of those."""
+    path = local_path(uri)
+    if path is not None:
+        return path.is_dir()
+    try:
+        return not isinstance(io.new_input(uri).__len__(), int)
+    except (OSError, RuntimeError):  # the latter is what fsspec's file without a length raises
+        return False
+
+
 def delete_object(io: FileIO, uri: str) -> bool:
     """Remove an object; False if it was gone already.
 
@@ -114,12 +125,21 @@ def _local(folder: Path, root: str, recursive: bool) -> Iterator[StoredObject]:
         uri = f"{root}/{entry.name}"
         try:
             if not entry.is_dir(follow_symlinks=False):
-                told = entry.stat()
+                told = _told(entry)
                 yield StoredObject(uri, told.st_size, int(told.st_mtime * 1000))
             elif recursive:
                 yield from _local(folder / entry.name, uri, recursive)
         except FileNotFoundError:  # somebody else cleans up, too
             continue
+
+
+def _told(entry: os.DirEntry[str]) -> os.stat_result:
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        raise
+    except OSError:  # a link that leads to itself: there, and nobody can read it
+        return entry.stat(follow_symlinks=False)
 
 
 def _on_s3(store: S3, root: str, recursive: bool) -> Iterator[StoredObject]:

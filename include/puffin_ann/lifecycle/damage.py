@@ -20,7 +20,7 @@ from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS
 from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.listing import delete_object
+from puffin_ann.lake.listing import delete_object, is_folder
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
 from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.cargo import is_foreign
@@ -71,7 +71,11 @@ def find_damage(inventory: Inventory, *, quick: bool = False) -> list[Damage]:
             found += _damage_of(inventory.table, file, SMALL if quick else OURS.keys())
     whole = live_files(_without(inventory, found).published)
     lost = plan_guard(inventory).lost
-    return [replace(one, remedy=_remedy(one, whole, lost)) for one in found]
+    table = inventory.table
+    return [
+        replace(one, remedy=_remedy(one, whole, lost, _is_beyond_us(table, one.file)))
+        for one in found
+    ]
 
 
 def require_whole(table: Table, version: IndexVersion) -> None:
@@ -98,11 +102,28 @@ def _damage_of(table: Table, file: IndexFile, kinds: Collection[str]) -> list[Da
         return [Damage(file, "", str(error))]
 
 
-def _remedy(damage: Damage, whole: Mapping[str, IndexFile], lost: Sequence[str]) -> str:
+def _is_beyond_us(table: Table, file: IndexFile) -> bool:
+    """Tell whether a directory stands at a file's place, or what may be whole, but not for us."""
+    try:
+        with open_puffin(table.io, file.path, file.bytes):
+            return False
+    except FormatError:
+        return is_folder(table.io, file.path)
+    except OSError:
+        return True
+
+
+def _remedy(
+    damage: Damage, whole: Mapping[str, IndexFile], lost: Sequence[str], is_beyond_us: bool
+) -> str:
     names = damage.indexes or lost
     builds = [f"'puffin-ann build {name} --force'" for name in names if name not in whole]
+    by_hand = "make it readable, or move it away by hand"
     if builds:
-        return f"build it again: {', '.join(builds)}; no other file holds it whole"
+        again = f"build it again: {', '.join(builds)}; no other file holds it whole"
+        return f"{by_hand}, and {again}" if is_beyond_us else again
+    if is_beyond_us:
+        return f"{by_hand}: all that is known of stands in other files"
     if not names:
         return "--fix removes it: all that is known of stands in other files"
     sources = ", ".join(sorted({whole[name].path for name in names}))
@@ -184,6 +205,9 @@ def _confirmed(inventory: Inventory, paths: set[str]) -> list[Damage]:
     confirmed = []
     for file in inventory.files:
         if file.path not in paths or file.bytes is None:
+            continue
+        if is_folder(inventory.table.io, file.path):
+            log.warning("doctor: %s is a directory, and is left alone", file.path)
             continue
         try:
             confirmed += [Damage(file, *one) for one in damages(inventory.table, file)]

@@ -13,7 +13,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
-from puffin_ann.lake.listing import StoredObject, canonical, listed
+from puffin_ann.lake.listing import StoredObject, canonical, is_folder, listed
 from puffin_ann.lake.past import FormerEntry, former_entries
 from puffin_ann.lake.slots import slots
 from puffin_ann.search.versions import open_puffin
@@ -241,8 +241,14 @@ def _file(
 
 
 def _length(io: FileIO, path: str) -> int | None:
+    """Return how long a file is; None if nothing is there, 0 of a directory in its place."""
     file = io.new_input(path)
-    return len(file) if file.exists() else None
+    try:
+        if not file.exists():
+            return None
+    except OSError:  # of which the store tells nothing: reading it says why
+        return 0
+    return 0 if is_folder(io, path) else len(file)
 
 
 def _content(

@@ -19,6 +19,7 @@ from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.errors import FormatError, IndexNotFoundError, PuffinFormatError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
+from puffin_ann.lake.listing import is_folder
 from puffin_ann.lake.registration import Registered, registered
 from puffin_ann.puffin.reader import PuffinReader
 
@@ -32,8 +33,19 @@ but one of another name that lists others' blobs is theirs, and there may be hun
 
 @contextmanager
 def open_puffin(io: FileIO, path: str, length: int | None = None) -> Iterator[PuffinReader]:
-    """Open a Puffin file of the table's store; the footer is read, no blob is."""
-    with io.new_input(path).open() as stream:
+    """Open a Puffin file of the table's store; the footer is read, no blob is.
+
+    Raises:
+        PuffinFormatError: it is not a sound Puffin file, or not even a file.
+        OSError: it is not there, or cannot be read now.
+    """
+    try:
+        opened = io.new_input(path).open()
+    except OSError as error:
+        if is_folder(io, path):
+            raise PuffinFormatError(f"{path} is a directory, not a file") from error
+        raise
+    with opened as stream:
         yield PuffinReader(stream, length=length, name=path)
 
 
