@@ -1,8 +1,11 @@
 import datetime
+from typing import get_args
 
 import pytest
 
 from puffin_ann.declaration import (
+    PARAMETERS,
+    IndexDeclaration,
     VamanaParameters,
     declaration_files,
     load_declaration,
@@ -10,6 +13,7 @@ from puffin_ann.declaration import (
     parse_declaration,
     read_declarations,
 )
+from puffin_ann.declaration.model import Model
 from puffin_ann.errors import DeclarationError
 from puffin_ann.settings import settings
 
@@ -58,6 +62,92 @@ def test_a_bad_value_is_refused_by_file_field_value_and_what_is_allowed(change, 
         parse_declaration({**SMALLEST, **change}, source="include/indexes/words.yaml")
     for part in ["include/indexes/words.yaml", *parts]:
         assert part in str(caught.value)
+
+
+def numbers(model, *path):
+    """Give the path of every field of a model that takes a number."""
+    for name, field in model.model_fields.items():
+        kinds = {field.annotation, *get_args(field.annotation)}
+        if {int, float} & kinds:
+            yield (*path, name)
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, Model) and name != "parameters":
+                yield from numbers(kind, *path, name)
+
+
+NUMBERS = [("vamana", path) for path in numbers(IndexDeclaration)] + [
+    (name, path) for name, model in PARAMETERS.items() for path in numbers(model, "parameters")
+]
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize(("algorithm", "path"), NUMBERS)
+def test_true_and_false_are_no_numbers(algorithm, path, value):
+    change = value
+    for name in reversed(path):
+        change = {name: change}
+    with pytest.raises(DeclarationError) as caught:
+        parse_declaration({**SMALLEST, "algorithm": algorithm, **change}, source="f.yaml")
+    assert str(caught.value) == (
+        f"f.yaml: field {'.'.join(path)!r}: {value} is not allowed: "
+        "a number is expected, not true or false"
+    )
+
+
+def test_every_kind_of_number_is_among_those():
+    paths = {path for _, path in NUMBERS}
+    wanted = {"shards", "recall_target", "seed", "refresh.min_rows", "gate.k", "rebuild.drift"}
+    wanted |= {"parameters.pq_m", "parameters.alpha", "parameters.lists", "parameters.M"}
+    assert wanted <= {".".join(path) for path in paths}
+
+
+def test_switches_are_still_true_or_false():
+    declared = {**SMALLEST, "refresh": {"watch": False}}
+    assert parse_declaration(declared, source="f.yaml").refresh.watch is False
+
+
+@pytest.mark.parametrize(
+    ("text", "shards"), [("4", 4), ("4.0", 4), ("'4'", 4), ("'4.0'", 4), ("0b11", 3)]
+)
+def test_numbers_without_a_fraction_are_whole_however_they_are_written(tmp_path, text, shards):
+    path = tmp_path / "words.yaml"
+    path.write_text(f"table: c.n.t\ncolumn: v\nshards: {text}\n")
+    declared = load_declaration(path)
+    assert declared.shards == shards
+    assert type(declared.shards) is int
+    same = parse_declaration(
+        {**SMALLEST, "table": "c.n.t", "column": "v", "shards": shards}, source=""
+    )
+    assert declared.fingerprint() == same.fingerprint()
+
+
+@pytest.mark.parametrize("text", ["4.5", "'4.5'", "four", "''", "1e400", "[4]", "2020-01-01"])
+def test_what_is_no_whole_number_is_refused_where_one_is_needed(tmp_path, text):
+    path = tmp_path / "words.yaml"
+    path.write_text(f"table: c.n.t\ncolumn: v\nshards: {text}\n")
+    with pytest.raises(DeclarationError, match=r"words\.yaml: field 'shards': .* is not allowed"):
+        load_declaration(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("metric: 0x" + "f" * 5000, "'metric': a number of thousands of digits is not allowed"),
+        ("refresh: {min_rows: 0x" + "f" * 5000 + "}", "'refresh.min_rows': a number of thousands"),
+        ("refresh: {min_rows: 9223372036854775808}", "less than or equal to 9223372036854775807"),
+        ("metric: " + "x" * 9000, "x... is not allowed"),
+        ("metric: !!bool 1", "not of the type that its tag names"),
+        ("metric: !!timestamp x", "not of the type that its tag names"),
+        ("refresh: {max_lag: '１h'}", "'refresh.max_lag': '１h' is not allowed"),
+    ],
+)
+def test_values_that_nobody_means_are_refused_in_a_sentence(tmp_path, text, told):
+    path = tmp_path / "words.yaml"
+    path.write_text(f"table: c.n.t\ncolumn: v\n{text}\n")
+    with pytest.raises(DeclarationError) as caught:
+        load_declaration(path)
+    assert told in str(caught.value)
+    assert len(str(caught.value)) < 500
 
 
 def test_fields_of_the_declaration_are_not_listed_as_an_algorithms_parameters():

@@ -36,6 +36,10 @@ def load_declaration(path: Path) -> IndexDeclaration:
         raise DeclarationError(f"{path}: is nested too deeply for a declaration") from None
     except (yaml.YAMLError, ValueError) as error:  # the latter of dates that there are not
         raise DeclarationError(f"{path}: is not valid YAML: {error}") from None
+    except (KeyError, AttributeError, TypeError) as error:  # what YAML's reader fails by
+        raise DeclarationError(
+            f"{path}: is not valid YAML: a value is not of the type that its tag names ({error})"
+        ) from None
     if isinstance(data, dict):
         data.setdefault("name", path.stem)
     return parse_declaration(data, source=str(path))

@@ -29,6 +29,9 @@ from puffin_ann.declaration.parameters import (
 from puffin_ann.declaration.schedules import Schedule
 from puffin_ann.errors import DeclarationError
 
+LONGEST_SHOWN = 200
+"""Characters of a refused value that an error repeats."""
+
 MetricName = Literal["l2", "cosine", "ip"]
 
 METRICS: tuple[str, ...] = get_args(MetricName)
@@ -175,7 +178,15 @@ def _complaints(
         elif item["type"] == "extra_forbidden":
             yield f"field {field!r} is unknown{_known(model, what, item['loc'][:-1])}"
         else:
-            yield f"field {field!r}: {item['input']!r} is not allowed: {message}"
+            yield f"field {field!r}: {_shown(item['input'])} is not allowed: {message}"
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no number of more than 4,300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _known(model: type[Model], what: str, path: tuple[int | str, ...]) -> str:

@@ -13,6 +13,10 @@ MAX_GROUPS = 100
 """Most group ids that travel through XCom, whatever the number of shards."""
 
 
+MOST_ROWS = 2**63 - 1
+"""Declarations stand as JSON in plans and versions: numbers of any length cannot be read back."""
+
+
 class GateOptions(Model):
     """How the recall gate measures before anything is published."""
 
@@ -30,7 +34,7 @@ class BuildOptions(Model):
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
-Duration = Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")]
+Duration = Annotated[str, Field(pattern=r"^[0-9]{1,6}[smhd]$")]
 """A number with its unit, such as `90s`, `30m`, `24h` or `7d`."""
 
 
@@ -62,6 +66,7 @@ class RefreshOptions(Model):
     min_rows: int = Field(
         default=1000,
         ge=0,
+        le=MOST_ROWS,
         description="Changes of fewer rows wait for more, up to max_lag: searches mask and scan.",
     )
     max_lag: Duration = Field(
