@@ -69,7 +69,7 @@ def check_columns(columns: Sequence[str]) -> None:
 
 def answer_table(
     table: Table,
-    files: Sequence[str],
+    files: pa.StringArray,
     query: NDArray[np.int64],
     rank: NDArray[np.int64],
     distances: NDArray[np.float32],
@@ -77,8 +77,8 @@ def answer_table(
     columns: Sequence[str],
     report: SearchReport,
 ) -> pa.Table:
-    """Return answers, their locators given as ranks of files, row groups and offsets."""
-    paths = [files[rank_of_file] for rank_of_file in keys[0].tolist()]
+    """Return answers, their locators given as ranks of `files`, row groups and offsets."""
+    paths = files.take(pa.array(keys[0]))
     fields: dict[str, Any] = {
         # NumPy turns short arrays into another type several times as fast as Arrow.
         "query": pa.array(query.astype(np.int32)),
@@ -86,10 +86,10 @@ def answer_table(
         "distance": pa.array(distances, pa.float32()),
     }
     if columns:
-        fetched = read_rows(table, paths, keys[1], keys[2], list(columns))
+        fetched = read_rows(table, paths.to_pylist(), keys[1], keys[2], list(columns))
         fields.update(zip(fetched.column_names, fetched.columns, strict=True))
     fields["locator"] = pa.StructArray.from_arrays(
-        [pa.array(paths, pa.string()), pa.array(keys[1].astype(np.int32)), pa.array(keys[2])],
+        [paths, pa.array(keys[1].astype(np.int32)), pa.array(keys[2])],
         fields=list(LOCATOR),
     )
     metadata = {"puffin_ann": json.dumps(vars(report))}

@@ -22,7 +22,7 @@ from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.centroids import FileTier
 from puffin_ann.search.coverage import LiveState, View, live_state, view_of
 from puffin_ann.search.fallback import Serving, cheapest
-from puffin_ann.search.probe import Merged, Source, merge
+from puffin_ann.search.probe import Merged, Source, keys_of, merge
 from puffin_ann.search.scan import Scan
 from puffin_ann.search.sharded import ShardTier
 from puffin_ann.search.versions import IndexVersion, require_found
@@ -219,9 +219,7 @@ class Index:
             scanned = 0
         query, rank, distances, keys, probed = pairs_within(batch, limit, self.metric, parts)
         report = self._report(probed, scanned)
-        return answer_table(
-            self.table, self.view.files, query, rank, distances, keys, columns, report
-        )
+        return answer_table(self.table, self._paths, query, rank, distances, keys, columns, report)
 
     def _checked_queries(self, queries: ArrayLike) -> NDArray[np.float32]:
         try:
@@ -301,16 +299,18 @@ class Index:
         columns: Sequence[str],
         report: SearchReport,
     ) -> pa.Table:
-        query, rank = np.nonzero(merged.sources >= 0)
-        source, ids = merged.sources[query, rank], merged.ids[query, rank]
-        keys = np.zeros((3, len(query)), dtype=np.int64)
-        for number, one in enumerate(sources):
-            here = source == number
-            keys[:, here] = one.keys(ids[here])
-        distances = merged.distances[query, rank]
+        there = merged.sources >= 0
+        query, rank = np.nonzero(there)
+        keys = keys_of(sources, merged.sources[there], merged.ids[there])
+        distances = merged.distances[there]
         return answer_table(
-            self.table, self.view.files, query, rank + 1, distances, keys, columns, report
+            self.table, self._paths, query, rank + 1, distances, keys, columns, report
         )
+
+    @cached_property
+    def _paths(self) -> pa.StringArray:
+        """Of the data files, by rank."""
+        return pa.array(self.view.files, pa.string())
 
 
 def open_index(
