@@ -5,14 +5,17 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog import load_table, name_of
+from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lifecycle.changes import change_in, state_of
 from puffin_ann.lifecycle.decide import decide
 from puffin_ann.lifecycle.decision import Decision
+from puffin_ann.lifecycle.fit import require_fit
 from puffin_ann.lifecycle.inventory import now_ms
 from puffin_ann.lifecycle.rename import declared, former
 from puffin_ann.lifecycle.source import version_to_refresh
 from puffin_ann.lifecycle.state import Change
 from puffin_ann.search.coverage import live_state
+from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.versions import find_versions
 
 
@@ -21,7 +24,7 @@ class Preview(BaseModel):
 
     Attributes:
         base_snapshot_id: snapshot that the newest version covers; None if there is none.
-        snapshot_id: the table's head; None if it has no snapshot.
+        snapshot_id: the table's head.
         maintenance: whether it is that of a maintenance window.
     """
 
@@ -30,7 +33,7 @@ class Preview(BaseModel):
     index: str
     table: str
     base_snapshot_id: int | None
-    snapshot_id: int | None
+    snapshot_id: int
     maintenance: bool
     decision: Decision
 
@@ -42,7 +45,7 @@ def preview(
     maintenance: bool = False,
     at_ms: int | None = None,
 ) -> Preview:
-    """Decide what is due now; changes nothing.
+    """Decide what is due now; changes nothing. What the run would refuse is refused likewise.
 
     Args:
         table: by name, or as loaded.
@@ -54,8 +57,7 @@ def preview(
         PuffinAnnError: the table or its column do not allow an index.
     """
     loaded = load_table(table)
-    head = loaded.current_snapshot()
-    live = live_state(loaded, head.snapshot_id if head else None)
+    live = live_state(loaded, require_snapshot(loaded, None).snapshot_id)
     source = version_to_refresh(loaded, declaration, live)
     if source is None:
         state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
@@ -74,11 +76,15 @@ def preview(
     before = former(loaded, declaration, declared()) if state is None else None
     if before is not None:
         decision = Decision(action="none", reason=before.expected(declaration.name))
+    if decision.action == "build":
+        require_fit(declaration, loaded, live)
+    elif decision.action == "refresh":
+        publish_mode(loaded, declaration.publish)
     return Preview(
         index=declaration.name,
         table=name_of(loaded),
         base_snapshot_id=state.base_snapshot_id if state else None,
-        snapshot_id=head.snapshot_id if head else None,
+        snapshot_id=live.snapshot_id,
         maintenance=maintenance,
         decision=decision,
     )

@@ -12,22 +12,17 @@ from typing import Any
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.engines.base import check_subspaces
-from puffin_ann.errors import SparkNotFoundError, TooFewRowsError
+from puffin_ann.errors import SparkNotFoundError
 from puffin_ann.lake.catalog import load_table
-from puffin_ann.lake.column import table_vector_column
-from puffin_ann.lake.index_snapshot import publish_mode
-from puffin_ann.lake.parquet import dimension_of
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle import status as statuses
 from puffin_ann.lifecycle.documents import PLAN, BuildPlan, PlannedFile, PlanPointer, done, store
-from puffin_ann.lifecycle.keys import require_key
+from puffin_ann.lifecycle.fit import require_fit
 from puffin_ann.lifecycle.plan import (
     FINGERPRINT,
     Published,
     assign_tasks,
-    check_rows,
     nothing_to_do,
     shard_groups,
     submits,
@@ -151,18 +146,7 @@ def plan_of_whole_table(
     Raises:
         PuffinAnnError: the table or its column do not allow an index.
     """
-    publish_mode(table, declaration.publish)  # refused here, not after the build
-    column = table_vector_column(table, declaration.column)
-    require_key(table, declaration)
-    rows = live.rows
-    check_rows(declaration.table, rows, declaration)
-    dimension = dimension_of(table.io, live.files, column)
-    if not dimension:
-        raise TooFewRowsError(
-            f"table {declaration.table}: column {declaration.column!r} holds no vector at all "
-            f"in {rows} rows"
-        )
-    check_subspaces(declaration.algorithm, declaration.parameters, dimension)
+    fit = require_fit(declaration, table, live)
     base = require_snapshot(table, live.snapshot_id)
     files = tuple(PlannedFile.of(number, file) for number, file in enumerate(live.files))
     return BuildPlan(
@@ -172,19 +156,19 @@ def plan_of_whole_table(
         declaration=declaration,
         base_snapshot_id=base.snapshot_id,
         base_sequence_number=base.sequence_number or 0,
-        field_id=column.field_id,
-        dimension=dimension,
-        expected_rows=rows,
+        field_id=fit.column.field_id,
+        dimension=fit.dimension,
+        expected_rows=fit.rows,
         files=files,
         manifests=tuple(manifest.path for manifest in live.at.manifests),
         assign_tasks=assign_tasks(
-            files, row_bytes=4 * dimension, task_bytes=settings().assign_task_bytes
+            files, row_bytes=4 * fit.dimension, task_bytes=settings().assign_task_bytes
         ),
         groups=shard_groups(
             declaration.shards_built,
-            submits(4 * dimension * rows, declaration.build.max_submits),
+            submits(4 * fit.dimension * fit.rows, declaration.build.max_submits),
         ),
-        column_type=column.element,
+        column_type=fit.column.element,
     )
 
 
