@@ -1,7 +1,8 @@
 """`puffin-ann search`: the nearest rows of a vector."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,6 +61,24 @@ def search(
     exhaustive: Annotated[
         bool, typer.Option(help="Compare with every row instead of using the graph.")
     ] = False,
+    width: Annotated[
+        int | None,
+        typer.Option(
+            metavar="CANDIDATES",
+            help="Candidates kept in the shard of a query's nearest partition, 1 or more: more "
+            "find more of the true neighbours, and take longer.  [default: what the build "
+            "measured]",
+        ),
+    ] = None,
+    probe_partitions: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PARTITIONS",
+            help="Nearest partitions whose shards are searched, 1 or more; of an index of "
+            "centroids, nearest data files compared.  [default: what the build measured; all that "
+            "can matter]",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the nearest rows of a vector from a file, or of a row of the table.
@@ -67,6 +86,8 @@ def search(
     Example: puffin-ann search demo.glove.words glove_words --key word=coffee --columns word
 
     Example: puffin-ann search demo.glove.words glove_words --key word=coffee --within 0.4
+
+    Example: puffin-ann search demo.glove.words glove_words --key word=coffee --width 200
     """
     from puffin_ann.search.index import open_index
 
@@ -74,20 +95,26 @@ def search(
         raise QueryError("give either --vector FILE or --key COLUMN=VALUE")
     if snapshot is not None and ref is not None:
         raise QueryError("give either --snapshot ID or --ref BRANCH_OR_TAG, not both")
-    if k is not None and within is not None:
-        raise QueryError("give either --k, the nearest rows, or --within, every row, not both")
+    _check_within(within, k=k, width=width, probe_partitions=probe_partitions)
     k = 10 if k is None else k
     wanted = _names(columns)
     opened = open_index(table, index, snapshot, ref=ref)
+    nearest = partial(
+        opened.search,
+        columns=wanted,
+        exhaustive=exhaustive,
+        width=width,
+        probe_partitions=probe_partitions,
+    )
     if vector is not None:
         queries = vectors_of_file(vector)
         labels = [str(number) for number in range(len(queries))]
         if within is None:
-            answers = opened.search(queries, k, columns=wanted, exhaustive=exhaustive)
+            answers = nearest(queries, k)
         else:
             answers = opened.within(queries, within, columns=wanted)
     elif within is None:
-        labels, answers = _search_keys(opened, key or [], k, wanted, exhaustive)
+        labels, answers = _search_keys(opened, key or [], k, nearest)
     else:
         labels, answers = _keys_within(opened, key or [], within, wanted)
     for damage in _report(answers)["damaged"]:
@@ -98,12 +125,29 @@ def search(
         _show(answers, labels, wanted)
 
 
+def _check_within(within: float | None, **options: int | None) -> None:
+    """Refuse what says how many rows to find, or how hard to look, where every row is asked for."""
+    if within is None:
+        return
+    meant = {
+        "k": "the nearest rows",
+        "width": "how wide to search",
+        "probe_partitions": "how far to search",
+    }
+    for name, value in options.items():
+        if value is not None:
+            raise QueryError(
+                f"give either --{name.replace('_', '-')}, {meant[name]}, or --within, every row, "
+                "not both"
+            )
+
+
 def _names(columns: str) -> list[str]:
     return [name.strip() for name in columns.split(",") if name.strip()]
 
 
 def _search_keys(
-    opened: "Index", keys: list[str], k: int, columns: list[str], exhaustive: bool
+    opened: "Index", keys: list[str], k: int, nearest: Callable[..., "pa.Table"]
 ) -> tuple[list[str], "pa.Table"]:
     """Search for rows of the table, each row itself left out of its answers."""
     import numpy as np
@@ -111,13 +155,8 @@ def _search_keys(
     from puffin_ann.search.rows import vector_of_row
 
     rows = [vector_of_row(opened, *_key(text)) for text in keys]
-    answers = opened.search(
-        np.stack([row.vector for row in rows]),
-        k if k < 1 else k + 1,
-        columns=columns,
-        exhaustive=exhaustive,
-        allow_fewer=True,
-    )
+    vectors = np.stack([row.vector for row in rows])
+    answers = nearest(vectors, k if k < 1 else k + 1, allow_fewer=True)
     locators = answers.column("locator").to_pylist()
     keep, taken = [], [0] * len(rows)
     for place, (query, locator) in enumerate(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from puffin_ann.cli.main import run
+from puffin_ann.search.index import Index
 from puffin_ann.settings import settings
 
 
@@ -125,6 +126,15 @@ def test_search_at_a_branch_or_tag(cli, indexed):
         (("--key", "word=w5", "--ref", "main", "--snapshot", "7"), 2, "not both"),
         (("--key", "word=w5", "--columns", "id, word,id"), 2, "columns: 'id' named twice"),
         (("--key", "word=w5", "--k", "3", "--within", "0.5"), 2, "either --k"),
+        (("--key", "word=w5", "--width", "0"), 2, "width is 0; it must be at least 1"),
+        (("--key", "word=w5", "--width", "-3"), 2, "width is -3; it must be at least 1"),
+        (("--key", "word=w5", "--probe-partitions", "0"), 2, "probe_partitions is 0; it must be"),
+        (("--key", "word=w5", "--width", "9", "--within", "1"), 2, "either --width, how wide"),
+        (
+            ("--key", "word=w5", "--probe-partitions", "1", "--within", "1"),
+            2,
+            "either --probe-partitions, how far to search, or --within",
+        ),
     ],
 )
 def test_bad_searches_end_with_one_line_and_an_exit_code(cli, indexed, arguments, code, message):
@@ -191,6 +201,43 @@ def test_every_row_nearer_than_a_distance(cli, indexed):
     assert (code, json.loads(out)["answers"]) == (0, [])
     code, _, err = search(cli, "--key", "word=w5", "--within", "nan")
     assert (code, "distance is NaN" in err) == (2, True)
+
+
+@pytest.mark.parametrize("how", ["--key", "--vector"])
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ((), (None, None, False)),
+        (("--width", "7"), (7, None, False)),
+        (("--width", "1", "--probe-partitions", "3"), (1, 3, False)),
+        (("--exhaustive", "--width", "7", "--probe-partitions", "1"), (7, 1, True)),
+        (("--width", str(10**30), "--probe-partitions", str(10**30)), (10**30, 10**30, False)),
+    ],
+)
+def test_searches_are_as_wide_as_they_are_asked_to_be(
+    cli, indexed, tmp_path, monkeypatch, how, options, asked
+):
+    seen, honest = [], Index.search
+
+    def search_and_note(index, *arguments, **given):
+        seen.append(tuple(given[name] for name in ("width", "probe_partitions", "exhaustive")))
+        return honest(index, *arguments, **given)
+
+    monkeypatch.setattr(Index, "search", search_and_note)
+    np.save(tmp_path / "q.npy", np.zeros(builds.DIMENSION, np.float32))
+    query = {"--key": "word=w5", "--vector": str(tmp_path / "q.npy")}[how]
+    code, _, err = search(cli, how, query, "--k", "60" if how == "--vector" else "59", *options)
+    assert (code, seen) == (0, [asked]), err
+
+
+def test_fewer_partitions_are_fewer_shards_and_all_of_them_all(cli, indexed):
+    probed = [
+        json.loads(search(cli, "--key", "word=w5", "--k", "1", *options, "--json")[1])[
+            "shards_probed"
+        ]
+        for options in (("--probe-partitions", "1"), ("--probe-partitions", "1000"))
+    ]
+    assert probed == [1, 2]
 
 
 @pytest.mark.parametrize("command", ["build", "search", "status", "inspect"])
