@@ -161,6 +161,10 @@ class DamagedIndexError(FormatError):
     """An index is published, and no version of it can be read; names the file and the remedy."""
 
 
+class DataFileError(FormatError):
+    """A data or delete file of the table is damaged, whatever its indexes are; names the file."""
+
+
 class UnsupportedVersionError(FormatError):
     """The blob was written by a later major version of the format than this reader knows."""
 

@@ -13,11 +13,13 @@ from pyiceberg.io import FileIO
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap
 
-from puffin_ann.errors import EnvironmentProblemError, FormatError, PuffinFormatError
+from puffin_ann.errors import FormatError, PuffinFormatError
 from puffin_ann.lake.deletion_vector import decode
 from puffin_ann.lake.live import DeleteFile, LiveFile
+from puffin_ann.lake.reads import reading
 from puffin_ann.puffin.reader import PuffinReader
 
+DELETE_FILE = "delete file"
 DELETION_VECTOR = "deletion-vector-v1"
 REFERENCED_DATA_FILE = "referenced-data-file"
 
@@ -62,17 +64,15 @@ def _read_positions(
     io: FileIO, delete: DeleteFile, targets: Iterable[LiveFile]
 ) -> dict[str, BitMap]:
     """Return the positions a Parquet delete file has for each target."""
-    try:
-        with pq.ParquetFile(io.new_input(delete.path).open(), pre_buffer=True) as parquet:
-            names = [
-                _column(parquet.schema_arrow, field_id, name, delete.path)
-                for field_id, name in ((PATH_FIELD_ID, "file_path"), (POSITION_FIELD_ID, "pos"))
-            ]
-            table = parquet.read(columns=names)
-    except FileNotFoundError as error:
-        raise _gone(delete.path) from error
-    except pa.ArrowInvalid as error:
-        raise FormatError(f"{delete.path} is not a readable Parquet file: {error}") from error
+    with (
+        reading(delete.path, DELETE_FILE),
+        pq.ParquetFile(io.new_input(delete.path).open(), pre_buffer=True) as parquet,
+    ):
+        names = [
+            _column(parquet.schema_arrow, field_id, name, delete.path)
+            for field_id, name in ((PATH_FIELD_ID, "file_path"), (POSITION_FIELD_ID, "pos"))
+        ]
+        table = parquet.read(columns=names)
     paths = table.column(names[0])
     if not pa.types.is_dictionary(paths.type):
         paths = paths.dictionary_encode()
@@ -122,11 +122,7 @@ def _read_vectors(
     that of the blob.
     """
     found: dict[str, BitMap] = {}
-    try:
-        stream = io.new_input(path).open()
-    except FileNotFoundError as error:
-        raise _gone(path) from error
-    with stream:
+    with reading(path, DELETE_FILE), io.new_input(path).open() as stream:
         reader = PuffinReader(cast(BinaryIO, stream), name=path)
         for delete, file in wanted:
             blobs = [
@@ -142,7 +138,3 @@ def _read_vectors(
                 )
             found[file.path] = decode(reader.read(blobs[0]), name=f"{path}: {file.path}")
     return found
-
-
-def _gone(path: str) -> EnvironmentProblemError:
-    return EnvironmentProblemError(f"delete file {path} is gone from the store")

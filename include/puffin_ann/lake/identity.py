@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.errors import UnsupportedColumnError, UnsupportedTableError
 from puffin_ann.lake.live import LiveFile
+from puffin_ann.lake.reads import reading
 
 LANES: Final = 4
 SEED: Final = 0x7075666660616E6E
@@ -88,7 +89,8 @@ def lineage(parquet: pq.ParquetFile, file: LiveFile, row_group: int) -> NDArray[
     for field_id, inherited in ((ROW_ID_FIELD, ids), (LAST_UPDATED_FIELD, numbers)):
         if field_id in places:
             name = places[field_id]
-            stored = parquet.read_row_group(row_group, columns=[name]).column(name)
+            with reading(file.path):
+                stored = parquet.read_row_group(row_group, columns=[name]).column(name)
             known = stored.is_valid().to_numpy()
             inherited[known] = stored.drop_null().to_numpy()
     return np.stack([ids, numbers], axis=1).astype(np.uint64)

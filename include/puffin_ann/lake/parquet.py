@@ -14,15 +14,11 @@ from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from puffin_ann.errors import (
-    ColumnNotFoundError,
-    EnvironmentProblemError,
-    FormatError,
-    UnsupportedTableError,
-)
+from puffin_ann.errors import ColumnNotFoundError, FormatError, UnsupportedTableError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.column import VectorColumn
 from puffin_ann.lake.live import LiveFile
+from puffin_ann.lake.reads import reading
 from puffin_ann.lake.vectors import VectorBatch, all_null, vectors_of
 
 FIELD_ID_KEY = b"PARQUET:field_id"
@@ -44,13 +40,9 @@ __all__ = [
 
 def open_file(io: FileIO, path: str) -> pq.ParquetFile:
     """Open a data file for any number of row groups; close it, or use it as a context manager."""
-    try:
+    with reading(path):
         # Column chunks of a row group come in few large requests instead of page by page.
         return pq.ParquetFile(io.new_input(path).open(), pre_buffer=True)
-    except FileNotFoundError as error:
-        raise EnvironmentProblemError(f"data file {path} is gone from the store") from error
-    except pa.ArrowInvalid as error:
-        raise FormatError(f"{path} is not a readable Parquet file: {error}") from error
 
 
 def row_group_rows(io: FileIO, path: str, size: int | None = None) -> tuple[int, ...]:
@@ -59,7 +51,8 @@ def row_group_rows(io: FileIO, path: str, size: int | None = None) -> tuple[int,
     Raises FormatError if the file has not `size` bytes, where given.
     """
     with open_file(io, path) as parquet:
-        length = len(io.new_input(path)) if size is not None else None
+        with reading(path):
+            length = len(io.new_input(path)) if size is not None else None
         if length != size:
             raise FormatError(f"{path} has {length} bytes; the table's manifest says {size}")
         metadata = parquet.metadata
@@ -93,7 +86,8 @@ def read_vectors(
         rows = parquet.metadata.row_group(row_group).num_rows
         return all_null(rows, dimension or 0)
     name = parquet.schema_arrow.field(place).name
-    table = parquet.read_row_group(row_group, columns=[name])
+    with reading(path):
+        table = parquet.read_row_group(row_group, columns=[name])
     # The name selects by prefix of the leaf's path, which may take in others ("a" and "a.b").
     return vectors_of(table.column(name), dimension, view=view)
 
@@ -121,11 +115,12 @@ def dimension_of(io: FileIO, files: Sequence[LiveFile], column: VectorColumn) ->
             if place is None:
                 continue
             name = parquet.schema_arrow.field(place).name
-            for batch in parquet.iter_batches(batch_size=FEW_ROWS, columns=[name]):
-                vectors = vectors_of(pa.chunked_array([batch.column(name)]))
-                dimension: int = vectors.matrix.shape[1]
-                if dimension:
-                    return dimension
+            with reading(file.path):
+                for batch in parquet.iter_batches(batch_size=FEW_ROWS, columns=[name]):
+                    vectors = vectors_of(pa.chunked_array([batch.column(name)]))
+                    dimension: int = vectors.matrix.shape[1]
+                    if dimension:
+                        return dimension
     return None
 
 
@@ -227,7 +222,8 @@ class _RowReader:
             # Nothing to read, but the number of rows must survive: a struct has one, a table has
             # not. The projection below fills in what the file lacks.
             return self._project(_empty_columns(len(offsets)))
-        table = self._parquet.read_row_group(row_group, columns=self._names)
+        with reading(self._path):
+            table = self._parquet.read_row_group(row_group, columns=self._names)
         taken = table.select(self._names).take(pa.array(offsets)).combine_chunks()
         return self._project(taken.to_batches()[0])
 

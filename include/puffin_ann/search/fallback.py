@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyiceberg.table import Table
 
-from puffin_ann.errors import DamagedIndexError, FormatError
+from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.search.coverage import LiveState, View, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, find_versions
@@ -51,12 +51,15 @@ class Serving:
 
         Raises:
             DamagedIndexError: no version of it can be.
+            DataFileError: a data file of the table cannot be.
         """
         serving = self.now(index)
         while True:
             try:
                 serving.renew()
                 return work(serving)
+            except DataFileError:  # of the table's own, which no version makes up for
+                raise
             except FormatError as error:
                 if not index.falls_back:
                     raise

@@ -14,7 +14,7 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.cli.main import run as command_line
-from puffin_ann.errors import DamagedIndexError, FormatError
+from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError
 from puffin_ann.lifecycle import run
 from puffin_ann.lifecycle.maintain import maintain
 from puffin_ann.lifecycle.refresh import refresh_in_process
@@ -224,3 +224,18 @@ def test_the_command_line_warns_beside_its_answers(two_versions, monkeypatch, ca
     assert len(json.loads(said.out)["answers"]) == 10
     assert "warning: " in said.err
     assert newer in said.err
+
+
+def test_a_damaged_data_file_is_not_told_as_damage_of_the_index(two_versions):
+    table, _, _ = two_versions
+    before = {one.file.file_path for one in table.refresh().scan().plan_files()}
+    table.append(builds.rows(range(70, 80)))
+    (file,) = [
+        one.file for one in table.refresh().scan().plan_files() if one.file.file_path not in before
+    ]
+    path = file.file_path.removeprefix("file://")
+    os.truncate(path, file.file_size_in_bytes // 2)
+    index = open_index(table, builds.INDEX)
+    with pytest.raises(DataFileError, match=f"{path} is not a readable Parquet file"):
+        index.search(QUERIES, 3)
+    assert len(index.search(QUERIES, 3, freshness="indexed")) == 3 * len(QUERIES)
