@@ -162,7 +162,7 @@ class DamagedIndexError(FormatError):
 
 
 class DataFileError(FormatError):
-    """A data or delete file of the table is damaged, whatever its indexes are; names the file."""
+    """A file of the table itself is damaged, its data, deletes or manifests; names the file."""
 
 
 class UnsupportedVersionError(FormatError):

@@ -6,6 +6,7 @@ manifest's bytes. We hand its Avro reader schemas of our own: what they do not n
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -26,6 +27,8 @@ from pyiceberg.types import (
     StringType,
     StructType,
 )
+
+from puffin_ann.lake.reads import AVRO, reading
 
 DELETE_FILE_PATH_FIELD_ID = 2147483546
 """Field id of `file_path` in position-delete files (Iceberg spec, reserved field ids)."""
@@ -166,8 +169,12 @@ class _Records(AvroFile[Record]):
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[Manifest]:
-    """Return the manifests of a snapshot, in the order of its list."""
-    with _Records(io, path, _LIST_SCHEMA) as records:
+    """Return the manifests of a snapshot, in the order of its list.
+
+    Raises:
+        DataFileError, EnvironmentProblemError: see `reading`.
+    """
+    with _named(path, "manifest list"), _Records(io, path, _LIST_SCHEMA) as records:
         return [
             Manifest(
                 path=record[0],
@@ -182,15 +189,19 @@ def read_manifest_list(io: FileIO, path: str) -> list[Manifest]:
         ]
 
 
+def _named(path: str, what: str) -> AbstractContextManager[None]:
+    return reading(path, what, form=what, damage=AVRO)
+
+
 def _sum(added: int | None, existing: int | None) -> int | None:
     return None if added is None or existing is None else added + existing
 
 
 def read_manifest(io: FileIO, manifest: Manifest) -> Iterator[Entry]:
-    """Yield the live entries of a manifest in its order."""
+    """Yield the live entries of a manifest in its order; it raises as `read_manifest_list` does."""
     schema = _DELETE_SCHEMA if manifest.holds_deletes else _DATA_SCHEMA
     next_row_id = manifest.first_row_id
-    with _Records(io, manifest.path, schema) as records:
+    with _named(manifest.path, "manifest"), _Records(io, manifest.path, schema) as records:
         for record in records:
             if record[0] == ManifestEntryStatus.DELETED:
                 continue

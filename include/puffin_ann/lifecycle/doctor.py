@@ -7,7 +7,13 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import FormatError, UnsupportedTableError
+from puffin_ann.errors import (
+    DataFileError,
+    EnvironmentProblemError,
+    FormatError,
+    PuffinAnnError,
+    UnsupportedTableError,
+)
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.expiry import Horizon, surviving
 from puffin_ann.lake.slots import slots
@@ -292,9 +298,21 @@ def _undeclared(
 def _stale(inventory: Inventory, plan: GuardPlan) -> Iterator[Finding]:
     if inventory.head is None:
         return
-    live = live_state(inventory.table, inventory.head)
+    try:
+        live = live_state(inventory.table, inventory.head)
+    except (DataFileError, EnvironmentProblemError) as error:
+        for index, file in sorted(plan.live.items()):
+            yield _unknown(index, file, error)
+        return
     for index, file in sorted(plan.live.items()):
         yield from _stale_index(inventory.table, index, file, live)
+
+
+def _unknown(index: str, file: IndexFile, error: PuffinAnnError) -> Finding:
+    """Say why it cannot be told how far an index is behind."""
+    return Finding(
+        kind="stale", indexes=(index,), file=file.path, what=str(error), remedy="see there"
+    )
 
 
 def _stale_index(table: Table, index: str, file: IndexFile, live: LiveState) -> Iterator[Finding]:
@@ -306,10 +324,8 @@ def _stale_index(table: Table, index: str, file: IndexFile, live: LiveState) -> 
         return
     try:
         view = view_of(table, version, live)
-    except UnsupportedTableError as error:
-        yield Finding(
-            kind="stale", indexes=(index,), file=file.path, what=str(error), remedy="see there"
-        )
+    except (UnsupportedTableError, DataFileError, EnvironmentProblemError) as error:
+        yield _unknown(index, file, error)
         return
     nearest = nearest_version(table, index, live) if view.cost else None
     if nearest is not None and nearest[1].cost < view.cost:
