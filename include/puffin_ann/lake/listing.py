@@ -122,6 +122,8 @@ def _local(folder: Path, root: str, recursive: bool) -> Iterator[StoredObject]:
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in found:
+        if not _is_text(entry.name):
+            continue
         uri = f"{root}/{entry.name}"
         try:
             if not entry.is_dir(follow_symlinks=False):
@@ -131,6 +133,15 @@ def _local(folder: Path, root: str, recursive: bool) -> Iterator[StoredObject]:
                 yield from _local(folder / entry.name, uri, recursive)
         except FileNotFoundError:  # somebody else cleans up, too
             continue
+
+
+def _is_text(name: str) -> bool:
+    """Tell whether a name can be part of a location; no file of a table has another."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _told(entry: os.DirEntry[str]) -> os.stat_result:

@@ -20,7 +20,7 @@ from urllib.parse import urlparse
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.lake.s3 import s3_of
 
 
@@ -93,7 +93,7 @@ class Staging:
             created = self._s3.put_new(uri, data)
             if created is not None:
                 return created
-        with self.io.new_output(uri).create(overwrite=True) as out:
+        with _writing(uri), self.io.new_output(uri).create(overwrite=True) as out:
             out.write(data)
         return self.read(name) == data
 
@@ -138,12 +138,13 @@ class Staging:
         uri = self.uri(name)
         path = local_path(uri)
         if path is None:
-            with self.io.new_output(uri).create(overwrite=True) as out:
+            with _writing(uri), self.io.new_output(uri).create(overwrite=True) as out:
                 out.write(data)
             return
         partial = _written_beside(path, data)
         try:
-            os.replace(partial, path)
+            with _writing(uri):
+                os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
 
@@ -154,7 +155,8 @@ class Staging:
         The name must be one that no other attempt uses. If the body raises, the object is removed.
         """
         uri = self.uri(*parts)
-        writer = StagedWriter(uri, self.io.new_output(uri).create(overwrite=True))
+        with _writing(uri):
+            writer = StagedWriter(uri, self.io.new_output(uri).create(overwrite=True))
         try:
             yield writer
         except BaseException:
@@ -210,7 +212,8 @@ class StagedWriter:
 
     def write(self, data: bytes) -> int:
         """Write all of `data`; returns its length in bytes."""
-        self._out.write(data)
+        with _writing(self._uri):
+            self._out.write(data)
         self._digest.update(data)
         size = memoryview(data).nbytes
         self._length += size
@@ -225,7 +228,8 @@ class StagedWriter:
 
     def close(self) -> None:
         """Close the underlying stream, which makes the object appear."""
-        self._out.close()
+        with _writing(self._uri):
+            self._out.close()
 
     @property
     def staged(self) -> StagedObject:
@@ -239,24 +243,45 @@ def local_path(uri: str) -> Path | None:
     return Path(path) if scheme == "file" else None
 
 
+@contextmanager
+def _writing(where: str) -> "Iterator[None]":
+    """Name an object in what keeps it from being written.
+
+    Not a StagingError, which says that something staged is not there, and can be made again.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentProblemError(
+            f"{where} cannot be written: {error.strerror or error}"
+        ) from error
+
+
 def _link_new(path: Path, data: bytes, lasting: bool) -> bool:
     partial = _written_beside(path, data, lasting=lasting)
     try:
-        os.link(partial, path)
-    except FileExistsError:
-        return False
+        with _writing(str(path)):
+            return _linked(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _linked(source: Path, path: Path) -> bool:
+    try:
+        os.link(source, path)
+    except FileExistsError:
+        return False
     return True
 
 
 def _written_beside(path: Path, data: bytes, *, lasting: bool = True) -> Path:
     """Write bytes to a file that nobody else knows, in the folder of another one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with _writing(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
     # Not tempfile: its files are for one user, and Spark's workers may be another.
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with partial.open("xb") as out:
+        with _writing(str(path)), partial.open("xb") as out:
             out.write(data)
             out.flush()
             if lasting:

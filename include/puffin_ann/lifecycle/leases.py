@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from pyiceberg.table import Table
 
-from puffin_ann.errors import LeaseHeldError, StagingError
+from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.leases import Held, Lease
 from puffin_ann.lifecycle.workspace import STAGING_FOLDER
@@ -205,12 +205,12 @@ def _renew(lease: Lease, owner: str, seconds: float) -> None:
     try:
         if not lease.renew(owner, seconds):
             log.warning("lease: run %s has lost %s; it goes on", owner, lease.what)
-    except (StagingError, OSError) as error:
+    except (EnvironmentProblemError, OSError) as error:
         log.warning("lease: no sign of life could be given for %s: %s", lease.what, error)
 
 
 def _give_back(lease: Lease, owner: str) -> None:
     try:
         lease.release(owner)
-    except (StagingError, OSError) as error:
+    except (EnvironmentProblemError, OSError) as error:
         log.warning("lease: %s is not given back, and will expire: %s", lease.what, error)

@@ -95,7 +95,8 @@ class LocalCache:
 
     def forget(self, folder: Path) -> None:
         """Remove a folder that turned out not to hold what was filled into it."""
-        (folder / MARK).unlink(missing_ok=True)
+        with contextlib.suppress(IsADirectoryError):
+            (folder / MARK).unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
 
     def take_spoilt(self) -> bool:

@@ -1,3 +1,5 @@
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -6,7 +8,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.lake.staging import StagedObject, Staging, local_path
 
 SHA_OF_ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -195,3 +197,43 @@ def test_a_tree_is_deleted_through_fsspec_too(tmp_path: Path) -> None:
     staging.put_new("a", b"1")
     staging.delete_tree()
     assert not staging.exists("a")
+
+
+def _writes(staging: Staging) -> None:
+    with staging.create("deep", "er") as out:
+        out.write(b"abc")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda staging: staging.put_new("deep/er", b"abc"),
+        lambda staging: staging.put("deep/er", b"abc"),
+        _writes,
+    ],
+)
+@pytest.mark.parametrize("above", ["deep", "."])
+def test_a_file_where_a_folder_should_be_is_named(staging: Staging, write, above: str) -> None:
+    place = local_path(staging.root) / above
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"somebody's")
+    with pytest.raises(EnvironmentProblemError, match=r"deep/er cannot be written: .") as caught:
+        write(staging)
+    assert not isinstance(caught.value, StagingError)
+    assert place.read_bytes() == b"somebody's"
+
+
+@pytest.mark.parametrize("step", ["fsync", "link"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+def test_a_disk_that_takes_nothing_is_named_and_nothing_is_left(
+    staging: Staging, monkeypatch, step: str, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, step, refuse)
+    with pytest.raises(
+        EnvironmentProblemError, match=f"plan.json cannot be written: {os.strerror(number)}"
+    ):
+        staging.put_new("plan.json", b"{}")
+    assert list(local_path(staging.root).iterdir()) == []

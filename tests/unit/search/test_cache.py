@@ -30,6 +30,15 @@ def test_what_was_forgotten_is_filled_again(tmp_path):
     assert (cache.folder("key", _fill("b", calls)) / "data").read_text() == "b"
 
 
+def test_what_is_no_file_any_more_is_filled_again(tmp_path):
+    cache, calls = LocalCache(tmp_path), []
+    folder = cache.folder("key", _fill("a", calls))
+    for path in list(folder.iterdir()):
+        path.unlink()
+        path.mkdir()
+    assert (cache.folder("key", _fill("b", calls)) / "data").read_text() == "b"
+
+
 def test_a_key_is_filled_once(tmp_path):
     cache, calls = LocalCache(tmp_path), []
     first = cache.folder("key", _fill("a", calls))
