@@ -76,7 +76,7 @@ test-e2e: $(READY) $(JARS) ## Run builds through Airflow, Spark and a Spark clus
 test-e2e-quick: $(READY) ## Run what every change has to pass of test-e2e
 	@$(PYTEST) -m "not long" --ignore-glob='$(KILLS)' tests/e2e
 
-test-e2e-kills: $(READY) ## Kill the tasks, workers and Spark jobs of a running Airflow
+test-e2e-kills: $(READY) ## Kill the tasks, workers and Spark jobs of refreshes and maintenances in a running Airflow
 	@$(PYTEST) $(KILLS)
 
 fuzz: $(READY) ## Give the decoders spoilt bytes, guided by coverage, for SECONDS (60)

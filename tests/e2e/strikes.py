@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -91,9 +92,22 @@ def newest_run(server: LocalAirflow, dag: str) -> str:
     return next((run_id for (run_id,) in _rows(server, asked, dag)), "")
 
 
-def running(server: LocalAirflow, dag: str, run: str, task: str, seconds: float) -> Attempt | None:
-    """Wait for an attempt at a task, and return it; None if the task ended before it was seen."""
-    asked = "SELECT state, pid FROM task_instance WHERE dag_id = ? AND run_id = ? AND task_id = ?"
+def running(
+    server: LocalAirflow,
+    dag: str,
+    run: str,
+    task: str,
+    seconds: float,
+    struck: Collection[psutil.Process] = (),
+) -> Attempt | None:
+    """Wait for an attempt at a task, and return it; None if the task ended before it was seen.
+
+    Of a mapped task, an attempt at the first of its instances; none of those struck already.
+    """
+    asked = (
+        "SELECT state, pid FROM task_instance "
+        "WHERE dag_id = ? AND run_id = ? AND task_id = ? AND map_index <= 0"
+    )
     found: list[Attempt] = []
 
     def look() -> bool:
@@ -102,7 +116,9 @@ def running(server: LocalAirflow, dag: str, run: str, task: str, seconds: float)
             with contextlib.suppress(psutil.NoSuchProcess):
                 process = psutil.Process(pid)
                 worker = process.parent()
-                if worker is not None and "LocalExecutor" in " ".join(worker.cmdline()):
+                watched = worker is not None and "LocalExecutor" in " ".join(worker.cmdline())
+                # One that was killed is in the database until somebody misses it.
+                if watched and process not in struck and is_alive(process):
                     found.append(Attempt(task, process, worker))
         return bool(found) or state in DONE
 

@@ -222,13 +222,7 @@ def waits_and_succeeds(watched: Watched, dag: str, change: Callable[[], None]) -
 
 
 def test_a_dag_of_a_user_refreshes_an_index_that_nobody_watches_once_it_is_stale(watched):
-    watched.declare("second", watch="false")
-
-    def is_watched() -> bool:
-        _, dag = watched.server.request("GET", "/api/v2/dags/ann_refresh_second/details")
-        return dag["asset_expression"] is not None
-
-    wait_until(lambda: not is_watched(), SECONDS)
+    watched.stop_watching("second")
     runs, first = counted(watched, "refresh"), ROWS + 2 * MORE
     waits_and_succeeds(watched, "follow_second", lambda: watched.append(first, MORE))
     wait_until(watched.quiet, SECONDS)

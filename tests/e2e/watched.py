@@ -34,7 +34,7 @@ column: embedding
 key: word
 algorithm: vamana
 parameters: {{R: 16, L: 32, pq_m: 25}}
-shards: 1
+shards: {shards}
 partitions_per_shard: 4
 recall_target: 0.8
 seed: {seed}
@@ -67,19 +67,31 @@ class Watched:
         server: the Airflow; its variables name the folder of declarations.
         declarations: that folder.
         indexes: their names.
+        shards: of each index.
+        more: further lines of their declarations.
     """
 
     server: LocalAirflow
     declarations: Path
     indexes: tuple[str, ...]
+    shards: int = 1
+    more: str = ""
 
     @classmethod
-    def made(cls, server: LocalAirflow, declarations: Path, *indexes: str, rows: int) -> "Watched":
+    def made(
+        cls,
+        server: LocalAirflow,
+        declarations: Path,
+        *indexes: str,
+        rows: int,
+        shards: int = 1,
+        more: str = "",
+    ) -> "Watched":
         """Declare indexes over so many words, and build them; the server is not started."""
         server.variables["PUFFIN_ANN_DECLARATIONS_DIR"] = str(declarations)
         # Compiled kernels are shared with other runs: the compiler is not what is tested.
         server.variables["NUMBA_CACHE_DIR"] = os.environ["NUMBA_CACHE_DIR"]
-        made = cls(server, declarations, indexes)
+        made = cls(server, declarations, indexes, shards, more)
         for name in indexes:
             made.declare(name)
         write_catalog(server.local)
@@ -97,8 +109,18 @@ class Watched:
 
     def declare(self, name: str, *, window: str = "null", watch: str = "true") -> None:
         seed = self.indexes.index(name)
-        text = DECLARATION.format(seed=seed, window=window, watch=watch)
-        (self.declarations / f"{name}.yaml").write_text(text)
+        text = DECLARATION.format(seed=seed, window=window, watch=watch, shards=self.shards)
+        (self.declarations / f"{name}.yaml").write_text(text + self.more)
+
+    def stop_watching(self, name: str) -> None:
+        """Declare that changes of the table start no refresh, and wait until that is known."""
+        self.declare(name, watch="false")
+
+        def is_watched() -> bool:
+            _, dag = self.server.request("GET", f"/api/v2/dags/ann_refresh_{name}/details")
+            return dag["asset_expression"] is not None
+
+        wait_until(lambda: not is_watched(), SECONDS)
 
     def catalog(self):
         local = self.server.local
@@ -168,13 +190,14 @@ class Watched:
         held = index_lease(self.table, index).look()
         return "" if held is None or held.released else held.claim.owner
 
-    def nearest(self, index: str, first: int, rows: int) -> list[str]:
+    def nearest(self, index: str, first: int, rows: int, *, exhaustive: bool = False) -> list[str]:
         """The words nearest to some of the sample, by what is indexed alone."""
         words = pq.read_table(SAMPLE).slice(first, rows).column("embedding")
         queries = np.array(words.to_pylist(), dtype=np.float32)
         found = open_index(self.table, index)
         assert (found.view.rows_masked, found.view.rows_to_scan) == (0, 0)
-        answer = found.search(queries, 1, columns=["word"], freshness="indexed")
+        options = {"freshness": "indexed", "exhaustive": exhaustive}
+        answer = found.search(queries, 1, columns=["word"], **options)
         return answer.column("word").to_pylist()
 
 
