@@ -17,7 +17,7 @@ from puffin_ann.errors import StagingError
 from puffin_ann.lake import local_copy, multipart
 from puffin_ann.lake.recipe import Made, Recipe, Taken
 from puffin_ann.lake.s3 import Location, s3_of
-from puffin_ann.lake.staging import local_path
+from puffin_ann.lake.staging import local_path, naming
 
 CHUNK = 8 << 20
 
@@ -68,14 +68,16 @@ class Assembly:
         Raises:
             StoreRefusedError: a source is gone or was changed since it was pinned.
             StagingError: the store gives no answer, or a source is too short.
+            EnvironmentProblemError: the object cannot be written, or a source not be read.
         """
         if self._s3 is None or any(Location.of(uri) is None for uri in self.recipe.versions):
             path = self._names.path(uuid.uuid4().hex[:12])
             local = local_path(path)
-            if local is not None and all(map(local_path, self.recipe.versions)):
-                self._copy_locally(local)
-            else:
-                self._stream(path)
+            with naming(path):
+                if local is not None and all(map(local_path, self.recipe.versions)):
+                    self._copy_locally(local)
+                else:
+                    self._stream(path)
             return path
         path = self._names.path(self.recipe.digest()[:16])
         place = Location.require(path)

@@ -121,6 +121,8 @@ def _local(folder: Path, root: str, recursive: bool) -> Iterator[StoredObject]:
             found = list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as error:
+        raise StagingError(f"{root} cannot be listed: {error.strerror}") from error
     for entry in found:
         if not _is_text(entry.name):
             continue

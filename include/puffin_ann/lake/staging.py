@@ -93,7 +93,7 @@ class Staging:
             created = self._s3.put_new(uri, data)
             if created is not None:
                 return created
-        with _writing(uri), self.io.new_output(uri).create(overwrite=True) as out:
+        with naming(uri), self.io.new_output(uri).create(overwrite=True) as out:
             out.write(data)
         return self.read(name) == data
 
@@ -138,12 +138,12 @@ class Staging:
         uri = self.uri(name)
         path = local_path(uri)
         if path is None:
-            with _writing(uri), self.io.new_output(uri).create(overwrite=True) as out:
+            with naming(uri), self.io.new_output(uri).create(overwrite=True) as out:
                 out.write(data)
             return
         partial = _written_beside(path, data)
         try:
-            with _writing(uri):
+            with naming(uri):
                 os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
@@ -155,7 +155,7 @@ class Staging:
         The name must be one that no other attempt uses. If the body raises, the object is removed.
         """
         uri = self.uri(*parts)
-        with _writing(uri):
+        with naming(uri):
             writer = StagedWriter(uri, self.io.new_output(uri).create(overwrite=True))
         try:
             yield writer
@@ -212,7 +212,7 @@ class StagedWriter:
 
     def write(self, data: bytes) -> int:
         """Write all of `data`; returns its length in bytes."""
-        with _writing(self._uri):
+        with naming(self._uri):
             self._out.write(data)
         self._digest.update(data)
         size = memoryview(data).nbytes
@@ -228,7 +228,7 @@ class StagedWriter:
 
     def close(self) -> None:
         """Close the underlying stream, which makes the object appear."""
-        with _writing(self._uri):
+        with naming(self._uri):
             self._out.close()
 
     @property
@@ -244,7 +244,7 @@ def local_path(uri: str) -> Path | None:
 
 
 @contextmanager
-def _writing(where: str) -> "Iterator[None]":
+def naming(where: str) -> Iterator[None]:
     """Name an object in what keeps it from being written.
 
     Not a StagingError, which says that something staged is not there, and can be made again.
@@ -252,15 +252,16 @@ def _writing(where: str) -> "Iterator[None]":
     try:
         yield
     except OSError as error:
-        raise EnvironmentProblemError(
-            f"{where} cannot be written: {error.strerror or error}"
-        ) from error
+        said = error.strerror or str(error)
+        if error.filename and str(error.filename) not in where:  # what it is copied from
+            said += f" ({error.filename})"
+        raise EnvironmentProblemError(f"{where} cannot be written: {said}") from error
 
 
 def _link_new(path: Path, data: bytes, lasting: bool) -> bool:
     partial = _written_beside(path, data, lasting=lasting)
     try:
-        with _writing(str(path)):
+        with naming(str(path)):
             return _linked(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -276,12 +277,12 @@ def _linked(source: Path, path: Path) -> bool:
 
 def _written_beside(path: Path, data: bytes, *, lasting: bool = True) -> Path:
     """Write bytes to a file that nobody else knows, in the folder of another one."""
-    with _writing(str(path)):
+    with naming(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
     # Not tempfile: its files are for one user, and Spark's workers may be another.
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with _writing(str(path)), partial.open("xb") as out:
+        with naming(str(path)), partial.open("xb") as out:
             out.write(data)
             out.flush()
             if lasting:

@@ -1,10 +1,13 @@
 """What a folder holds, as it is listed: whatever else lies in it."""
 
+import errno
 import os
 from pathlib import Path
 
+import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from puffin_ann.errors import StagingError
 from puffin_ann.lake.listing import listed
 
 IO = PyArrowFileIO()
@@ -31,3 +34,12 @@ def test_names_that_are_no_text_are_nobodys(tmp_path):
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path):
     assert names(tmp_path / "gone") == []
+
+
+def test_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(StagingError, match=f"{tmp_path} cannot be listed: Permission denied"):
+        names(tmp_path)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.lake import local_copy
 from puffin_ann.lake.assembly import Assembly, Names
 
@@ -96,7 +96,7 @@ def test_a_disk_too_full_says_so_before_anything_is_copied(tmp_path, monkeypatch
     monkeypatch.setattr(local_copy, "append_range", lambda *_: pytest.fail("it was copied"))
     assembly = Assembly(PyArrowFileIO(), Names(f"file://{tmp_path}/new", "ann", "run"))
     assembly.recipe.write_range(f"file://{tmp_path}/source", 0, 4000)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(EnvironmentProblemError, match=r"/new/ann-run-.* be written: No space left"):
         assembly.make()
     assert not list((tmp_path / "new").iterdir())
 
