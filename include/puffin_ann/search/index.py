@@ -86,7 +86,8 @@ class Index:
         if name is None:
             raise ColumnNotFoundError(
                 f"the column of index {self.name!r} was dropped from the table, so rows outside "
-                "the index cannot be compared; pass freshness='indexed' or drop the index"
+                "the index cannot be compared; in Python pass freshness='indexed', search a "
+                "snapshot that has the column, or drop the index"
             )
         return vector_column(schema, name, mapping=self.table.name_mapping())
 
@@ -247,9 +248,10 @@ class Index:
         if freshness == "exact":
             live += self.view.rows_to_scan
         if k > live and not allow_fewer:
+            least = f"ask for at most {live}, or in Python" if live else "in Python"
             raise QueryError(
                 f"k is {k}, but only {live} rows are live in snapshot {self.view.snapshot_id}; "
-                f"ask for at most {live}, or in Python pass allow_fewer=True to get those there are"
+                f"{least} pass allow_fewer=True to get those there are"
             )
         return max(1, min(int(k), live))
 

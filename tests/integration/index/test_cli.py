@@ -151,6 +151,13 @@ def test_more_neighbours_than_rows_are_refused_with_how_many_there_are(cli, inde
     assert (code, "ask for at most 60" in err) == (2, True)
 
 
+def test_of_a_table_that_was_emptied_nobody_is_told_to_ask_for_none(cli, indexed, tmp_path):
+    indexed.delete("id >= 0")
+    np.save(tmp_path / "q.npy", np.zeros(builds.DIMENSION, np.float32))
+    code, _, err = search(cli, "--vector", str(tmp_path / "q.npy"), "--k", "1")
+    assert (code, "only 0 rows are live" in err, "at most" in err) == (2, True, False)
+
+
 def test_two_rows_with_one_key_are_refused(cli, indexed):
     indexed.append(builds.rows([5]))
     code, _, err = search(cli, "--key", "word=w5")
