@@ -4,7 +4,6 @@ This file sequences and retries; what is done stands in `puffin_ann.lifecycle`. 
 few seconds, so it imports no more than Airflow, pydantic and YAML.
 """
 
-from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -24,6 +23,7 @@ from puffin_ann_common import (
     refusing,
     schema_of,
     spark,
+    tags_of,
 )
 
 KIND = "build"
@@ -64,7 +64,7 @@ Values in the trigger form count for that run only: the declaration is what the 
 A run whose recall is under the target publishes nothing. A run waits for other runs on the index.
 """,
         schedule=declaration.schedule,
-        tags=["puffin-ann", "build", declaration.table],
+        tags=tags_of(KIND, declaration),
         **SETTINGS,
     ) as dag:
 
@@ -117,11 +117,11 @@ A run whose recall is under the target publishes nothing. A run waits for other 
     return dag
 
 
-def invalid_dag(path: Path, error: DeclarationError) -> DAG:
+def invalid_dag(dag_id: str, error: DeclarationError) -> DAG:
     """Return a DAG that stands for a declaration that is not valid, and says what is wrong."""
     with DAG(
-        dag_id=f"{PREFIX}{path.stem}",
-        description=f"Declaration {path.name} is not valid: {error}",
+        dag_id=dag_id,
+        description=f"A declaration is not valid: {error}",
         doc_md=f"The declaration is not valid, so there is nothing to run:\n\n```\n{error}\n```",
         schedule=None,
         tags=["puffin-ann", "invalid-declaration"],

@@ -7,7 +7,16 @@ from airflow.sdk import DAG, Param, get_current_context, get_parsing_context, ta
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.settings import settings
-from puffin_ann_common import PLAN, SETTINGS, bounds_of, dags_of, refusing, schema_of, spark
+from puffin_ann_common import (
+    PLAN,
+    SETTINGS,
+    bounds_of,
+    dags_of,
+    refusing,
+    schema_of,
+    spark,
+    tags_of,
+)
 
 KIND = "evaluate"
 PREFIX = "ann_evaluate_"
@@ -35,7 +44,7 @@ A run fails where the recall is under the target of {declaration.recall_target},
 do. It changes nothing, and so waits for nobody.
 """,
         schedule=options.schedule,
-        tags=["puffin-ann", "evaluate", declaration.table],
+        tags=tags_of(KIND, declaration),
         **SETTINGS,
     ) as dag:
 

@@ -4,7 +4,7 @@ from airflow.sdk import DAG, get_current_context, get_parsing_context, task
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.settings import settings
-from puffin_ann_common import SETTINGS, dags_of, force_form, lease_tasks, owner_of
+from puffin_ann_common import SETTINGS, dags_of, force_form, lease_tasks, owner_of, tags_of
 from puffin_ann_refreshing import refresh_tasks
 
 KIND = "maintain"
@@ -22,7 +22,7 @@ from expiry and orphan removal, merges deltas that have grown, rebuilds shards o
 rows were deleted, and removes superseded versions and what failed runs left behind.
 """,
         schedule=declaration.maintain.schedule,
-        tags=["puffin-ann", "maintain", declaration.table],
+        tags=tags_of(KIND, declaration),
         **SETTINGS,
     ) as dag:
 

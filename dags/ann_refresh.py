@@ -13,7 +13,7 @@ from airflow.triggers.base import BaseEventTrigger
 
 from puffin_ann.declaration import IndexDeclaration, seconds_of
 from puffin_ann.settings import settings
-from puffin_ann_common import SETTINGS, dags_of, force_form, lease_tasks
+from puffin_ann_common import SETTINGS, dags_of, force_form, lease_tasks, tags_of
 from puffin_ann_refreshing import refresh_tasks
 
 KIND = "refresh"
@@ -93,7 +93,7 @@ It runs when the table has new snapshots, other than those that publish indexes,
 have waited for `refresh.max_lag`. A run waits for other runs on the index, and plans after that.
 """,
         schedule=[asset_of(declaration.table, declared)] if watched else None,
-        tags=["puffin-ann", "refresh", declaration.table],
+        tags=tags_of(KIND, declaration),
         **SETTINGS,
     ) as dag:
         lease, release = lease_tasks(declaration, KIND)

@@ -5,6 +5,7 @@ YAML.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,13 +17,17 @@ from airflow.sdk import DAG, BaseSensorOperator, Context, Param, get_current_con
 from airflow.sdk.exceptions import AirflowFailException
 from pydantic import BaseModel
 
-from puffin_ann.declaration import IndexDeclaration, declaration_files, load_declaration
+from puffin_ann.declaration import Declared, IndexDeclaration, read_declarations
 from puffin_ann.errors import BadInputError, DeclarationError, NotFoundError
 from puffin_ann.uncollected import uncollected
 
 SPARK_APPS = Path(__file__).resolve().parents[1] / "spark_apps"
 PLAN = "{{ ti.xcom_pull(task_ids='plan')['plan'] }}"
 LEASE_POLL_SECONDS = 15.0
+LONGEST_TAG, LONGEST_ID = 100, 240
+"""Characters. Airflow refuses longer tags, and ids that are not much longer."""
+NO_ID = re.compile(r"[^\w.-]")
+"""What Airflow refuses in an id."""
 SETTINGS: dict[str, Any] = {
     "catchup": False,
     "max_active_runs": 1,
@@ -46,7 +51,7 @@ def dags_of(
     form: Form,
     wanted: str | None,
     *,
-    stand_in: Callable[[Path, DeclarationError], DAG] | None = None,
+    stand_in: Callable[[str, DeclarationError], DAG] | None = None,
 ) -> dict[str, DAG]:
     """Return the DAGs of a folder of declarations, by id.
 
@@ -56,29 +61,42 @@ def dags_of(
         make: makes one, without its trigger form.
         form: makes that.
         wanted: the one DAG a task process needs; it does not make the others.
-        stand_in: makes a DAG for a declaration that is not valid. To raise would take away the
-            DAGs of all other declarations. Without, there is none: that of the build says why.
+        stand_in: makes a DAG, by its id, for a declaration that is not valid. To raise would take
+            away the DAGs of all other declarations. Without, there is none: that of the build says
+            why.
     """
-    declared: dict[str, IndexDeclaration] = {}
-    broken: dict[str, tuple[Path, DeclarationError]] = {}
-    for path in declaration_files(folder):
-        try:
-            declaration = load_declaration(path)
-            if declaration.name in declared:
-                raise DeclarationError(f"{path}: index {declaration.name!r} is declared twice")
-            declared[declaration.name] = declaration
-        except DeclarationError as error:
-            broken[f"{prefix}{path.stem}"] = (path, error)
+    declared = read_declarations(folder)
     dags: dict[str, DAG] = {}
-    for name, one in declared.items():
-        if wanted in (None, f"{prefix}{name}"):
-            dags[f"{prefix}{name}"] = dag = make(one, list(declared.values()))
+    for one in declared.valid:
+        dag_id = f"{prefix}{one.name}"
+        if wanted in (None, dag_id):
+            dags[dag_id] = dag = make(one, list(declared.valid))
             # Afterwards: while tasks are made, Airflow copies the whole form for each of them.
             dag.params = form(one)
-    for dag_id, (path, error) in broken.items() if stand_in else ():
-        if wanted in (None, dag_id):
-            dags.setdefault(dag_id, stand_in(path, error))
+    if stand_in:
+        for dag_id, error in _stand_ins(declared, prefix).items():
+            if wanted in (None, dag_id):
+                dags[dag_id] = stand_in(dag_id, error)
     return dags
+
+
+def _stand_ins(declared: Declared, prefix: str) -> dict[str, DeclarationError]:
+    """Return an id for each problem that is not the id of a DAG: named after the file or index."""
+    found: dict[str, DeclarationError] = {}
+    taken = {f"{prefix}{one.name}" for one in declared.valid}
+    named = [(path.stem, error) for path, error in declared.broken.items()]
+    for name, error in [*declared.ambiguous.items(), *named]:
+        dag_id = f"{prefix}{NO_ID.sub('_', name)}"[:LONGEST_ID]
+        while dag_id in taken:
+            dag_id += "_"
+        taken.add(dag_id)
+        found[dag_id] = error
+    return found
+
+
+def tags_of(kind: str, declaration: IndexDeclaration) -> list[str]:
+    """Return the tags of an index's DAG."""
+    return ["puffin-ann", kind, declaration.table[:LONGEST_TAG]]
 
 
 @cache

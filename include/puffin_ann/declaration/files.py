@@ -1,7 +1,7 @@
 """Read declarations from YAML files."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +117,18 @@ class Declared:
 
     Attributes:
         valid: in order of their files' names; of a name that two files declare, none.
-        problems: one for each file that is not valid, and for each name that several declare.
-        ambiguous: those of the latter kind, by name.
+        broken: files that are not valid, and what is wrong with each.
+        ambiguous: names that several files declare, and which do.
     """
 
     valid: tuple[IndexDeclaration, ...]
-    problems: tuple[DeclarationError, ...]
-    ambiguous: Mapping[str, DeclarationError] = field(default_factory=dict)
+    broken: Mapping[Path, DeclarationError]
+    ambiguous: Mapping[str, DeclarationError]
+
+    @property
+    def problems(self) -> tuple[DeclarationError, ...]:
+        """One for each file that is not valid, and for each name that several declare."""
+        return (*self.broken.values(), *self.ambiguous.values())
 
     def on(self, table: str) -> list[IndexDeclaration]:
         """Return the valid ones of a table's indexes."""
@@ -150,12 +155,12 @@ class Declared:
 def read_declarations(folder: Path) -> Declared:
     """Read every declaration of a folder; what is wrong with one does not hide the others."""
     found: dict[str, tuple[IndexDeclaration, list[Path]]] = {}
-    problems: list[DeclarationError] = []
+    broken: dict[Path, DeclarationError] = {}
     for path in declaration_files(folder):
         try:
             declaration = load_declaration(path)
         except DeclarationError as error:
-            problems.append(error)
+            broken[path] = error
             continue
         _, paths = found.setdefault(declaration.name, (declaration, []))
         paths.append(path)
@@ -168,7 +173,7 @@ def read_declarations(folder: Path) -> Declared:
         if len(paths) > 1
     }
     valid = tuple(one for name, (one, _) in found.items() if name not in ambiguous)
-    return Declared(valid, (*problems, *ambiguous.values()), ambiguous)
+    return Declared(valid, broken, ambiguous)
 
 
 def load_declarations(folder: Path) -> list[IndexDeclaration]:

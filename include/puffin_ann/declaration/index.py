@@ -41,7 +41,7 @@ class IndexDeclaration(Model):
     """One declared index: what to index, how, and how good it must be."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-    table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+){2,}$")]
+    table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+){2,}$", max_length=1000)]
     column: Annotated[str, Field(min_length=1)]
     key: str | None = None
     metric: MetricName = "cosine"

@@ -192,13 +192,35 @@ class TestInvalidDeclaration:
         assert set(dags) == {"ann_build_words", "ann_build_broken"}
         assert "invalid-declaration" in dags["ann_build_broken"].tags
 
-    def test_a_name_declared_twice_is_invalid_in_the_second_file(self, declarations, load_dags):
+    @pytest.mark.parametrize("first", ["aardvark", "zebra"])
+    def test_a_name_declared_twice_is_nobodys(self, declarations, load_dags, first):
         text = (declarations / "words.yaml").read_text()
-        (declarations / "zebra.yaml").write_text(text + "name: words\n")
+        (declarations / f"{first}.yaml").write_text(text + "name: words\n")
+        (dag,) = load_dags().values()
+        assert dag.dag_id == "ann_build_words"
+        with pytest.raises(DeclarationError, match=rf"{first}\.yaml.*each declares index 'words'"):
+            dag.tasks[0].python_callable()
+        for kind in ("refresh", "maintain", "evaluate"):
+            assert load_dags(f"ann_{kind}.py") == {}
+
+    @pytest.mark.parametrize("stem", ["good copy", "good(1)", "x" * 245, "gut-ä.1"])
+    def test_whatever_the_files_name_its_dag_has_an_id_that_airflow_takes(
+        self, declarations, load_dags, stem
+    ):
+        (declarations / f"{stem}.yaml").write_text("shards: 0")
         dags = load_dags()
-        assert set(dags) == {"ann_build_words", "ann_build_zebra"}
-        with pytest.raises(DeclarationError, match="declared twice"):
-            dags["ann_build_zebra"].tasks[0].python_callable()
+        assert len(dags) == 2
+        assert "invalid-declaration" not in dags["ann_build_words"].tags
+
+    def test_a_file_named_as_another_index_does_not_take_its_place(self, declarations, load_dags):
+        text = (declarations / "words.yaml").read_text()
+        (declarations / "zebra.yaml").write_text(text + "name: broken\n")
+        (declarations / "broken.yaml").write_text("shards: 0")
+        (declarations / "broken.yml").write_text("shards: 0")
+        dags = load_dags()
+        assert len(dags) == 4
+        tags = [dags[f"ann_build_{name}"].tags for name in ("words", "broken")]
+        assert not any("invalid-declaration" in one for one in tags)
 
 
 def test_the_parse_of_a_task_builds_its_own_dag_only(declarations, load_dags, monkeypatch):
@@ -206,6 +228,15 @@ def test_the_parse_of_a_task_builds_its_own_dag_only(declarations, load_dags, mo
     (declarations / "names.yaml").write_text(text)
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "ann_build_names")
     assert set(load_dags()) == {"ann_build_names"}
+
+
+@pytest.mark.parametrize("kind", ["build", "refresh", "maintain", "evaluate"])
+def test_a_table_may_have_a_long_name(declarations, load_dags, kind):
+    text = (declarations / "words.yaml").read_text()
+    long = text.replace("demo.glove.words", "demo.glove." + 989 * "w")
+    assert long != text
+    (declarations / "long.yaml").write_text(long)
+    assert set(load_dags(f"ann_{kind}.py")) == {f"ann_{kind}_words", f"ann_{kind}_long"}
 
 
 def test_what_the_plan_hands_on_is_small_however_large_the_index():
