@@ -206,7 +206,8 @@ block_sums = SUMS[LEVEL]
 def quantised_tables(query, words, width, offsets, count, floats, tables):  # type: ignore[no-untyped-def]
     """Write a query's tables in bytes; return scale and shift.
 
-    Of a row x, shift + scale · sum is about −2⟨q, x⟩.
+    Of a row x, shift + scale · sum is about −2⟨q, x⟩. Both are not a number where float32 does not
+    hold such products: nothing is nearer than that.
 
     Args:
         query: `(d + w,) float32`, finite, zeros from d on.
@@ -230,6 +231,8 @@ def quantised_tables(query, words, width, offsets, count, floats, tables):  # ty
         widest = max(widest, greatest_of(line) - least)
         shift += least
         _store_floats(floats, j * U64(WORDS), subtract(line, _fill_floats(least)))
+    if not (widest < F32(np.inf) and abs(shift) < F32(np.inf)):
+        return F32(np.nan), F32(np.nan)
     factor = F32(255) / max(widest, F32(1e-30))
     for j in range(U64(count)):
         line = _load_floats(floats, j * U64(WORDS))

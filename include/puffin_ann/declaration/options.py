@@ -37,6 +37,9 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 Duration = Annotated[str, Field(pattern=r"^[0-9]{1,6}[smhd]$")]
 """A number with its unit, such as `90s`, `30m`, `24h` or `7d`."""
 
+PositiveDuration = Annotated[str, Field(pattern=r"^0{0,5}[1-9][0-9]{0,5}[smhd]$")]
+"""Likewise, and not none at all."""
+
 
 def seconds_of(duration: str) -> int:
     """Return a duration in seconds."""
@@ -84,8 +87,9 @@ class RefreshOptions(Model):
         le=1.0,
         description="Rows in deltas, as a share of those in shards, above which they are merged.",
     )
-    poll_interval: Duration = Field(
-        default="60s", description="How often the table is asked for new snapshots."
+    poll_interval: PositiveDuration = Field(
+        default="60s",
+        description="How often the table is asked for new snapshots.",
     )
     watch: bool = Field(
         default=True, description="Refresh when the table changes, without a schedule."
@@ -132,7 +136,9 @@ class EvaluateOptions(Model):
 class SparkOptions(Model):
     """How Airflow submits to Spark."""
 
-    conn_id: str = Field(default="spark_default", description="Airflow connection of the master.")
+    conn_id: str = Field(
+        default="spark_default", min_length=1, description="Airflow connection of the master."
+    )
     conf: dict[str, str] = Field(default_factory=dict, description="Spark configuration.")
 
     @field_validator("conf", mode="before")

@@ -124,7 +124,8 @@ class Index:
             schema's metadata holds a `SearchReport` as JSON under `puffin_ann`.
 
         Raises:
-            QueryError: a wrong `k`, width, value or shape, or a column given twice.
+            QueryError: a wrong `k`, width, value or shape, a column given twice, or fewer than k
+                rows that could be answered.
             ColumnNotFoundError: a column the table does not have.
         """
         batch = self._checked_queries(queries)
@@ -135,9 +136,13 @@ class Index:
 
         def answer(index: Index) -> pa.Table:
             wanted = index._checked_k(k, allow_fewer, freshness)
-            return index._nearest(
+            found = index._nearest(
                 batch, wanted, columns, exhaustive, freshness, width, probe_partitions
             )
+            if len(found) < len(batch) * wanted and not allow_fewer:
+                # Rows that are compared with the query may turn out to hold no vector.
+                raise index._too_few(k, len(found) // len(batch), "hold vectors")
+            return found
 
         return self._serving.by(self, answer)
 
@@ -248,12 +253,15 @@ class Index:
         if freshness == "exact":
             live += self.view.rows_to_scan
         if k > live and not allow_fewer:
-            least = f"ask for at most {live}, or in Python" if live else "in Python"
-            raise QueryError(
-                f"k is {k}, but only {live} rows are live in snapshot {self.view.snapshot_id}; "
-                f"{least} pass allow_fewer=True to get those there are"
-            )
+            raise self._too_few(k, live, "are live")
         return max(1, min(int(k), live))
+
+    def _too_few(self, k: int, rows: int, what: str) -> QueryError:
+        least = f"ask for at most {rows}, or in Python" if rows else "in Python"
+        return QueryError(
+            f"k is {k}, but only {rows} rows {what} in snapshot {self.view.snapshot_id}; "
+            f"{least} pass allow_fewer=True to get those there are"
+        )
 
     def _checked_freshness(self, freshness: Freshness) -> None:
         if freshness not in ("exact", "indexed"):

@@ -292,6 +292,23 @@ def test_a_table_whose_rows_were_all_deleted_is_empty(words):
         builds.build(builds.declaration(), "run")
 
 
+def test_rows_that_turn_out_to_hold_no_vector_are_missed_as_dead_ones_are(words):
+    builds.build(builds.declaration(), "run")
+    words.refresh()
+    more = builds.rows(range(1000, 1003))
+    place = more.schema.get_field_index("embedding")
+    none = pa.nulls(3, more.schema.field(place).type)
+    words.append(more.set_column(place, more.schema.field(place), none))
+    index = open_index(words, builds.INDEX)
+    assert index.view.rows_to_scan == 3
+    for exhaustive in (False, True):
+        assert len(index.search(QUERIES, 60, exhaustive=exhaustive)) == 6 * 60
+        fewer = index.search(QUERIES, 62, exhaustive=exhaustive, allow_fewer=True)
+        assert len(fewer) == 6 * 60
+        with pytest.raises(QueryError, match=r"only 60 rows hold vectors.* most 60"):
+            index.search(QUERIES, 62, exhaustive=exhaustive)
+
+
 def test_bad_searches_are_named(words):
     with pytest.raises(IndexNotFoundError, match="no readable version of an index named 'x'"):
         open_index(words, "x")

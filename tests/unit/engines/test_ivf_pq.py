@@ -263,3 +263,27 @@ def test_codes_packed_by_another_kind_of_machine_are_packed_anew(tmp_path):
     packed.rename(folder / "packed-otherwise.npy")
     after = ENGINE.open(folder).search(queries, 5, width=20)
     np.testing.assert_array_equal(before[0], after[0])
+
+
+@pytest.mark.parametrize("metric", METRIC_NAMES)
+@pytest.mark.parametrize("number", [1e-45, 1e-41, 1e-38, 1e18, 1e30, 3.4e38])
+def test_queries_whose_products_no_float32_holds_are_answered(tmp_path, metric, number):
+    vectors = normal(2000, 16)
+    shard = opened("ivf_pq", vectors, tmp_path, metric=metric)
+    queries = np.full((3, 16), number, np.float32)
+    queries[1] = np.sign(vectors[0]) * np.float32(number)
+    queries[2, 1:] = 0
+    answers = shard.search(queries, 10, width=20)
+    assert (answers[0] >= 0).all()
+    assert_answers_are_sound(answers, vectors, queries, 10, metric)
+
+
+@pytest.mark.parametrize("metric", METRIC_NAMES)
+def test_lists_are_built_over_rows_of_next_to_no_length(tmp_path, metric):
+    vectors = normal(2000, 16)
+    vectors[::50] *= np.float32(1e-41)
+    shard = opened("ivf_pq", vectors, tmp_path, metric=metric)
+    queries = np.concatenate([vectors[:51:50], vectors[1:9]])
+    answers = shard.search(queries, 10, width=20)
+    assert (answers[0] >= 0).all()
+    assert_answers_are_sound(answers, vectors, queries, 10, metric)
