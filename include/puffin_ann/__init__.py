@@ -6,10 +6,9 @@ index = puffin_ann.open_index("demo.glove.words", "glove_words")
 index.search(vector, k=10, columns=["word"])
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from puffin_ann.uncollected import uncollected
+from puffin_ann.uncollected import imported
 
 if TYPE_CHECKING:
     from puffin_ann.search.index import Index as Index
@@ -22,6 +21,5 @@ __all__ = ["Index", "__version__", "open_index"]
 def __getattr__(name: str) -> Any:
     """Import the search only when it is asked for: DAG files import this package, too."""
     if name in ("Index", "open_index"):
-        with uncollected():
-            return getattr(import_module("puffin_ann.search.index"), name)
+        return getattr(imported("puffin_ann.search.index"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,15 +6,19 @@ stays, and looking through it takes up to a third of the time.
 """
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Have no garbage collected for now, and what was made counted as old afterwards.
+    """Have no garbage collected for now, and all there is counted as old afterwards.
 
-    Garbage among it is found the next time that everything is looked through.
+    Garbage among it is found when everything is looked through, which is seldom: so this is for
+    what a process does once.
     """
     if not gc.isenabled():
         yield
@@ -27,3 +31,11 @@ def uncollected() -> Iterator[None]:
             gc.freeze()  # what is thawed is old, and nothing was looked through
             gc.unfreeze()
         gc.enable()
+
+
+def imported(name: str) -> ModuleType:
+    """Return a module; where this imports it, without the garbage collector."""
+    if name in sys.modules:
+        return import_module(name)  # another thread may still be at it
+    with uncollected():
+        return import_module(name)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+import puffin_ann
+from puffin_ann.engines import engine
 from puffin_ann.uncollected import uncollected
 
 THOUSANDS = 50_000
@@ -73,3 +75,14 @@ def test_what_somebody_froze_stays_frozen():
     with uncollected():
         pass
     assert gc.get_freeze_count() == frozen > 0
+
+
+def test_what_is_young_stays_so_once_everything_is_imported():
+    """What is old is looked through seldom: indexes let go of would keep their files open."""
+    assert puffin_ann.open_index
+    assert engine("exact")
+    gc.collect()
+    node = Node()
+    assert puffin_ann.open_index
+    assert engine("exact")
+    assert generation(node) < 2

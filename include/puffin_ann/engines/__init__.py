@@ -1,10 +1,8 @@
 """Engines: one interface per algorithm, between arrays (`ann`) and bytes (`blobs`)."""
 
-from importlib import import_module
-
 from puffin_ann.engines.base import SearchableShard, ShardEngine
 from puffin_ann.errors import DeclarationError
-from puffin_ann.uncollected import uncollected
+from puffin_ann.uncollected import imported
 
 _ENGINES = {
     "exact": ("puffin_ann.engines.exact", "ExactEngine"),
@@ -27,8 +25,7 @@ def engine(algorithm: str) -> ShardEngine:
         raise DeclarationError(
             f"algorithm {algorithm!r} is not known; choose one of {', '.join(_ENGINES)}"
         ) from None
-    with uncollected():
-        made: ShardEngine = getattr(import_module(module), name)()
+    made: ShardEngine = getattr(imported(module), name)()
     return made
 
 
