@@ -8,6 +8,7 @@ that was given up and still runs can do no harm.
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -273,6 +274,14 @@ def _linked(source: Path, path: Path) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+_PARTIAL = re.compile(r"\..+\.[0-9a-f]{32}")
+
+
+def is_partial(name: str) -> bool:
+    """Tell whether an object bears a name as they have until they are complete."""
+    return _PARTIAL.fullmatch(name) is not None
 
 
 def _written_beside(path: Path, data: bytes, *, lasting: bool = True) -> Path:

@@ -27,7 +27,7 @@ from puffin_ann.lake.listing import (
 )
 from puffin_ann.lake.past import manifest_lists_of
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.staging import Staging, is_partial
 from puffin_ann.lifecycle.alive import ALIVE_MS
 from puffin_ann.lifecycle.documents import EVALUATED
 from puffin_ann.lifecycle.inventory import Inventory, metadata_folder, take_inventory
@@ -245,18 +245,21 @@ def _records(
 ) -> Iterable[Leftover]:
     """List leases and evaluations of indexes that are not published, or not any more.
 
-    Those of published indexes stay: a lease's numbers grow, and evaluations are its history.
+    Those of published indexes stay: a lease's numbers grow, and evaluations are its history. What
+    was to become one, and was not since its writer was killed, goes in any case.
     """
     root = f"{metadata_folder(inventory.table)}/{STAGING_FOLDER}"
     for one in listed(inventory.table.io, root, recursive=True):
         *index, name = one.uri[len(root) + 1 :].split("/")
         is_needed = index[0] in retention if index else bool(retention)
-        if name.startswith(("_lease-", EVALUATED)) and len(index) < 2 and not is_needed:
+        is_record = name.startswith(("_lease-", EVALUATED)) and not is_needed
+        if (is_record or is_partial(name)) and len(index) < 2:
+            why = f"index {index[0]!r} is not published" if index else "no index is published"
             yield Leftover(
                 kind="record",
                 location=one.uri,
                 bytes=one.bytes,
-                why=f"index {index[0]!r} is not published" if index else "no index is published",
+                why="whoever wrote it was killed" if is_partial(name) else why,
                 idle_seconds=_seconds(inventory.now_ms - one.modified_ms),
                 grace_seconds=_seconds(grace_ms),
             )

@@ -11,8 +11,10 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.errors import RecallTooLowError, UnclearCommitError
 from puffin_ann.lake.assembly import Assembly
+from puffin_ann.lake.leases import Lease
 from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle import clean as cleaning
+from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.inventory import now_ms
 from puffin_ann.search.versions import find_versions
@@ -147,6 +149,23 @@ def test_a_killed_run_leaves_nothing_behind(words):
     assert going(clean(words, at_ms=later(23))) == {}
     kinds = set(going(clean(words, at_ms=later())).values())
     assert kinds == {"unpublished file", "staging", "record"}
+    assert everything(words) == before
+
+
+def test_a_sign_of_life_that_was_cut_off_goes_though_the_index_is_published(words, monkeypatch):
+    lives.publish(words, "run-1")
+    before = everything(words)
+    place = Lease(words.io, leases.index_folder(words, builds.INDEX), "an index")
+    place.acquire("run-2", "refresh", 60)
+    with monkeypatch.context() as patched:
+        for name in ("os.replace", "pathlib.Path.unlink"):  # killed: nothing is tidied up
+            patched.setattr(name, _die)
+        with pytest.raises(KeyboardInterrupt):
+            place.acquire("run-2", "refresh", 60)
+    (left,) = everything(words) - before
+    assert "/._lease-" in left
+    assert going(clean(words, at_ms=later(23))) == {}
+    assert going(clean(words, at_ms=later())) == {f"file://{left}": "record"}
     assert everything(words) == before
 
 
