@@ -11,6 +11,8 @@ from puffin_ann import open_index
 from puffin_ann.lifecycle.status import status
 
 K = 10
+TARGET, LEAST = 0.98, 0.95
+"""Recall that is declared, measured with some queries, and that others must find at least."""
 
 
 def brute_force(metric: str, queries: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -35,7 +37,7 @@ algorithm: vamana
 parameters: {{R: 32, L: 64, pq_m: 25}}
 shards: 2
 partitions_per_shard: 4
-recall_target: 0.95
+recall_target: {TARGET}
 spark: {{conf: {{spark.ui.enabled: "false", spark.driver.memory: 1g}}}}
 """
 
@@ -71,7 +73,7 @@ def test_an_index_built_by_the_dag_answers_as_brute_force_does(
     found = index.search(queries, K, columns=["id"])
     hits = found.column("id").to_numpy().reshape(QUERIES, K)
     recall = np.mean([len(set(a) & set(b)) / K for a, b in zip(hits, nearest, strict=True)])
-    assert recall >= 0.95, f"recall@{K} {recall:.4f}"
+    assert recall >= LEAST, f"recall@{K} {recall:.4f}"
     assert all(len(set(row)) == K for row in hits)
     _assert_exact(found, expected)
 
@@ -93,7 +95,7 @@ def test_the_three_indexes_live_in_one_file_and_unusable_rows_are_counted(stage,
         assert one.vectors == 4000
         assert one.skipped == {"null": 1, "wrong-length": 1, "not-finite": 2}
         assert one.coverage == 1.0
-        assert one.recall_low >= 0.95
+        assert one.recall >= TARGET
         assert set(one.seconds) == {"train", "assign", "build", "gate"}
 
 
