@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 
 from puffin_ann.errors import UnsupportedTableError
 
-REASONS = ("", "null", "wrong-length", "not-finite")
+REASONS = ("", "null", "wrong-length", "not-finite", "too-long")
 """Why a row has no usable vector. An empty list is of wrong length; not finite is NaN, infinite,
-beyond float32, or a null inside the list."""
-_NULL, _WRONG_LENGTH, _NOT_FINITE = 1, 2, 3
+beyond float32, or a null inside the list; too long is a norm above `LARGEST_NORM`."""
+_NULL, _WRONG_LENGTH, _NOT_FINITE, _TOO_LONG = 1, 2, 3, 4
+
+LARGEST_NORM = 2.0**62
+"""The Euclidean norm up to which a vector is indexed, 4.6e18. The squared distance of two such
+vectors, also with the component that maximum inner product search adds to them, is at most 2^126,
+which float32 holds."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +131,15 @@ def _as_it_is(chunk: _ListChunk, dimension: int) -> NDArray[np.float32] | None:
         return None
     elements: NDArray[np.float32] = chunk.values[chunk.offsets[0] : chunk.offsets[-1]]
     vectors = elements.reshape(-1, dimension)
-    return vectors if _all_finite(vectors) else None
+    return vectors if _surely_sound(vectors) else None
 
 
-def _all_finite(vectors: NDArray[np.float32]) -> bool:
-    """Tell at once that every element is finite; False may also mean that their sum is not."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(vectors.sum()))  # nothing leads back from an infinity or NaN
+def _surely_sound(vectors: NDArray[np.float32]) -> bool:
+    """Tell from the extreme elements that no vector can be unsound; False leaves that open."""
+    if vectors.size == 0:
+        return True
+    bound = LARGEST_NORM / np.sqrt(vectors.shape[1])
+    return bool(vectors.min() >= -bound and vectors.max() <= bound)  # False of a NaN among them
 
 
 def _usual_length(chunks: Sequence[_ListChunk]) -> int:
@@ -157,16 +164,14 @@ def _fill(chunk: _ListChunk, matrix: NDArray[np.float32], flaws: NDArray[np.uint
         elements = elements[np.repeat(fits, lengths)]
     with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, counted below
         vectors = elements.reshape(-1, dimension).astype(np.float32, copy=False)
-    finite = np.ones(len(vectors), np.bool_)
-    if not _all_finite(vectors):
-        # A sum in float64 cannot overflow, so it is finite exactly if every element is.
-        with np.errstate(invalid="ignore"):
-            finite = np.isfinite(vectors.sum(axis=1, dtype=np.float64))
-    if not finite.all():
-        bad = np.flatnonzero(fits)[~finite]
-        flaws[bad] = _NOT_FINITE
+    if not _surely_sound(vectors):
+        norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
+        unsound = ~(norms <= LARGEST_NORM)
+        bad = np.flatnonzero(fits)[unsound]
+        # In float64 the norm of any finite float32 vector is finite.
+        flaws[bad] = np.where(np.isfinite(norms[unsound]), _TOO_LONG, _NOT_FINITE)
         fits[bad] = False
-        vectors = vectors[finite]
+        vectors = vectors[~unsound]
     if len(vectors) == len(matrix):
         matrix[:] = vectors
     else:

@@ -56,7 +56,8 @@ class Router:
         each = np.arange(len(queries))
         least = nearest[each, home][:, None]
         squared = np.maximum(least + np.einsum("ij,ij->i", queries, queries)[:, None], 1e-30)
-        steps = np.fmin((nearest - least) / squared * (STEPS / FARTHEST), STEPS)
+        with np.errstate(over="ignore"):  # infinitely many steps are too many, too
+            steps = np.fmin((nearest - least) / squared * (STEPS / FARTHEST), STEPS)
         shares: NDArray[np.float32] = _SHARES[np.rint(steps).astype(np.intp)]
         if probe_partitions < len(self._squares):
             last = probe_partitions - 1

@@ -88,7 +88,7 @@ def live(table: Table, snapshot_id: int | None = None) -> tuple[np.ndarray, np.n
         for number, vector in zip(
             data.column("id").to_pylist(), data.column("embedding").to_pylist(), strict=True
         )
-        if vector is not None and len(vector) == DIMENSION and np.isfinite(vector).all()
+        if vector is not None and len(vector) == DIMENSION and np.linalg.norm(vector) <= 2.0**62
     ]
     ids = np.array([number for number, _ in usable], dtype=np.int64)
     vectors = np.array([vector for _, vector in usable], dtype=np.float32)
@@ -133,7 +133,9 @@ def assert_answers_are(
                 here.column("distance").to_numpy(), mine, rtol=1e-6, atol=1e-6
             )
             if exhaustive:
-                np.testing.assert_allclose(mine, np.sort(exact)[:expected], rtol=1e-12)
+                # Rows whose distances round to the same float32 may come in either order.
+                best = np.sort(exact.astype(np.float32))[:expected]
+                np.testing.assert_allclose(mine.astype(np.float32), best, rtol=2e-7)
 
 
 def assert_within(

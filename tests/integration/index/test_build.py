@@ -210,8 +210,9 @@ def bad_rows(schema) -> pa.Table:
         [float("inf")] + [0.0] * (width - 1),
         [1.0] * (width + 1),
         [],
+        [1e19] + [0.0] * (width - 1),
     ]
-    data = {"id": range(900, 905), "word": ["bad"] * 5, "embedding": vectors}
+    data = {"id": range(900, 906), "word": ["bad"] * 6, "embedding": vectors}
     return pa.table(data, schema=schema)
 
 
@@ -220,7 +221,7 @@ def test_unusable_vectors_are_skipped_counted_and_never_answered(words):
     builds.build(builds.declaration(), "run")
     words.refresh()
     (found,) = status(words)
-    assert found.skipped == {"null": 1, "wrong-length": 2, "not-finite": 2}
+    assert found.skipped == {"null": 1, "wrong-length": 2, "not-finite": 2, "too-long": 1}
     assert found.vectors == 60
     index = open_index(words, builds.INDEX)
     builds.assert_answers(index, words, words.current_snapshot().snapshot_id, QUERIES, 60)
@@ -242,7 +243,8 @@ def test_a_first_row_of_another_width_is_the_one_that_is_left_out(catalog):
 def test_unusable_vectors_are_refused_where_the_declaration_says_so(words):
     words.append(bad_rows(builds.rows([]).schema))
     before = snapshots(words)
-    with pytest.raises(BadVectorsError, match=r"2 not-finite, 1 null, 2 wrong-length.*width 8"):
+    counts = "2 not-finite, 1 null, 1 too-long, 2 wrong-length"
+    with pytest.raises(BadVectorsError, match=rf"{counts}.*width 8"):
         builds.build(builds.declaration(bad_vectors="refuse"), "run")
     assert snapshots(words) == before
 

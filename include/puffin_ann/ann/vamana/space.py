@@ -111,6 +111,7 @@ def _power_of_two(lengths: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     """Return for each length what brings it near 1 if it is extreme, else 1."""
     exponents = np.frexp(lengths)[1]
     exponents[np.abs(exponents) <= EXTREME] = 0
+    exponents = np.clip(exponents, -126, 126)  # whose powers of two float32 holds with all digits
     factors: NDArray[np.float32] = np.ldexp(np.float32(1), -exponents).astype(np.float32)
     return factors
 
