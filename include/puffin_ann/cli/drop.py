@@ -29,7 +29,7 @@ def drop(
     Its files are removed by 'puffin-ann clean' when their grace is over. While a
     declaration file is not valid, and may declare the index, --force alone drops it.
 
-    Example: puffin-ann drop demo.glove.words glove_words --dry-run
+    Example: puffin-ann drop demo.glove.words glove_words --force --dry-run
     """
     from puffin_ann.lifecycle import retire
 

@@ -28,6 +28,7 @@ from puffin_ann.lifecycle.documents import (
     store,
 )
 from puffin_ann.lifecycle.run import plan_of_whole_table, safe_run_id
+from puffin_ann.lifecycle.truth import MAX_DUPLICATES
 from puffin_ann.lifecycle.workspace import STAGING_FOLDER, Workspace, staging_root
 from puffin_ann.search.coverage import live_state
 from puffin_ann.search.index import require_snapshot
@@ -182,6 +183,12 @@ def judged(one: Evaluation) -> str:
     Raises:
         RecallTooLowError: it is under the target; says what to do.
     """
+    if not one.queries:
+        return (
+            f"index {one.index!r}: no recall was measured. Every row drawn as a query has more "
+            f"than {MAX_DUPLICATES} others equal to it; measure with queries of your own, by "
+            f"'puffin-ann evaluate {one.index} --vector FILE'"
+        )
     text = (
         f"index {one.index!r}: recall@{one.k} is {one.recall:.4f} (95 % interval {one.low:.4f} to "
         f"{one.high:.4f}, {one.queries} queries) on snapshot {one.snapshot_id}, search width "

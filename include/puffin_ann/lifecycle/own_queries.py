@@ -97,12 +97,13 @@ def judged(index: Index, k: int, target: float, tried: list[Tried]) -> str:
         )
     raise RecallTooLowError(
         f"{text} The default was enough for rows of the table when the index was built. "
-        f"{_call(last)} finds {_figures(last.measure)}: pass these where such queries are asked"
+        f"{_call(last)} finds {_figures(last.measure)}: search so, in Python by width= and "
+        "probe_partitions=, where such queries are asked"
     )
 
 
 def _call(tried: Tried) -> str:
-    return f"search(…, width={tried.width}, probe_partitions={tried.probe_partitions})"
+    return f"search --width {tried.width} --probe-partitions {tried.probe_partitions}"
 
 
 def _figures(measure: Measure) -> str:

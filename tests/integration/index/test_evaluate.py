@@ -150,3 +150,5 @@ def test_the_message_says_what_was_measured_and_what_to_do():
     )  # fmt: skip
     with pytest.raises(RecallTooLowError, match=r"0\.5000.*0\.4000 to 0\.6000.*200 queries.*0\.95"):
         judged(low)
+    none = low.model_copy(update={"queries": 0, "recall": 1.0})
+    assert "no recall was measured" in judged(none)

@@ -67,7 +67,7 @@ def test_searches_are_widened_until_they_find_enough(declaration):
     for one in tried:
         options = {"width": one.width, "probe_partitions": one.probe_partitions}
         assert one.measure.recall == pytest.approx(recall(index, queries, **options), abs=1e-9)
-    with pytest.raises(RecallTooLowError, match=rf"width={tried[-1].width}, .*pass these"):
+    with pytest.raises(RecallTooLowError, match=rf"--width {tried[-1].width} .*search so"):
         judged(index, K, TARGET, tried)
 
 
@@ -124,5 +124,5 @@ def test_the_command_tells_it_and_leaves_with_5(declaration, tmp_path, monkeypat
     code, out, errors = call()
     assert code == 5
     assert f"{widest['measure']['recall']:.4f}" in out
-    assert f"width={widest['width']}" in errors
+    assert f"--width {widest['width']} " in errors
     assert call("--queries", "10")[0] == 2
