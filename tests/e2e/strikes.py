@@ -48,9 +48,11 @@ class Attempt:
         """Return at the moment, or when the attempt ends; not before its Spark job has begun."""
         began = time.monotonic()
         while self.is_alive():
-            is_late = time.monotonic() - began >= moment.seconds
-            is_there = moment.appears is None or moment.appears.exists()
-            if is_late and is_there and (self.jobs() or not with_job):
+            if moment.appears is not None:  # which a job stores just before it ends
+                is_there = moment.appears.exists()
+            else:
+                is_there = not with_job or bool(self.jobs())
+            if is_there and time.monotonic() - began >= moment.seconds:
                 return
             time.sleep(0.01)
 
