@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -108,12 +109,21 @@ def one(
 
 
 @app.command()
-def report() -> None:
-    """Write docs/benchmarks.md and its pictures from the results that were kept."""
-    from benchmarks.report import write
+def report(
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Another document, for another machine, without pictures."),
+    ] = None,
+) -> None:
+    """Write docs/benchmarks.md and its pictures from the results that were kept.
 
-    path = write(saved(FAMILIES))
-    console.print(f"wrote {path}")
+    Example: python -m benchmarks report --to docs/benchmarks-intel.md
+    """
+    from benchmarks.report import DOCUMENT, write
+
+    document = to or DOCUMENT
+    write(saved(FAMILIES), document)
+    console.print(f"wrote {document}")
 
 
 def _show(result: Result) -> None:

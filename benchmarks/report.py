@@ -15,17 +15,18 @@ HERE = Path(__file__).parent
 COLORS = ("#d1495b", "#30638e", "#edae49", "#66a182")
 
 
-def write(results: Sequence[Result]) -> Path:
-    """Write the document and the pictures; returns the document's path."""
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    for result in results:
-        for plot in result.plots:
-            draw(plot, IMAGES / f"{plot.key}.svg")
-    DOCUMENT.write_text(render(results))
-    return DOCUMENT
+def write(results: Sequence[Result], document: Path = DOCUMENT) -> None:
+    """Write a document; `DOCUMENT` has pictures, those of other machines have none."""
+    has_curves = document.resolve() == DOCUMENT
+    if has_curves:
+        IMAGES.mkdir(parents=True, exist_ok=True)
+        for result in results:
+            for plot in result.plots:
+                draw(plot, IMAGES / f"{plot.key}.svg")
+    document.write_text(render(results, has_curves=has_curves))
 
 
-def render(results: Sequence[Result]) -> str:
+def render(results: Sequence[Result], *, has_curves: bool = True) -> str:
     """Return the document's text."""
     environment = Environment(
         loader=FileSystemLoader(HERE),
@@ -40,6 +41,7 @@ def render(results: Sequence[Result]) -> str:
     reasons = yaml.safe_load((HERE / "shortfalls.yaml").read_text()) or {}
     return environment.get_template("benchmarks.md.jinja").render(
         results=results,
+        has_curves=has_curves,
         files=FILES,
         titles=TITLES,
         families=", ".join(one.family for one in results),

@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import data, results
+from benchmarks import data, report, results
 from benchmarks.failures import CannotMeasureError
 from benchmarks.report import bound, figure, reason, render
-from benchmarks.results import Result, Row, save, saved
+from benchmarks.results import Plot, Result, Row, save, saved
 
 
 def row(**changes: Any) -> Row:
@@ -46,6 +46,16 @@ def test_the_document_holds_both_absolute_figures_and_says_what_falls_short():
     assert "1 of 2 lines reach their bound" in text
     assert "- **`vamana` ÷ hnswlib** (2.00, bound ≥ 2.5):" in text
     assert "- **fine**" not in text
+
+
+def test_the_document_of_another_machine_leaves_the_pictures_to_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "IMAGES", tmp_path / "images")
+    curve = Plot(key="curve", title="A curve", curves={"ours": [(0.9, 10.0), (0.95, 5.0)]})
+    report.write([Result(family="graphs", rows=[row()], plots=[curve])], tmp_path / "other.md")
+    text = (tmp_path / "other.md").read_text()
+    assert "0 of 1 lines reach their bound" in text
+    assert "images/" not in text
+    assert not (tmp_path / "images").exists()
 
 
 def test_a_family_that_failed_stands_in_the_table_with_its_reason():
