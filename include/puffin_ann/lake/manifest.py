@@ -10,17 +10,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from pyiceberg.avro.file import AvroFile
-from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus
-from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
-    IcebergType,
     IntegerType,
-    ListType,
     LongType,
     MapType,
     NestedField,
@@ -28,6 +24,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from puffin_ann.lake.avro import records_of
 from puffin_ann.lake.reads import AVRO, reading
 
 DELETE_FILE_PATH_FIELD_ID = 2147483546
@@ -134,47 +131,13 @@ _DATA_SCHEMA = _schema(deletes=False)
 _DELETE_SCHEMA = _schema(deletes=True)
 
 
-class _Lenient(SchemaPartnerAccessor):
-    """Lets lists and maps be left out of the read schema, as it already does other fields."""
-
-    def field_partner(
-        self, partner: IcebergType | None, field_id: int, field_name: str
-    ) -> IcebergType | None:
-        return super().field_partner(partner, field_id, field_name) if partner is not None else None
-
-    def list_element_partner(self, partner_list: IcebergType | None) -> IcebergType | None:
-        return partner_list.element_type if isinstance(partner_list, ListType) else None
-
-    def map_key_partner(self, partner_map: IcebergType | None) -> IcebergType | None:
-        return partner_map.key_type if isinstance(partner_map, MapType) else None
-
-    def map_value_partner(self, partner_map: IcebergType | None) -> IcebergType | None:
-        return partner_map.value_type if isinstance(partner_map, MapType) else None
-
-
-class _Records(AvroFile[Record]):
-    """The records of an Avro file in our schema; other fields are skipped over."""
-
-    def __init__(self, io: FileIO, path: str, schema: Schema) -> None:
-        # Opened without a read schema: PyIceberg would resolve it with its strict accessor.
-        super().__init__(io.new_input(path))
-        self._wanted = schema
-
-    def __enter__(self) -> "_Records":
-        super().__enter__()
-        self.reader = visit_with_partner(  # type: ignore[misc]
-            self.schema, self._wanted, ReadSchemaResolver(), _Lenient()
-        )
-        return self
-
-
 def read_manifest_list(io: FileIO, path: str) -> list[Manifest]:
     """Return the manifests of a snapshot, in the order of its list.
 
     Raises:
         DataFileError, EnvironmentProblemError: see `reading`.
     """
-    with _named(path, "manifest list"), _Records(io, path, _LIST_SCHEMA) as records:
+    with _named(path, "manifest list"):
         return [
             Manifest(
                 path=record[0],
@@ -185,7 +148,7 @@ def read_manifest_list(io: FileIO, path: str) -> list[Manifest]:
                 files=_sum(record[5], record[6]),
                 rows=_sum(record[7], record[8]),
             )
-            for record in records
+            for record in records_of(io, path, _LIST_SCHEMA)
         ]
 
 
@@ -201,8 +164,9 @@ def read_manifest(io: FileIO, manifest: Manifest) -> Iterator[Entry]:
     """Yield the live entries of a manifest in its order; it raises as `read_manifest_list` does."""
     schema = _DELETE_SCHEMA if manifest.holds_deletes else _DATA_SCHEMA
     next_row_id = manifest.first_row_id
-    with _named(manifest.path, "manifest"), _Records(io, manifest.path, schema) as records:
-        for record in records:
+    is_empty = True
+    with _named(manifest.path, "manifest"):
+        for record in records_of(io, manifest.path, schema):
             if record[0] == ManifestEntryStatus.DELETED:
                 continue
             file = record[3]
@@ -211,7 +175,10 @@ def read_manifest(io: FileIO, manifest: Manifest) -> Iterator[Entry]:
                 # first row id inheritance).
                 file[7] = next_row_id
                 next_row_id += file[4]
+            is_empty = False
             yield _entry(record, manifest)
+        if is_empty and manifest.files:
+            raise ValueError(f"it has no live entry, and its list says {manifest.files}")
 
 
 def read_unlisted_manifest(io: FileIO, path: str) -> list[Entry]:

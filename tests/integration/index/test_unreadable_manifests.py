@@ -87,6 +87,18 @@ def test_any_byte_of_them_may_be_wrong(words, what):
 
 
 @pytest.mark.parametrize("what", FILES)
+def test_they_may_be_cut_off_anywhere(words, what):
+    path = path_of(words, what)
+    with open(path, "rb") as file:
+        sound = file.read()
+    for size in [*range(0, len(sound), 31), *range(len(sound) - 40, len(sound))]:
+        with open(path, "wb") as file:
+            file.write(sound[:size])
+        with pytest.raises(DataFileError, match="is not a readable"):
+            files_of(listed(words))
+
+
+@pytest.mark.parametrize("what", FILES)
 @pytest.mark.parametrize(("harm", "code"), [(gone, 6), (empty, 7)])
 def test_the_command_line_says_so_and_the_doctor_goes_on(
     words, monkeypatch, capsys, what, harm, code
