@@ -137,6 +137,11 @@ class Routing:
     apart: Apart | None = None
 
     @property
+    def measured(self) -> Recall | None:
+        """The recall, unless no query could be asked: each row has too many that equal it."""
+        return self.recall if self.recall and self.recall.queries else None
+
+    @property
     def partitions(self) -> Partitions:
         """What is known of the partitions, as far as it was read."""
         return Partitions(

@@ -121,7 +121,7 @@ def _fraction(text: str | None) -> float | None:
 def _of_version(table: Table, version: IndexVersion) -> RunRecord:
     """Return what can be told of a version that carries no record of its own run."""
     snapshot = table.snapshot_by_id(version.snapshot_id or -1)
-    recall = version.routing.recall
+    recall = version.routing.measured
     return RunRecord(
         run_id=version.run_id,
         action="published",
@@ -154,7 +154,7 @@ def _evaluations(table: Table, index: str) -> Iterator[RunRecord]:
             base_snapshot_id=one.base_snapshot_id,
             rows=one.rows,
             seconds=one.seconds,
-            recall=one.recall,
+            recall=one.recall if one.queries else None,
             coverage=one.coverage,
         )
 

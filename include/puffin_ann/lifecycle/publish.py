@@ -239,8 +239,8 @@ def summary_of(plan: RunPlan, version: IndexVersion) -> dict[str, str]:
         "shards": str(len(routing.shards)),
         "max-tombstone-ratio": f"{version.tombstone_ratio:.4g}",
     }
-    if routing.recall is not None:
-        figures["recall"] = f"{routing.recall.recall:.4f}"
+    if routing.measured is not None:
+        figures["recall"] = f"{routing.measured.recall:.4f}"
     return {f"ann.{plan.declaration.name}.{key}": value for key, value in figures.items()}
 
 

@@ -128,7 +128,7 @@ def _record(plan: RunPlan, version: IndexVersion) -> RunRecord:
         base_snapshot_id=plan.base_snapshot_id,
         rows=version.vectors,
         seconds=round(sum(_seconds(routing.properties).values()), 3),
-        recall=routing.recall.recall if routing.recall and decision is None else None,
+        recall=routing.measured.recall if routing.measured and decision is None else None,
     )
 
 

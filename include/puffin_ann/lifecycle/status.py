@@ -103,7 +103,7 @@ def status(
 def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus:
     routing = version.routing
     view = view_of(table, version, live)
-    recall = routing.recall
+    recall = routing.measured
     deltas = [one for one in routing.shards if one.kind == "delta"]
     return IndexStatus(
         index=version.index,

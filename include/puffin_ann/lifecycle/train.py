@@ -10,6 +10,7 @@ from puffin_ann.ann import kmeans, partitioning
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.declaration import AUTO
 from puffin_ann.errors import TooFewRowsError
+from puffin_ann.lake.vectors import LARGEST_NORM
 from puffin_ann.lifecycle.documents import BuildPlan, StagedFile
 from puffin_ann.lifecycle.plan import sample_rows
 from puffin_ann.lifecycle.reading import open_part
@@ -125,6 +126,12 @@ def train(plan: BuildPlan, rows: StagedRows, *, threads: int) -> TrainResult:
     """
     declaration = plan.declaration
     usable = len(rows.vectors)
+    if not usable:
+        raise TooFewRowsError(
+            f"table {plan.table}: no sampled row has a usable vector in column "
+            f"{declaration.column!r}: each is null, not of width {plan.dimension}, not finite or "
+            f"longer than {LARGEST_NORM:.2g}; mend the vectors"
+        )
     if usable < declaration.shards:
         raise TooFewRowsError(
             f"table {plan.table}: {usable} sampled rows have a usable vector, fewer than the "

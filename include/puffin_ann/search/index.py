@@ -142,6 +142,8 @@ class Index:
             if len(found) < len(batch) * wanted and not allow_fewer:
                 # Rows that are compared with the query may turn out to hold no vector.
                 raise index._too_few(k, len(found) // len(batch), "hold vectors")
+            if index.metric == "ip":
+                _require_products(found)
             return found
 
         return self._serving.by(self, answer)
@@ -375,3 +377,18 @@ def require_snapshot(table: Table, snapshot_id: int | None) -> Snapshot:
 def open_version(table: Table, version: IndexVersion, live: LiveState) -> Index:
     """Open one given version, published or staged, as the recall gate does."""
     return Index(table, version, view_of(table, version, live))
+
+
+def _require_products(found: pa.Table) -> None:
+    """Refuse answers by inner products beyond float32, which were cut to the same number.
+
+    Raises:
+        QueryError: names the query.
+    """
+    beyond = np.abs(found.column("distance").to_numpy()) >= np.finfo(np.float32).max
+    if beyond.any():
+        query = found.column("query").to_numpy()[beyond][0]
+        raise QueryError(
+            f"query {query} has inner products beyond float32, 3.4e38, of which no order is kept; "
+            "scale it"
+        )

@@ -50,13 +50,15 @@ class Router:
             queries: (q, dc) float32 in the search space of the metric.
             probe_partitions: nearest partitions to consider, at least 1.
         """
-        scores = self._squares - 2.0 * (queries @ self._centroids)
-        nearest = np.minimum.reduceat(scores, self._firsts, axis=1)
-        home = nearest.argmin(axis=1)
-        each = np.arange(len(queries))
-        least = nearest[each, home][:, None]
-        squared = np.maximum(least + np.einsum("ij,ij->i", queries, queries)[:, None], 1e-30)
-        with np.errstate(over="ignore"):  # infinitely many steps are too many, too
+        # Queries so long that squares leave float32 are near no partition, or all.
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self._squares - 2.0 * (queries @ self._centroids)
+            nearest = np.minimum.reduceat(scores, self._firsts, axis=1)
+            home = nearest.argmin(axis=1)
+            each = np.arange(len(queries))
+            least = nearest[each, home][:, None]
+            lengths = np.einsum("ij,ij->i", queries, queries)[:, None]
+            squared = np.maximum(least + lengths, 1e-30)
             steps = np.fmin((nearest - least) / squared * (STEPS / FARTHEST), STEPS)
         shares: NDArray[np.float32] = _SHARES[np.rint(steps).astype(np.intp)]
         if probe_partitions < len(self._squares):

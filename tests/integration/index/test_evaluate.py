@@ -9,8 +9,10 @@ from puffin_ann.lifecycle import evaluate, leases
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.evaluate import Evaluation, evaluations, judged, plan_evaluation
 from puffin_ann.lifecycle.evaluate_stages import evaluate as measure
+from puffin_ann.lifecycle.history import history
 from puffin_ann.lifecycle.retire import drop
 from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.status import status
 
 DECLARED = builds.declaration(evaluate={"queries": 20})
 TABLE = DECLARED.table
@@ -152,3 +154,16 @@ def test_the_message_says_what_was_measured_and_what_to_do():
         judged(low)
     none = low.model_copy(update={"queries": 0, "recall": 1.0})
     assert "no recall was measured" in judged(none)
+
+
+def test_where_no_row_can_be_a_query_no_recall_is_told(catalog):
+    rows = builds.rows([1] * 120)  # each has more equals than a query may have
+    table = catalog.create_table("demo.words", schema=rows.schema)
+    table.append(rows)
+    builds.build(DECLARED, "build-1")
+    evaluated("evaluate-1")
+    assert {entry.record.recall for entry in history(table.refresh(), builds.INDEX).entries} == {
+        None
+    }
+    (found,) = status(table)
+    assert found.recall is None

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_ann import open_index
+from puffin_ann.errors import QueryError, TooFewRowsError
 from puffin_ann.lake.vectors import LARGEST_NORM
 
 DIRECTIONS = np.random.default_rng(3).normal(size=(80, builds.DIMENSION))
@@ -42,3 +43,27 @@ def test_rows_of_extreme_lengths_are_built_over_and_answered(words, algorithm, m
     for length in (1.0, 1e-40, 1e18):
         queries = (DIRECTIONS[:4] * length).astype(np.float32)
         builds.assert_answers(index, words, words.current_snapshot().snapshot_id, queries, 5)
+
+
+def test_inner_products_beyond_float32_are_refused_since_they_have_no_order(words):
+    rows = {"id": [900], "word": ["long"], "embedding": [[LONGEST] + [0.0] * 7]}
+    words.append(pa.table(rows, schema=builds.rows([]).schema))
+    builds.build(builds.declaration(metric="ip"), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    queries = np.zeros((2, builds.DIMENSION), np.float32)
+    queries[0, 0], queries[1, 0] = 1.0, 1e25
+    assert len(index.search(queries[:1], 3)) == 3
+    for exhaustive in (True, False):
+        with pytest.raises(QueryError, match="query 1 has inner products beyond float32"):
+            index.search(queries, 3, exhaustive=exhaustive)
+
+
+def test_a_table_of_unusable_vectors_alone_says_what_is_wrong_with_them(words):
+    words.overwrite(
+        pa.table(
+            {"id": [1, 2], "word": ["a", "b"], "embedding": [[1e19] * 8, None]},
+            schema=builds.rows([]).schema,
+        )
+    )
+    with pytest.raises(TooFewRowsError, match=r"no sampled row.*longer than 4\.6e\+18"):
+        builds.build(builds.declaration(), "run")
