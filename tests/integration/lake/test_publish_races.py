@@ -13,7 +13,7 @@ from puffin_ann.lifecycle.publish import was_published
 
 pytestmark = pytest.mark.slow
 
-ROUNDS_PER_TABLE = 10
+ROUNDS_PER_TABLE = 6
 
 
 def race(*plans: dict) -> list[object]:

@@ -16,7 +16,7 @@ from table_life import TableLife
 
 REST = bool(os.environ.get("SOAK_REST"))
 SPARK = REST or bool(os.environ.get("SOAK_SPARK"))
-MINUTES = float(os.environ.get("SOAK_MINUTES", "0.5"))
+MINUTES = float(os.environ.get("SOAK_MINUTES", "0.3"))
 STEPS = int(os.environ.get("SOAK_STEPS", "12"))
 PHASES = (Phase.generate, Phase.shrink) if os.environ.get("SOAK_SHRINK") else (Phase.generate,)
 """A life is told step by step as it is; to make it shorter takes many more."""
@@ -50,4 +50,4 @@ def test_random_lives_keep_every_promise():
 @pytest.mark.slow
 def test_random_lives_with_sparks_procedures_keep_every_promise(request):
     SparkLife.lake = request.getfixturevalue("rest_lake" if REST else "embedded_lake")
-    assert live(SparkLife, MINUTES / 2 if SPARK else 0.5) > 0
+    assert live(SparkLife, MINUTES / 2 if SPARK else 0.3) > 0
