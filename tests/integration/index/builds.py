@@ -107,15 +107,29 @@ def distances(metric: str, query: np.ndarray, vectors: np.ndarray) -> np.ndarray
     return 1.0 - np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
 
 
-def assert_answers(index: Index, table: Table, snapshot_id: int, queries: np.ndarray, k: int):
+def assert_answers(
+    index: Index,
+    table: Table,
+    snapshot_id: int,
+    queries: np.ndarray,
+    k: int,
+    precision: type = np.float64,
+) -> None:
     """Hold an index to what PyIceberg reads of a snapshot."""
-    assert_answers_are(index, live(table, snapshot_id), queries, k)
+    assert_answers_are(index, live(table, snapshot_id), queries, k, precision)
 
 
 def assert_answers_are(
-    index: Index, rows: tuple[np.ndarray, np.ndarray], queries: np.ndarray, k: int
+    index: Index,
+    rows: tuple[np.ndarray, np.ndarray],
+    queries: np.ndarray,
+    k: int,
+    precision: type = np.float64,
 ) -> None:
-    """Hold exhaustive search to brute force, and approximate search to its promises."""
+    """Hold exhaustive search to brute force, and approximate search to its promises.
+
+    In float32, rows whose distances round to the same number may come in either order.
+    """
     ids, vectors = rows
     expected = min(k, len(ids))
     for exhaustive in (True, False):
@@ -133,9 +147,9 @@ def assert_answers_are(
                 here.column("distance").to_numpy(), mine, rtol=1e-6, atol=1e-6
             )
             if exhaustive:
-                # Rows whose distances round to the same float32 may come in either order.
-                best = np.sort(exact.astype(np.float32))[:expected]
-                np.testing.assert_allclose(mine.astype(np.float32), best, rtol=2e-7)
+                best = np.sort(exact.astype(precision))[:expected]
+                rtol = 1e-12 if precision is np.float64 else 2e-7
+                np.testing.assert_allclose(mine.astype(precision), best, rtol=rtol)
 
 
 def assert_within(

@@ -42,7 +42,8 @@ def test_rows_of_extreme_lengths_are_built_over_and_answered(words, algorithm, m
     assert index.coverage == 1.0
     for length in (1.0, 1e-40, 1e18):
         queries = (DIRECTIONS[:4] * length).astype(np.float32)
-        builds.assert_answers(index, words, words.current_snapshot().snapshot_id, queries, 5)
+        current = words.current_snapshot().snapshot_id
+        builds.assert_answers(index, words, current, queries, 5, np.float32)
 
 
 def test_inner_products_beyond_float32_are_refused_since_they_have_no_order(words):
