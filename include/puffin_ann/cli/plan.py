@@ -21,7 +21,10 @@ def plan(
     index: Annotated[str, typer.Argument(help="A declared index.")],
     maintenance: Annotated[
         bool,
-        typer.Option("--maintenance", help="As in a maintenance window: rebuild shards as well."),
+        typer.Option(
+            "--maintenance",
+            help="As in a maintenance window: what is due even if nothing changed, and rebuilds.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

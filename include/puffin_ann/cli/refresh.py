@@ -22,7 +22,10 @@ def refresh(
     ] = None,
     maintenance: Annotated[
         bool,
-        typer.Option("--maintenance", help="Rebuild shards of many deleted rows, too."),
+        typer.Option(
+            "--maintenance",
+            help="Do what is due even if nothing changed; rebuild shards of many deleted rows.",
+        ),
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Publish changes, however few and fresh they are.")

@@ -4,6 +4,9 @@ A version and a snapshot differ by rows that came and rows that went. Which shar
 and which of the rows that came only moved, is found out by the run; here both are expected in
 proportion, and an action is the most that is done to a shard: one to which nothing turns out to
 have happened is carried over as it is. A run that has identified the rows may ask again.
+
+What is due in the index itself waits for the next change that is published, or for a maintenance
+window: a refresh of an unchanged table publishes nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,20 +15,11 @@ from dataclasses import dataclass
 from puffin_ann.declaration import CENTROID, EXACT, IndexDeclaration, seconds_of
 from puffin_ann.lifecycle import estimate
 from puffin_ann.lifecycle.decision import Decision, DeltaAction, ShardAction
+from puffin_ann.lifecycle.drifted import why_drifted
 from puffin_ann.lifecycle.estimate import Cost
 from puffin_ann.lifecycle.expect import UNCHANGED, Expected, absorbable, apportion, expect
 from puffin_ann.lifecycle.reasons import changed_fields, refresh_sentence, spoken_seconds
 from puffin_ann.lifecycle.state import Change, IndexState, ShardState
-
-DRIFT_SHARE = 0.01
-"""Rows in deltas or merged last, as a share of those in shards, from which their mean distance
-counts: a handful of outliers is no drift."""
-
-ROWS_PER_CENTROID = 16
-"""Centroids of fewer rows each fit those they were made of better than any that come later."""
-
-NORM_SLACK = 1e-6
-"""Relative, for norms summed in another order."""
 
 
 def decide(
@@ -45,7 +39,8 @@ def decide(
         change: the head of the table against that version.
         declaration: as it is now.
         now_ms: milliseconds since 1970.
-        maintenance: this is a maintenance window: rebuild shards of many tombstones, too.
+        maintenance: this is a maintenance window: do what is due though nothing changed, and
+            rebuild shards of many tombstones, too.
         force: publish changes, however few and fresh they are.
         unreadable: without a state, published files that may have held one, and what is wrong.
     """
@@ -56,8 +51,10 @@ def decide(
         if unreadable:
             why = f"no readable version of the index is published; {'; '.join(unreadable)}"
         return _build(change, estimate.first_build(declaration.algorithm, change.live_rows), why)
-    why = _why_unfit(state, change, declaration)
-    why = why or _why_emptied(state, change, declaration, UNCHANGED)
+    why = _why_other(state, change, declaration)
+    if not (why or change.rows or maintenance):
+        return _nothing(state, change, _why_unchanged(state, change, declaration))
+    why = why or _why_worn(state, change, declaration)
     if why:
         return _build(change, estimate.whole_build(state, change.live_rows), why)
     waiting = _why_wait(state, change, declaration, now_ms, maintenance=maintenance, force=force)
@@ -150,18 +147,24 @@ def _why_merge(state: IndexState, expected: Expected, declaration: IndexDeclarat
     )
 
 
-def _why_unfit(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
-    """Say why no refresh can make the version what is declared, or what it should be."""
+def _why_other(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
+    """Say why no refresh can make the version what is declared."""
     if not change.live_rows:
         return ""  # nothing to build from; the version answers nothing, which is right
     if change.column:
         return change.column
     if state.fingerprint != declaration.fingerprint():
         return f"the declaration changed since it was built: {changed_fields(state, declaration)}"
-    # Where each row is compared, centroids may lie wherever they do.
-    if state.algorithm in (CENTROID, EXACT) or not _can_build(change, declaration):
+    return ""
+
+
+def _why_worn(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
+    """Say why the version itself, whatever changed since, is no base for a refresh any more."""
+    if not _can_build(change, declaration):
         return ""
-    return _why_drifted(state, declaration)
+    # Where each row is compared, centroids may lie wherever they do.
+    drifted = "" if state.algorithm in (CENTROID, EXACT) else why_drifted(state, declaration)
+    return drifted or _why_emptied(state, change, declaration, UNCHANGED)
 
 
 def _why_emptied(
@@ -174,31 +177,6 @@ def _why_emptied(
     if not deltas or expected.live_in(state.graphs):
         return ""
     return f"none of the rows its shards were built from is live, and {deltas:,} others are"
-
-
-def _why_drifted(state: IndexState, declaration: IndexDeclaration) -> str:
-    drift, rebuild = state.drift, declaration.rebuild
-    if state.metric == "ip" and drift.largest_norm > state.norm_bound * (1 + NORM_SLACK):
-        return (
-            f"a row added has norm {drift.largest_norm:.4g}, above the bound "
-            f"{state.norm_bound:.4g} that the index was built for"
-        )
-    shards = sum(one.live for one in state.graphs)
-    added = drift.merged or sum(one.live for one in state.deltas)
-    far = drift.built > 0 and drift.added > rebuild.drift * drift.built
-    enough = added >= DRIFT_SHARE * shards and shards >= ROWS_PER_CENTROID * state.partitions
-    if far and enough:
-        return (
-            f"rows added are {drift.added / drift.built:.2f} times as far from their centroids as "
-            f"those built, above rebuild.drift {rebuild.drift:g}"
-        )
-    # Centroids may give such shards from the start; building again would give the same.
-    if drift.imbalance and state.imbalance > max(rebuild.imbalance, drift.imbalance):
-        return (
-            f"the largest shard holds {state.imbalance:.2f} times the mean, above "
-            f"rebuild.imbalance {rebuild.imbalance:g}"
-        )
-    return ""
 
 
 def _can_build(change: Change, declaration: IndexDeclaration) -> bool:
@@ -229,6 +207,17 @@ def _why_wait(
         f"the oldest change is {spoken_seconds(lag)} old, within refresh.max_lag "
         f"{options.max_lag}: searches mask and scan them"
     )
+
+
+def _why_unchanged(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
+    """Say that nothing changed, and what is to be done along with the next change."""
+    said = f"nothing changed since snapshot {state.base_snapshot_id}"
+    build = _why_worn(state, change, declaration)
+    merge = _why_merge(state, UNCHANGED, declaration)
+    if not (build or merge):
+        return said
+    due = f"a build is due, since {build}" if build else f"a merge is due, since {merge}"
+    return f"{said}; with the next change, or by the next maintenance, {due}"
 
 
 def _why_dearer(

@@ -83,7 +83,8 @@ def plan_refresh(
     Args:
         declaration: the index.
         run_id: names the run; any text, stable across retries of it.
-        maintenance: this is a maintenance window: rebuild shards of many tombstones, too.
+        maintenance: this is a maintenance window: do what is due though nothing changed, and
+            rebuild shards of many tombstones, too.
         force: publish changes, however few and fresh they are; where nothing changed, read the
             version's files for damage.
 

@@ -31,6 +31,19 @@ def refresh(table, declaration, run="refresh", **options):
     return done
 
 
+def maintained(table, declaration, due):
+    """Run the maintenance that something is due for, which refreshes tell and leave to it."""
+    before = table.refresh().metadata_location
+    for force in (False, True):
+        done = refresh_in_process(declaration, run_id="unchanged", force=force)
+        assert (done["action"], due in done["reason"]) == ("none", True), done["reason"]
+    assert table.refresh().metadata_location == before
+    done = refresh(table, declaration, "maintenance", maintenance=True)
+    assert due in done["reason"]
+    assert refresh(table, declaration, "after that", maintenance=True)["action"] == "none"
+    return done
+
+
 def newest(table):
     """Return the version that serves the head: published in mode `statistics` after a rollback it
     stands under an older snapshot than others."""

@@ -266,7 +266,7 @@ def test_runs_outlive_their_versions_and_snapshots_in_the_history(cli, indexed, 
     assert [one["record"]["rows"] for one in found["entries"]] == [90, 80, 70, 60]
 
 
-def test_a_merge_that_more_new_rows_than_expected_make_due_is_planned_next_and_told(
+def test_a_merge_that_more_new_rows_than_expected_make_due_is_left_to_maintenance_and_told(
     cli, indexed, declare
 ):
     """As many rows came as went, so that all are expected to have moved; ten did not."""
@@ -275,10 +275,17 @@ def test_a_merge_that_more_new_rows_than_expected_make_due_is_planned_next_and_t
     expected = json.loads(cli("plan", *TABLE, "--json")[1])["decision"]
     assert (expected["action"], expected["merges"]) == ("refresh", False)
     assert refresh_in_process(declared, run_id="first")["action"] == "refresh"
-    due = json.loads(cli("plan", *TABLE, "--json")[1])["decision"]
-    assert (due["action"], due["merges"]) == ("refresh", True)
-    assert "deltas would hold 10 live rows, 20.0% of those in shards" in due["reason"]
-    assert refresh_in_process(declared, run_id="second")["action"] == "refresh"
+    found = "deltas would hold 10 live rows, 20.0% of those in shards"
+    code, told, _ = cli("refresh", builds.INDEX)
+    assert (code, "nothing changed since" in told, f"a merge is due, since {found}" in told) == (
+        0,
+        True,
+        True,
+    )
+    due = json.loads(cli("plan", *TABLE, "--maintenance", "--json")[1])["decision"]
+    assert (due["action"], due["merges"], found in due["reason"]) == ("refresh", True, True)
+    second = refresh_in_process(declared, run_id="second", maintenance=True)
+    assert second["action"] == "refresh"
     told = [one.record for one in history("test.demo.words", builds.INDEX).entries]
     assert [(one.run_id, one.action, one.rows_added, one.rows_gone) for one in told[:2]] == [
         ("second", "merge", 0, 0),

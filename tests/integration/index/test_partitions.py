@@ -56,7 +56,9 @@ def test_a_delete_and_an_append_copy_them_and_a_merge_makes_them_anew(built):
     assert routing.centroids.tolist() == before.centroids.tolist()
     assert routing.partition_rows.tolist() == before.partition_rows.tolist()
 
-    refresh(table, declared("vamana", refresh={"delta_ratio": 0.0}), "merge")
+    merging = declared("vamana", refresh={"delta_ratio": 0.0})
+    assert refresh(table, merging, "as it is")["action"] == "none"
+    refresh(table, merging, "merge", maintenance=True)
     (merged,) = stored(table)
     assert merged != blob
     routing = newest(table).routing

@@ -81,7 +81,8 @@ class Life:
         assert first == run_id
         if later:
             # It was all done before. What was read told that a merge is due, of a row more than
-            # was expected: the next run does that, whatever its id.
+            # was expected: the next maintenance does that, whatever its id.
+            assert maintenance
             assert later == [f"{run_id}-2"]
             merge = history(TABLE, INDEX).entries[0].record
             assert (merge.action, merge.rows_added, merge.rows_gone) == ("merge", 0, 0)

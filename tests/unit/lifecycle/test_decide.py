@@ -134,9 +134,17 @@ def test_deltas_above_their_ratio_are_merged_with_the_rows_that_came():
     assert decision.bytes_copied == 0
 
 
-def test_a_merge_that_is_due_does_not_wait_for_changes():
-    shards = (graph(0), graph(1), delta(2, 6000))
-    decision = decide(state(*shards), change(), declared(), now_ms=NOW)
+def test_a_merge_that_is_due_waits_for_a_change_or_for_maintenance_and_is_told():
+    index = state(graph(0), graph(1), delta(2, 6000))
+    for force in (False, True):
+        decision = decide(index, change(), declared(), now_ms=NOW, force=force)
+        assert decision.action == "none"
+        assert decision.reason.startswith(
+            "nothing changed since snapshot 7; with the next change, or by the next maintenance, a "
+            "merge is due, since deltas would hold 6,000 live rows"
+        )
+    assert decide(index, change(rows_added=1), declared(), now_ms=NOW).merges
+    decision = decide(index, change(), declared(), now_ms=NOW, maintenance=True)
     assert decision.merges
     assert "nothing changed since snapshot 7, but work is due" in decision.reason
 
@@ -151,13 +159,17 @@ def test_a_merge_that_only_a_waiting_change_would_make_due_waits_with_it():
 
 
 def test_dead_rows_of_deltas_do_not_count_towards_a_merge():
-    shards = (graph(0), graph(1), delta(2, 6000, tombstones=5000))
-    assert decide(state(*shards), change(), declared(), now_ms=NOW).action == "none"
+    index = state(graph(0), graph(1), delta(2, 6000, tombstones=900))
+    found = change(rows_added=1)
+    assert decide(index, found, declared(), now_ms=NOW).merges
+    index = state(graph(0), graph(1), delta(2, 6000, tombstones=1000))
+    assert decide(index, found, declared(), now_ms=NOW).action == "none"
 
 
 def test_a_shard_of_many_tombstones_is_rebuilt_alone_and_only_in_a_maintenance_window():
     index = state(graph(0, tombstones=11_000), graph(1, tombstones=100))
-    assert decide(index, change(), declared(), now_ms=NOW).action == "none"
+    for found in (change(), change(rows_added=1)):
+        assert decide(index, found, declared(), now_ms=NOW).action == "none"
     decision = decide(index, change(), declared(), now_ms=NOW, maintenance=True)
     assert actions(decision) == {0: "rebuild", 1: "none"}
     assert decision.shards[0].rows == 39_000

@@ -63,12 +63,22 @@ def test_fewer_rows_than_shards_become_a_delta_since_no_build_takes_them():
 )
 def test_drift_builds_anew(drift, metric, said):
     index = state(graph(0), graph(1), delta(2, 2000), drift=drift, metric=metric, norm_bound=2.0)
-    decision = decide(index, change(), declared(), now_ms=NOW)
+    decision = decide(index, change(rows_added=1), declared(), now_ms=NOW)
     assert decision.action == "build"
     assert said in decision.reason
-    assert decide(replace(index, algorithm="exact"), change(), declared(), now_ms=NOW).action == (
-        "none"
+    exact = replace(index, algorithm="exact")
+    assert decide(exact, change(rows_added=1), declared(), now_ms=NOW).action == "none"
+
+
+def test_drift_alone_waits_for_a_change_or_for_maintenance_and_is_told():
+    index = state(graph(0), graph(1), delta(2, 2000), drift=Drift(built=1.0, added=1.6))
+    decision = decide(index, change(), declared(), now_ms=NOW, force=True)
+    assert decision.action == "none"
+    assert decision.reason.startswith(
+        "nothing changed since snapshot 7; with the next change, or by the next maintenance, a "
+        "build is due, since rows added are 1.60 times as far"
     )
+    assert decide(index, change(), declared(), now_ms=NOW, maintenance=True).action == "build"
 
 
 @pytest.mark.parametrize(
@@ -82,13 +92,13 @@ def test_drift_builds_anew(drift, metric, said):
 )
 def test_a_little_drift_does_not(shards, drift, metric):
     index = state(*shards, drift=drift, metric=metric, norm_bound=2.0)
-    assert decide(index, change(), declared(), now_ms=NOW).action == "none"
+    assert decide(index, change(rows_added=1), declared(), now_ms=NOW).action == "none"
 
 
 @pytest.mark.parametrize(("merged", "action"), [(2000, "build"), (20, "none")])
 def test_rows_that_were_merged_at_once_count_as_drift_too(merged, action):
     index = state(drift=Drift(built=1.0, added=1.6, merged=merged))
-    assert decide(index, change(), declared(), now_ms=NOW).action == action
+    assert decide(index, change(rows_added=1), declared(), now_ms=NOW).action == action
 
 
 def test_centroids_of_few_rows_each_do_not_drift():
@@ -96,7 +106,7 @@ def test_centroids_of_few_rows_each_do_not_drift():
     shards = (graph(0), graph(1), delta(2, 2000))
     for partitions, action in ((100_000 // 16, "build"), (100_000 // 16 + 1, "none")):
         index = state(*shards, drift=drift, partitions=partitions)
-        assert decide(index, change(), declared(), now_ms=NOW).action == action
+        assert decide(index, change(rows_added=1), declared(), now_ms=NOW).action == action
 
 
 def test_imbalance_builds_anew_only_where_it_was_not_built_so():
@@ -104,7 +114,7 @@ def test_imbalance_builds_anew_only_where_it_was_not_built_so():
     declaration = declared(shards=6)
     for built, action in ((1.2, "build"), (5.4, "none")):
         index = state(*shards, fingerprint=declaration.fingerprint(), drift=Drift(imbalance=built))
-        assert decide(index, change(), declaration, now_ms=NOW).action == action
+        assert decide(index, change(rows_added=1), declaration, now_ms=NOW).action == action
 
 
 def test_refreshing_that_takes_longer_than_building_is_a_build():
