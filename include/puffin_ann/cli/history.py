@@ -78,14 +78,17 @@ def _lines(one: "HistoryEntry") -> Text:
 def _cells(one: "HistoryEntry") -> tuple[str, ...]:
     record = one.record
     when = datetime.fromtimestamp(record.at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
-    counts = (record.rows, record.rows_added, record.rows_gone)
+    changed = (record.rows_added, record.rows_gone)
+    # An index of an emptied table has no row; of other runs that tell none it is not known.
+    rows = f"{record.rows:,}" if record.rows or any(changed) else ""
     sizes = (record.bytes_written, record.bytes_copied)
     return (
         when.removesuffix("+00:00"),
         record.run_id,
         one.trigger,
         record.action,
-        *(f"{count:,}" if count else "" for count in (*counts, *sizes)),
+        rows,
+        *(f"{count:,}" if count else "" for count in (*changed, *sizes)),
         f"{record.seconds:.1f}" if record.seconds else "",
         f"{record.recall:.4f}" if record.recall is not None else "",
         f"{one.coverage:.2%}" if one.coverage is not None else "",

@@ -26,21 +26,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Names:
-    """How the new object is called: `<folder>/<kind>-<run>-<something of its own>.puffin`.
+    """How the new object is called: `<folder>/<kind>-<run>-n<number>-<its own>.puffin`.
 
     Attributes:
         folder: location of the folder.
         kind: what such objects have in common, whatever run makes them.
         run: what those of one run have in common.
+        number: of the publication, see `registration.publication_number`.
     """
 
     folder: str
     kind: str
     run: str
+    number: int
 
     def path(self, suffix: str) -> str:
         """Return the location of one object."""
-        return f"{self.folder}/{self.kind}-{self.run}-{suffix}.puffin"
+        return f"{self.folder}/{self.kind}-{self.run}-n{self.number}-{suffix}.puffin"
 
 
 class Assembly:

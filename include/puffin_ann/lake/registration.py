@@ -1,8 +1,22 @@
 """Which Puffin files a table's metadata names: the only ones that orphan removal spares."""
 
+import re
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
+
+_NUMBER = re.compile(r"/ann-[^/]*-n(\d{1,9})-[0-9a-f]+\.puffin$")
+
+
+def publication_number(path: str) -> int:
+    """Return the number of the publication by which the newest content of a file of ours came.
+
+    Each publication's is above those of the files it finds registered. Its place cannot tell: after
+    a rollback, what is registered without a snapshot of its own stands under an older one than what
+    was published before. 0 of files of other names.
+    """
+    found = _NUMBER.search(path)
+    return int(found[1]) if found else 0
 
 
 @dataclass(frozen=True)
@@ -29,15 +43,20 @@ class Registered:
 def registered(table: Table) -> list[Registered]:
     """Return the registered Puffin files of the table as it was loaded, newest first, each once.
 
-    New is by the sequence number of the snapshot. Entries of snapshots that are gone come last:
-    nothing keeps an engine from leaving them behind, and their files may still be whole.
+    New is by the number of the publication, then by the sequence number of the snapshot. Of equals,
+    entries of snapshots that are gone come last: nothing keeps an engine from leaving them behind,
+    and their files may still be whole.
     """
     order = {
         one.snapshot_id: (one.sequence_number or 0, one.timestamp_ms) for one in table.snapshots()
     }
     entries = sorted(
         table.metadata.statistics,
-        key=lambda entry: (order.get(entry.snapshot_id, (-1, 0)), entry.statistics_path),
+        key=lambda entry: (
+            publication_number(entry.statistics_path),
+            order.get(entry.snapshot_id, (-1, 0)),
+            entry.statistics_path,
+        ),
         reverse=True,
     )
     ids: dict[str, list[int]] = {}

@@ -210,14 +210,19 @@ def _why_wait(
 
 
 def _why_unchanged(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
-    """Say that nothing changed, and what is to be done along with the next change."""
+    """Say that nothing changed, and what is to be done all the same."""
     said = f"nothing changed since snapshot {state.base_snapshot_id}"
     build = _why_worn(state, change, declaration)
-    merge = _why_merge(state, UNCHANGED, declaration)
-    if not (build or merge):
-        return said
-    due = f"a build is due, since {build}" if build else f"a merge is due, since {merge}"
-    return f"{said}; with the next change, or by the next maintenance, {due}"
+    if build:
+        return f"{said}; the next change or maintenance builds it anew, since {build}"
+    due = _due(state, UNCHANGED, declaration, maintenance=True)
+    if due.merge:
+        said += f"; the next change or maintenance merges, since {due.merge}"
+    worn = {**due.rebuild, **due.absorb}
+    if worn:
+        numbers = ", ".join(map(str, sorted(worn)))
+        said += f"; the next maintenance rebuilds shard {numbers}, of which {worn[min(worn)]}"
+    return said
 
 
 def _why_dearer(

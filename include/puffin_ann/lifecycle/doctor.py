@@ -148,7 +148,7 @@ def examine(
         *_displaced(inventory),
         *_orphans(inventory, declarations or ()),
         *_undeclared(inventory, plan, declarations),
-        *_stale(inventory, plan),
+        *_stale(inventory, plan, declarations),
         *_damaged(damage),
     ]
     return sorted(findings, key=lambda one: not one.is_problem)
@@ -295,7 +295,9 @@ def _undeclared(
         )
 
 
-def _stale(inventory: Inventory, plan: GuardPlan) -> Iterator[Finding]:
+def _stale(
+    inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
+) -> Iterator[Finding]:
     if inventory.head is None:
         return
     try:
@@ -304,8 +306,12 @@ def _stale(inventory: Inventory, plan: GuardPlan) -> Iterator[Finding]:
         for index, file in sorted(plan.live.items()):
             yield _unknown(index, file, error)
         return
+    known = None if declarations is None else {one.name for one in declarations}
     for index, file in sorted(plan.live.items()):
-        yield from _stale_index(inventory.table, index, file, live)
+        remedy = f"refresh it: 'puffin-ann refresh {index}' or its refresh DAG"
+        if known is not None and index not in known:
+            remedy = "declare it again, under this name or another, and refresh it, or drop it"
+        yield from _stale_index(inventory.table, index, file, live, remedy)
 
 
 def _unknown(index: str, file: IndexFile, error: PuffinAnnError) -> Finding:
@@ -315,7 +321,9 @@ def _unknown(index: str, file: IndexFile, error: PuffinAnnError) -> Finding:
     )
 
 
-def _stale_index(table: Table, index: str, file: IndexFile, live: LiveState) -> Iterator[Finding]:
+def _stale_index(
+    table: Table, index: str, file: IndexFile, live: LiveState, remedy: str
+) -> Iterator[Finding]:
     try:
         version = load_version(table.io, file.path, index, length=file.bytes)
     except (FormatError, OSError):
@@ -338,7 +346,7 @@ def _stale_index(table: Table, index: str, file: IndexFile, live: LiveState) -> 
             what=f"searches scan {view.rows_to_scan:,} rows that index {index!r} does not cover "
             f"and mask {view.rows_masked:,} that are gone, of {view.live_rows:,} live ones "
             f"(coverage {view.coverage:.1%})",
-            remedy=f"refresh it: 'puffin-ann refresh {index}' or its refresh DAG",
+            remedy=remedy,
         )
 
 

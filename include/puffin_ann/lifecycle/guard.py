@@ -199,8 +199,8 @@ def _keep_others(
 ) -> None:
     """Find places for the older versions that are kept, where there are any.
 
-    A version never gets a place newer than the one of a version that is newer: readers take the
-    place for the order of versions.
+    A version never gets a place newer than the one of a version that is newer: of files without
+    a number in their names readers take the place for the order of versions.
     """
     table = inventory.table
     names = names_of_snapshots(table)

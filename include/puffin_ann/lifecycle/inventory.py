@@ -15,6 +15,7 @@ from puffin_ann.errors import FormatError
 from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
 from puffin_ann.lake.listing import StoredObject, canonical, is_folder, listed
 from puffin_ann.lake.past import FormerEntry, former_entries
+from puffin_ann.lake.registration import publication_number
 from puffin_ann.lake.slots import slots
 from puffin_ann.search.versions import open_puffin
 
@@ -54,7 +55,8 @@ class IndexFile:
         entries: its registrations, by snapshot id.
         named_by: snapshots of the table whose summary names it: its index snapshots.
         former: its registration in earlier metadata, if the table's own does not name it.
-        order: later publications have higher numbers.
+        number: of the publication, see `registration.publication_number`.
+        order: of its places: newer snapshots have higher numbers.
         published_ms: when it was published, as far as that can be known.
         holds: what it holds; empty if it cannot be read.
         problem: why it cannot be read; empty if it can.
@@ -68,6 +70,7 @@ class IndexFile:
     entries: Mapping[int, StatisticsFile]
     named_by: tuple[int, ...]
     former: FormerEntry | None
+    number: int
     order: int
     published_ms: int
     holds: tuple[Holding, ...]
@@ -181,7 +184,14 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
     ours = [one for one in files if one is not None]
     # Some stores tell seconds only: of what was written within one, the registered file is later.
     ours.sort(
-        key=lambda one: (one.order, one.published_ms, bool(one.entries), one.path), reverse=True
+        key=lambda one: (
+            one.number,
+            one.order,
+            one.published_ms,
+            bool(one.entries),
+            one.path,
+        ),
+        reverse=True,
     )
     return Inventory(table, tuple(ours), at_ms if at_ms is not None else now_ms())
 
@@ -232,6 +242,7 @@ def _file(
         entries=entries,
         named_by=named_by,
         former=former,
+        number=publication_number(path),
         order=_order(table, (*entries, *named_by), former),
         published_ms=_published_ms(table, named_by, former, modified),
         holds=tuple(one for one in held if not one.dropped_ms),

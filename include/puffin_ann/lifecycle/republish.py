@@ -14,7 +14,7 @@ from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.listing import delete_object
 from puffin_ann.lake.publish import publish
 from puffin_ann.lake.recipe import Recipe
-from puffin_ann.lake.registration import registered
+from puffin_ann.lake.registration import publication_number, registered
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.cargo import Blob, is_foreign, listed_blobs, pinned
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, metadata_folder
@@ -86,7 +86,8 @@ def republish(
     if mode == "statistics":
         live = _as_under_head(inventory, live, but=renamed.before if renamed else "")
     run = uuid.uuid4().hex[:12]
-    names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run}")
+    number = max((publication_number(file.path) for file in live.values()), default=0)
+    names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run}", number)
     assembly = Assembly(table.io, names)
     ours = list(_live_blobs(table, live, assembly.recipe))
     carried, foreign = _foreign_blobs(table, head, assembly.recipe, foreign_from)

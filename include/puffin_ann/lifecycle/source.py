@@ -6,6 +6,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lifecycle.plan import FINGERPRINT
 from puffin_ann.search.coverage import LiveState, View, view_of
+from puffin_ann.search.fallback import may_answer
 from puffin_ann.search.versions import IndexVersion, find_versions, newest_version
 
 
@@ -22,8 +23,8 @@ def nearest_version(
     """Return a version and how it differs from the head; None if none is published.
 
     That is the newest, as long as the table went on from the snapshot it covers. After a rollback
-    an older one may be nearer, and one published since may stand under an older snapshot: of those
-    that are built as declared the one with the fewest rows to mask and to add is taken.
+    an older one may be nearer: of those that are built as declared the one with the fewest rows to
+    mask and to add is taken. One of other distances than the newest never is: searches go by that.
 
     Args:
         table: as it was loaded.
@@ -48,4 +49,4 @@ def nearest_version(
         made_by = one[0].routing.properties.get(FINGERPRINT, "")
         return fingerprint not in (None, made_by), one[1].cost
 
-    return min(found, key=distance)
+    return min((one for one in found if may_answer(one[0], newest)), key=distance)

@@ -28,10 +28,27 @@ R = TypeVar("R")
 def cheapest(
     table: Table, versions: Sequence[IndexVersion], live: LiveState
 ) -> tuple[IndexVersion, View]:
-    """Return the version that leaves the fewest rows to mask and scan, the first of equals."""
-    views = [view_of(table, version, live) for version in versions]
-    best = min(range(len(versions)), key=lambda i: views[i].cost)
-    return versions[best], views[best]
+    """Return the version that leaves the fewest rows to mask and scan, the first of equals.
+
+    Args:
+        table: as it was loaded.
+        versions: at least one, the newest first; see `may_answer` for those that are passed over.
+        live: of the snapshot.
+    """
+    those = [one for one in versions if may_answer(one, versions[0])]
+    views = [view_of(table, version, live) for version in those]
+    best = min(range(len(those)), key=lambda i: views[i].cost)
+    return those[best], views[best]
+
+
+def may_answer(version: IndexVersion, newest: IndexVersion) -> bool:
+    """Tell whether a version gives the distances that the newest gives.
+
+    An index that was built anew with another metric must not answer with the former one wherever an
+    old version has fewer rows to scan. One of another column or width has other vectors: it answers
+    for snapshots that had those.
+    """
+    return version.routing.metric == newest.routing.metric or not _is_of(version, newest)
 
 
 class Serving:
@@ -102,8 +119,8 @@ class Serving:
 
 def _is_like(one: IndexVersion, other: IndexVersion) -> bool:
     """Tell whether two versions are of the same column, with the same distances."""
-    return (
-        one.field_id == other.field_id
-        and one.routing.metric == other.routing.metric
-        and one.routing.dimension == other.routing.dimension
-    )
+    return _is_of(one, other) and one.routing.metric == other.routing.metric
+
+
+def _is_of(one: IndexVersion, other: IndexVersion) -> bool:
+    return one.field_id == other.field_id and one.routing.dimension == other.routing.dimension

@@ -330,9 +330,9 @@ def open_index(
 ) -> Index:
     """Open an index of a table, for the rows live in one snapshot.
 
-    Any retained version answers for any snapshot; the one that leaves the fewest rows to mask and
-    scan is taken, the newest of equals. If that turns out to be damaged, the next best answers, and
-    every answer tells the damage.
+    Any retained version with the newest one's metric answers for any snapshot; the one that leaves
+    the fewest rows to mask and scan is taken, the newest of equals. If that turns out to be
+    damaged, the next best answers, and every answer tells the damage.
 
     Args:
         table: a PyIceberg table, or `catalog.namespace.table` of PyIceberg's configuration.

@@ -27,7 +27,7 @@ def folder(request) -> str:
 
 
 def names(folder, run="words-1-abcd"):
-    return Names(folder=f"s3://{BUCKET}/{folder}", kind="ann", run=run)
+    return Names(folder=f"s3://{BUCKET}/{folder}", kind="ann", run=run, number=1)
 
 
 def staged_shard(number, size):

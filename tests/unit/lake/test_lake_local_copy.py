@@ -94,7 +94,7 @@ def test_a_disk_too_full_says_so_before_anything_is_copied(tmp_path, monkeypatch
     (tmp_path / "source").write_bytes(DATA)
     monkeypatch.setattr(local_copy, "_fallocate", lambda: failing(errno.ENOSPC))
     monkeypatch.setattr(local_copy, "append_range", lambda *_: pytest.fail("it was copied"))
-    assembly = Assembly(PyArrowFileIO(), Names(f"file://{tmp_path}/new", "ann", "run"))
+    assembly = Assembly(PyArrowFileIO(), Names(f"file://{tmp_path}/new", "ann", "run", 1))
     assembly.recipe.write_range(f"file://{tmp_path}/source", 0, 4000)
     with pytest.raises(EnvironmentProblemError, match=r"/new/ann-run-.* be written: No space left"):
         assembly.make()
@@ -125,7 +125,7 @@ PIECES = st.lists(
 @given(PIECES)
 def test_an_object_is_assembled_of_bytes_and_ranges_in_order(tmp_path_factory, pieces):
     folder = tmp_path_factory.mktemp("assembled")
-    assembly = Assembly(PyArrowFileIO(), Names(f"file://{folder}/new", "ann", "run"))
+    assembly = Assembly(PyArrowFileIO(), Names(f"file://{folder}/new", "ann", "run", 1))
     expected = b""
     for one in pieces:
         if isinstance(one, bytes):
@@ -144,7 +144,7 @@ def test_an_object_is_assembled_of_bytes_and_ranges_in_order(tmp_path_factory, p
 
 def test_an_object_whose_source_is_too_short_leaves_nothing_behind(tmp_path):
     (tmp_path / "source").write_bytes(DATA)
-    assembly = Assembly(PyArrowFileIO(), Names(f"file://{tmp_path}/new", "ann", "run"))
+    assembly = Assembly(PyArrowFileIO(), Names(f"file://{tmp_path}/new", "ann", "run", 1))
     assembly.recipe.write(b"head")
     assembly.recipe.write_range(f"file://{tmp_path}/source", 4000, 2000)
     with pytest.raises(StagingError, match="ends 1000 bytes too early"):

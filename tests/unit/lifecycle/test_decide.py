@@ -140,8 +140,8 @@ def test_a_merge_that_is_due_waits_for_a_change_or_for_maintenance_and_is_told()
         decision = decide(index, change(), declared(), now_ms=NOW, force=force)
         assert decision.action == "none"
         assert decision.reason.startswith(
-            "nothing changed since snapshot 7; with the next change, or by the next maintenance, a "
-            "merge is due, since deltas would hold 6,000 live rows"
+            "nothing changed since snapshot 7; the next change or maintenance merges, since deltas "
+            "would hold 6,000 live rows"
         )
     assert decide(index, change(rows_added=1), declared(), now_ms=NOW).merges
     decision = decide(index, change(), declared(), now_ms=NOW, maintenance=True)
@@ -170,6 +170,10 @@ def test_a_shard_of_many_tombstones_is_rebuilt_alone_and_only_in_a_maintenance_w
     index = state(graph(0, tombstones=11_000), graph(1, tombstones=100))
     for found in (change(), change(rows_added=1)):
         assert decide(index, found, declared(), now_ms=NOW).action == "none"
+    assert decide(index, change(), declared(), now_ms=NOW).reason == (
+        "nothing changed since snapshot 7; the next maintenance rebuilds shard 0, of which 22% of "
+        "its rows are dead, above rebuild.tombstone_ratio 20%"
+    )
     decision = decide(index, change(), declared(), now_ms=NOW, maintenance=True)
     assert actions(decision) == {0: "rebuild", 1: "none"}
     assert decision.shards[0].rows == 39_000

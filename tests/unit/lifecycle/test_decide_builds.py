@@ -75,8 +75,8 @@ def test_drift_alone_waits_for_a_change_or_for_maintenance_and_is_told():
     decision = decide(index, change(), declared(), now_ms=NOW, force=True)
     assert decision.action == "none"
     assert decision.reason.startswith(
-        "nothing changed since snapshot 7; with the next change, or by the next maintenance, a "
-        "build is due, since rows added are 1.60 times as far"
+        "nothing changed since snapshot 7; the next change or maintenance builds it anew, since "
+        "rows added are 1.60 times as far"
     )
     assert decide(index, change(), declared(), now_ms=NOW, maintenance=True).action == "build"
 
