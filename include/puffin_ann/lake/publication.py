@@ -24,6 +24,7 @@ from puffin_ann.lake.index_snapshot import (
     own_uuid,
 )
 from puffin_ann.lake.overwrites import path_in
+from puffin_ann.lake.registration import NAMED_BY
 
 RUN_ID_SUFFIX = ".run-id"
 """A summary key `ann.<index>.run-id` names the run; a run publishes at most once."""
@@ -129,7 +130,7 @@ def _with_snapshot(fresh: Table, request: Request) -> Attempt:
         EmptyTransaction(fresh),  # the updates are sent by themselves, see `publish`
         fresh.io,
         commit_uuid=own_uuid(),
-        snapshot_properties={**request.summary, "statistics-file": request.path},
+        snapshot_properties={**request.summary, NAMED_BY: request.path},
         branch=request.branch,
     )
     updates, requirements = snapshot._commit()  # asserts the branch head
@@ -194,7 +195,7 @@ def find_published(table: Table, request: Request, ours: Collection[int]) -> Pub
     """
     for snapshot in table.snapshots():
         properties = snapshot.summary.additional_properties if snapshot.summary else {}
-        same_run = properties.get("statistics-file") and any(
+        same_run = properties.get(NAMED_BY) and any(
             properties.get(key) == run for key, run in request.run_ids.items()
         )
         if same_run or (request.mode == "snapshot" and snapshot.snapshot_id in ours):

@@ -1,9 +1,16 @@
 """Which Puffin files a table's metadata names: the only ones that orphan removal spares."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
+
+from puffin_ann.errors import StagingError
+from puffin_ann.lake.listing import listed
+
+NAMED_BY = "statistics-file"
+"""Key of an index snapshot's summary that names its file."""
 
 _NUMBER = re.compile(r"/ann-[^/]*-n(\d{1,9})-[0-9a-f]+\.puffin$")
 
@@ -11,12 +18,29 @@ _NUMBER = re.compile(r"/ann-[^/]*-n(\d{1,9})-[0-9a-f]+\.puffin$")
 def publication_number(path: str) -> int:
     """Return the number of the publication by which the newest content of a file of ours came.
 
-    Each publication's is above those of the files it finds registered. Its place cannot tell: after
-    a rollback, what is registered without a snapshot of its own stands under an older one than what
-    was published before. 0 of files of other names.
+    Its place cannot tell: after a rollback, what is registered without a snapshot of its own stands
+    under an older one than what was published before. 0 of files of other names.
     """
     found = _NUMBER.search(path)
     return int(found[1]) if found else 0
+
+
+def next_number(table: Table) -> int:
+    """Return the number of a new publication, above that of each one that can be found.
+
+    Args:
+        table: as it is published into; its folder is only listed where its metadata names none.
+    """
+    paths = [entry.statistics_path for entry in table.metadata.statistics]
+    summaries = (one.summary for one in table.snapshots() if one.summary)
+    paths += [one.additional_properties.get(NAMED_BY, "") for one in summaries]
+    newest = max(map(publication_number, paths), default=0)
+    if not newest:
+        # Registrations may have been lost, which the guard puts back.
+        with suppress(StagingError):  # of a store that cannot be listed it finds none either
+            files = listed(table.io, f"{table.location().rstrip('/')}/metadata")
+            newest = max((publication_number(one.uri) for one in files), default=0)
+    return newest + 1
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from puffin_ann.errors import FormatError
 from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
 from puffin_ann.lake.listing import StoredObject, canonical, is_folder, listed
 from puffin_ann.lake.past import FormerEntry, former_entries
-from puffin_ann.lake.registration import publication_number
+from puffin_ann.lake.registration import NAMED_BY, publication_number
 from puffin_ann.lake.slots import slots
 from puffin_ann.search.versions import open_puffin
 
@@ -208,7 +208,7 @@ def _named(table: Table) -> dict[str, tuple[str, tuple[int, ...]]]:
     found: dict[str, tuple[str, tuple[int, ...]]] = {}
     for snapshot in table.snapshots():
         properties = snapshot.summary.additional_properties if snapshot.summary else {}
-        path = properties.get("statistics-file")
+        path = properties.get(NAMED_BY)
         if path and any(key.startswith("ann.") for key in properties):
             key = canonical(path)
             before = found.get(key, (path, ()))

@@ -29,7 +29,7 @@ from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.publication import Published
 from puffin_ann.lake.publish import publish as commit
 from puffin_ann.lake.recipe import Recipe
-from puffin_ann.lake.registration import publication_number, registered
+from puffin_ann.lake.registration import next_number, registered
 from puffin_ann.lifecycle import candidate
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.cargo import Blob, Cargo, listed_blobs, pinned
@@ -250,19 +250,18 @@ def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
     Shards come first, so that ranges of staged and published files adjoin and a store that copies
     parts by itself need not be sent a byte of them; what is small stands beside the footer.
     """
-    entries = registered(table)
     names = Names(
         folder=f"{table.location().rstrip('/')}/metadata",
         kind="ann",
         run=f"{plan.declaration.name}-{plan.base_snapshot_id}-{_short_hash(plan.run_id)}",
-        number=1 + max((publication_number(one.path) for one in entries), default=0),
+        number=next_number(table),
     )
     assembly = Assembly(table.io, names)
     version = content.version
     cargo = Cargo(table, version.index, plan.base_snapshot_id, assembly.recipe)
     carried = list(cargo.blobs())
     own = list(_shards(table, content, assembly.recipe, dict(cargo.footers)))
-    published = {entry.path for entry in entries}
+    published = {entry.path for entry in registered(table)}
     copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
     written = sum(
         blob.length

@@ -106,3 +106,18 @@ def test_each_publication_has_a_number_above_those_before(build):
     numbers = [publication_number(one.path) for one in registered(table)]
     assert numbers == sorted(set(numbers), reverse=True)
     assert numbers[0] == 4
+
+
+def test_numbers_go_on_where_registrations_were_lost(build):
+    table = build(declared(publish="statistics"))
+    for number in range(2):
+        table.append(builds.rows(range(60 + number, 61 + number)))
+        refresh(table, declared(publish="statistics"), f"append-{number}")
+    for one in tuple(table.metadata.statistics):
+        with table.update_statistics() as update:
+            update.remove_statistics(one.snapshot_id)
+    other = declared(metric="l2", publish="statistics")
+    assert refresh(table.refresh(), other, "anew")["action"] == "build"
+    guard(TABLE, [other])
+    assert metric_of_answers(table.refresh()) == "l2"
+    assert_nothing_is_left_to_do(table, other)
