@@ -336,6 +336,17 @@ def test_a_refresh_tells_what_it_found_to_be_added_and_gone(cli, indexed, declar
     assert (told["action"], told["rows_added"], told["rows_gone"]) == ("none", None, None)
 
 
+def test_history_tells_the_rows_of_a_table_that_was_emptied(cli, indexed, declare):
+    declare(refresh={"min_rows": 1})
+    indexed.delete("id >= 0")
+    assert cli("refresh", builds.INDEX)[0] == 0
+    code, out, _ = cli("history", *TABLE)
+    assert code == 0
+    (line,) = (one for one in out.splitlines() if "refresh" in one)
+    rows, came, went = (cell.strip() for cell in line.split("│")[5:8])
+    assert (rows, came, went) == ("0", "", "60")
+
+
 @pytest.mark.parametrize(
     "command", [("maintain", builds.INDEX), ("refresh", builds.INDEX, "--master", "local[2]")]
 )

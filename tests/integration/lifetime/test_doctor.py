@@ -149,6 +149,9 @@ def test_stale_coverage_is_named_with_its_rows(words):
     (finding,) = doctor(words, DECLARED).findings
     assert finding.kind == "stale"
     assert "scan 55 rows" in finding.what  # the file that held the deleted ones was rewritten
+    assert f"puffin-ann refresh {builds.INDEX}" in finding.remedy
+    undeclared = [one for one in doctor(words, []).findings if one.kind == "stale"]
+    assert ["declare it again" in one.remedy for one in undeclared] == [True]
     assert doctor(words, DECLARED, fix=True).problems_left == 1
     lives.publish(words, "b")
     assert kinds(doctor(words, DECLARED)) == []
