@@ -12,7 +12,8 @@ RUN apt-get update \
 USER airflow
 COPY requirements.lock /tmp/
 # hnswlib comes as source only; the compiler stays behind in this stage.
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /tmp/wheels "$(grep '^hnswlib==' /tmp/requirements.lock)"
+RUN sed -n '/^hnswlib==/,/[^\\]$/p' /tmp/requirements.lock >/tmp/hnswlib.lock \
+    && pip wheel --no-cache-dir --no-deps --require-hashes --wheel-dir /tmp/wheels --requirement /tmp/hnswlib.lock
 
 FROM ${AIRFLOW}
 USER root
@@ -25,7 +26,9 @@ USER airflow
 COPY --from=wheels /tmp/wheels /tmp/wheels
 COPY requirements.lock /tmp/
 # --no-deps: the lock is complete, and leaves out pyspark-client, which would overwrite pyspark.
-RUN pip install --no-cache-dir --no-deps --find-links /tmp/wheels --requirement /tmp/requirements.lock \
+# The lock has the hash of hnswlib's source; the wheel that was just built of it goes in first.
+RUN pip install --no-cache-dir --no-deps /tmp/wheels/*.whl \
+    && pip install --no-cache-dir --no-deps --require-hashes --requirement /tmp/requirements.lock \
     && pip install --no-cache-dir --no-deps asyncpg==0.32.0 psycopg2-binary==2.9.13
 WORKDIR /opt/puffin-ann
 # Only what makes `puffin-ann` a command; the code itself is mounted over it.

@@ -32,7 +32,7 @@ $(READY): requirements.lock pyproject.toml
 	@command -v $(UV) >/dev/null || { $(PYTHON) -m venv $(LOCAL)/uv && $(LOCAL)/uv/bin/pip install --quiet 'uv>=$(UV_VERSION)'; }
 	$(STEP) "2/3 create $(VENV) with the packages of requirements.lock (the first time downloads them)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-	@$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python requirements.lock
+	@$(UV) pip sync --quiet --compile-bytecode --require-hashes --python $(BIN)/python requirements.lock
 	$(STEP) "3/3 install this project into it"
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $(READY)
@@ -98,7 +98,7 @@ bench-report: $(PEERS) ## Write docs/benchmarks.md from what was measured last
 $(PEERS): benchmarks/requirements-peers.lock | $(READY)
 	$(STEP) "install what we are compared with into $(LOCAL)/peers (the first time downloads it)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(LOCAL)/peers
-	@$(UV) pip sync --quiet --compile-bytecode --python $(LOCAL)/peers/bin/python $<
+	@$(UV) pip sync --quiet --compile-bytecode --require-hashes --python $(LOCAL)/peers/bin/python $<
 	@touch $(PEERS)
 
 lint: $(READY) ## Check style, types and the floors of the library
@@ -112,8 +112,8 @@ format: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix --quiet .
 
 lock: $(READY) ## Resolve the lock anew from pyproject.toml
-	@$(UV) pip compile --quiet --universal --all-extras --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock
-	@$(UV) pip compile --quiet --universal --extra spark --no-header --no-annotate --python-version 3.11 pyproject.toml benchmarks/requirements-peers.in -c requirements.lock -o benchmarks/requirements-peers.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --all-extras --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --extra spark --no-header --no-annotate --python-version 3.11 pyproject.toml benchmarks/requirements-peers.in -c requirements.lock -o benchmarks/requirements-peers.lock
 
 clean: down ## Remove everything that make created, the demo's table included
 	@rm -rf $(VENV) $(LOCAL) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -34,7 +34,7 @@ def render(results: Sequence[Result], *, has_curves: bool = True) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,
+        autoescape=False,  # noqa: S701 - Markdown, of our own figures and texts
     )
     environment.filters["figure"] = figure
     environment.filters["bound"] = bound

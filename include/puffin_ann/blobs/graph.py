@@ -116,7 +116,7 @@ def write_sections(graph: Graph, writer: ContainerWriter) -> None:
     writer.put("head", head)
     writer.put("prop", strings.encode_mapping(graph.properties))
     if graph.codebook is not None and graph.codes is not None:
-        writer.put("pqof", _subspace_offsets(graph).astype("<u4"))
+        writer.put("pqof", _subspace_offsets(graph, graph.codebook).astype("<u4"))
         writer.put("pqcb", graph.codebook.astype("<f4", copy=False))
         writer.put("pqco", graph.codes)
     if graph.max_degree:
@@ -296,9 +296,8 @@ def _check_arrays(graph: Graph, shape: _Shape) -> None:
             raise BlobFormatError(f"graph: {name} has shape {array.shape}, not {wanted}")
 
 
-def _subspace_offsets(graph: Graph) -> NDArray[np.uint32]:
-    assert graph.codebook is not None
-    subspaces, _, width = graph.codebook.shape
+def _subspace_offsets(graph: Graph, codebook: NDArray[np.float32]) -> NDArray[np.uint32]:
+    subspaces, _, width = codebook.shape
     offsets = graph.subspace_offsets
     if offsets is None:
         offsets = np.arange(subspaces + 1, dtype=np.uint32) * np.uint32(width)

@@ -222,7 +222,8 @@ class _Job:
 
     def _copy(self, part: Part, upload: str) -> ETag:
         (piece,) = part.pieces
-        assert isinstance(piece, Taken)
+        if not isinstance(piece, Taken):
+            raise TypeError(f"part {part} is not copied")
         source = Location.require(piece.source)
         with answers(f"{piece.source}, copied to {self.uri}"):
             answer: dict[str, Any] = self._store.client.upload_part_copy(

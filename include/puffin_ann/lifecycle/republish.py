@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from puffin_ann.blobs.routing import TYPE as ROUTING
-from puffin_ann.errors import FormatError, StagingError, UnclearCommitError
+from puffin_ann.errors import ConflictError, FormatError, StagingError, UnclearCommitError
 from puffin_ann.lake.assembly import Assembly, Names
+from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.listing import delete_object
 from puffin_ann.lake.publish import publish
@@ -77,14 +78,16 @@ def republish(
         renamed: one of the indexes, if it gets another name.
 
     Raises:
-        ConflictError: the head moved; nothing was published, and no file is left.
+        ConflictError: the head moved, or there is none; nothing was published, and no file is left.
         UnclearCommitError: the catalog's answer was lost; the file is kept.
     """
     table, head = inventory.table, inventory.head
-    assert head is not None
+    if head is None:
+        raise ConflictError(f"{name_of(table)} has no snapshot any more to publish under")
     mode, _ = publish_mode(table, "auto")
     if mode == "statistics":
-        live = _as_under_head(inventory, live, but=renamed.before if renamed else "")
+        here = inventory.ours_in(head)
+        live = _as_under_head(here, live, but=renamed.before if renamed else "")
     run = uuid.uuid4().hex[:12]
     number = max((publication_number(file.path) for file in live.values()), default=0)
     names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run}", number)
@@ -124,11 +127,9 @@ def republish(
 
 
 def _as_under_head(
-    inventory: Inventory, live: Mapping[str, IndexFile], *, but: str
+    here: IndexFile | None, live: Mapping[str, IndexFile], *, but: str
 ) -> dict[str, IndexFile]:
     """Return the files to take indexes from, the one under the head before all others."""
-    assert inventory.head is not None
-    here = inventory.ours_in(inventory.head)
     held = {one.index for one in here.holds} - {but} if here and here.is_usable else set()
     return {index: here if here and index in held else file for index, file in live.items()}
 
