@@ -17,18 +17,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.plugins_manager import AirflowPlugin
 
 from puffin_ann.declaration import IndexDeclaration, declaration_files, load_declaration
-from puffin_ann.errors import DeclarationError, IndexNotFoundError, PuffinAnnError
+from puffin_ann.errors import (
+    DeclarationError,
+    EnvironmentProblemError,
+    IndexNotFoundError,
+    PuffinAnnError,
+)
 from puffin_ann.settings import settings
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.status import IndexStatus
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("puffin_ann")
 
 FRESH_SECONDS = 15
 """For how long a page is answered from what was found before; catalogs are slow and metered."""
 
 THREADS = 8
+UNKNOWN = "cannot be found now; see the log of the API server"
 HEADERS = {
     # Nothing is loaded and nothing runs, whatever a table or an error message is called.
     "Content-Security-Policy": (
@@ -106,12 +112,15 @@ def _state(declaration: IndexDeclaration) -> dict[str, str]:
         (found,) = status(load_table(declaration.table), declaration.name)
     except IndexNotFoundError:
         return {"state": "not built yet"}
+    except EnvironmentProblemError as error:
+        # It quotes what a catalog or a store said of itself: addresses and files, not for everyone.
+        log.warning("the state of index %s cannot be found: %s", declaration.name, error)
+        return {"state": UNKNOWN}
     except PuffinAnnError as error:
         return {"state": str(error)}
     except Exception:
-        # What a catalog's client raises may hold its address with credentials: not for every user.
         log.exception("the state of index %s cannot be found", declaration.name)
-        return {"state": "cannot be found; see the log of the API server"}
+        return {"state": UNKNOWN}
     return _figures(found, declaration)
 
 

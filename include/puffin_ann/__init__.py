@@ -6,8 +6,10 @@ index = puffin_ann.open_index("demo.glove.words", "glove_words")
 index.search(vector, k=10, columns=["word"])
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
+from puffin_ann.redaction import REDACTION
 from puffin_ann.uncollected import imported
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["Index", "__version__", "open_index"]
+
+logging.getLogger("puffin_ann").addFilter(REDACTION)  # every module of ours logs by this one
 
 
 def __getattr__(name: str) -> Any:

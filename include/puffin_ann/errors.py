@@ -4,13 +4,24 @@ A message names the thing, says what is wrong with it, and says what to do. The 
 the message alone and leaves with `exit_code`; anything that is not a `PuffinAnnError` is a defect.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from puffin_ann.redaction import redacted
 
 
 class PuffinAnnError(Exception):
-    """Base of all errors of this library."""
+    """Base of all errors of this library; no message of one holds a secret.
+
+    Attributes:
+        aside: what helps whoever runs a command and is not for whoever may read a log or a page,
+            such as the names of other tables. The command line alone tells it.
+    """
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, *about: Any, aside: str = "") -> None:
+        super().__init__(*(redacted(one) if isinstance(one, str) else one for one in about))
+        self.aside = redacted(aside)
 
 
 # Bad input: exit code 2, as a shell user expects of wrong usage.

@@ -24,6 +24,7 @@ from puffin_ann.cli.search import search
 from puffin_ann.cli.size import size
 from puffin_ann.cli.status import status
 from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
+from puffin_ann.redaction import REDACTION
 
 app = typer.Typer(
     name="puffin-ann",
@@ -73,6 +74,7 @@ def options(
     )
     for handler in logging.getLogger().handlers:
         handler.addFilter(is_told)
+        handler.addFilter(REDACTION)  # what others log, too
     if verbose:
         logging.getLogger("puffin_ann").setLevel(logging.INFO)
 

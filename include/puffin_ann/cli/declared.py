@@ -32,11 +32,14 @@ def find_declared(index: str) -> "IndexDeclaration":
     from puffin_ann.settings import settings
 
     if index.endswith((".yaml", ".yml")):
-        return load_declaration(Path(index))
-    folder = settings().declarations_dir
-    known = read_declarations(folder)
-    found = known.require(index, folder)
-    _warn_of(known)
+        found = load_declaration(Path(index))
+    else:
+        folder = settings().declarations_dir
+        known = read_declarations(folder)
+        found = known.require(index, folder)
+        _warn_of(known)
+    for warning in found.warnings:
+        warn(warning)
     return found
 
 

@@ -40,8 +40,9 @@ def print_json(value: Any) -> None:
 
 def errors_to(stream: TextIO, error: PuffinAnnError) -> None:
     """Print an error as one message, without a traceback."""
+    told = f"{error}; {error.aside}" if error.aside else str(error)
     Console(file=stream, soft_wrap=True, highlight=False).print(
-        f"error: {error}", style="red", markup=False
+        f"error: {told}", style="red", markup=False
     )
 
 

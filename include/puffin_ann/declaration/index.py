@@ -28,6 +28,7 @@ from puffin_ann.declaration.parameters import (
 )
 from puffin_ann.declaration.schedules import Schedule
 from puffin_ann.errors import DeclarationError
+from puffin_ann.redaction import is_secret_name
 
 LONGEST_SHOWN = 200
 """Characters of a refused value that an error repeats."""
@@ -65,7 +66,8 @@ class IndexDeclaration(Model):
     maintain: MaintainOptions = MaintainOptions()
     evaluate: EvaluateOptions = EvaluateOptions()
     schedule: Schedule | None = None
-    spark: SparkOptions = SparkOptions()
+    spark: SparkOptions = Field(default_factory=SparkOptions, exclude=True)
+    """Never dumped, and so not stored: the table's readers see what is stored beside the index."""
     build: BuildOptions = BuildOptions()
     seed: int = Field(default=0, ge=0, lt=2**32)
 
@@ -103,6 +105,17 @@ class IndexDeclaration(Model):
         """Shards that a build makes."""
         return 0 if self.algorithm == CENTROID else self.shards
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed and should not be, a sentence each."""
+        return tuple(
+            f"index {self.name!r}: field 'spark.conf': {setting!r} looks like a secret, and "
+            "whoever may read the declaration, the DAG or Spark's arguments sees it: leave it to the "
+            "environment of Spark's processes, to their own spark-defaults.conf, to a Hadoop "
+            "credential provider, or write ${env.NAME} of a variable"
+            for setting in self.spark.secrets
+        )
+
     def parameters_of(self, algorithm: str) -> Any:
         """Return the parameters of the algorithm in use: the declared ones, or its defaults."""
         return PARAMETERS[algorithm]() if self.algorithm == AUTO else self.parameters
@@ -125,7 +138,7 @@ class IndexDeclaration(Model):
         Raises:
             DeclarationError: a name or value is not allowed.
         """
-        data = self.model_dump(mode="python")
+        data = {**self.model_dump(mode="python"), "spark": self.spark}
         names = PARAMETERS[self.algorithm].model_fields
         for name, value in overrides.items():
             if value is None:
@@ -177,6 +190,8 @@ def _complaints(
             yield f"field {field!r} is missing"
         elif item["type"] == "extra_forbidden":
             yield f"field {field!r} is unknown{_known(model, what, item['loc'][:-1])}"
+        elif is_secret_name(field):
+            yield f"field {field!r}: what is given is not allowed: {message}"
         else:
             yield f"field {field!r}: {_shown(item['input'])} is not allowed: {message}"
 

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 
 from puffin_ann.declaration.model import Model
 from puffin_ann.declaration.schedules import Schedule
+from puffin_ann.redaction import is_secret_name
 
 MAX_GROUPS = 100
 """Most group ids that travel through XCom, whatever the number of shards."""
@@ -139,7 +140,23 @@ class SparkOptions(Model):
     conn_id: str = Field(
         default="spark_default", min_length=1, description="Airflow connection of the master."
     )
-    conf: dict[str, str] = Field(default_factory=dict, description="Spark configuration.")
+    conf: dict[str, str] = Field(
+        default_factory=dict, description="Spark configuration.", repr=False
+    )
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of settings that look as if secrets were written into the declaration.
+
+        One that refers to a variable, such as `${env.AWS_SECRET_ACCESS_KEY}`, is none.
+        """
+        return tuple(
+            name
+            for name, value in self.conf.items()
+            if is_secret_name(name)
+            and not value.startswith("${")
+            and value.lower() not in ("", "true", "false")
+        )
 
     @field_validator("conf", mode="before")
     @classmethod

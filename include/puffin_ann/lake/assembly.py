@@ -21,7 +21,7 @@ from puffin_ann.lake.staging import local_path, naming
 
 CHUNK = 8 << 20
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("puffin_ann")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.utils.config import Config
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 
 from puffin_ann.errors import (
@@ -18,6 +19,7 @@ from puffin_ann.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from puffin_ann.redaction import remember_secrets, shown_cause
 from puffin_ann.settings import settings
 
 ATTEMPTS = 3
@@ -101,29 +103,47 @@ def _load(name: str, identifier: str) -> Table:
     try:
         catalog = _connect(name)
     except ValueError as error:
+        _remember_configured(name)
         raise CatalogUnavailableError(
             f"catalog {name!r} is not configured ({error}): set PYICEBERG_CATALOG__{name.upper()}"
             "__URI, or describe it in the .pyiceberg.yaml that PYICEBERG_HOME points to"
-        ) from error
+        ) from shown_cause(error)
     except Exception as error:
-        raise _unavailable(name, error) from error
+        _remember_configured(name)
+        raise _unavailable(name, error) from shown_cause(error)
+    remember_secrets(catalog.properties)
     return _ask(catalog, name, identifier)
 
 
 def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
     try:
-        return _patiently(lambda: catalog.load_table(identifier))
+        table = _patiently(lambda: catalog.load_table(identifier))
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableNotFoundError(
-            f"catalog {name!r} has no table {identifier!r}; {_neighbours(catalog, identifier)}"
-        ) from error
+            f"catalog {name!r} has no table {identifier!r}",
+            # Whoever may read one DAG's log is not to learn of other tables.
+            aside=_neighbours(catalog, identifier),
+        ) from shown_cause(error)
     except (ValidationError, pydantic.ValidationError) as error:
         # A statistics entry with a blob type PyIceberg does not know is the usual reason.
         raise UnsupportedTableError(
             f"PyIceberg cannot read the metadata of {name}.{identifier}: {error}"
-        ) from error
+        ) from shown_cause(error)
     except Exception as error:
-        raise _unavailable(name, error) from error
+        raise _unavailable(name, error) from shown_cause(error)
+    remember_secrets(table.io.properties)  # a catalog may have vended them with this answer
+    return table
+
+
+def _remember_configured(name: str) -> None:
+    """Keep the secrets of a catalog's configuration out of the error that is about to tell of it.
+
+    Where the catalog could not even be made, PyIceberg has them, but no object of it.
+    """
+    try:
+        remember_secrets(Config().get_catalog_config(name) or {})
+    except ValueError:  # the configuration is what is wrong
+        return
 
 
 def _connect(name: str) -> Catalog:

@@ -14,6 +14,7 @@ from puffin_ann.errors import StagingError
 from puffin_ann.lake.multipart import Upload, abort_upload, uploads
 from puffin_ann.lake.s3 import S3, Location, answers, s3_of
 from puffin_ann.lake.staging import local_path
+from puffin_ann.redaction import shown_cause
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def delete_object(io: FileIO, uri: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise StagingError(f"{uri} cannot be deleted: {error}") from error
+        raise StagingError(f"{uri} cannot be deleted: {error}") from shown_cause(error)
     return True
 
 
@@ -122,7 +123,7 @@ def _local(folder: Path, root: str, recursive: bool) -> Iterator[StoredObject]:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        raise StagingError(f"{root} cannot be listed: {error.strerror}") from error
+        raise StagingError(f"{root} cannot be listed: {error.strerror}") from shown_cause(error)
     for entry in found:
         if not _is_text(entry.name):
             continue
@@ -176,7 +177,7 @@ def _by_arrow(io: PyArrowFileIO, root: str, recursive: bool) -> Iterator[StoredO
     try:
         found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
     except OSError as error:
-        raise StagingError(f"{root} cannot be listed: {error}") from error
+        raise StagingError(f"{root} cannot be listed: {error}") from shown_cause(error)
     for one in found:
         if one.type == FileType.File:
             name = one.path[len(path.rstrip("/")) + 1 :]
@@ -194,7 +195,7 @@ def _by_fsspec(filesystem: Any, root: str, recursive: bool) -> Iterator[StoredOb
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StagingError(f"{root} cannot be listed: {error}") from error
+        raise StagingError(f"{root} cannot be listed: {error}") from shown_cause(error)
 
 
 def _ms(moment: datetime | float) -> int:

@@ -23,7 +23,7 @@ STALE = timedelta(days=1)
 RECIPE = "puffin-ann-recipe"
 """Metadata of a finished object: the digest of the recipe it was made by."""
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("puffin_ann")
 
 ETag = str
 Done = dict[int, ETag]

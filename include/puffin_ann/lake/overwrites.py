@@ -24,7 +24,7 @@ from puffin_ann.lake.slots import slots
 ATTEMPTS = 4
 THETA = "apache-datasketches-theta-v1"
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("puffin_ann")
 
 
 def path_in(table: Table, snapshot_id: int) -> str | None:

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.lake.listing import canonical
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("puffin_ann")
 
 
 @dataclass(frozen=True)

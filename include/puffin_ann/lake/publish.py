@@ -33,6 +33,7 @@ from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.index_snapshot import PublishMode, publish_mode
 from puffin_ann.lake.overwrites import give_back, overwritten
 from puffin_ann.lake.publication import Attempt, Published, Request, find_published
+from puffin_ann.redaction import shown_cause
 
 ATTEMPTS = 4
 LOOKS = 4
@@ -49,7 +50,7 @@ _REFUSALS = (
 )
 """Answers that say for certain that nothing was committed. Any other error leaves it open."""
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("puffin_ann")
 
 
 def publish(
@@ -179,7 +180,7 @@ class _Publication:
             return Attempt.of(fresh, self.request)
         except ConflictError as error:
             if self.unclear:
-                raise self._unclear_error() from error
+                raise self._unclear_error() from shown_cause(error)
             raise
 
     def _find(self, table: Table) -> Published | None:
@@ -230,10 +231,10 @@ class _Publication:
         if isinstance(error, CommitFailedException):
             return None  # if the head stayed, somebody else was faster elsewhere in the table
         if self.unclear:
-            raise self._unclear_error() from error
+            raise self._unclear_error() from shown_cause(error)
         raise CatalogUnavailableError(
             f"the catalog refused to commit to {name_of(self.table)}: {error}"
-        ) from error
+        ) from shown_cause(error)
 
     def _look(self) -> Published | None:
         """Look for the outcome of an attempt without an answer, some time long."""
@@ -262,13 +263,15 @@ class _Publication:
         try:
             return _with_patience(load)
         except NoSuchTableError as error:
-            raise ConflictError(f"{name_of(self.table)} was dropped during the run") from error
+            raise ConflictError(
+                f"{name_of(self.table)} was dropped during the run"
+            ) from shown_cause(error)
         except Exception as error:
             if self.unclear:
-                raise self._unclear_error() from error
+                raise self._unclear_error() from shown_cause(error)
             raise CatalogUnavailableError(
                 f"catalog {self.table.catalog.name!r} does not answer: {error}"
-            ) from error
+            ) from shown_cause(error)
 
     def _unclear_error(self) -> UnclearCommitError:
         ids = ", ".join(str(attempt.snapshot_id) for attempt in self.unclear)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from puffin_ann.errors import DataFileError, EnvironmentProblemError, PuffinAnnError
+from puffin_ann.redaction import shown_cause
 
 PARQUET = (pa.ArrowException, UnicodeDecodeError)
 """What Arrow raises of bytes that are not Parquet; of some, an OSError like any other."""
@@ -40,9 +41,13 @@ def reading(
     except PuffinAnnError:
         raise
     except FileNotFoundError as error:
-        raise EnvironmentProblemError(f"{what} {path} is gone from the store") from error
+        raise EnvironmentProblemError(f"{what} {path} is gone from the store") from shown_cause(
+            error
+        )
     except OSError as error:
-        raise EnvironmentProblemError(f"{what} {path} cannot be read: {error}") from error
+        raise EnvironmentProblemError(f"{what} {path} cannot be read: {error}") from shown_cause(
+            error
+        )
     except damage as error:
         said = str(error) or type(error).__name__
-        raise DataFileError(f"{path} is not a readable {form}: {said}") from error
+        raise DataFileError(f"{path} is not a readable {form}: {said}") from shown_cause(error)

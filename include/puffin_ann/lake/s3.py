@@ -37,6 +37,7 @@ from pyiceberg.io import (
 from pyiceberg.utils.properties import get_first_property_value, property_as_bool
 
 from puffin_ann.errors import StagingError, StoreRefusedError
+from puffin_ann.redaction import shown_cause
 
 SCHEMES = frozenset({"s3", "s3a", "s3n"})
 CONNECTIONS = 8
@@ -184,9 +185,9 @@ def answers(what: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise _answered(what, error.response) from error
+        raise _answered(what, error.response) from shown_cause(error)
     except BotoCoreError as error:
-        raise StagingError(f"no answer from the store for {what}: {error}") from error
+        raise StagingError(f"no answer from the store for {what}: {error}") from shown_cause(error)
 
 
 def _answered(what: str, response: Mapping[str, Any]) -> StagingError:

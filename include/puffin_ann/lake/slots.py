@@ -27,11 +27,12 @@ from pyiceberg.table.update import (
 from puffin_ann.errors import CatalogUnavailableError, ConflictError, UnclearCommitError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.past import metadata_document
+from puffin_ann.redaction import shown_cause
 
 ATTEMPTS = 4
 WAIT_SECONDS = 0.25
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("puffin_ann")
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _look(table: Table, change: SlotChange, error: Exception) -> Table:
     raise UnclearCommitError(
         f"the catalog's answer to a change of the statistics of {name_of(table)} was lost "
         f"({error}), and it has not come to pass so far"
-    ) from error
+    ) from shown_cause(error)
 
 
 def _load(table: Table) -> Table:
@@ -147,7 +148,7 @@ def _load(table: Table) -> Table:
     except Exception as error:
         raise CatalogUnavailableError(
             f"catalog {table.catalog.name!r} does not answer: {error}"
-        ) from error
+        ) from shown_cause(error)
 
 
 def _put_back(table: Table, change: SlotChange) -> Table:

@@ -23,6 +23,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.lake.s3 import s3_of
+from puffin_ann.redaction import shown_cause
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ class Staging:
         except FileNotFoundError as error:
             raise StagingError(
                 f"staged object {uri} is gone; run the stage that made it"
-            ) from error
+            ) from shown_cause(error)
 
     def read_checked(self, staged: StagedObject) -> bytes:
         """Return the bytes of a staged object; StagingError if it is not what was staged."""
@@ -256,7 +257,7 @@ def naming(where: str) -> Iterator[None]:
         said = error.strerror or str(error)
         if error.filename and str(error.filename) not in where:  # what it is copied from
             said += f" ({error.filename})"
-        raise EnvironmentProblemError(f"{where} cannot be written: {said}") from error
+        raise EnvironmentProblemError(f"{where} cannot be written: {said}") from shown_cause(error)
 
 
 def _link_new(path: Path, data: bytes, lasting: bool) -> bool:

@@ -95,6 +95,7 @@ def plan_refresh(
         DamagedIndexError: forced, nothing changed, and a file of the version is damaged.
         PuffinAnnError: the table, the column or the surroundings do not allow an index.
     """
+    run.warn_of(declaration)
     table = load_table(declaration.table)
     name, staging = run.workplace(table, declaration.name, run.safe_run_id(run_id))
     restore_plan(staging)

@@ -66,6 +66,7 @@ def plan_build(
     given = dict(overrides or {})
     force = bool(given.pop("force", False))
     declaration = declaration.overridden(given)
+    warn_of(declaration)
     table = load_table(declaration.table)
     run, staging = workplace(table, declaration.name, safe_run_id(run_id))
     restore_plan(staging)
@@ -96,6 +97,12 @@ def plan_build(
     return _pointer(
         declaration, run, "build", plan.reason or why, staging.uri(PLAN), list(plan.groups)
     )
+
+
+def warn_of(declaration: IndexDeclaration) -> None:
+    """Log what is allowed in a declaration and should not be."""
+    for warning in declaration.warnings:
+        log.warning("plan: %s", warning)
 
 
 def workplace(table: Table, index: str, run: str) -> tuple[str, Staging]:

@@ -12,6 +12,7 @@ from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lifecycle.spark_ahead import daemon_ahead
 from puffin_ann.lifecycle.spark_unpacked import prefer_folders
 from puffin_ann.lifecycle.spark_workers import stop, warm_up, worker_conf
+from puffin_ann.redaction import REDACTION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +42,8 @@ def main(stage: str) -> None:
         level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stdout
     )
     logging.getLogger("puffin_ann").setLevel(logging.INFO)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(REDACTION)  # what others log, too
 
     prefer_folders()
     from puffin_ann.lifecycle.runners import OnSpark

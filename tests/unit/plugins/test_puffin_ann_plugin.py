@@ -6,11 +6,13 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pyarrow as pa
+import pyiceberg.catalog
 import pytest
 from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.utils.config import Config
 
 from puffin_ann.declaration import load_declaration
 from puffin_ann.lifecycle import run, stages
@@ -134,6 +136,24 @@ class TestRows:
         assert "secret" not in state
         assert "log of the API server" in state
         assert "words" in caplog.text
+
+    def test_what_a_catalog_says_of_itself_is_logged_without_secrets_and_not_shown(
+        self, plugin, folder, monkeypatch, caplog
+    ):
+        monkeypatch.setattr("puffin_ann.lake.catalog.load_catalog", pyiceberg.catalog.load_catalog)
+        monkeypatch.setenv("PYICEBERG_CATALOG__LEAK__URI", "mysql+odd://svc:S3cretPw@db.internal/i")
+        monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
+        (folder / "words.yaml").write_text(DECLARATION.replace("demo.", "leak."))
+        state = only(plugin.rows(folder))["state"]
+        assert state == "cannot be found now; see the log of the API server"
+        assert "db.internal" in caplog.text
+        assert "S3cretPw" not in caplog.text
+
+    def test_a_table_that_is_missing_is_told_without_its_neighbours(self, plugin, folder):
+        (folder / "words.yaml").write_text(DECLARATION.replace("glove.words", "glove.none"))
+        state = only(plugin.rows(folder))["state"]
+        assert "glove.none" in state
+        assert "words" not in state
 
 
 class Tags(HTMLParser):

@@ -1,0 +1,142 @@
+"""Keep secrets out of what is told: messages, logs, reports.
+
+Catalogs, stores and drivers quote addresses and settings in what they raise, passwords included.
+Every message of an error of ours and every record of our logger goes through `redacted`, so that no
+place that quotes a foreign error has to think of it.
+
+Secrets are known by their place (before the `@` of an address, after a name such as `password=`),
+and by their value where that was met as a catalog's property: a server may quote it anywhere.
+"""
+
+import logging
+import re
+import traceback
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote_plus
+
+HIDDEN = "***"
+"""What stands in place of a secret."""
+
+_NAME = (
+    r"secret|passw(?:or)?d|passphrase|token(?!iz)|credential|signature|authorization"
+    r"|(?<![a-z])(?:pwd|sig|sas)(?![a-z])"
+    r"|(?:access|account|api|private|encryption|session)[._-]?key"
+)
+_SECRET_NAME = re.compile(rf"{_NAME}|[._-]key$", re.IGNORECASE)
+
+# All repetitions that others follow are bounded: no text takes more than linear time.
+_USERINFO = re.compile(
+    # A password may hold a slash or an @ of its own: after a colon that begins no port, all up to
+    # the last @ of the word is taken. The user part of abfss:// and wasbs:// names a container.
+    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)"
+    r"(?:[^/\s:@?#'\"]{0,300}:(?!\d+(?:[/?#\s]|$))[^\s'\"<>]{0,2000}"
+    r"|(?P<user>[^/\s:@?#'\"]{0,300}))@",
+    re.IGNORECASE,
+)
+_CONTAINER_SCHEMES = ("abfs", "wasb")
+
+_ASSIGNED = re.compile(
+    # In an address, in a file of settings, in a dict's repr, in JSON or in a header.
+    rf"(?P<name>(?:{_NAME})[\w.-]{{0,100}})"
+    r"(?P<between>\\?['\"]?\s?(?:=|:|%3D)\s?[\[({]{0,3})"
+    r"(?P<quote>\\?['\"]?)"
+    r"(?P<scheme>(?:bearer|basic|aws4-hmac-sha256)\s+)?"
+    r"(?:(?<=')[^']+|(?<=\")[^\"]+|[^\s'\"&]*[^\s'\"&).,;:}\]])",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"\b(?P<scheme>bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}", re.IGNORECASE)
+
+_SHORTEST = 6
+"""Characters of a value that is looked for by itself: a shorter one may be a part of any word."""
+
+_LONGEST_CHAIN = 20
+_MOST = 256
+_met: dict[str, None] = {}
+"""Values met as secret properties, those met last at the end; tokens that are vended change."""
+
+
+def redacted(text: str) -> str:
+    """Return a text without the secrets in it; one without any is returned as it is."""
+    for value in tuple(_met):
+        if value in text:
+            text = text.replace(value, HIDDEN)
+    if "@" in text:
+        text = _USERINFO.sub(_without_userinfo, text)
+    text = _ASSIGNED.sub(rf"\g<name>\g<between>\g<quote>{HIDDEN}", text)
+    return _BEARER.sub(rf"\g<scheme> {HIDDEN}", text)
+
+
+def _without_userinfo(found: re.Match[str]) -> str:
+    scheme, user = found["scheme"], found["user"]
+    if user is not None and scheme.lower().startswith(_CONTAINER_SCHEMES):
+        return found[0]
+    return f"{scheme}{HIDDEN}@"
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether a setting's name looks as if its value were a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def remember_secrets(properties: Mapping[str, Any]) -> None:
+    """Keep the values of secret properties out of everything that is told from now on.
+
+    Args:
+        properties: of a catalog or of a table's store; by name.
+    """
+    for name, value in properties.items():
+        if isinstance(value, Mapping):  # as YAML files nest them
+            remember_secrets(value)
+            continue
+        text = str(value)
+        secrets = [text, text.partition(":")[2]] if _is_secret(name) else []
+        for secret in [*secrets, *_passwords_in(text)]:
+            if len(secret) >= _SHORTEST:
+                _met.pop(secret, None)
+                _met[secret] = None
+    while len(_met) > _MOST:
+        del _met[next(iter(_met))]
+
+
+def _is_secret(name: str) -> bool:
+    return is_secret_name(name) and not name.endswith(("-id", "enabled", "-uri", "-ms"))
+
+
+def _passwords_in(text: str) -> list[str]:
+    """Return the password of an address, as it is written there and as it is meant."""
+    match = re.match(r"[a-z][a-z0-9+.-]{0,30}://[^/\s:@]*:(\S*)@", text, re.IGNORECASE)
+    return [match[1], unquote_plus(match[1])] if match else []
+
+
+def shown_cause(error: BaseException) -> BaseException | None:
+    """Return what may stand as an error's cause in a traceback: None where that tells a secret."""
+    one: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if one is None:
+            break
+        told = "\n".join((str(one), repr(one), *getattr(one, "__notes__", ())))
+        if redacted(told) != told:
+            return None
+        one = one.__cause__ or one.__context__
+    return error
+
+
+class _Redaction(logging.Filter):
+    """Takes the secrets out of records; lets all of them pass."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        told = record.getMessage()
+        clean = redacted(told)
+        if clean != told:
+            record.msg, record.args = clean, None
+        if record.exc_info and record.exc_info[1] is not None:
+            trace = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
+            clean = redacted(trace)
+            if clean != trace:
+                record.exc_info, record.exc_text = None, clean
+        return True
+
+
+REDACTION = _Redaction()
+"""Filter of loggers and handlers."""
