@@ -110,8 +110,8 @@ class IndexDeclaration(Model):
         """What is allowed and should not be, a sentence each."""
         return tuple(
             f"index {self.name!r}: field 'spark.conf': {setting!r} looks like a secret, and "
-            "whoever may read the declaration, the DAG or Spark's arguments sees it: leave it to the "
-            "environment of Spark's processes, to their own spark-defaults.conf, to a Hadoop "
+            "whoever may read the declaration, the DAG or Spark's arguments sees it: leave it to "
+            "the environment of Spark's processes, to their own spark-defaults.conf, to a Hadoop "
             "credential provider, or write ${env.NAME} of a variable"
             for setting in self.spark.secrets
         )
