@@ -1,8 +1,6 @@
 """What commands that write an index share: one of them at a time, the others wait or leave."""
 
-import os
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -18,7 +16,9 @@ NoWait = Annotated[
 
 def own_run_id() -> str:
     """Return an id for the run of this command, unlike that of any other."""
-    return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
+    from puffin_ann.lifecycle.run_ids import new_run_id
+
+    return new_run_id("cli")
 
 
 def writing(

@@ -26,11 +26,12 @@ from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.documents import EVALUATED
 from puffin_ann.lifecycle.guard import live_files
-from puffin_ann.lifecycle.inventory import IndexFile, Inventory, now_ms, take_inventory
+from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.plan import FINGERPRINT
 from puffin_ann.lifecycle.records import HISTORY, RunRecord, records_in, with_record
 from puffin_ann.lifecycle.republish import Renamed, republish
 from puffin_ann.lifecycle.retire import versions_of, without
+from puffin_ann.lifecycle.run_ids import new_run_id
 from puffin_ann.search.versions import (
     IndexVersion,
     all_index_names,
@@ -132,7 +133,7 @@ def carry_over(
     if before is None:
         return None
     name = before.name
-    owner = f"rename-{name}-{now_ms()}"
+    owner = new_run_id(f"rename-{name}")
     with (
         leases.writing(loaded, name, owner, f"rename it to {declaration.name!r}", wait=False),
         leases.publishing(loaded, owner, f"rename index {name!r}"),

@@ -18,8 +18,9 @@ from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.cargo import is_foreign
 from puffin_ann.lifecycle.guard import live_files
-from puffin_ann.lifecycle.inventory import IndexFile, Inventory, now_ms, take_inventory
+from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.republish import republish
+from puffin_ann.lifecycle.run_ids import new_run_id
 from puffin_ann.search.versions import open_puffin
 
 log = logging.getLogger("puffin_ann")
@@ -87,7 +88,7 @@ def drop(
         )
     if dry_run:
         return _drop(loaded, index, dry_run=True, at_ms=at_ms)
-    owner = f"drop-{index}-{now_ms()}"
+    owner = new_run_id(f"drop-{index}")
     with (
         leases.writing(loaded, index, owner, "drop the index", wait=False),
         leases.publishing(loaded, owner, f"drop index {index!r}"),

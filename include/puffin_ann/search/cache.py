@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,7 +57,7 @@ class LocalCache:
         key = look()
         with contextlib.suppress(OSError):  # a read-only cache still serves
             note.parent.mkdir(parents=True, exist_ok=True)
-            partial = note.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+            partial = note.with_suffix(f".{uuid.uuid4().hex}")
             partial.write_text(key)
             partial.replace(note)
         return key

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import time
+import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ class Seal:
         files = {
             name: [one.length, one.written_ns, one.checksum] for name, one in self.files.items()
         }
-        partial = self.folder / f"{MARK}.{os.getpid()}.{time.monotonic_ns()}"
+        partial = self.folder / f"{MARK}.{uuid.uuid4().hex}"
         partial.write_text(json.dumps({"proved_at": self.proved_at, "files": files}))
         partial.replace(self.folder / MARK)
 
