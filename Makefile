@@ -13,6 +13,9 @@ STEP = @printf '\033[1m== %s\033[0m\n'
 PYTEST := $(BIN)/pytest
 CRASHES := tests/integration/index/test_refresh_crashes.py
 KILLS := tests/e2e/test_killed_*.py
+FUZZERS := $(sort $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py)))
+FUZZED = $(or $(PART),$(FUZZERS))
+FUZZ_SHARE = $$(( ($(or $(SECONDS),60) + $(words $(FUZZED)) - 1) / $(words $(FUZZED)) ))
 PEERS := $(LOCAL)/peers/.ready
 BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 
@@ -79,9 +82,11 @@ test-e2e-quick: $(READY) ## Run what every change has to pass of test-e2e
 test-e2e-kills: $(READY) ## Kill the tasks, workers and Spark jobs of refreshes and maintenances in a running Airflow
 	@$(PYTEST) $(KILLS)
 
-fuzz: $(READY) ## Give the decoders spoilt bytes, guided by coverage, for SECONDS (60)
-	@mkdir -p $(LOCAL)/fuzz
-	@$(BIN)/python tests/fuzz/fuzz_decoders.py -max_total_time=$(or $(SECONDS),60) -artifact_prefix=$(LOCAL)/fuzz/ $(LOCAL)/fuzz
+fuzz: $(READY) ## Give all that reads others' bytes spoilt ones, guided by coverage, for SECONDS (60); PART=name for one of tests/fuzz/fuzz_name.py
+	@for part in $(FUZZED); do \
+		printf '\033[1m== %s\033[0m\n' "$$part" && mkdir -p $(LOCAL)/fuzz/$$part && \
+		$(BIN)/python tests/fuzz/fuzz_$$part.py -max_total_time=$(FUZZ_SHARE) -artifact_prefix=$(LOCAL)/fuzz/$$part/ $(LOCAL)/fuzz/$$part || exit; \
+	done
 
 soak: $(READY) $(JARS) ## Live random lives of tables and their indexes for MINUTES (10); SPARK=1 with Spark's procedures, REST=1 on a REST catalog and S3
 	@SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SPARK=$(SPARK) SOAK_REST=$(REST) $(PYTEST) tests/integration/soak

@@ -1,12 +1,12 @@
-"""Coverage-guided fuzzing of the decoders, beside the hostile-byte suite of every test run.
+"""Coverage-guided fuzzing of the decoders of files and blobs, beside the hostile-byte suite.
 
-    make fuzz SECONDS=60
+    make fuzz PART=decoders SECONDS=60
 
 Atheris keeps inputs that take a branch no earlier one took. That pays where bytes steer a parser
 through many branches: the footer's JSON, section tables, records, texts, bitmaps. What is behind a
 checksum or inside a zstd frame it would never reach, so those are undone before a change and made
-right after it. Loops over varints are compiled and give it nothing to watch: the other suite has
-them.
+right after it, by the ways of that suite; its checks of what was decoded are made here, too. Loops
+over varints are compiled and give coverage nothing to watch: only chance finds its way there.
 
 An input is four letters that name the decoder, for a blob its kind, and what is decoded.
 """
@@ -20,21 +20,20 @@ from contextlib import suppress
 from pathlib import Path
 
 import atheris
+from guided import GOLDEN, MEMORY, UNIT, fuzz
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit" / "blobs"))
+sys.path.insert(0, str(UNIT / "blobs"))
 
 # What Numba compiles must be the bytes that were written.
 with atheris.instrument_imports(include=["puffin_ann"], exclude=["puffin_ann.blobs.kernels"]):
     import mutation
-    from blob_samples import SAMPLES
+    from soundness import READERS
 
     from puffin_ann.errors import FormatError
     from puffin_ann.lake import deletion_vector
     from puffin_ann.puffin import PuffinReader
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LIMIT = 1 << 22
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def read_file(data: bytes) -> None:
@@ -43,29 +42,21 @@ def read_file(data: bytes) -> None:
         reader.read(blob, limit=LIMIT)
 
 
-def unpack(module) -> Callable[[bytes], None]:
+def read_blob(read: Callable[[bytes, Path], object]) -> Callable[[bytes], object]:
     def run(data: bytes) -> None:
         with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
-            module.unpack(io.BytesIO(data), Path(folder))
+            read(data, Path(folder))
 
     return run
 
 
-def decoder_of(module) -> Callable[[bytes], object]:
-    if hasattr(module, "unpack"):
-        return unpack(module)
-    if hasattr(module, "decode"):
-        return module.decode
-    return lambda data: module.read(io.BytesIO(data))
-
-
 NAMED = 4
 FILE, VECTOR = b"file", b"dele"
-BLOBS = {module.KIND.encode(): module for module in SAMPLES}
+BLOBS = {module.KIND.encode(): module for module in READERS}
 DECODERS: dict[bytes, Callable[[bytes], object]] = {
     FILE: read_file,
     VECTOR: deletion_vector.decode,
-    **{kind: decoder_of(module) for kind, module in BLOBS.items()},
+    **{module.KIND.encode(): read_blob(read) for module, read in READERS.items()},
 }
 
 
@@ -104,7 +95,6 @@ def mutate(data: bytes, most: int, seed: int) -> bytes:
         return which + mutation.mutate(content, rng)
 
 
-@atheris.instrument_func
 def decode(data: bytes) -> None:
     decoder = DECODERS.get(data[:NAMED])
     if decoder is not None:
@@ -112,16 +102,5 @@ def decode(data: bytes) -> None:
             decoder(data[NAMED:])
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        for number, seed in enumerate(seeds()):
-            (Path(folder) / f"seed-{number}").write_bytes(seed)
-        options = ["-max_len=100000", "-rss_limit_mb=1500", "-timeout=10", "-print_final_stats=1"]
-        # The last folder is only read; what is found goes to the first, if one is given.
-        arguments = [sys.argv[0], *options, *sys.argv[1:], folder]
-        atheris.Setup(arguments, decode, custom_mutator=mutate)
-        atheris.Fuzz()
-
-
 if __name__ == "__main__":
-    main()
+    fuzz(decode, seeds(), mutate)

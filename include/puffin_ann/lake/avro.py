@@ -6,29 +6,43 @@ number says, and a file cut off between two blocks has just ended. Here it is as
 after it was seen that they are there, and for blocks only if they are whole.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any
 
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.file import META_SCHEMA, SYNC_SIZE, AvroFileHeader
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor, construct_reader
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema, visit_with_partner
-from pyiceberg.typedef import Record
+from pyiceberg.typedef import EMPTY_DICT, StructProtocol
 from pyiceberg.types import IcebergType, ListType, MapType
+
+from puffin_ann.lake.avro_blocks import Blocks
+from puffin_ann.lake.avro_schema import check_schema
 
 _MAGIC = b"Obj\x01"
 _PADDING = bytes(16)
 """Behind the bytes to decode: where the last of them says that a number goes on, it ends there."""
 
 
-def records_of(io: FileIO, path: str, wanted: Schema) -> Iterator[Record]:
+def records_of(
+    io: FileIO,
+    path: str,
+    wanted: Schema,
+    types: Mapping[int, Callable[..., StructProtocol]] = EMPTY_DICT,
+    enums: Mapping[int, Callable[..., Enum]] = EMPTY_DICT,
+) -> Iterator[Any]:
     """Yield the records of an Avro file in a schema of ours; other fields are skipped over.
 
     Args:
         io: of the table.
         path: location of the file.
         wanted: fields, found by their ids; one that the file lacks is its initial default or None.
+        types: what a struct is made into, by the id of its field, -1 for the record; else a Record.
+        enums: what a value is made into, by the id of its field.
 
     Raises:
         Exception: the file is damaged. Any kind: PyIceberg trips over what no check foresees.
@@ -39,18 +53,20 @@ def records_of(io: FileIO, path: str, wanted: Schema) -> Iterator[Record]:
     header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(container)
     if header.magic != _MAGIC:
         raise ValueError("it does not begin as Avro files do")
-    codec = header.compression_codec()
+    schema = header.get_schema()
+    check_schema(schema)
+    blocks = Blocks(header.meta.get(AVRO_CODEC_KEY, "null"), len(data))
     # Not by PyIceberg's own `resolve_reader`: its accessor knows no lists and maps left out.
     reader: Reader = visit_with_partner(  # type: ignore[misc]
-        header.get_schema(), wanted, ReadSchemaResolver(), _Lenient()
+        schema, wanted, ReadSchemaResolver(dict(types), dict(enums)), _Lenient()
     )
     while container.tell() < len(data):
         count, block = container.read_int(), container.read_bytes()
         if container.read(SYNC_SIZE) != header.sync:
             raise ValueError("a block does not end with the file's sync marker")
-        decoder = _Decoder(codec.decompress(block) if codec else block)
+        decoder = _Decoder(blocks.content(block))
         for _ in range(count):
-            record: Record = reader.read(decoder)
+            record = reader.read(decoder)
             decoder.require(0)
             yield record
         if decoder.tell() != decoder.end:

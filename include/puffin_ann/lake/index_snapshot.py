@@ -15,6 +15,7 @@ from pyiceberg.typedef import EMPTY_DICT
 
 from puffin_ann.errors import ConflictError, UnsupportedTableError
 from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.manifest import read_whole_manifest_list
 
 PublishMode = Literal["snapshot", "statistics"]
 
@@ -45,7 +46,7 @@ class IndexSnapshot(_SnapshotProducer["IndexSnapshot"]):
     """A `replace` snapshot that carries every manifest of its parent, data and delete, as it is."""
 
     def _existing_manifests(self) -> list[ManifestFile]:
-        return list(self._parent().manifests(io=self._io))
+        return read_whole_manifest_list(self._io, self._parent().manifest_list)
 
     def _deleted_entries(self) -> list[ManifestEntry]:
         return []

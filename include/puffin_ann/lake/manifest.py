@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    ManifestContent,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+)
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
@@ -138,18 +145,33 @@ def read_manifest_list(io: FileIO, path: str) -> list[Manifest]:
         DataFileError, EnvironmentProblemError: see `reading`.
     """
     with _named(path, "manifest list"):
-        return [
-            Manifest(
-                path=record[0],
-                holds_deletes=record[1] == 1,
-                sequence_number=record[2],
-                spec_id=record[3],
-                first_row_id=record[4],
-                files=_sum(record[5], record[6]),
-                rows=_sum(record[7], record[8]),
-            )
-            for record in records_of(io, path, _LIST_SCHEMA)
-        ]
+        return [_manifest(record) for record in records_of(io, path, _LIST_SCHEMA)]
+
+
+def _manifest(record: Record) -> Manifest:
+    # A file's own schema may let anything be null.
+    if None in (record[0], record[2], record[3]):
+        raise ValueError("a manifest in it has no path, sequence number or partition spec")
+    return Manifest(
+        path=record[0],
+        holds_deletes=record[1] == 1,
+        sequence_number=record[2],
+        spec_id=record[3],
+        first_row_id=record[4],
+        files=_sum(record[5], record[6]),
+        rows=_sum(record[7], record[8]),
+    )
+
+
+def read_whole_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
+    """Return the manifests of a snapshot as PyIceberg reads them, to be listed by another one.
+
+    Its own way to read them trusts the file's bytes; it raises as `read_manifest_list` does.
+    """
+    types = {-1: ManifestFile, 508: PartitionFieldSummary}
+    with _named(path, "manifest list"):
+        schema = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION]
+        return list(records_of(io, path, schema, types, {517: ManifestContent}))
 
 
 def _named(path: str, what: str) -> AbstractContextManager[None]:
@@ -196,17 +218,21 @@ def read_unlisted_manifest(io: FileIO, path: str) -> list[Entry]:
 
 def _entry(record: Record, manifest: Manifest) -> Entry:
     sequence_number, file_sequence_number, file = record[1], record[2], record[3]
+    path, rows, size = file[1], file[4], file[5]
+    # A file's own schema may let anything be null.
+    if path is None or rows is None or size is None or rows < 0 or size < 0:
+        raise ValueError(f"an entry in it has path {path!r}, {rows} rows and {size} bytes")
     # Null means "of the commit that wrote this manifest" (spec, sequence number inheritance); v1
     # manifests have sequence number 0 throughout.
     inherited = manifest.sequence_number
     return Entry(
         content=FileContent(file[0]),
-        path=file[1],
+        path=path,
         file_format=file[2].upper(),
         partition=tuple(file[3]),
         spec_id=manifest.spec_id,
-        rows=file[4],
-        size=file[5],
+        rows=rows,
+        size=size,
         sequence_number=inherited if sequence_number is None else sequence_number,
         file_sequence_number=inherited if file_sequence_number is None else file_sequence_number,
         encrypted=file[6] is not None,

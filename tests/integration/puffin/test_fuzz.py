@@ -1,4 +1,4 @@
-"""A short run of the coverage-guided fuzzer; `make fuzz` runs it for as long as one likes."""
+"""A short run of each coverage-guided fuzzer; `make fuzz` runs them for as long as one likes."""
 
 import re
 import subprocess
@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
-FUZZER = Path(__file__).parents[2] / "fuzz" / "fuzz_decoders.py"
-RUNS = 50_000
+FUZZERS = sorted((Path(__file__).parents[2] / "fuzz").glob("fuzz_*.py"))
+RUNS = 4_000
 
 pytestmark = pytest.mark.slow
 
 
-def test_decoders_stand_inputs_that_seek_new_branches(tmp_path, capsys):
+@pytest.mark.parametrize("fuzzer", FUZZERS, ids=[path.stem for path in FUZZERS])
+def test_readers_stand_what_was_found_before_and_inputs_that_seek_new_branches(
+    tmp_path, capsys, fuzzer
+):
     pytest.importorskip("atheris")
-    command = [sys.executable, str(FUZZER), f"-runs={RUNS}", "-seed=1"]
+    command = [sys.executable, str(fuzzer), f"-runs={RUNS}", "-seed=1"]
     done = subprocess.run(
         # A process inherits the highest memory of the one that starts it, as far as getrusage and
         # so the fuzzer's limit know: started by a shell, it does not count what pytest holds.
@@ -32,4 +35,4 @@ def test_decoders_stand_inputs_that_seek_new_branches(tmp_path, capsys):
     assert int(cases[1]) >= RUNS
     assert int(found[1]) > 100, "nothing was learnt from coverage"
     with capsys.disabled():
-        print(f"\nfuzzer: {int(cases[1]):,} cases given to the decoders")
+        print(f"\n{fuzzer.stem}: {int(cases[1]):,} cases")

@@ -1,16 +1,22 @@
 """Avro files whose blocks lie: told as damage, at once, and no byte is read that is not there."""
 
-import json
+import tracemalloc
+import zlib
 from collections.abc import Iterable
 
+import avro_files
+import pyarrow as pa
 import pytest
+from avro_files import COMPRESS, block, number, text
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
+from puffin_ann.errors import DataFileError, OutputLimitError
 from puffin_ann.lake.avro import records_of
+from puffin_ann.lake.avro_blocks import SMALLEST_LIMIT
+from puffin_ann.lake.manifest import read_manifest_list
 
-SYNC = bytes(range(16))
 FIELDS = [
     {"name": "name", "type": "string", "field-id": 1},
     {
@@ -27,37 +33,20 @@ WANTED = Schema(
 )
 
 
-def number(value: int) -> bytes:
-    """A zigzag varint."""
-    value, out = (value << 1) ^ (value >> 63), bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def text(value: bytes) -> bytes:
-    return number(len(value)) + value
+SCHEMA = {"type": "record", "name": "record", "fields": FIELDS}
 
 
 RECORD = text(b"one") + number(2) + b"\x01\x00" + number(0) + text(b"note") + number(-7)
 
 
-def block(records: bytes, count: int = 1, size: int | None = None, sync: bytes = SYNC) -> bytes:
-    return number(count) + number(len(records) if size is None else size) + records + sync
-
-
-def file_of(blocks: Iterable[bytes], *, magic: bytes = b"Obj\x01") -> bytes:
-    schema = json.dumps({"type": "record", "name": "record", "fields": FIELDS}).encode()
-    meta = {b"avro.schema": schema, b"avro.codec": b"null"}
-    pairs = b"".join(text(key) + text(value) for key, value in meta.items())
-    return magic + number(len(meta)) + pairs + number(0) + SYNC + b"".join(blocks)
+def file_of(blocks: Iterable[bytes], **given: bytes) -> bytes:
+    return avro_files.file_of(blocks, SCHEMA, **given)
 
 
 def read(tmp_path, data: bytes) -> list[tuple[object, ...]]:
     path = tmp_path / "file.avro"
     path.write_bytes(data)
-    return [(one[0], one[1]) for one in records_of(PyArrowFileIO(), str(path), WANTED)]
+    return [(record[0], record[1]) for record in records_of(PyArrowFileIO(), str(path), WANTED)]
 
 
 def test_fields_are_found_by_their_ids_and_others_skipped(tmp_path):
@@ -112,3 +101,98 @@ def test_a_file_may_be_cut_off_anywhere_but_behind_a_block(tmp_path):
         else:
             with pytest.raises(Exception, match=r"bytes are due|EOF"):
                 read(tmp_path, whole[:size])
+
+
+def snappy(data: bytes) -> bytes:
+    frame = pa.Codec("snappy").compress(data, asbytes=True)
+    return frame + zlib.crc32(data).to_bytes(4, "big")
+
+
+CODECS = {**COMPRESS, b"snappy": snappy}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_blocks_are_decompressed_by_every_codec_that_avro_names(tmp_path, codec):
+    blocks = [block(CODECS[codec](RECORD * 3), 3), block(CODECS[codec](RECORD))]
+
+    assert read(tmp_path, file_of(blocks, codec=codec)) == [(-7, "one")] * 4
+
+
+@pytest.mark.parametrize("codec", [name for name in CODECS if name != b"null"])
+def test_a_block_that_is_cut_off_is_damage_and_no_failing_store(tmp_path, codec):
+    compressed = CODECS[codec](RECORD * 3)
+    for size in range(0, len(compressed) - 4, 3):
+        with pytest.raises(Exception, match=r".") as raised:
+            read(tmp_path, file_of([block(compressed[:size], 3)], codec=codec))
+        assert not isinstance(raised.value, OSError)
+
+
+@pytest.mark.parametrize("codec", [b"deflate", b"bzip2", b"zstandard"])
+def test_kilobytes_that_unpack_to_more_than_such_a_file_holds_take_little_memory(tmp_path, codec):
+    one = CODECS[codec](bytes(24 << 20))
+    several = [block(CODECS[codec](RECORD))] * 3 + [block(one)]
+    tracemalloc.start()
+    try:
+        with pytest.raises(OutputLimitError, match="unpack to more"):
+            read(tmp_path, file_of(several, codec=codec))
+        assert tracemalloc.get_traced_memory()[1] < 3 * (SMALLEST_LIMIT + 256 * len(one))
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff\x0f", b"\xff" * 9])
+def test_a_block_of_snappy_that_claims_more_than_it_can_hold_takes_none_of_it(tmp_path, size):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="larger than it can be"):
+            read(tmp_path, file_of([block(size + b"\0" * 9)], codec=b"snappy"))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+EMPTY = {"type": "record", "name": "empty", "fields": []}
+ENDLESS = {
+    "empty records": {"type": "array", "items": EMPTY, "element-id": 5},
+    "bytes of width 0": {
+        "type": "array",
+        "items": {"type": "fixed", "name": "none", "size": 0},
+        "element-id": 5,
+    },
+    "nulls": {"type": "array", "items": "null", "element-id": 5},
+    "records of empty records": {
+        "type": "array",
+        "items": EMPTY | {"name": "outer", "fields": [{"name": "a", "type": EMPTY, "field-id": 6}]},
+        "element-id": 5,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS.values(), ids=ENDLESS.keys())
+def test_items_that_take_no_byte_are_refused_rather_than_counted(tmp_path, kind):
+    fields = [FIELDS[0], {"name": "none", "type": kind, "field-id": 2}, FIELDS[3]]
+    records = text(b"one") + number(HUGE) + number(0) + number(-7)
+    data = avro_files.file_of([block(records)], SCHEMA | {"fields": fields})
+
+    with pytest.raises(ValueError, match="take no byte"):
+        read(tmp_path, data)
+
+
+def test_a_field_id_given_twice_is_refused(tmp_path):
+    twice = [*FIELDS, {"name": "other", "type": "string", "field-id": 1}]
+    data = avro_files.file_of([block(RECORD + text(b"x"))], SCHEMA | {"fields": twice})
+
+    with pytest.raises(ValueError, match="twice"):
+        read(tmp_path, data)
+
+
+def test_a_manifest_list_whose_schema_lets_a_path_be_null_is_damage_where_one_is(tmp_path):
+    names = [("manifest_path", ["null", "string"], 500), ("partition_spec_id", "int", 502)]
+    fields = [{"name": name, "type": kind, "field-id": at} for name, kind, at in names]
+    path = tmp_path / "list.avro"
+    path.write_bytes(
+        avro_files.file_of([block(number(0) + number(0))], SCHEMA | {"fields": fields})
+    )
+
+    with pytest.raises(DataFileError, match="no path"):
+        read_manifest_list(PyArrowFileIO(), str(path))

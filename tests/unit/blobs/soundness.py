@@ -1,0 +1,125 @@
+"""Decode a blob and hold what came out against what every reader of it relies on.
+
+Each function takes a blob's bytes and a folder to unpack into. It raises FormatError for bytes that
+are refused, and AssertionError for a value that should have been.
+"""
+
+import io
+
+import numpy as np
+
+from puffin_ann.blobs import (
+    centroid,
+    coverage,
+    delta,
+    graph,
+    hnsw,
+    ivf,
+    partitions,
+    routing,
+    rows,
+    tombstones,
+)
+
+
+def read_graph(data, folder):
+    graph.unpack(io.BytesIO(data), folder)
+    value = graph.open(folder)
+    _assert_graph(value)
+    return value
+
+
+def read_delta(data, folder):
+    delta.unpack(io.BytesIO(data), folder)
+    value = delta.open(folder)
+    _assert_graph(value.graph)
+    return value
+
+
+def _assert_graph(value):
+    assert value.neighbours.shape == (value.rows, value.max_degree)
+    assert value.neighbours.max(initial=0) < max(value.rows, 1)
+    assert value.degrees.max(initial=0) <= value.max_degree
+    assert 0 <= value.entry < max(value.rows, 1)
+    if value.codes is not None:
+        assert value.codes.max(initial=0) < value.codebook.shape[1]
+
+
+def read_hnsw(data, folder):
+    hnsw.unpack(io.BytesIO(data), folder)
+    value = hnsw.open(folder)
+    assert value.neighbours.shape == (value.rows, 2 * value.links)
+    assert max(value.neighbours.max(initial=0), value.upper_neighbours.max(initial=0)) < max(
+        value.rows, 1
+    )
+    assert value.degrees.max(initial=0) <= 2 * value.links
+    assert value.upper_degrees.max(initial=0) <= value.links
+    assert value.levels.sum() == len(value.upper_degrees)
+    layers = [layer for level in value.levels for layer in range(1, level + 1)]
+    for at, degree in enumerate(value.upper_degrees):
+        assert (value.levels[value.upper_neighbours[at, :degree]] >= layers[at]).all()
+    return value
+
+
+def read_ivf(data, folder):
+    ivf.unpack(io.BytesIO(data), folder)
+    value = ivf.open(folder)
+    assert np.isfinite(value.vectors).all()
+    if value.has_lists:
+        assert np.array_equal(np.sort(value.ordinals), np.arange(value.rows))
+        assert value.starts[0] == 0
+        assert value.starts[-1] == value.rows
+        assert (np.diff(value.starts) >= 0).all()
+        assert value.codes.shape == (value.rows, -(-len(value.codebook) // 2))
+        assert all(np.isfinite(a).all() for a in (value.centroids, value.codebook, value.biases))
+        assert value.subspace_offsets[-1] == value.dimension
+    return value
+
+
+def read_rows(data, _folder):
+    value = rows.read(io.BytesIO(data))
+    key = np.stack([value.file_ids, value.row_groups, value.offsets])
+    assert np.unique(key, axis=1).shape == key.shape, "locators differ"
+    return value
+
+
+def read_coverage(data, _folder):
+    value = coverage.decode(data)
+    for file in value.files:
+        assert sum(file.row_groups) == file.rows
+        assert not file.deleted or file.deleted.max() < file.rows
+    return value
+
+
+def read_routing(data, _folder):
+    return routing.decode(data)
+
+
+def read_partitions(data, _folder):
+    value = partitions.decode(data)
+    assert np.isfinite(value.centroids).all()
+    assert (value.radii >= 0).all()
+    assert len(value.centroids) == len(value.shards) == len(value.rows) == len(value.radii)
+    return value
+
+
+def read_tombstones(data, _folder):
+    return tombstones.decode(data, 2**32)
+
+
+def read_centroid(data, _folder):
+    return centroid.decode(data)
+
+
+READERS = {
+    routing: read_routing,
+    partitions: read_partitions,
+    coverage: read_coverage,
+    graph: read_graph,
+    hnsw: read_hnsw,
+    ivf: read_ivf,
+    rows: read_rows,
+    tombstones: read_tombstones,
+    centroid: read_centroid,
+    delta: read_delta,
+}
