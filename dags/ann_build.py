@@ -9,9 +9,8 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Param, get_current_context, get_parsing_context, task
 
-from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.declaration import IndexDeclaration, declarations_folder
 from puffin_ann.errors import DeclarationError
-from puffin_ann.settings import settings
 from puffin_ann_common import (
     SETTINGS,
     arguments,
@@ -138,7 +137,7 @@ def invalid_dag(dag_id: str, error: DeclarationError) -> DAG:
 
 globals().update(
     dags_of(
-        settings().declarations_dir,
+        declarations_folder(),
         PREFIX,
         build_dag,
         form,

@@ -5,8 +5,7 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Param, get_current_context, get_parsing_context, task
 
-from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.settings import settings
+from puffin_ann.declaration import IndexDeclaration, declarations_folder
 from puffin_ann_common import (
     PLAN,
     SETTINGS,
@@ -80,5 +79,5 @@ do. It changes nothing, and so waits for nobody.
 
 
 globals().update(
-    dags_of(settings().declarations_dir, PREFIX, evaluate_dag, form, get_parsing_context().dag_id)
+    dags_of(declarations_folder(), PREFIX, evaluate_dag, form, get_parsing_context().dag_id)
 )

@@ -2,8 +2,7 @@
 
 from airflow.sdk import DAG, get_current_context, get_parsing_context, task
 
-from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.settings import settings
+from puffin_ann.declaration import IndexDeclaration, declarations_folder
 from puffin_ann_common import SETTINGS, dags_of, force_form, lease_tasks, owner_of, tags_of
 from puffin_ann_refreshing import refresh_tasks
 
@@ -52,7 +51,5 @@ rows were deleted, and removes superseded versions and what failed runs left beh
 
 
 globals().update(
-    dags_of(
-        settings().declarations_dir, PREFIX, maintain_dag, force_form, get_parsing_context().dag_id
-    )
+    dags_of(declarations_folder(), PREFIX, maintain_dag, force_form, get_parsing_context().dag_id)
 )

@@ -11,8 +11,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, AssetWatcher, get_parsing_context
 from airflow.triggers.base import BaseEventTrigger
 
-from puffin_ann.declaration import IndexDeclaration, seconds_of
-from puffin_ann.settings import settings
+from puffin_ann.declaration import IndexDeclaration, declarations_folder, seconds_of
 from puffin_ann_common import SETTINGS, dags_of, force_form, lease_tasks, tags_of
 from puffin_ann_refreshing import refresh_tasks
 
@@ -104,7 +103,5 @@ have waited for `refresh.max_lag`. A run waits for other runs on the index, and 
 
 
 globals().update(
-    dags_of(
-        settings().declarations_dir, PREFIX, refresh_dag, force_form, get_parsing_context().dag_id
-    )
+    dags_of(declarations_folder(), PREFIX, refresh_dag, force_form, get_parsing_context().dag_id)
 )

@@ -16,14 +16,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
-from puffin_ann.declaration import IndexDeclaration, declaration_files, load_declaration
+from puffin_ann.declaration import (
+    IndexDeclaration,
+    declaration_files,
+    declarations_folder,
+    load_declaration,
+)
 from puffin_ann.errors import (
     DeclarationError,
     EnvironmentProblemError,
     IndexNotFoundError,
     PuffinAnnError,
 )
-from puffin_ann.settings import settings
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.status import IndexStatus
@@ -143,8 +147,8 @@ def _figures(found: "IndexStatus", declaration: IndexDeclaration) -> dict[str, s
     }
 
 
-def page(found: Iterable[Row]) -> str:
-    """Return the page; every text is escaped."""
+def page(found: Iterable[Row], nothing: str = "No index that you may see is declared.") -> str:
+    """Return the page; every text is escaped. Where there are no rows, it says `nothing`."""
     head = "".join(f"<th{_class(name)}>{escape(name)}</th>" for name in COLUMNS)
     body = "\n".join(
         "<tr>"
@@ -152,12 +156,12 @@ def page(found: Iterable[Row]) -> str:
         + "</tr>"
         for row in found
     )
-    nothing = "" if body else "<p>No index that you may see is declared.</p>"
+    instead = "" if body else f"<p>{escape(nothing)}</p>"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>Vector indexes</title><style>{STYLE}</style></head>\n<body>"
         f"<table><caption>Vector indexes</caption><thead><tr>{head}</tr></thead>\n"
-        f"<tbody>{body}</tbody></table>{nothing}</body></html>\n"
+        f"<tbody>{body}</tbody></table>{instead}</body></html>\n"
     )
 
 
@@ -180,7 +184,11 @@ def application() -> Any:
         """Show the indexes whose DAGs this user may read."""
         # Airflow checks nobody's login on a plugin's routes: `GetUserDep` is what does.
         readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
-        found = _rows_of(settings().declarations_dir, int(time.monotonic() // FRESH_SECONDS))
+        try:
+            folder = declarations_folder()
+        except EnvironmentProblemError as error:
+            return HTMLResponse(page((), nothing=str(error)), headers=HEADERS)
+        found = _rows_of(folder, int(time.monotonic() // FRESH_SECONDS))
         return HTMLResponse(page(r for r in found if r.dag_id in readable), headers=HEADERS)
 
     return made

@@ -27,6 +27,15 @@ def _default_cache_dir() -> Path:
     return Path(base) / "puffin-ann"
 
 
+def _default_declarations_dir() -> Path | None:
+    """Return `include/indexes` of a checkout; None where the library is installed.
+
+    What lies beside an installed package belongs to the environment, not to its user.
+    """
+    include = Path(__file__).resolve().parents[1]
+    return include / "indexes" if include.name == "include" else None
+
+
 _most_threads: int | None = None
 
 
@@ -35,9 +44,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="PUFFIN_ANN_", frozen=True)
 
-    declarations_dir: Path = Field(
-        default=Path(__file__).resolve().parents[1] / "indexes",
-        description="Folder of index declarations (*.yaml).",
+    declarations_dir: Path | None = Field(
+        default_factory=_default_declarations_dir,
+        description="Folder of index declarations (*.yaml); see `declarations_folder`.",
     )
     cache_dir: Path = Field(
         default_factory=_default_cache_dir,

@@ -28,13 +28,12 @@ def find_declared(index: str) -> "IndexDeclaration":
     Raises:
         DeclarationError: there is none, or it is not valid.
     """
-    from puffin_ann.declaration import load_declaration, read_declarations
-    from puffin_ann.settings import settings
+    from puffin_ann.declaration import declarations_folder, load_declaration, read_declarations
 
     if index.endswith((".yaml", ".yml")):
         found = load_declaration(Path(index))
     else:
-        folder = settings().declarations_dir
+        folder = declarations_folder()
         known = read_declarations(folder)
         found = known.require(index, folder)
         _warn_of(known)
@@ -54,7 +53,8 @@ def all_declared_on(
 ) -> "Iterator[list[IndexDeclaration] | None]":
     """Give the declarations of a table's indexes, to be looked at; fail at the end if one is bad.
 
-    None if there is no folder of declarations, or a bad one in it may declare what no other does.
+    None if this machine does not know what is declared, or a bad file may declare what no other
+    does.
 
     Args:
         table: by name.
@@ -63,14 +63,12 @@ def all_declared_on(
     Raises:
         DeclarationError: a file is not valid; after the body, if that ended well.
     """
-    from puffin_ann.declaration import read_declarations
-    from puffin_ann.settings import settings
+    from puffin_ann.declaration import known_declarations
 
-    folder = settings().declarations_dir
-    if not folder.is_dir():
+    known = known_declarations()
+    if known is None:
         yield None
         return
-    known = read_declarations(folder)
     try:
         yield None if known.problems else known.on(table)
     except typer.Exit:
@@ -87,6 +85,8 @@ def declared_as_far_as_known(
 ) -> "list[IndexDeclaration]":
     """Return the valid declarations of a table's indexes, to see whether one is of `index`.
 
+    None are valid where this machine does not know what is declared.
+
     Args:
         table: by name.
         index: the index that the command is about.
@@ -95,11 +95,11 @@ def declared_as_far_as_known(
     Raises:
         DeclarationError: it cannot be known whether the index is declared.
     """
-    from puffin_ann.declaration import read_declarations
-    from puffin_ann.settings import settings
+    from puffin_ann.declaration import known_declarations
 
-    folder = settings().declarations_dir
-    known = read_declarations(folder)
+    known = known_declarations()
+    if known is None:
+        return []
     found = known.on(table)
     if must_know and known.problems and index not in {one.name for one in found}:
         raise DeclarationError(
@@ -116,10 +116,9 @@ def declaration_of(table: str, index: str) -> "IndexDeclaration":
     Raises:
         DeclarationError: it is not declared for this table; names those that are.
     """
-    from puffin_ann.declaration import read_declarations
-    from puffin_ann.settings import settings
+    from puffin_ann.declaration import declarations_folder, read_declarations
 
-    folder = settings().declarations_dir
+    folder = declarations_folder()
     found = read_declarations(folder)
     if index in found.ambiguous:
         raise found.ambiguous[index]

@@ -60,12 +60,11 @@ def _show(done: dict[str, Any]) -> None:
 
 def _meant(name: str) -> "tuple[list[IndexDeclaration], tuple[DeclarationError, ...]]":
     """Return the declarations of a table, and problems of others; or the one of an index."""
-    from puffin_ann.declaration import read_declarations
-    from puffin_ann.settings import settings
+    from puffin_ann.declaration import declarations_folder, read_declarations
 
     if "." not in name or name.endswith((".yaml", ".yml")):
         return [find_declared(name)], ()
-    folder = settings().declarations_dir
+    folder = declarations_folder()
     known = read_declarations(folder)
     found = known.on(name)
     if not found:

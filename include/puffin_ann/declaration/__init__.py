@@ -10,6 +10,7 @@ from puffin_ann.declaration.files import (
     load_declarations,
     read_declarations,
 )
+from puffin_ann.declaration.folder import declarations_folder, known_declarations
 from puffin_ann.declaration.index import (
     METRICS,
     SHAPING,
@@ -74,6 +75,8 @@ __all__ = [
     "SparkOptions",
     "VamanaParameters",
     "declaration_files",
+    "declarations_folder",
+    "known_declarations",
     "load_declaration",
     "load_declarations",
     "parse_declaration",

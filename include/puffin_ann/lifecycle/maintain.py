@@ -4,28 +4,31 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from puffin_ann.declaration import IndexDeclaration, load_declarations, read_declarations
+from puffin_ann.declaration import IndexDeclaration, known_declarations
 from puffin_ann.errors import DeclarationError, LeaseHeldError, PuffinAnnError
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.guard import guard
 from puffin_ann.lifecycle.runners import Runner
-from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
 
 
 def declared_on(table: str) -> list[IndexDeclaration]:
-    """Return the declarations of a table's indexes; none if there is no folder of declarations.
+    """Return the declarations of a table's indexes; none where this machine knows of none.
 
-    For what removes things: it needs to know of every index what is declared.
+    For what removes things: it needs to know of every index what is declared, and goes by what is
+    recorded in the table of those that it does not know.
 
     Raises:
         DeclarationError: one of them is not valid.
     """
-    folder = settings().declarations_dir
-    found = load_declarations(folder) if folder.is_dir() else []
-    return [one for one in found if one.table == table]
+    known = known_declarations()
+    if known is None:
+        return []
+    if known.problems:
+        raise known.problems[0]
+    return known.on(table)
 
 
 def guard_table(table: str, *, owner: str) -> tuple[str, ...]:
@@ -40,8 +43,8 @@ def guard_table(table: str, *, owner: str) -> tuple[str, ...]:
     """
     with leases.publishing(table, owner, "guard"):
         # It removes nothing: a declaration that is not valid must not keep it from its work.
-        known = read_declarations(settings().declarations_dir)
-        found = guard(table, known.on(table))
+        known = known_declarations()
+        found = guard(table, known.on(table) if known else ())
     lost = [f"no readable file of index {one!r} is left; build it again" for one in found.lost]
     return (*found.actions, *lost)
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.declaration import IndexDeclaration, load_declarations
+from puffin_ann.declaration import IndexDeclaration, known_declarations
 from puffin_ann.errors import (
     ColumnNotFoundError,
     ConflictError,
     DamagedIndexError,
-    DeclarationError,
     FormatError,
     StagingError,
 )
@@ -39,7 +38,6 @@ from puffin_ann.search.versions import (
     load_version,
     newest_version,
 )
-from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
 
@@ -146,11 +144,12 @@ def carry_over(
 
 def declared() -> tuple[IndexDeclaration, ...]:
     """Return what is declared; nothing where that cannot be told, so that nothing is renamed."""
-    try:
-        return tuple(load_declarations(settings().declarations_dir))
-    except DeclarationError as error:
-        log.warning("it cannot be told whether an index was renamed: %s", error)
+    known = known_declarations()
+    if known is None:
         return ()
+    for problem in known.problems:
+        log.warning("it cannot be told whether an index was renamed: %s", problem)
+    return () if known.problems else known.valid
 
 
 def former(

@@ -6,7 +6,12 @@ Both go by what its declaration allows, and read no vectors.
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
-from puffin_ann.declaration import IndexDeclaration, read_declarations, seconds_of
+from puffin_ann.declaration import (
+    IndexDeclaration,
+    declarations_folder,
+    read_declarations,
+    seconds_of,
+)
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lifecycle.changes import change_in, oldest_uncovered_ms, state_of
 from puffin_ann.lifecycle.decide import dead_shards
@@ -14,7 +19,6 @@ from puffin_ann.lifecycle.inventory import now_ms
 from puffin_ann.lifecycle.source import version_to_refresh
 from puffin_ann.search.coverage import LiveState, View, live_state
 from puffin_ann.search.versions import IndexVersion
-from puffin_ann.settings import settings
 
 
 class Staleness(BaseModel):
@@ -139,7 +143,7 @@ def tombstones(
 
 
 def _declared(index: str) -> IndexDeclaration:
-    folder = settings().declarations_dir
+    folder = declarations_folder()
     return read_declarations(folder).require(index, folder)
 
 

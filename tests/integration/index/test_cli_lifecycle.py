@@ -443,7 +443,8 @@ def test_drop_by_force_is_for_machines_as_well(cli, indexed):
     assert (report["dry_run"], report["versions"], report["others"]) == (False, ["run"], [])
 
 
-def test_status_names_an_orphan(cli, indexed, folder):
+def test_status_names_an_orphan(cli, indexed, declare, folder):
+    declare("other")
     (folder / f"{builds.INDEX}.yaml").unlink()
     code, out, _ = cli("status", *TABLE)
     assert code == 0

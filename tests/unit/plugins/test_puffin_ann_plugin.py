@@ -217,6 +217,13 @@ class TestApplication:
     def test_it_has_no_other_page(self, client, path):
         assert client.get(path).status_code == 404
 
+    def test_without_a_folder_of_declarations_it_says_what_to_set(self, client, monkeypatch):
+        monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", "/nowhere/indexes")
+        settings.cache_clear()
+        answer = client.get("/")
+        assert answer.status_code == 200
+        assert "there is no folder of declarations at /nowhere/indexes" in answer.text
+
     def test_the_catalog_is_not_asked_again_at_once(self, client, plugin, monkeypatch):
         asked = []
         monkeypatch.setattr(plugin, "rows", lambda folder: asked.append(folder) or [])
