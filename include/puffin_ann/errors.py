@@ -127,6 +127,18 @@ class CatalogUnavailableError(EnvironmentProblemError):
     """The catalog is not configured or does not answer."""
 
 
+class StoreUnavailableError(EnvironmentProblemError):
+    """The table's store does not say what an object is: it failed, or gave no answer.
+
+    Neither that the object is missing follows from it, nor that it is damaged: whoever meets it
+    builds nothing, drops nothing and cleans nothing.
+    """
+
+
+class StoreDeniedError(StoreUnavailableError):
+    """The table's store refuses access; some refuse it to objects that are not there, too."""
+
+
 class SparkNotFoundError(EnvironmentProblemError):
     """`spark-submit` or Java is not to be found."""
 

@@ -79,6 +79,13 @@ class Settings(BaseSettings):
         le=86_400.0,
         description="A catalog that has not given a table for so long is taken for unreachable.",
     )
+    store_seconds: float = Field(
+        default=30.0,
+        ge=0,
+        le=86_400.0,
+        description="A store that fails, or gives no answer, is asked again for so long before it "
+        "is taken for unreachable; 0: not once.",
+    )
     lease_seconds: float = Field(
         default=120.0,
         gt=0,

@@ -22,6 +22,7 @@ from pyiceberg.types import IcebergType, ListType, MapType
 
 from puffin_ann.lake.avro_blocks import Blocks
 from puffin_ann.lake.avro_schema import check_schema
+from puffin_ann.lake.objects import read_object
 
 _MAGIC = b"Obj\x01"
 _PADDING = bytes(16)
@@ -47,8 +48,7 @@ def records_of(
     Raises:
         Exception: the file is damaged. Any kind: PyIceberg trips over what no check foresees.
     """
-    with io.new_input(path).open() as stream:
-        data = stream.read()
+    data = read_object(io, path)
     container = _Decoder(data)
     header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(container)
     if header.magic != _MAGIC:

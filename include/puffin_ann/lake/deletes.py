@@ -3,11 +3,9 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.utils.concurrent import ExecutorFactory
@@ -16,7 +14,8 @@ from pyroaring import BitMap
 from puffin_ann.errors import FormatError, PuffinFormatError
 from puffin_ann.lake.deletion_vector import decode
 from puffin_ann.lake.live import DeleteFile, LiveFile
-from puffin_ann.lake.reads import reading
+from puffin_ann.lake.objects import open_object
+from puffin_ann.lake.reads import open_parquet, patiently_reading, reading
 from puffin_ann.puffin.reader import PuffinReader
 
 DELETE_FILE = "delete file"
@@ -64,15 +63,12 @@ def _read_positions(
     io: FileIO, delete: DeleteFile, targets: Iterable[LiveFile]
 ) -> dict[str, BitMap]:
     """Return the positions a Parquet delete file has for each target."""
-    with (
-        reading(delete.path, DELETE_FILE),
-        pq.ParquetFile(io.new_input(delete.path).open(), pre_buffer=True) as parquet,
-    ):
+    with open_parquet(io, delete.path, DELETE_FILE) as parquet:
         names = [
             _column(parquet.schema_arrow, field_id, name, delete.path)
             for field_id, name in ((PATH_FIELD_ID, "file_path"), (POSITION_FIELD_ID, "pos"))
         ]
-        table = parquet.read(columns=names)
+        table = patiently_reading(delete.path, lambda: parquet.read(columns=names), DELETE_FILE)
     paths = table.column(names[0])
     if not pa.types.is_dictionary(paths.type):
         paths = paths.dictionary_encode()
@@ -122,8 +118,8 @@ def _read_vectors(
     that of the blob.
     """
     found: dict[str, BitMap] = {}
-    with reading(path, DELETE_FILE), io.new_input(path).open() as stream:
-        reader = PuffinReader(cast(BinaryIO, stream), name=path)
+    with reading(path, DELETE_FILE), open_object(io, path) as stream:
+        reader = PuffinReader(stream, name=path)
         for delete, file in wanted:
             blobs = [
                 blob

@@ -20,7 +20,7 @@ lane, 2^-128 in all, over the choice of multipliers (Lemire and Kaser, "Strongly
 hashing is fast", 2014). It guards against accidents, not against somebody who knows the constants.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Final
 
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.errors import UnsupportedColumnError, UnsupportedTableError
 from puffin_ann.lake.live import LiveFile
-from puffin_ann.lake.reads import reading
+from puffin_ann.lake.reads import patiently_reading
 
 LANES: Final = 4
 SEED: Final = 0x7075666660616E6E
@@ -89,8 +89,10 @@ def lineage(parquet: pq.ParquetFile, file: LiveFile, row_group: int) -> NDArray[
     for field_id, inherited in ((ROW_ID_FIELD, ids), (LAST_UPDATED_FIELD, numbers)):
         if field_id in places:
             name = places[field_id]
-            with reading(file.path):
-                stored = parquet.read_row_group(row_group, columns=[name]).column(name)
+            read = patiently_reading(
+                file.path, partial(parquet.read_row_group, row_group, columns=[name])
+            )
+            stored = read.column(name)
             known = stored.is_valid().to_numpy()
             inherited[known] = stored.drop_null().to_numpy()
     return np.stack([ids, numbers], axis=1).astype(np.uint64)

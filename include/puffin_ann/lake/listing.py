@@ -12,6 +12,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import StagingError
 from puffin_ann.lake.multipart import Upload, abort_upload, uploads
+from puffin_ann.lake.objects import FOLDER, object_exists, object_length, open_object
+from puffin_ann.lake.outages import telling
 from puffin_ann.lake.s3 import S3, Location, answers, s3_of
 from puffin_ann.lake.staging import local_path
 from puffin_ann.redaction import shown_cause
@@ -44,26 +46,28 @@ def listed(io: FileIO, folder: str, *, recursive: bool = False) -> list[StoredOb
 
 
 def is_folder(io: FileIO, uri: str) -> bool:
-    """Tell whether a folder stands where an object should; PyArrow knows no length of those."""
-    path = local_path(uri)
-    if path is not None:
-        return path.is_dir()
+    """Tell whether what stands where an object should is none: a folder, a link to itself."""
     try:
-        return not isinstance(io.new_input(uri).__len__(), int)
-    except (OSError, RuntimeError):  # the latter is what fsspec's file without a length raises
-        return False
+        open_object(io, uri).close()
+    except IsADirectoryError:
+        return True
+    except FileNotFoundError:  # as some stores say of folders, too
+        return object_length(io, uri) == FOLDER
+    return False
 
 
 def delete_object(io: FileIO, uri: str) -> bool:
     """Remove an object; False if it was gone already.
 
     Raises:
-        StagingError: the store refused, or gave no answer.
+        StagingError: it cannot be deleted.
+        StoreUnavailableError: the store refuses access, or does not answer.
     """
     try:
-        if not io.new_input(uri).exists():
+        if not object_exists(io, uri):
             return False
-        io.delete(uri)
+        with telling(uri):
+            io.delete(uri)
     except FileNotFoundError:
         return False
     except OSError as error:

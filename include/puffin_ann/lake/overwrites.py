@@ -18,6 +18,7 @@ from pyiceberg.table.update import AssertTableUUID, SetStatisticsUpdate
 
 from puffin_ann.errors import UnclearCommitError
 from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.objects import object_exists
 from puffin_ann.lake.past import metadata_document
 from puffin_ann.lake.slots import slots
 
@@ -124,7 +125,7 @@ def displaced(table: Table, is_ours: Callable[[str], bool]) -> list[Displaced]:
             del open_slots[slot]
             if before is not None and not _listed(before) <= _listed(ours):
                 found.append(Displaced(before, ours.statistics_path))
-    return [one for one in found if table.io.new_input(one.entry.statistics_path).exists()]
+    return [one for one in found if object_exists(table.io, one.entry.statistics_path)]
 
 
 def _listed(entry: StatisticsFile) -> set[tuple[Any, ...]]:

@@ -18,7 +18,8 @@ from puffin_ann.errors import ColumnNotFoundError, FormatError, UnsupportedTable
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.column import VectorColumn
 from puffin_ann.lake.live import LiveFile
-from puffin_ann.lake.reads import reading
+from puffin_ann.lake.objects import object_length
+from puffin_ann.lake.reads import open_parquet, patiently_reading, reading
 from puffin_ann.lake.vectors import VectorBatch, all_null, vectors_of
 
 FIELD_ID_KEY = b"PARQUET:field_id"
@@ -40,9 +41,7 @@ __all__ = [
 
 def open_file(io: FileIO, path: str) -> pq.ParquetFile:
     """Open a data file for any number of row groups; close it, or use it as a context manager."""
-    with reading(path):
-        # Column chunks of a row group come in few large requests instead of page by page.
-        return pq.ParquetFile(io.new_input(path).open(), pre_buffer=True)
+    return open_parquet(io, path)
 
 
 def row_group_rows(io: FileIO, path: str, size: int | None = None) -> tuple[int, ...]:
@@ -51,8 +50,7 @@ def row_group_rows(io: FileIO, path: str, size: int | None = None) -> tuple[int,
     Raises FormatError if the file has not `size` bytes, where given.
     """
     with open_file(io, path) as parquet:
-        with reading(path):
-            length = len(io.new_input(path)) if size is not None else None
+        length = object_length(io, path) if size is not None else None
         if length != size:
             raise FormatError(f"{path} has {length} bytes; the table's manifest says {size}")
         metadata = parquet.metadata
@@ -86,8 +84,7 @@ def read_vectors(
         rows = parquet.metadata.row_group(row_group).num_rows
         return all_null(rows, dimension or 0)
     name = parquet.schema_arrow.field(place).name
-    with reading(path):
-        table = parquet.read_row_group(row_group, columns=[name])
+    table = patiently_reading(path, lambda: parquet.read_row_group(row_group, columns=[name]))
     # The name selects by prefix of the leaf's path, which may take in others ("a" and "a.b").
     return vectors_of(table.column(name), dimension, view=view)
 
@@ -222,8 +219,9 @@ class _RowReader:
             # Nothing to read, but the number of rows must survive: a struct has one, a table has
             # not. The projection below fills in what the file lacks.
             return self._project(_empty_columns(len(offsets)))
-        with reading(self._path):
-            table = self._parquet.read_row_group(row_group, columns=self._names)
+        table = patiently_reading(
+            self._path, lambda: self._parquet.read_row_group(row_group, columns=self._names)
+        )
         taken = table.select(self._names).take(pa.array(offsets)).combine_chunks()
         return self._project(taken.to_batches()[0])
 

@@ -1,11 +1,23 @@
 """Reading files of the table by others' readers, whose errors do not say which file they mean."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import DataFileError, EnvironmentProblemError, PuffinAnnError
+from puffin_ann.lake.objects import open_object
+from puffin_ann.lake.outages import (
+    as_told,
+    is_missing,
+    is_of_a_store,
+    is_of_transport,
+    patiently,
+)
 from puffin_ann.redaction import shown_cause
 
 PARQUET = (pa.ArrowException, UnicodeDecodeError)
@@ -14,6 +26,9 @@ PARQUET = (pa.ArrowException, UnicodeDecodeError)
 AVRO = (Exception,)
 """What PyIceberg raises of bytes that are not Avro: whatever its decoders trip over. One of them is
 EOFError, which the command line would take for a person who gave up."""
+
+
+_T = TypeVar("_T")
 
 
 @contextmanager
@@ -34,20 +49,63 @@ def reading(
 
     Raises:
         DataFileError: it has not.
-        EnvironmentProblemError: it is gone, or cannot be read.
+        EnvironmentProblemError: it is gone, or is no file.
+        StoreUnavailableError: its store does not answer, or refuses access.
     """
     try:
         yield
     except PuffinAnnError:
         raise
-    except FileNotFoundError as error:
-        raise EnvironmentProblemError(f"{what} {path} is gone from the store") from shown_cause(
-            error
-        )
-    except OSError as error:
-        raise EnvironmentProblemError(f"{what} {path} cannot be read: {error}") from shown_cause(
-            error
-        )
-    except damage as error:
-        said = str(error) or type(error).__name__
-        raise DataFileError(f"{path} is not a readable {form}: {said}") from shown_cause(error)
+    except Exception as error:
+        if is_of_a_store(error) and not _is_of_a_decoder(error):
+            raise _unread(error, f"{what} {path}") from shown_cause(error)
+        if isinstance(error, (OSError, *damage)):
+            said = str(error) or type(error).__name__
+            raise DataFileError(f"{path} is not a readable {form}: {said}") from shown_cause(error)
+        raise
+
+
+def patiently_reading(path: str, ask: Callable[[], _T], what: str = "data file") -> _T:
+    """Return what is read of a Parquet file; where its store fails, it is read again.
+
+    Raises as `reading` does.
+    """
+
+    def once() -> _T:
+        try:
+            return ask()
+        except OSError as error:
+            if _is_of_a_decoder(error):
+                with reading(path, what):  # the same bytes would be wrong again
+                    raise
+            raise
+
+    with reading(path, what):
+        return patiently(path, once)
+
+
+def open_parquet(io: FileIO, path: str, what: str = "data file") -> pq.ParquetFile:
+    """Open a Parquet file, to read any number of row groups; close it, or use it as a context.
+
+    Raises as `reading` does.
+    """
+    # Column chunks of a row group come in few large requests instead of page by page.
+    return patiently_reading(path, lambda: pq.ParquetFile(_stream(io, path), pre_buffer=True), what)
+
+
+def _stream(io: FileIO, path: str) -> Any:
+    """Open a file for Arrow's reader: by Arrow itself where it can, without a thread of Python."""
+    return io.new_input(path).open() if isinstance(io, PyArrowFileIO) else open_object(io, path)
+
+
+def _is_of_a_decoder(error: BaseException) -> bool:
+    return isinstance(error, OSError) and not is_of_transport(error)
+
+
+def _unread(error: Exception, what: str) -> EnvironmentProblemError:
+    if is_missing(error):
+        return EnvironmentProblemError(f"{what} is gone from the store")
+    told = as_told(error, what)
+    if isinstance(told, EnvironmentProblemError):
+        return told
+    return EnvironmentProblemError(f"{what} cannot be read: {error}")

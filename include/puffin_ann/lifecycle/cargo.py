@@ -10,6 +10,7 @@ from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
 from puffin_ann.errors import FormatError, StoreRefusedError
 from puffin_ann.lake.dropped import dropped
+from puffin_ann.lake.objects import object_exists
 from puffin_ann.lake.recipe import Recipe
 from puffin_ann.lake.registration import Registered, registered
 from puffin_ann.lifecycle.inventory import is_index_name
@@ -96,9 +97,9 @@ class Cargo:
                 with pinned(self.table, self.recipe, entry.path, entry.file_size) as reader:
                     found.append((entry, reader, index_names(reader, marks)))
                     self.footers[entry.path] = reader
-            except (OSError, FormatError, StoreRefusedError) as error:
+            except (FileNotFoundError, FormatError, StoreRefusedError) as error:
                 log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
-                if self.table.io.new_input(entry.path).exists() and not self._is_spoilt(entry):
+                if object_exists(self.table.io, entry.path) and not self._is_spoilt(entry):
                     continue
             self.files.add(entry.path)
         return found
@@ -115,7 +116,7 @@ class Cargo:
                 return False
         except FormatError:
             return True
-        except OSError:
+        except FileNotFoundError:
             return False
 
 

@@ -32,7 +32,8 @@ def state_of(table: Table, version: IndexVersion) -> IndexState:
     """Return what a version consists of; the footers of its files are read, no blob is.
 
     Raises:
-        FormatError, OSError: a file cannot be read.
+        FormatError, FileNotFoundError: a file cannot be read.
+        StoreUnavailableError: its store does not answer.
     """
     routing = version.routing
     sizes, other = _sizes(table, version)
@@ -92,7 +93,8 @@ def bytes_of(table: Table, version: IndexVersion) -> int:
     """Return the bytes of a version's blobs, as they are stored; only footers are read.
 
     Raises:
-        FormatError, OSError: a file cannot be read.
+        FormatError, FileNotFoundError: a file cannot be read.
+        StoreUnavailableError: its store does not answer.
     """
     sizes, other = _sizes(table, version)
     return other + sum(sum(kinds.values()) for kinds in sizes.values())

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.errors import BadInputError, StagingError
-from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.catalog import load_table, reload_table
 from puffin_ann.lake.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.listing import (
     StoredObject,
@@ -109,7 +109,7 @@ def clean(
         BadInputError: `grace` is not a number with its unit.
         ConflictError: the table was changed meanwhile; nothing was removed.
         UnclearCommitError: the catalog's answer was lost; nothing was deleted.
-        StagingError: the store does not answer.
+        StoreUnavailableError: the store does not answer, or refuses access.
     """
     loaded = load_table(table)
     inventory = take_inventory(loaded, at_ms=at_ms)
@@ -324,7 +324,7 @@ def _deregister(inventory: Inventory, due: Iterable[Leftover]) -> Table:
     held = slots(inventory.table)
     cleared = frozenset(slot for one in due for slot in one.slots)
     if not cleared:
-        return inventory.table.catalog.load_table(inventory.table.name())
+        return reload_table(inventory.table)
     change = SlotChange(seen={slot: held[slot].statistics_path for slot in cleared}, clear=cleared)
     return change_slots(inventory.table, change, expected_head=inventory.head)
 

@@ -19,7 +19,7 @@ from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS
 from puffin_ann.errors import DamagedIndexError, FormatError
-from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.catalog import name_of, reload_table
 from puffin_ann.lake.listing import delete_object, is_folder
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
 from puffin_ann.lifecycle.anew import anew
@@ -98,19 +98,13 @@ def require_whole(table: Table, version: IndexVersion) -> None:
 def _damage_of(table: Table, file: IndexFile, kinds: Collection[str]) -> list[Damage]:
     try:
         return [Damage(file, *one) for one in damages(table, file, kinds)]
-    except (FormatError, OSError) as error:
+    except (FormatError, FileNotFoundError) as error:
         return [Damage(file, "", str(error))]
 
 
 def _is_beyond_us(table: Table, file: IndexFile) -> bool:
-    """Tell whether a directory stands at a file's place, or what may be whole, but not for us."""
-    try:
-        with open_puffin(table.io, file.path, file.bytes):
-            return False
-    except FormatError:
-        return is_folder(table.io, file.path)
-    except OSError:
-        return True
+    """Tell whether what stands at a file's place is none, such as a directory."""
+    return is_folder(table.io, file.path)
 
 
 def _remedy(
@@ -140,7 +134,8 @@ def damages(
 
     Raises:
         FormatError: the file is not even a Puffin file.
-        OSError: it cannot be read now, which says nothing of its bytes.
+        FileNotFoundError: it is gone.
+        StoreUnavailableError: its store does not say, which says nothing of its bytes.
     """
     with open_puffin(table.io, file.path, file.bytes) as reader:
         for blob in reader.metadata.blobs:
@@ -213,8 +208,8 @@ def _confirmed(inventory: Inventory, paths: set[str]) -> list[Damage]:
             confirmed += [Damage(file, *one) for one in damages(inventory.table, file)]
         except FormatError as error:
             confirmed.append(Damage(file, "", str(error)))
-        except OSError as error:
-            log.warning("doctor: %s cannot be read, and is left alone: %s", file.path, error)
+        except FileNotFoundError:
+            log.warning("doctor: %s is gone meanwhile", file.path)
     return confirmed
 
 
@@ -263,7 +258,7 @@ def _is_needed(inventory: Inventory, file: IndexFile, whole: Mapping[str, IndexF
 
 
 def _remove(inventory: Inventory, paths: set[str]) -> list[str]:
-    table = inventory.table.catalog.load_table(inventory.table.name())
+    table = reload_table(inventory.table)
     held = {
         slot: entry.statistics_path
         for slot, entry in slots(table).items()

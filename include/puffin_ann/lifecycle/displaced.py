@@ -8,6 +8,7 @@ import logging
 
 from pyiceberg.table import Table
 
+from puffin_ann.lake.catalog import reload_table
 from puffin_ann.lake.overwrites import Displaced, displaced
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
 from puffin_ann.lifecycle.inventory import (
@@ -37,7 +38,7 @@ def restore_displaced(table: Table) -> list[str]:
         UnclearCommitError: the catalog's answer was lost.
     """
     actions: list[str] = []
-    fresh = table.catalog.load_table(table.name())
+    fresh = reload_table(table)
     for one in find_displaced(fresh):
         actions += _restore(take_inventory(table), one)
     return actions

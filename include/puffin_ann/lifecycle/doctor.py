@@ -326,7 +326,7 @@ def _stale_index(
 ) -> Iterator[Finding]:
     try:
         version = load_version(table.io, file.path, index, length=file.bytes)
-    except (FormatError, OSError):
+    except (FormatError, FileNotFoundError):
         return  # which is told as damage
     if version is None:
         return

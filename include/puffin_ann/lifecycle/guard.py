@@ -15,7 +15,7 @@ from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ConflictError
-from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.catalog import load_table, reload_table
 from puffin_ann.lake.dropped import NEVER, dropped
 from puffin_ann.lake.expiry import DAY_MS, Horizon, surviving
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
@@ -241,7 +241,7 @@ def _apply(inventory: Inventory, plan: GuardPlan) -> list[str]:
     if plan.again:
         # The slots changed, not the head: what was planned holds for the table as it is now.
         fresh = Inventory(
-            inventory.table.catalog.load_table(inventory.table.name()),
+            reload_table(inventory.table),
             inventory.files,
             inventory.now_ms,
         )

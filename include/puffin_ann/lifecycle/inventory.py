@@ -12,8 +12,10 @@ from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.errors import FormatError
+from puffin_ann.lake.catalog import reload_table
 from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
-from puffin_ann.lake.listing import StoredObject, canonical, is_folder, listed
+from puffin_ann.lake.listing import StoredObject, canonical, listed
+from puffin_ann.lake.objects import FOLDER, object_length
 from puffin_ann.lake.past import FormerEntry, former_entries
 from puffin_ann.lake.registration import NAMED_BY, publication_number
 from puffin_ann.lake.slots import slots
@@ -153,7 +155,8 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
         at_ms: what counts as now.
 
     Raises:
-        StagingError: the store does not answer.
+        StagingError: the store gives no way to list it.
+        StoreUnavailableError: the store does not answer, or refuses access.
     """
     # The listing comes first: whatever is published after it is not in it, so not taken for lost.
     stored = {
@@ -161,7 +164,7 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
         for one in listed(table.io, metadata_folder(table))
         if is_index_name(one.uri)
     }
-    table = table.catalog.load_table(table.name())
+    table = reload_table(table)
     entries, named = _entries(table), _named(table)
     spelt = {
         **{key: one.uri for key, one in stored.items()},
@@ -227,7 +230,8 @@ def _file(
     """Describe a file; None if it is somebody else's."""
     length, modified = (stored.bytes, stored.modified_ms) if stored else (None, 0)
     if stored is None:  # registered from another folder, or gone
-        length = _length(table.io, path)
+        length = object_length(table.io, path)
+        length = 0 if length == FOLDER else length
     held, footer_size, problem = _content(table.io, path, length, dropped(table))
     if not held and not named_by and not is_index_name(path):
         return None
@@ -251,21 +255,14 @@ def _file(
     )
 
 
-def _length(io: FileIO, path: str) -> int | None:
-    """Return how long a file is; None if nothing is there, 0 of a directory in its place."""
-    file = io.new_input(path)
-    try:
-        if not file.exists():
-            return None
-    except OSError:  # of which the store tells nothing: reading it says why
-        return 0
-    return 0 if is_folder(io, path) else len(file)
-
-
 def _content(
     io: FileIO, path: str, length: int | None, marks: Mapping[str, Dropped]
 ) -> tuple[tuple[Holding, ...], int, str]:
-    """Return what a file holds, its footer's size, and why it cannot be read."""
+    """Return what a file holds, its footer's size, and why it cannot be read.
+
+    Raises:
+        StoreUnavailableError: its store does not say; nothing follows from that.
+    """
     if length is None:
         return (), 0, ""
     try:
@@ -279,7 +276,7 @@ def _content(
                 gone_ms = marks[index].at_ms if is_dropped(marks, index, version) else 0
                 holds.append(Holding(index, version, blob.snapshot_id, declaration, gone_ms))
             return tuple(holds), reader.footer_size, ""
-    except (FormatError, OSError) as error:
+    except (FormatError, FileNotFoundError) as error:
         said = str(error)
         return (), 0, said if path in said else f"{path}: {said}"
 

@@ -157,6 +157,9 @@ def newest_properties(
         table: as it was loaded.
         index: name of the index.
         known: a version with the properties of the published file it names, which is not read then.
+
+    Raises:
+        StoreUnavailableError: of a file its store does not say what it is.
     """
     marks = dropped(table)
     for entry in registered(table):
@@ -168,6 +171,6 @@ def newest_properties(
                     routing = routing_blob.decode(reader.read(blob))
                     if not is_dropped(marks, index, version_id(routing, blob.snapshot_id)):
                         return routing.properties
-        except (FormatError, OSError):
+        except (FormatError, FileNotFoundError):
             continue  # its history is lost with it
     return {}

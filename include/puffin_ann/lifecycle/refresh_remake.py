@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from puffin_ann.lake.listing import delete_object
+from puffin_ann.lake.objects import object_exists
 from puffin_ann.lifecycle.documents import StagedFile, done
 from puffin_ann.lifecycle.refresh_documents import (
     CHANGES,
@@ -82,9 +83,7 @@ def _whole(workspace: Workspace) -> bool:
 
 
 def _are_there(workspace: Workspace, files: Iterable[StagedFile | None]) -> bool:
-    return all(
-        workspace.table.io.new_input(file.uri).exists() for file in files if file is not None
-    )
+    return all(object_exists(workspace.table.io, file.uri) for file in files if file is not None)
 
 
 def _forget(workspace: Workspace, name: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Concatenate, ParamSpec, TypeVar
 
 from puffin_ann.lake.listing import delete_object
+from puffin_ann.lake.objects import object_exists
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle.alive import alive
 from puffin_ann.lifecycle.documents import (
@@ -179,7 +180,7 @@ def _are_there(workspace: Workspace, files: list[StagedFile]) -> bool:
 
 
 def _exists(workspace: Workspace, uri: str) -> bool:
-    return bool(workspace.table.io.new_input(uri).exists())
+    return object_exists(workspace.table.io, uri)
 
 
 def _forget(staging: Staging, name: str) -> None:

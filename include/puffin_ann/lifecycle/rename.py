@@ -197,7 +197,7 @@ def _restored(inventory: Inventory, index: str) -> Inventory:
 def _holds_shape(table: Table, file: IndexFile, name: str, declaration: IndexDeclaration) -> bool:
     try:
         version = load_version(table.io, file.path, name, length=file.bytes)
-    except (FormatError, OSError):
+    except (FormatError, FileNotFoundError):
         return False
     return version is not None and _has_shape(table, version, declaration)
 

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from puffin_ann.blobs.routing import TYPE as ROUTING
-from puffin_ann.errors import ConflictError, FormatError, StagingError, UnclearCommitError
+from puffin_ann.errors import (
+    ConflictError,
+    EnvironmentProblemError,
+    FormatError,
+    StoreRefusedError,
+    UnclearCommitError,
+)
 from puffin_ann.lake.assembly import Assembly, Names
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.index_snapshot import publish_mode
@@ -177,7 +183,7 @@ def _foreign_blobs(
         try:
             with pinned(table, recipe, path, length) as reader:
                 foreign = [blob for blob in reader.metadata.blobs if is_foreign(blob)]
-        except (OSError, FormatError, StagingError) as error:
+        except (FileNotFoundError, FormatError, StoreRefusedError) as error:
             log.warning("guard: file %s of others cannot be read: %s", path, error)
             continue
         if foreign:
@@ -188,5 +194,5 @@ def _foreign_blobs(
 def _discard(table: Table, path: str) -> None:
     try:
         delete_object(table.io, path)
-    except StagingError as error:  # the refusal itself is what has to be told
+    except EnvironmentProblemError as error:  # the refusal itself is what has to be told
         log.warning("guard: %s is left behind: %s", path, error)

@@ -159,7 +159,7 @@ def _has_foreign(inventory: Inventory, index: str) -> bool:
         try:
             with open_puffin(table.io, entry.path, entry.file_size) as reader:
                 foreign = any(is_foreign(one) for one in reader.metadata.blobs)
-        except (FormatError, OSError) as error:
+        except (FormatError, FileNotFoundError) as error:
             log.warning("drop: registered file %s cannot be read: %s", entry.path, error)
             continue
         if foreign:

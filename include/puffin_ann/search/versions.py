@@ -19,7 +19,7 @@ from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.errors import FormatError, IndexNotFoundError, PuffinFormatError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
-from puffin_ann.lake.listing import is_folder
+from puffin_ann.lake.objects import FOLDER, object_length, open_object
 from puffin_ann.lake.registration import Registered, registered
 from puffin_ann.puffin.reader import PuffinReader
 
@@ -37,12 +37,15 @@ def open_puffin(io: FileIO, path: str, length: int | None = None) -> Iterator[Pu
 
     Raises:
         PuffinFormatError: it is not a sound Puffin file, or not even a file.
-        OSError: it is not there, or cannot be read now.
+        FileNotFoundError: it is not there.
+        StoreUnavailableError: its store does not say; here, or when a blob is read.
     """
     try:
-        opened = io.new_input(path).open()
-    except OSError as error:
-        if is_folder(io, path):
+        opened = open_object(io, path)
+    except IsADirectoryError as error:
+        raise PuffinFormatError(f"{path} is no file: {error.strerror}") from error
+    except FileNotFoundError as error:
+        if object_length(io, path) == FOLDER:  # some stores say of folders that nothing is there
             raise PuffinFormatError(f"{path} is a directory, not a file") from error
         raise
     with opened as stream:
@@ -99,6 +102,7 @@ def load_version(
 
     Raises:
         FormatError: the file is not a sound Puffin file, or the blobs are not ours.
+        FileNotFoundError, StoreUnavailableError: as `open_puffin`.
     """
     with open_puffin(io, path, length) as reader:
         return _version_in(reader, index, snapshot_id)
@@ -153,7 +157,11 @@ class Found:
 
 
 def find_versions(table: Table, index: str) -> Found:
-    """Look for an index in every registered Puffin file of a table, but for what was dropped."""
+    """Look for an index in every registered Puffin file of a table, but for what was dropped.
+
+    Raises:
+        StoreUnavailableError: of a file its store does not say what it is.
+    """
     marks = dropped(table)
     versions: list[IndexVersion] = []
     others: set[str] = set()
@@ -168,7 +176,7 @@ def find_versions(table: Table, index: str) -> Found:
                 others |= held
                 read += bool(held)
                 version = _version_in(reader, index, entry.snapshot_id)
-        except (FormatError, OSError) as error:
+        except (FormatError, FileNotFoundError) as error:
             said = str(error)
             problems.append(said if said.startswith(entry.path) else f"{entry.path}: {said}")
             read += 1
@@ -184,10 +192,14 @@ def _candidates(table: Table) -> list[Registered]:
 
 
 def newest_version(table: Table, index: str) -> IndexVersion | None:
-    """Return the newest readable version of an index; what is older is not read."""
+    """Return the newest readable version of an index; what is older is not read.
+
+    Raises:
+        StoreUnavailableError: of a file its store does not say what it is.
+    """
     marks = dropped(table)
     for entry in _candidates(table):
-        with suppress(FormatError, OSError):
+        with suppress(FormatError, FileNotFoundError):
             version = load_version(
                 table.io, entry.path, index, snapshot_id=entry.snapshot_id, length=entry.file_size
             )
@@ -225,6 +237,7 @@ def require_found(table: Table, index: str) -> Found:
 
     Raises:
         IndexNotFoundError: there is none; says what the table does hold and what is broken.
+        StoreUnavailableError: of a file its store does not say what it is.
     """
     found = find_versions(table, index)
     if found.versions:

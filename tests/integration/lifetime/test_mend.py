@@ -8,7 +8,7 @@ import pytest
 from test_damage import forget_cache, report, spoil
 
 from puffin_ann import open_index
-from puffin_ann.errors import PuffinFormatError
+from puffin_ann.errors import PuffinFormatError, StoreUnavailableError
 from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle import cargo, damage
 from puffin_ann.lifecycle.doctor import doctor
@@ -218,9 +218,10 @@ def test_a_store_that_does_not_answer_costs_no_file(two_versions, monkeypatch):
     from puffin_ann.lifecycle import damage
 
     def unreachable(*_):
-        raise OSError("timed out")
+        raise StoreUnavailableError("timed out")
 
     monkeypatch.setattr(damage, "damages", unreachable)
-    doctor(table, DECLARED, fix=True)
+    with pytest.raises(StoreUnavailableError):
+        doctor(table, DECLARED, fix=True)
     assert os.path.exists(newer)
     assert os.path.exists(older)
