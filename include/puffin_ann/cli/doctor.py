@@ -25,6 +25,15 @@ def doctor(
     quick: Annotated[
         bool, typer.Option("--quick", help="Do not read whole files for their checksums.")
     ] = False,
+    break_lease: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEX",
+            help="First end the lease of the run at work on an index (or, given TABLE, of the one "
+            "that publishes), which goes on without: for a run that is known to be dead.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find what is wrong with a table's indexes: registrations, files, coverage, checksums.
@@ -34,12 +43,15 @@ def doctor(
     Example: puffin-ann doctor demo.glove.words --quick
     """
     from puffin_ann.lifecycle import doctor as doctors
+    from puffin_ann.lifecycle.leases import take_away
     from puffin_ann.lifecycle.maintain import declared_on
 
     if fix:
         declared_on(table)  # nothing is removed while it is not known what is to be kept
+    taken = (take_away(table, break_lease),) if break_lease is not None else ()
     with all_declared_on(table) as declared:
         found = doctors.doctor(table, declared, fix=fix, quick=quick)
+        found = found.model_copy(update={"actions": (*taken, *found.actions)})
         if as_json:
             print_json({**found.model_dump(), "problems_left": found.problems_left})
         else:

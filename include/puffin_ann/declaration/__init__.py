@@ -18,6 +18,7 @@ from puffin_ann.declaration.index import (
     MetricName,
     parse_declaration,
 )
+from puffin_ann.declaration.names import checked_name, is_name
 from puffin_ann.declaration.options import (
     MAX_GROUPS,
     BuildOptions,
@@ -74,8 +75,10 @@ __all__ = [
     "RetentionOptions",
     "SparkOptions",
     "VamanaParameters",
+    "checked_name",
     "declaration_files",
     "declarations_folder",
+    "is_name",
     "known_declarations",
     "load_declaration",
     "load_declarations",

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, ValidationError, model_validator
 
 from puffin_ann.declaration.model import Model
+from puffin_ann.declaration.names import NAME
 from puffin_ann.declaration.options import (
     BuildOptions,
     EvaluateOptions,
@@ -41,7 +42,7 @@ METRICS: tuple[str, ...] = get_args(MetricName)
 class IndexDeclaration(Model):
     """One declared index: what to index, how, and how good it must be."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+    name: Annotated[str, Field(pattern=NAME)]
     table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+){2,}$", max_length=1000)]
     column: Annotated[str, Field(min_length=1)]
     key: str | None = None

@@ -15,25 +15,46 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyiceberg.io import FileIO
 
 from puffin_ann.errors import LeaseHeldError, StagingError
 from puffin_ann.lake.listing import StoredObject, delete_object, listed
 from puffin_ann.lake.staging import Staging
+from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
 
-CLAIM = re.compile(r"_lease-(\d{8})(\.beat|\.released)?")
+CLAIM = re.compile(r"_lease-([0-9]{8,9})(\.beat|\.released)?")
+LAST = 999_999_999
+"""The highest number that a claim can have; behind it they begin again with 1."""
+
+MOST_BYTES = 16 << 10
+"""Largest object that is read for one of a lease; ours have a few hundred bytes."""
+
+MOST_SECONDS = 86_400.0
+"""No run asks for a lease that lasts longer than this without a sign of life, or than twice what
+the settings say. The settings are not those of whoever wrote it, so the bound is wide."""
+
+ATTEMPTS = 8
+WAIT_SECONDS = 0.02
+"""Before the second attempt twice as long, and twice that before each one after it."""
 SKEW_MS = 5_000
 """A lease is taken over only so long after its end: clocks of two machines differ."""
 
 STALE_LOOK_SECONDS = 20.0
 """A claim made later than this after looking may rest on what is no longer so: look again."""
+
+
+Moment = Annotated[int, Field(ge=0, le=253_402_300_799_000)]
+"""Milliseconds since 1970, within the years that a calendar has."""
+
+Name = Annotated[str, Field(max_length=2_000)]
 
 
 class _Object(BaseModel):
@@ -51,17 +72,23 @@ class Claim(_Object):
         token: tells two claims of one number apart, on stores that let both through.
     """
 
-    owner: str
-    purpose: str
-    since_ms: int
-    until_ms: int
-    token: str
+    owner: Name
+    purpose: Name
+    since_ms: Moment
+    until_ms: Moment
+    token: Name
+
+
+_UNKNOWN = Claim(owner="unknown", purpose="unknown", since_ms=0, until_ms=0, token="")
 
 
 class Beat(_Object):
     """A heartbeat: until when the holder means to go on, milliseconds since 1970."""
 
-    until_ms: int
+    until_ms: Moment
+
+
+_Read = TypeVar("_Read", Claim, Beat)
 
 
 @dataclass(frozen=True)
@@ -73,27 +100,33 @@ class Held:
         claim: who made it.
         until_ms: when it ends, heartbeats considered.
         released: it was given back.
+        oddity: what no run of ours writes into it; such a claim holds nothing.
     """
 
     number: int
     claim: Claim
     until_ms: int
     released: bool
+    oddity: str = ""
 
     def is_alive(self, at_ms: int) -> bool:
         """Tell whether it holds at a moment."""
-        return not self.released and at_ms < self.until_ms + SKEW_MS
+        return not (self.released or self.oddity) and at_ms < self.until_ms + SKEW_MS
 
     @property
     def described(self) -> str:
         """Who holds it, doing what, and since when."""
-        since = datetime.fromtimestamp(self.claim.since_ms / 1000, UTC)
-        return f"{self.claim.purpose} (run {self.claim.owner}) since {since:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{self.claim.purpose} (run {self.claim.owner}) since {shown(self.claim.since_ms)}"
 
 
 def now_ms() -> int:
     """Return the time, milliseconds since 1970."""
     return int(time.time() * 1000)
+
+
+def shown(at_ms: int) -> str:
+    """Return a moment as people write it."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 class Lease:
@@ -112,6 +145,10 @@ class Lease:
         self.what = what
         self._place = Staging(io, folder)
         self._clock = clock
+
+    def location_of(self, held: Held) -> str:
+        """Return where a claim lies."""
+        return self._place.uri(_name(held.number))
 
     def look(self) -> Held | None:
         """Return the newest claim, held or not; None if there never was one."""
@@ -136,8 +173,11 @@ class Lease:
 
         Raises:
             LeaseHeldError: somebody else has it; says who and since when.
+            StagingError: something else stands where its objects should, or it changes too fast.
         """
-        while True:
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(WAIT_SECONDS * 2**attempt)
             looked = time.monotonic()
             held = self.look()
             if held is not None and held.claim.owner == owner and not held.released:
@@ -145,14 +185,21 @@ class Lease:
                 return replace(held, until_ms=self._until(seconds))
             if held is not None and held.is_alive(self._clock()):
                 raise LeaseHeldError(f"{self.what} is being worked on by {held.described}")
-            mine = self._claim(held.number + 1 if held else 1, owner, purpose, seconds, looked)
+            mine = self._claim(self._next(held), owner, purpose, seconds, looked)
             if mine is not None:
                 if held is not None and not held.released:
                     log.warning(
-                        "lease: no sign of life of %s; it lost %s", held.described, self.what
+                        "lease: %s of %s; it lost %s",
+                        held.oddity or "no sign of life",
+                        held.described,
+                        self.what,
                     )
                 self._clear(below=mine.number)
                 return mine
+        raise StagingError(
+            f"the lease on {self.what} could not be taken in {ATTEMPTS} attempts: others are at "
+            f"it all the time, or something else has a name of its own in {self._place.root}"
+        )
 
     def renew(self, owner: str, seconds: float) -> bool:
         """Make the owner's lease last; False if the owner has it no more."""
@@ -171,6 +218,18 @@ class Lease:
         self._place.put_new(f"{_name(held.number)}.released", b"{}", lasting=False)
         return True
 
+    def take_away(self) -> Held | None:
+        """End the lease of whoever has it, who goes on without; None if nobody has it.
+
+        What two runs do to one index at a time comes to no harm, as nothing that has to be right
+        rests on a lease: the later publication fails.
+        """
+        held = self.look()
+        if held is None or not held.is_alive(self._clock()):
+            return None
+        self._place.put_new(f"{_name(held.number)}.released", b"{}", lasting=False)
+        return held
+
     def remove(self) -> bool:
         """Remove what holders left, where the lease is on nothing any more; False if one is alive.
 
@@ -183,6 +242,15 @@ class Lease:
         if held is not None:
             self._clear(below=held.number + 1)
         return True
+
+    def _next(self, held: Held | None) -> int:
+        """Return the number of the claim that follows one which holds no more."""
+        if held is None:
+            return 1
+        if held.number < LAST:
+            return held.number + 1
+        self._clear(below=LAST + 1)
+        return 1
 
     def _claim(
         self, number: int, owner: str, purpose: str, seconds: float, looked: float
@@ -202,7 +270,7 @@ class Lease:
         found = self._objects()
         # A holder removes the claims below its own, so that a number seen as next a while ago may
         # be free again: what counts is to be the newest.
-        if not late and found and max(found) == number and self._read_claim(number) == claim:
+        if not late and found and max(found) == number and self._is_mine(number, claim):
             return Held(number, claim, claim.until_ms, released=False)
         if self._is_mine(number, claim):
             delete_object(self._place.io, self._place.uri(_name(number)))
@@ -210,33 +278,43 @@ class Lease:
 
     def _is_mine(self, number: int, claim: Claim) -> bool:
         try:
-            return self._read_claim(number) == claim
+            return self._read_as(Claim, _name(number)) == claim
         except StagingError:
             return False
 
-    def _objects(self) -> dict[int, list[str]]:
+    def _objects(self) -> dict[int, dict[str, StoredObject]]:
         return lease_objects(listed(self._place.io, self._place.root))
 
-    def _read(self, number: int, names: list[str]) -> Held:
-        claim = self._read_claim(number)
-        until = claim.until_ms
-        if f"{_name(number)}.beat" in names:
-            until = self._read_beat(number, claim)
-        return Held(number, claim, until, released=f"{_name(number)}.released" in names)
+    def _read(self, number: int, objects: Mapping[str, StoredObject]) -> Held:
+        """Make out what a claim and its heartbeat say; who wrote them is not known."""
+        name = _name(number)
+        stored, beat = objects[name], objects.get(f"{name}.beat")
+        claim = self._read_as(Claim, name) if stored.bytes <= MOST_BYTES else None
+        released = f"{name}.released" in objects
+        if claim is None:
+            return Held(number, _UNKNOWN, 0, released, oddity="it is not what runs write")
+        until, written_ms = claim.until_ms, stored.modified_ms
+        if beat is not None and beat.bytes <= MOST_BYTES:
+            said = self._read_beat(beat)
+            if said is not None:
+                until, written_ms = said.until_ms, beat.modified_ms
+        oddity = ""
+        if until > written_ms + _most_ms():
+            oddity = f"it was written at {shown(written_ms)} to last until {shown(until)}"
+        return Held(number, claim, until, released, oddity)
 
-    def _read_claim(self, number: int) -> Claim:
+    def _read_beat(self, beat: StoredObject) -> Beat | None:
         try:
-            return Claim.model_validate_json(self._place.read(_name(number)))
+            return self._read_as(Beat, beat.uri.rpartition("/")[2])
+        except StagingError:
+            return None
+
+    def _read_as(self, kind: type[_Read], name: str) -> _Read | None:
+        """Read an object; None if it is somebody's bytes, or half of ours."""
+        try:
+            return kind.model_validate_json(self._place.read(name))
         except ValidationError:
-            # Somebody's bytes, or half of them: it counts as a claim that has ended.
-            return Claim(owner="unknown", purpose="unknown", since_ms=0, until_ms=0, token="")
-
-    def _read_beat(self, number: int, claim: Claim) -> int:
-        try:
-            data = self._place.read(f"{_name(number)}.beat")
-            return Beat.model_validate_json(data).until_ms
-        except (ValidationError, StagingError):
-            return claim.until_ms
+            return None
 
     def _until(self, seconds: float) -> int:
         return self._clock() + int(seconds * 1000)
@@ -256,15 +334,21 @@ class Lease:
             log.warning("lease: earlier claims on %s are left behind: %s", self.what, error)
 
 
-def lease_objects(objects: list[StoredObject]) -> dict[int, list[str]]:
-    """Return the names of lease objects by number; a number counts if its claim is there."""
-    names = [one.uri.rpartition("/")[2] for one in objects]
-    found: dict[int, list[str]] = {}
-    for name in names:
+def lease_objects(objects: Iterable[StoredObject]) -> dict[int, dict[str, StoredObject]]:
+    """Return the lease objects of a folder by number and name; numbers without a claim are none."""
+    found: dict[int, dict[str, StoredObject]] = {}
+    for stored in objects:
+        name = stored.uri.rpartition("/")[2]
         match = CLAIM.fullmatch(name)
         if match:
-            found.setdefault(int(match[1]), []).append(name)
-    return {number: names for number, names in found.items() if _name(number) in names}
+            found.setdefault(int(match[1]), {})[name] = stored
+    return {number: named for number, named in found.items() if _name(number) in named}
+
+
+def _most_ms() -> int:
+    chosen = settings()
+    longest = max(MOST_SECONDS, 2 * chosen.lease_idle_seconds, 2 * chosen.lease_seconds)
+    return int(longest * 1000)
 
 
 def _name(number: int) -> str:

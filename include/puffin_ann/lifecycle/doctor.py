@@ -1,7 +1,6 @@
 """Find what is wrong with a table's indexes, and repair what can be repaired."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
@@ -20,8 +19,10 @@ from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle.clean import clean, leftovers
 from puffin_ann.lifecycle.damage import Damage, find_damage, mend
 from puffin_ann.lifecycle.displaced import find_displaced
+from puffin_ann.lifecycle.findings import Finding
 from puffin_ann.lifecycle.guard import LEAD_MS, GuardPlan, guard, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.lease_findings import lease_findings
 from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
 from puffin_ann.lifecycle.source import nearest_version
 from puffin_ann.search.coverage import LiveState, live_state, view_of
@@ -29,48 +30,6 @@ from puffin_ann.search.versions import load_version
 
 STALE = 0.05
 """Share of the live rows that searches scan or mask before an index counts as stale."""
-
-Kind = Literal[
-    "lost",
-    "dangling",
-    "dropped",
-    "replaced",
-    "expiring",
-    "orphan",
-    "undeclared",
-    "stale",
-    "damaged",
-    "displaced",
-]
-
-
-class Finding(BaseModel):
-    """Something about a table's indexes that somebody should know.
-
-    Attributes:
-        kind: `lost`: no readable file of an index is left; `dangling`: a registered file is gone;
-            `dropped`, `replaced`: a registration was removed, or thrown out by others' statistics;
-            `expiring`: an expiry is about to take a file's last registrations; `orphan`: no
-            metadata names a file; `undeclared`: an index is published and no longer declared;
-            `stale`: searches scan or mask much; `damaged`: bytes are not those that were written;
-            `displaced`: a file of ours took the place of others' statistics, by landing late.
-        indexes: the indexes concerned.
-        file: the file concerned, if one is.
-        what: what is wrong, in one sentence.
-        remedy: what repairs it, or who.
-        is_problem: whether something should be done; else it is merely told.
-        repaired: whether this call of `doctor` repaired it.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    kind: Kind
-    indexes: tuple[str, ...]
-    file: str
-    what: str
-    remedy: str
-    is_problem: bool = True
-    repaired: bool = False
 
 
 class Diagnosis(BaseModel):
@@ -114,10 +73,13 @@ def doctor(
     declared = None if declarations is None else tuple(declarations)
     inventory = take_inventory(loaded, at_ms=at_ms)
     damage = find_damage(inventory, quick=quick)
-    before = examine(inventory, declared, damage)
+    leases, odd = lease_findings(loaded)
+    before = [*examine(inventory, declared, damage), *leases]
+    before.sort(key=lambda one: not one.is_problem)
     if not fix:
         return Diagnosis(table=name_of(loaded), findings=tuple(before))
     mended, actions = mend(loaded, damage) if damage else (frozenset[str](), [])
+    actions += [f"removed the lease on {lease.what}" for lease in odd if lease.remove()]
     actions += list(guard(loaded, declared or ()).actions)
     cleaned = clean(loaded, declared or (), at_ms=at_ms)
     actions += [f"removed {one.kind} {one.location}: {one.why}" for one in cleaned.gone]
@@ -125,6 +87,7 @@ def doctor(
     inventory = take_inventory(loaded, at_ms=at_ms)
     # Files are not read whole a second time: what was damaged and stayed is damaged.
     left = examine(inventory, declared, find_damage(inventory, quick=True))
+    left += lease_findings(loaded)[0]
     still = {_identity(one) for one in left if one.is_problem}
     still |= {_identity(one) for one in before if one.kind == "damaged" and one.file not in mended}
     found = {_identity(one) for one in before}

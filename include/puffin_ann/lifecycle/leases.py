@@ -16,9 +16,11 @@ from contextlib import contextmanager
 
 from pyiceberg.table import Table
 
-from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError
+from puffin_ann.declaration import checked_name, is_name
+from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError, NotFoundError
 from puffin_ann.lake.catalog import load_table, name_of
-from puffin_ann.lake.leases import Held, Lease
+from puffin_ann.lake.leases import CLAIM, Held, Lease
+from puffin_ann.lake.listing import listed
 from puffin_ann.lifecycle.workspace import STAGING_FOLDER
 from puffin_ann.settings import settings
 
@@ -43,8 +45,12 @@ def index_lease(table: Table, index: str) -> Lease:
 
 
 def index_folder(table: Table, index: str) -> str:
-    """Return the folder of what is kept beside an index: its lease, evaluations, staged runs."""
-    return f"{_staging(table)}/{index}"
+    """Return the folder of what is kept beside an index: its lease, evaluations, staged runs.
+
+    Raises:
+        BadInputError: no index can have that name, which may lead out of there.
+    """
+    return f"{_staging(table)}/{checked_name(index)}"
 
 
 def table_lease(table: Table) -> Lease:
@@ -55,6 +61,36 @@ def table_lease(table: Table) -> Lease:
 def index_of(plan: str) -> str:
     """Return the index that a staged plan is for, from the plan's location."""
     return plan.rpartition(f"/{STAGING_FOLDER}/")[2].partition("/")[0]
+
+
+def leases_of(table: Table) -> list[tuple[str, Lease]]:
+    """Return the leases that somebody has or had: on indexes, by name, and on the table, as ""."""
+    root = _staging(table)
+    found = listed(table.io, root, recursive=True)
+    paths = {one.uri[len(root) + 1 :].rpartition("/") for one in found}
+    indexes = {index for index, _, name in paths if CLAIM.fullmatch(name) and "/" not in index}
+    return [
+        (index, index_lease(table, index) if index else table_lease(table))
+        for index in sorted(indexes)
+        if not index or is_name(index)
+    ]
+
+
+def take_away(table: str | Table, index: str) -> str:
+    """End the lease on an index, or on the table's index file where `index` is the table's name.
+
+    Whoever has it goes on, and may do for nothing what another run does meanwhile. Returns who had
+    it, in a sentence.
+
+    Raises:
+        NotFoundError: nobody has it.
+    """
+    loaded = load_table(table)
+    lease = table_lease(loaded) if index == name_of(loaded) else index_lease(loaded, index)
+    held = lease.take_away()
+    if held is None:
+        raise NotFoundError(f"nobody holds the lease on {lease.what}")
+    return f"took the lease on {lease.what} away from {held.described}"
 
 
 def _staging(table: Table) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
-from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.declaration import IndexDeclaration, checked_name
 from puffin_ann.errors import BadInputError, FormatError, IndexNotFoundError
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.dropped import NEVER, dropped, mark
@@ -74,12 +74,13 @@ def drop(
         at_ms: what counts as now, milliseconds since 1970.
 
     Raises:
-        BadInputError: the index is declared.
+        BadInputError: the index is declared, or none can have such a name.
         IndexNotFoundError: no version of it is published.
         ConflictError: the table was changed by others during every attempt; nothing was changed.
         UnclearCommitError: the catalog's answer was lost.
         LeaseHeldError: a run is at work on the index.
     """
+    checked_name(index)
     loaded = load_table(table)
     if not force and any(one.name == index for one in declarations):
         raise BadInputError(

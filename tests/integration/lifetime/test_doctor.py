@@ -9,8 +9,11 @@ import yaml
 from typer.testing import CliRunner
 
 from puffin_ann.cli.app import app
-from puffin_ann.errors import PuffinAnnError
+from puffin_ann.errors import BadInputError, NotFoundError, PuffinAnnError
+from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.slots import slots
+from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.inventory import now_ms
 from puffin_ann.settings import settings
@@ -232,3 +235,47 @@ def test_the_command_lists_what_would_go_and_then_removes_it(words, command):
     assert "1 things removed" in command("clean", "test.demo.words", "--grace", "0s")[1]
     assert first not in lives.index_files(words)
     assert command("clean", "test.demo.words", "--grace", "soon")[0] == 2
+
+
+def test_who_is_at_work_is_told_and_no_problem(words):
+    lives.publish(words, "a")
+    with leases.writing(words, builds.INDEX, "run-a", "refresh"):
+        (finding,) = doctor(words, DECLARED).findings
+    assert (finding.kind, finding.is_problem) == ("lease", False)
+    assert "refresh (run run-a) since" in finding.what
+    assert "--break-lease" in finding.remedy
+    assert doctor(words, DECLARED).findings == ()
+
+
+@pytest.mark.parametrize("content", ["{half", '{"until_ms": 4000000000000000000}'])
+def test_a_claim_that_no_run_made_is_a_problem_until_it_is_repaired(words, content):
+    lives.publish(words, "a")
+    folder = leases.index_folder(words, builds.INDEX)
+    place = Staging(words.io, folder)
+    place.put("_lease-99999999", content.encode())
+    (finding,) = doctor(words, DECLARED).findings
+    assert (finding.kind, finding.indexes) == ("lease", (builds.INDEX,))
+    assert finding.file == f"{folder}/_lease-99999999"
+    fixed = doctor(words, DECLARED, fix=True)
+    assert fixed.problems_left == 0
+    assert any("removed the lease" in action for action in fixed.actions)
+    assert not place.exists("_lease-99999999")
+
+
+def test_a_lease_is_broken_by_name_alone(words, command):
+    lives.publish(words, "a")
+    name = name_of(words)
+    arguments = ("doctor", name, "--quick", "--break-lease")
+    with leases.writing(words, builds.INDEX, "run-a", "refresh"):
+        code, said = command(*arguments, builds.INDEX)
+        assert code == 0, said
+        assert "away from refresh (run run-a)" in " ".join(said.split())
+        with leases.writing(words, builds.INDEX, "run-b", "build", wait=False):
+            pass
+    with leases.publishing(words, "run-a", "publish"):
+        code, said = command(*arguments, name)
+        assert "away from publish (run run-a)" in " ".join(said.split())
+    with pytest.raises(NotFoundError, match="nobody holds"):
+        leases.take_away(words, builds.INDEX)
+    with pytest.raises(BadInputError, match="no name of an index"):
+        leases.take_away(words, "../../evil")

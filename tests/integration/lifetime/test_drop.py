@@ -306,3 +306,10 @@ def test_the_mark_says_when_and_which(one):
     drop(one, builds.INDEX, at_ms=1234)
     value = json.loads(one.refresh().properties[PREFIX + builds.INDEX])
     assert value == {"versions": ["run"], "sequence-number": 3, "at-ms": 1234}
+
+
+@pytest.mark.parametrize("name", ["../../../../tmp/evil", "[/red]", "a\nb", "words ", ""])
+def test_what_no_index_can_be_called_is_refused(words, name):
+    for dry_run in (True, False):
+        with pytest.raises(BadInputError, match="no name of an index"):
+            drop(words, name, dry_run=dry_run)

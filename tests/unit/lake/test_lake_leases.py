@@ -1,5 +1,6 @@
 """Leases: one holder at a time, whoever comes, whoever dies."""
 
+import json
 import logging
 import multiprocessing
 import threading
@@ -8,9 +9,10 @@ import time
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_ann.errors import LeaseHeldError
+from puffin_ann.errors import LeaseHeldError, StagingError
 from puffin_ann.lake import leases
 from puffin_ann.lake.leases import SKEW_MS, Lease
+from puffin_ann.lake.staging import Staging
 
 RACERS = 8
 ROUNDS = 5
@@ -129,6 +131,87 @@ def test_spoilt_objects_keep_nobody_out_for_ever(tmp_path, lease, clock, suffix)
     (path,) = tmp_path.rglob(f"_lease-00000001{suffix}")
     path.write_bytes(b"{half")
     clock.pass_by(60 + SKEW_MS / 1000)
+    assert lease.acquire("run-b", "refresh", 60).number == 2
+
+
+def planted(folder, name: str, data: bytes) -> None:
+    place = folder / "metadata" / "ann-staging" / "words"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_bytes(data)
+
+
+def claim_of(**changed: object) -> bytes:
+    claim = {"owner": "run-a", "purpose": "build", "since_ms": 0, "until_ms": 0, "token": "t"}
+    return json.dumps(claim | changed).encode()
+
+
+@pytest.mark.parametrize("number", [99_999_998, 99_999_999, 100_000_000, leases.LAST])
+def test_whatever_number_somebody_made_the_next_run_gets_one(tmp_path, lease, number):
+    planted(tmp_path, f"_lease-{number}", b"x")
+    mine = lease.acquire("run-b", "refresh", 60)
+    assert mine.number == (number + 1 if number < leases.LAST else 1)
+    assert lease.look() == mine
+    with pytest.raises(LeaseHeldError, match="run-b"):
+        lease.acquire("run-c", "refresh", 60)
+
+
+@pytest.mark.parametrize("name", ["_lease-9999999999", "_lease-٠٠٠٠٠٠٠٩", "_lease-000000002"])
+def test_names_that_no_claim_has_do_not_count(tmp_path, lease, name):
+    planted(tmp_path, name, claim_of(until_ms=leases.now_ms() + 60_000))
+    assert lease.look() is None
+    assert lease.acquire("run-b", "refresh", 60).number == 1
+
+
+ODD = {
+    "ends in the year 126 million": {"until_ms": 4 * 10**18},
+    "ends in the year 5000": {"until_ms": 95_617_584_000_000},
+    "began in the year 31 million": {"since_ms": 10**18, "until_ms": 2 * 10**18},
+    "began before 1970": {"since_ms": -1},
+    "is of a run with an endless name": {"owner": "x" * 100_000},
+}
+
+
+@pytest.mark.parametrize("changed", ODD.values(), ids=ODD.keys())
+def test_a_claim_that_no_run_makes_keeps_nobody_out_and_is_told(tmp_path, changed, caplog):
+    lease = lease_in(tmp_path)
+    planted(tmp_path, "_lease-00000001", claim_of(**changed))
+    assert lease.look().oddity
+    with caplog.at_level(logging.WARNING, "puffin_ann"):
+        assert lease.acquire("run-b", "refresh", 60).number == 2
+    assert "lost index 'words'" in caplog.text
+
+
+def test_a_sign_of_life_that_no_run_gives_keeps_nobody_out(tmp_path):
+    lease = lease_in(tmp_path)
+    lease.acquire("run-a", "build", 60)
+    planted(tmp_path, "_lease-00000001.beat", b'{"until_ms": 95617584000000}')
+    assert "5000" in lease.look().oddity
+    assert lease.acquire("run-b", "refresh", 60).number == 2
+
+
+def test_an_object_too_large_for_a_claim_is_not_read(tmp_path, lease, monkeypatch):
+    planted(tmp_path, "_lease-00000001", b" " * leases.MOST_BYTES + claim_of())
+    monkeypatch.setattr(Staging, "read", lambda *_: pytest.fail("it was read"))
+    assert lease.look().oddity
+
+
+def test_what_stands_where_a_claim_should_is_told_rather_than_asked_for_for_ever(
+    tmp_path, lease, monkeypatch
+):
+    waited: list[float] = []
+    monkeypatch.setattr(leases.time, "sleep", waited.append)
+    (tmp_path / "metadata/ann-staging/words/_lease-00000001").mkdir(parents=True)
+    with pytest.raises(StagingError, match=r"'words'.*attempts"):
+        lease.acquire("run-a", "build", 60)
+    assert len(waited) == leases.ATTEMPTS - 1
+    assert waited == sorted(set(waited))
+
+
+def test_taken_away_it_is_free_and_its_run_learns_so(lease):
+    assert lease.take_away() is None
+    lease.acquire("run-a", "build", 60)
+    assert lease.take_away().claim.owner == "run-a"
+    assert not lease.renew("run-a", 60)
     assert lease.acquire("run-b", "refresh", 60).number == 2
 
 

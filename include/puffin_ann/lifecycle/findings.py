@@ -1,0 +1,50 @@
+"""What `doctor` can find."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Kind = Literal[
+    "lost",
+    "dangling",
+    "dropped",
+    "replaced",
+    "expiring",
+    "orphan",
+    "undeclared",
+    "stale",
+    "damaged",
+    "displaced",
+    "lease",
+]
+
+
+class Finding(BaseModel):
+    """Something about a table's indexes that somebody should know.
+
+    Attributes:
+        kind: `lost`: no readable file of an index is left; `dangling`: a registered file is gone;
+            `dropped`, `replaced`: a registration was removed, or thrown out by others' statistics;
+            `expiring`: an expiry is about to take a file's last registrations; `orphan`: no
+            metadata names a file; `undeclared`: an index is published and no longer declared;
+            `stale`: searches scan or mask much; `damaged`: bytes are not those that were written;
+            `displaced`: a file of ours took the place of others' statistics, by landing late;
+            `lease`: a run is at work on an index or on the table's index file, or the newest claim
+            to that is none of a run's.
+        indexes: the indexes concerned.
+        file: the file concerned, if one is.
+        what: what is wrong, in one sentence.
+        remedy: what repairs it, or who.
+        is_problem: whether something should be done; else it is merely told.
+        repaired: whether this call of `doctor` repaired it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Kind
+    indexes: tuple[str, ...]
+    file: str
+    what: str
+    remedy: str
+    is_problem: bool = True
+    repaired: bool = False
