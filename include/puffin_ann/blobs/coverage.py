@@ -76,6 +76,8 @@ class CoveredFiles(Sequence[CoveredFile]):
         rows: (n,) int64.
         deleted: By place in this sequence, the bitmaps that are not empty.
         skipped: Likewise.
+        group_counts: (n,) int64, row groups of each file.
+        all_row_groups: (g,) uint32, rows of each row group, in the order of files.
 
     """
 
@@ -94,8 +96,9 @@ class CoveredFiles(Sequence[CoveredFile]):
         self.rows = records["rows"].astype(np.int64)
         self.deleted = deleted
         self.skipped = skipped
-        self._row_groups = row_groups
-        self._group_ends = np.cumsum(records["row_groups"], dtype=np.int64)
+        self.group_counts = records["row_groups"].astype(np.int64)
+        self.all_row_groups = row_groups
+        self._group_ends = np.cumsum(self.group_counts)
 
     @classmethod
     def of(cls, files: Sequence[CoveredFile]) -> "CoveredFiles":
@@ -133,7 +136,7 @@ class CoveredFiles(Sequence[CoveredFile]):
     def row_groups(self, place: int) -> NDArray[np.uint32]:
         """Return the rows of each row group of the file at a place."""
         start = int(self._group_ends[place - 1]) if place else 0
-        return self._row_groups[start : int(self._group_ends[place])]
+        return self.all_row_groups[start : int(self._group_ends[place])]
 
     def __len__(self) -> int:  # noqa: D105
         return len(self.paths)

@@ -125,19 +125,29 @@ def write(rows: Rows, out: Sink) -> int:
     return writer.finish()
 
 
-def read(source: BinaryIO) -> Rows:
+def read(source: BinaryIO, rows: int | None = None) -> Rows:
     """Return the rows; typed errors for anything not as it should be.
 
-    The result takes 12 bytes a row, and 16 more with identities, that are checked to be backed by
-    bytes of the blob as they are decoded.
+    The result takes 12 bytes a row, and 16 more with identities. Those are backed by bytes of the
+    blob, but locators of many rows can stand in very few.
+
+    Args:
+        source: the blob.
+        rows: how many there must be, by what has the bytes to show for it; any number, if None.
     """
     reader = ContainerReader(source, KIND)
     head = reader.record("head", HEAD)
     count, block_rows = int(head["rows"]), int(head["block_rows"])
     if not 0 < block_rows <= MAX_BLOCK_ROWS or count >= MAX_ROWS:
         raise BlobFormatError(f"{KIND} blob: {count} rows in blocks of {block_rows}")
+    if rows is not None and count != rows:
+        raise BlobFormatError(f"{KIND} blob: {count} rows, {rows} by the routing blob")
     if int(head["order"]) not in (SORTED, PERMUTED) or int(head["identity"]) > _NO_IDENTITY:
         raise BlobFormatError(f"{KIND} blob: unknown order or kind of identity")
+    if int(head["order"]) == SORTED and "perm" in reader:
+        raise BlobFormatError(f"{KIND} blob: has a permutation, and says that it has none")
+    if int(head["identity"]) == _NO_IDENTITY and "iden" in reader:
+        raise BlobFormatError(f"{KIND} blob: has identities, and says that it has none")
     columns = _read_locators(reader, count, block_rows)
     if int(head["order"]) == PERMUTED:
         ordinals = _read_permutation(reader, count, block_rows)

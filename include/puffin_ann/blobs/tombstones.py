@@ -28,11 +28,24 @@ def encode(bitmap: BitMap) -> bytes:
     return out.getvalue()
 
 
-def decode(data: bytes, rows: int = MAX_ROWS) -> BitMap:
-    """Return the bitmap; `BlobFormatError` if it is malformed or names an ordinal not < `rows`."""
+def decode(data: bytes, rows: int = MAX_ROWS, deleted: int | None = None) -> BitMap:
+    """Return the bitmap, which takes little memory however many ordinals it names.
+
+    Args:
+        data: the blob.
+        rows: of the shard; each ordinal is below it.
+        deleted: how many there must be; any number, if None.
+
+    Raises:
+        BlobFormatError: it is malformed, or not as it must be.
+    """
     reader = ContainerReader(io.BytesIO(data), KIND)
     head = reader.record("head", HEAD)
     bitmap = bitmaps.decode(reader.read("bits"), rows, f"{KIND} blob")
     if len(bitmap) != int(head["deleted"]):
         raise BlobFormatError(f"{KIND} blob: {len(bitmap)} deleted rows, {head['deleted']} stated")
+    if deleted is not None and len(bitmap) != deleted:
+        raise BlobFormatError(
+            f"{KIND} blob: {len(bitmap)} deleted rows, {deleted} by the routing blob"
+        )
     return bitmap

@@ -37,6 +37,10 @@ class SearchableShard(Protocol):
         """Width d of vectors and queries."""
 
     @property
+    def metric(self) -> str:
+        """Name of the metric that distances are measured by."""
+
+    @property
     def resident_bytes(self) -> int:
         """Memory, mostly mapped, that searches touch."""
 

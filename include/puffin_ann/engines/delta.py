@@ -46,6 +46,11 @@ class DeltaShard:
         return self._shard.dimension
 
     @property
+    def metric(self) -> str:
+        """Name of the metric that distances are measured by."""
+        return self._shard.metric
+
+    @property
     def resident_bytes(self) -> int:
         """Memory, mostly mapped, that searches touch."""
         return self._shard.resident_bytes

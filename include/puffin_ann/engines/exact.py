@@ -77,6 +77,11 @@ class StoredVectors:
         return int(self._vectors.shape[1])
 
     @property
+    def metric(self) -> str:
+        """Name of the metric that distances are measured by."""
+        return self._metric.name
+
+    @property
     def resident_bytes(self) -> int:
         """Bytes of the vectors."""
         return int(self._vectors.nbytes)

@@ -47,7 +47,7 @@ def rows_now(
     workspace: Workspace, version: IndexVersion, shard: ShardEntry, changes: Changes
 ) -> ShardRows:
     """Return the rows of a shard, moved and dead ones as they are in the new version."""
-    rows, before = read_shard(workspace.table.io, version.file_of(shard), version.index, shard)
+    rows, before = read_shard(workspace.table.io, version, shard)
     gone = next((one for one in changes.gone if one.shard_id == shard.shard_id), None)
     dead = np.zeros(len(rows), np.bool_)
     dead[before] = True

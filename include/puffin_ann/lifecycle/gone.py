@@ -13,13 +13,14 @@ from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
-from puffin_ann.errors import PuffinFormatError
 from puffin_ann.lake.diff import ALL
 from puffin_ann.lifecycle.refresh_documents import GoneShard
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.search.consistency import check_rows
 from puffin_ann.search.coverage import View
 from puffin_ann.search.locators import Locators, MaskedRows
+from puffin_ann.search.shard_blobs import shard_blobs
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 
@@ -114,37 +115,29 @@ def bucket_of(identities: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]
 
 
 def read_shard(
-    io: FileIO, path: str, index: str, shard: ShardEntry
+    io: FileIO, version: IndexVersion, shard: ShardEntry
 ) -> tuple[Rows, NDArray[np.int64]]:
     """Read a shard's rows blob, and the ordinals of its tombstones.
 
     Raises:
-        FormatError: a blob is missing or broken.
+        FormatError: a blob is missing or broken, or says what another contradicts.
     """
-    with open_puffin(io, path) as reader:
-        return _shard_in(reader, index, shard)
+    with open_puffin(io, version.file_of(shard)) as reader:
+        return _shard_in(reader, version, shard)
 
 
 def _shard_in(
-    reader: PuffinReader, index: str, shard: ShardEntry
+    reader: PuffinReader, version: IndexVersion, shard: ShardEntry
 ) -> tuple[Rows, NDArray[np.int64]]:
-    located = reader.find(rows_blob.TYPE, index=index, shard=str(shard.shard_id))
-    if len(located) != 1:
-        raise PuffinFormatError(
-            f"{reader.name}: {len(located)} rows blobs for shard {shard.shard_id} of index "
-            f"{index!r}"
-        )
-    rows = rows_blob.read(BytesIO(reader.read(located[0])))
+    blobs = shard_blobs(reader, version, shard)
+    rows = rows_blob.read(BytesIO(reader.read(blobs.rows)), shard.rows)
     dead = np.zeros(0, np.int64)
-    if shard.tombstones:
-        found = reader.find(tombstones_blob.TYPE, index=index, shard=str(shard.shard_id))
-        bitmap = tombstones_blob.decode(reader.read(found[0]), shard.rows) if found else ()
-        dead = np.fromiter(bitmap, np.int64)
-    if len(rows) != shard.rows or len(dead) != shard.tombstones:
-        raise PuffinFormatError(
-            f"{reader.name}: shard {shard.shard_id} has {len(rows)} rows and {len(dead)} "
-            f"tombstones, {shard.rows} and {shard.tombstones} by the routing blob"
-        )
+    if blobs.tombstones is not None:
+        data = reader.read(blobs.tombstones)
+        bitmap = tombstones_blob.decode(data, shard.rows, shard.tombstones)
+        dead = np.asarray(bitmap.to_array(), np.int64)
+    where = f"{reader.name}: shard {shard.shard_id}"
+    check_rows(where, shard, version.covered, Locators.of(rows), dead)
     return rows, dead
 
 
@@ -165,7 +158,7 @@ def find_gone(
     for path, its in groupby(shards, version.file_of):
         with open_puffin(workspace.table.io, path) as reader:
             for shard in its:
-                rows, before = _shard_in(reader, version.index, shard)
+                rows, before = _shard_in(reader, version, shard)
                 found.append(_staged(workspace, difference, shard, rows, before))
     return found
 

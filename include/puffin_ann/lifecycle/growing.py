@@ -18,12 +18,7 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.declaration import EXACT
 from puffin_ann.engines import SearchableShard, ShardEngine, engine
 from puffin_ann.engines.delta import DELTA
-from puffin_ann.errors import (
-    DamagedIndexError,
-    FormatError,
-    PuffinFormatError,
-    RecallTooLowError,
-)
+from puffin_ann.errors import DamagedIndexError, FormatError, RecallTooLowError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lifecycle.apply import (
     ShardRows,
@@ -39,6 +34,8 @@ from puffin_ann.lifecycle.fresh import CHUNK_ROWS, FreshRows, fetch
 from puffin_ann.lifecycle.refresh_documents import AppliedShard, Changes
 from puffin_ann.lifecycle.segments import StagedRows
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes
+from puffin_ann.search.consistency import check_engine
+from puffin_ann.search.shard_blobs import shard_blobs
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 CHECKED_ROWS = 100
@@ -143,13 +140,10 @@ class Growing:
         _new(scratch, "unpacked")
         path = self.version.file_of(shard)
         with open_puffin(self.workspace.table.io, path) as reader:
-            found = reader.find(
-                self._made_by.blob_type, index=self.version.index, shard=str(shard.shard_id)
-            )
-            if len(found) != 1:
-                raise PuffinFormatError(f"{path}: no blob of shard {shard.shard_id}")
             try:
-                self._made_by.unpack(reader.open(found[0]), folder, searched=False)
+                blobs = shard_blobs(reader, self.version, shard)
+                self._made_by.unpack(reader.open(blobs.engine), folder, searched=False)
+                check_engine("it", self.version.routing, shard, self._made_by.open(folder))
             except FormatError as error:
                 index, table = self.version.index, name_of(self.workspace.table)
                 raise DamagedIndexError(

@@ -7,7 +7,7 @@ import numpy as np
 
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines.delta import DELTA
-from puffin_ann.errors import BlobFormatError, PuffinFormatError
+from puffin_ann.errors import BlobFormatError
 from puffin_ann.lifecycle.apply import rows_now
 from puffin_ann.lifecycle.assign import Parts
 from puffin_ann.lifecycle.come import stage
@@ -15,6 +15,8 @@ from puffin_ann.lifecycle.documents import AssignOutcome
 from puffin_ann.lifecycle.refresh_documents import Changes
 from puffin_ann.lifecycle.segments import StagedRows
 from puffin_ann.lifecycle.workspace import Workspace
+from puffin_ann.search.consistency import check_engine
+from puffin_ann.search.shard_blobs import shard_blobs
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 
@@ -42,15 +44,13 @@ def spill(
     path = version.file_of(shard)
     with TemporaryDirectory(prefix=f"puffin-ann-delta-{shard.shard_id}-") as folder:
         with open_puffin(workspace.table.io, path) as reader:
-            found = reader.find(DELTA.blob_type, index=version.index, shard=str(shard.shard_id))
-            if len(found) != 1:
-                raise PuffinFormatError(f"{path}: no blob of delta {shard.shard_id}")
-            DELTA.unpack(reader.open(found[0]), Path(folder))
+            blobs = shard_blobs(reader, version, shard)
+            DELTA.unpack(reader.open(blobs.engine), Path(folder))
         delta = DELTA.open(Path(folder))
-        if delta.rows != len(now.dead) or now.rows.identities is None:
-            raise BlobFormatError(
-                f"{path}: delta {shard.shard_id} has {delta.rows} vectors, {len(now.dead)} rows"
-            )
+        where = f"{path}: delta {shard.shard_id}"
+        check_engine(where, version.routing, shard, delta)
+        if now.rows.identities is None:
+            raise BlobFormatError(f"{where} has rows without identities")
         locators = np.stack([now.rows.file_ids, now.rows.row_groups, now.rows.offsets], axis=1)
         rows = StagedRows(
             np.ascontiguousarray(delta.vectors(alive)),

@@ -185,7 +185,7 @@ class Locators:
         in_part = named & ~masked.whole[at]
         if in_part.any():
             rows = np.flatnonzero(in_part[self.places])
-            found[rows] = _are_among(masked.rows, self._numbers(masked, at, rows))
+            found[rows] = are_among(masked.rows, self._numbers(masked, at, rows))
         return found
 
     def _numbers(
@@ -212,7 +212,8 @@ def _numbered(ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.u
     return np.flatnonzero(there).astype(np.uint32), numbers[ids]
 
 
-def _are_among(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+def are_among(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which numbers, (n,) int64, are among others that ascend: (n,) bool."""
     if not len(ascending):
         return np.zeros(len(numbers), np.bool_)
     at = np.searchsorted(ascending, numbers).clip(max=len(ascending) - 1)

@@ -16,13 +16,14 @@ from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.container import fingerprint
 from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.engines import SearchableShard, ShardEngine, engine
-from puffin_ann.engines.delta import DELTA, DeltaEngine, DeltaShard
-from puffin_ann.errors import BlobFormatError, FormatError, PuffinFormatError
+from puffin_ann.engines import SearchableShard
+from puffin_ann.errors import EnvironmentProblemError, FormatError, PuffinFormatError
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.consistency import check_engine, check_rows
 from puffin_ann.search.locators import Locators, MaskedRows
+from puffin_ann.search.shard_blobs import engine_of, shard_blobs
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 log = logging.getLogger("puffin_ann")
@@ -62,94 +63,152 @@ class LoadedShard:
         return dead
 
 
-def _only(reader: PuffinReader, kind: str, index: str, shard: ShardEntry) -> BlobMetadata:
-    blobs = reader.find(kind, index=index, shard=str(shard.shard_id))
-    if len(blobs) != 1:
-        raise PuffinFormatError(
-            f"expected one {kind} blob for shard {shard.shard_id} of index {index!r}, "
-            f"found {len(blobs)}"
-        )
-    return blobs[0]
-
-
-def _algorithm(version: IndexVersion, shard: ShardEntry) -> ShardEngine | DeltaEngine:
-    return DELTA if shard.kind == "delta" else engine(version.routing.algorithm)
-
-
-def _content(reader: PuffinReader, blob: BlobMetadata) -> BinaryIO:
-    """Return a blob's content as a stream; large blobs of ours are stored as they are."""
-    return BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
-
-
 def load_shard(
     io: FileIO, version: IndexVersion, shard: ShardEntry, cache: LocalCache
 ) -> LoadedShard:
     """Bring a shard into the local cache, if it is not there, and open it.
 
+    Its blobs are held to each other, and to the version's small ones.
+
     Raises:
-        FormatError: a blob is broken; the cache keeps nothing of it.
-        EnvironmentProblemError: the disk has no room for it.
+        FormatError: a blob is broken, or says what another contradicts; the cache keeps nothing.
+        EnvironmentProblemError: the disk has no room for it, or cannot be read.
     """
-    folders = _cached(io, version, shard, cache)
+    loading = _Loading(io, version, shard, cache)
     try:
-        return _opened(version, shard, *folders)
-    except (OSError, ValueError, FormatError) as error:
+        return loading.load()
+    except (_SpoiltError, FormatError) as error:
+        loading.forget()
+        if not loading.was_cached:
+            raise
         # A power failure can cut files short that had been written, and a disk spoil them.
-        log.warning("%s, shard %d: %s; unpacked anew", folders[0], shard.shard_id, error)
-        for folder in folders:
-            cache.forget(folder)
-    return _opened(version, shard, *_cached(io, version, shard, cache))
+        log.warning("%s; unpacked anew", error)
+    again = _Loading(io, version, shard, cache)
+    try:
+        return again.load()
+    except (_SpoiltError, FormatError):
+        again.forget()
+        raise
 
 
-def _cached(
-    io: FileIO, version: IndexVersion, shard: ShardEntry, cache: LocalCache
-) -> tuple[Path, ...]:
-    """Return the folders of a shard's engine, its rows and its tombstones if it has any.
+class _SpoiltError(EnvironmentProblemError):
+    """What was unpacked cannot be opened."""
 
-    They are filled if they are not there.
+
+class _Loading:
+    """One attempt to load a shard, and the folders of the cache that it was handed.
+
+    Attributes:
+        folders: of the engine's blob, of the rows and of the tombstones, as far as it came.
+        was_cached: whether one of them was there before.
     """
-    path = version.file_of(shard)
-    with _open(io, path) as reader:
-        algorithm = _algorithm(version, shard)
-        built = _only(reader, algorithm.blob_type, version.index, shard)
-        rows = _only(reader, rows_blob.TYPE, version.index, shard)
-        tombstones = reader.find(
-            tombstones_blob.TYPE, index=version.index, shard=str(shard.shard_id)
-        )
-        if len(tombstones) > 1 or bool(tombstones) < bool(shard.tombstones):
-            raise PuffinFormatError(
-                f"{path}: {len(tombstones)} tombstones blobs for shard {shard.shard_id} of index "
-                f"{version.index!r}, which has {shard.tombstones} rows deleted"
-            )
 
-        def fill_engine(folder: Path) -> None:
-            algorithm.unpack(reader.open(built), folder)
+    def __init__(
+        self, io: FileIO, version: IndexVersion, shard: ShardEntry, cache: LocalCache
+    ) -> None:
+        self._io, self._version, self._shard, self._cache = io, version, shard, cache
+        self._where = f"{version.file_of(shard)}: shard {shard.shard_id}"
+        self.folders: list[Path] = []
+        self.was_cached = False
 
-        def fill_rows(folder: Path) -> None:
-            Locators.save(rows_blob.read(reader.open(rows)), folder)
+    def load(self) -> LoadedShard:
+        """Fill the folders that are not there, in an order in which each bounds the next."""
+        version, shard = self._version, self._shard
+        with _open(self._io, version.file_of(shard)) as reader:
+            blobs = shard_blobs(reader, version, shard)
+            searchable = self._engine(reader, blobs.engine)
+            locators = self._locators(reader, blobs.rows)
+            tombstones = self._tombstones(reader, blobs.tombstones)
+        check_rows(self._where, shard, version.covered, locators, tombstones)
+        return LoadedShard(shard, searchable, locators, tombstones)
 
-        def fill_tombstones(folder: Path) -> None:
-            decoded = tombstones_blob.decode(reader.read(tombstones[0]), shard.rows)
+    def forget(self) -> None:
+        """Remove the folders: not all of them are what they should be."""
+        for folder in self.folders:
+            self._cache.forget(folder)
+
+    def _engine(self, reader: PuffinReader, blob: BlobMetadata) -> SearchableShard:
+        algorithm = engine_of(self._version, self._shard)
+
+        def fill(folder: Path) -> None:
+            algorithm.unpack(reader.open(blob), folder)
+
+        folder = self._place(reader, blob, fill)
+        with self._opening(folder):
+            searchable = algorithm.open(folder)
+        check_engine(self._where, self._version.routing, self._shard, searchable)
+        return searchable
+
+    def _locators(self, reader: PuffinReader, blob: BlobMetadata) -> Locators:
+        def fill(folder: Path) -> None:
+            Locators.save(rows_blob.read(reader.open(blob), self._shard.rows), folder)
+
+        folder = self._place(reader, blob, fill)
+        with self._opening(folder):
+            return Locators.open(folder)
+
+    def _tombstones(self, reader: PuffinReader, blob: BlobMetadata | None) -> NDArray[np.uint32]:
+        if blob is None:
+            return np.zeros(0, np.uint32)
+        rows, deleted = self._shard.rows, self._shard.tombstones
+
+        def fill(folder: Path) -> None:
+            decoded = tombstones_blob.decode(reader.read(blob), rows, deleted)
             np.save(folder / _ORDINALS, np.array(decoded.to_array(), np.uint32))
 
-        def place(blob: BlobMetadata, fill: Callable[[Path], None]) -> Path:
-            # By content: what the gate searched while it was staged is published under another
-            # name, and carried along into later files.
-            def look() -> str:
-                return f"{blob.type}:{blob.length}:{fingerprint(_content(reader, blob))}"
+        folder = self._place(reader, blob, fill)
+        with self._opening(folder):
+            ordinals: NDArray[np.uint32] = np.load(folder / _ORDINALS, mmap_mode="r")
+            return ordinals.view(np.ndarray)
 
-            return cache.folder(
-                cache.key(f"{path}:{reader.length}:{blob.offset}:{blob.length}", look), fill
-            )
+    def _place(
+        self, reader: PuffinReader, blob: BlobMetadata, fill: Callable[[Path], None]
+    ) -> Path:
+        """Return the folder of a blob, filled if it is not there.
 
+        By content: what the gate searched while it was staged is published under another name, and
+        carried along into later files.
+        """
+        is_new = False
+
+        def look() -> str:
+            return f"{blob.type}:{blob.length}:{fingerprint(_content(reader, blob))}"
+
+        def fill_new(folder: Path) -> None:
+            nonlocal is_new
+            is_new = True
+            fill(folder)
+
+        key = self._cache.key(f"{reader.name}:{reader.length}:{blob.offset}:{blob.length}", look)
         try:
-            return (
-                place(built, fill_engine),
-                place(rows, fill_rows),
-                *(place(blob, fill_tombstones) for blob in tombstones),
-            )
+            folder = self._cache.folder(key, fill_new)
         except FormatError as error:
-            raise type(error)(f"{path}, shard {shard.shard_id}: {error}") from None
+            raise type(error)(f"{self._where}: {error}") from None
+        self.folders.append(folder)
+        self.was_cached |= not is_new
+        return folder
+
+    @contextmanager
+    def _opening(self, folder: Path) -> Iterator[None]:
+        """Name a folder in what goes wrong while it is opened.
+
+        Raises:
+            _SpoiltError, FormatError: it does not hold what was unpacked.
+        """
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise _SpoiltError(
+                f"{folder}, unpacked of {self._where}, cannot be opened: {error}; see to the disk, "
+                "or set PUFFIN_ANN_CACHE_DIR"
+            ) from error
+        except FormatError as error:
+            raise type(error)(f"{self._where}: {error}") from None
+
+
+def _content(reader: PuffinReader, blob: BlobMetadata) -> BinaryIO:
+    """Return a blob's content as a stream; large blobs of ours are stored as they are."""
+    return BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
 
 
 @contextmanager
@@ -161,36 +220,3 @@ def _open(io: FileIO, path: str) -> Iterator[PuffinReader]:
         except FileNotFoundError:
             raise PuffinFormatError(f"{path} is gone") from None
         yield reader
-
-
-def _opened(version: IndexVersion, shard: ShardEntry, *folders: Path) -> LoadedShard:
-    searchable = _algorithm(version, shard).open(folders[0])
-    locators = Locators.open(folders[1])
-    tombstones = np.zeros(0, np.uint32)
-    if len(folders) > 2:
-        tombstones = np.load(folders[2] / _ORDINALS, mmap_mode="r").view(np.ndarray)
-    where = f"{version.file_of(shard)}: shard {shard.shard_id}"
-    if not len(locators) == searchable.rows == shard.rows:
-        raise BlobFormatError(
-            f"{where} has {searchable.rows} vectors, {len(locators)} locators and {shard.rows} "
-            "rows by the routing blob"
-        )
-    if len(tombstones) != shard.tombstones or int(tombstones.max(initial=0)) >= max(1, shard.rows):
-        raise BlobFormatError(
-            f"{where} has {len(tombstones)} tombstones, {shard.tombstones} by the routing blob"
-        )
-    if searchable.dimension != version.routing.dimension:
-        raise BlobFormatError(
-            f"{where} has vectors of {searchable.dimension} dimensions, "
-            f"{version.routing.dimension} by the routing blob"
-        )
-    if isinstance(searchable, DeltaShard):
-        _check_partitions(where, searchable, len(version.routing.centroids))
-    return LoadedShard(shard, searchable, locators, tombstones)
-
-
-def _check_partitions(where: str, delta: DeltaShard, partitions: int) -> None:
-    if delta.rows and int(delta.partitions.max()) >= partitions:
-        raise BlobFormatError(
-            f"{where} has a row of partition {int(delta.partitions.max())}, of {partitions}"
-        )

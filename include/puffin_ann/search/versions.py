@@ -7,6 +7,7 @@ registered file decides whether it holds the index and which snapshot it was com
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
@@ -22,6 +23,7 @@ from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
 from puffin_ann.lake.objects import FOLDER, object_length, open_object
 from puffin_ann.lake.registration import Registered, registered
 from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.search.consistency import CoveredRows, check_version
 
 RETAINED_LIMIT = 16
 """Most registered files of ours whose footers are read to find an index."""
@@ -85,6 +87,11 @@ class IndexVersion:
         filled = [shard for shard in self.routing.shards if shard.rows]
         return max((shard.tombstones / shard.rows for shard in filled), default=0.0)
 
+    @cached_property
+    def covered(self) -> CoveredRows:
+        """The rows it covers, as locators of shards are looked up in them."""
+        return CoveredRows.of(self.coverage.columns)
+
     @property
     def run_id(self) -> str:
         """The run that published it, which tells it from other versions of the index."""
@@ -130,6 +137,8 @@ def _version_in(reader: PuffinReader, index: str, snapshot_id: int | None) -> In
                 f"{path}: expected one partitions blob of index {index!r}, found {len(partitions)}"
             )
         routing = routing_blob.with_partitions(routing, contents[2])
+    coverage = coverage_blob.decode(contents[1])
+    check_version(routing, coverage)
     return IndexVersion(
         index=index,
         field_id=routings[0].fields[0],
@@ -137,7 +146,7 @@ def _version_in(reader: PuffinReader, index: str, snapshot_id: int | None) -> In
         snapshot_id=snapshot_id,
         length=reader.length,
         routing=routing,
-        coverage=coverage_blob.decode(contents[1]),
+        coverage=coverage,
     )
 
 

@@ -185,10 +185,29 @@ def test_any_version_answers_any_snapshot_right(
     assert version.vectors == in_version
 
 
-def entries(**changes):
-    """Return a change of what the routing says of every shard."""
+def figures(rows, tombstones):
+    """Return a change of what the routing says of every shard, by so many."""
     return lambda routing: dataclasses.replace(
-        routing, shards=tuple(dataclasses.replace(one, **changes) for one in routing.shards)
+        routing,
+        shards=tuple(
+            dataclasses.replace(
+                one, rows=one.rows + rows, tombstones=max(0, one.tombstones + tombstones)
+            )
+            for one in routing.shards
+        ),
+    )
+
+
+def exchanged(routing):
+    """Let each shard have another's figures, whose sum is as it was."""
+    shards = routing.shards
+    figures = [(one.rows, one.tombstones) for one in (*shards[1:], shards[0])]
+    return dataclasses.replace(
+        routing,
+        shards=tuple(
+            dataclasses.replace(one, rows=rows, tombstones=tombstones)
+            for one, (rows, tombstones) in zip(shards, figures, strict=True)
+        ),
     )
 
 
@@ -204,21 +223,23 @@ def one_partition(routing):
 @pytest.mark.parametrize(
     ("dead", "change", "said"),
     [
-        (0.0, entries(tombstones=1), "0 tombstones blobs"),
-        (1.0, entries(tombstones=0), "tombstones, 0 by the routing blob"),
-        (1.0, entries(tombstones=1), "tombstones, 1 by the routing blob"),
-        (0.0, entries(rows=1), "1 rows by the routing blob"),
-        (1.0, entries(rows=2, tombstones=2), "is not below 2|2 rows by the routing blob"),
+        (0.0, figures(1, 1), "rows by the routing blob need|0 tombstones blobs"),
+        (1.0, figures(1, 1), "the routing blob says|rows by the routing blob need"),
+        (1.0, figures(-1, -1), "the routing blob says"),
+        (1.0, figures(0, -1), "shards hold .* the coverage blob covers"),
+        (0.0, figures(1, 0), "shards hold .* the coverage blob covers"),
+        (0.0, figures(-1, 0), "shards hold .* the coverage blob covers"),
+        (0.0, exchanged, "the routing blob says|rows by the routing blob need"),
         (0.0, one_partition, "a row of partition . of 1|, of 1"),
     ],
 )
 def test_a_version_that_contradicts_itself_is_refused(table, snapshots, dead, change, said):
     newest = table.current_snapshot().snapshot_id
-    rng = np.random.default_rng(5)
-    version = hand_made.version(table, newest, rng, dead=dead, change=change)
 
     for exhaustive in (True, False):
+        rng = np.random.default_rng(5)
         with pytest.raises(FormatError, match=said):
+            version = hand_made.version(table, newest, rng, dead=dead, change=change)
             opened(table, version, newest).search(QUERIES, 3, exhaustive=exhaustive)
 
 

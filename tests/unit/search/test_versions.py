@@ -19,11 +19,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "blobs"))
 
 from blob_samples import same, sample_coverage, sample_routing
 
-LARGE = sample_routing("ip", partitions=300, dimension=40)
+COVERAGE = sample_coverage()
+
+
+def covering(cells, rows=COVERAGE.columns.indexed_rows):
+    """Return a routing whose shards hold as many rows as are covered."""
+    first, second, delta = cells.shards
+    second = dataclasses.replace(second, rows=rows - (first.rows - first.tombstones))
+    return dataclasses.replace(cells, shards=(first, second, delta))
+
+
+LARGE = covering(sample_routing("ip", partitions=300, dimension=40))
 APART, CELLS = routing.split(LARGE)
 SMALL = {
     routing.TYPE: routing.encode(LARGE, APART),
-    coverage.TYPE: coverage.encode(sample_coverage()),
+    coverage.TYPE: coverage.encode(COVERAGE),
 }
 OTHER = partitions.encode(sample_routing("ip", partitions=300, dimension=40, seed=2).partitions)
 
@@ -82,7 +92,7 @@ def test_all_that_is_small_is_read_at_once(load, monkeypatch):
     assert len(reads) == 2, "the footer, and three blobs"
 
     reads.clear()
-    load(*named({**SMALL, routing.TYPE: routing.encode(sample_routing())}))
+    load(*named({**SMALL, routing.TYPE: routing.encode(covering(sample_routing()))}))
     assert len(reads) == 1, "what came along with the footer is not read again"
 
 
@@ -126,7 +136,7 @@ def test_partitions_of_another_metric_or_dimension_are_refused(load, change):
 
 
 def test_partitions_of_another_count_are_refused(load):
-    few = sample_routing("ip", partitions=299, dimension=40)
+    few = covering(sample_routing("ip", partitions=299, dimension=40))
     lying = routing.Apart(300, routing.split(few)[0].digest)
     small = {**SMALL, routing.TYPE: routing.encode(LARGE, lying)}
 
@@ -154,6 +164,29 @@ def test_unchanged_partitions_are_known_from_changed_ones():
     raised = read.partition_radii.copy()
     raised[17] = np.nextafter(raised[17], np.float32(np.inf))
     assert not routing.is_unchanged(dataclasses.replace(read, partition_radii=raised))
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_shards_that_hold_other_rows_than_are_covered_are_refused(load, by):
+    lying = covering(LARGE, COVERAGE.columns.indexed_rows + by)
+
+    with pytest.raises(BlobFormatError, match=r"shards hold \d+ rows .*covers \d+"):
+        load(*named({**SMALL, routing.TYPE: routing.encode(lying)}))
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "annoy", ""])
+def test_an_algorithm_that_nobody_knows_is_refused(load, algorithm):
+    other = dataclasses.replace(LARGE, algorithm=algorithm)
+
+    with pytest.raises(BlobFormatError, match=f"algorithm '{algorithm}' is not known"):
+        load(*named({**SMALL, routing.TYPE: routing.encode(other)}))
+
+
+def test_an_index_of_centroids_with_shards_is_refused(load):
+    other = dataclasses.replace(LARGE, algorithm="centroid")
+
+    with pytest.raises(BlobFormatError, match="3 shards of an index of centroids"):
+        load(*named({**SMALL, routing.TYPE: routing.encode(other)}))
 
 
 def test_blobs_that_share_a_range_or_are_empty_are_read_together(tmp_path):

@@ -1,0 +1,75 @@
+"""Where the blobs of a shard stand in its Puffin file, found and measured by the file's footer."""
+
+from dataclasses import dataclass
+
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.engines import ShardEngine, engine
+from puffin_ann.engines.delta import DELTA, DeltaEngine
+from puffin_ann.errors import PuffinFormatError
+from puffin_ann.puffin.metadata import BlobMetadata
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.search.versions import IndexVersion
+
+VECTOR_BYTES = 4
+"""Bytes of a number of a vector: every engine's blob holds the vectors of its rows, as they are."""
+
+
+@dataclass(frozen=True)
+class ShardBlobs:
+    """The blobs of a shard or delta.
+
+    Attributes:
+        engine: of its engine, with its vectors.
+        rows: where they are.
+        tombstones: which of them are deleted; None if none is.
+    """
+
+    engine: BlobMetadata
+    rows: BlobMetadata
+    tombstones: BlobMetadata | None
+
+
+def engine_of(version: IndexVersion, shard: ShardEntry) -> ShardEngine | DeltaEngine:
+    """Return what opens a shard or delta of a version."""
+    return DELTA if shard.kind == "delta" else engine(version.routing.algorithm)
+
+
+def shard_blobs(reader: PuffinReader, version: IndexVersion, shard: ShardEntry) -> ShardBlobs:
+    """Find the blobs of a shard in the footer of its file.
+
+    The rows that the routing blob claims are held to the vectors that are there, so that whatever
+    is made of a count of rows takes no more than a small multiple of the bytes that are stored.
+
+    Raises:
+        PuffinFormatError: one is missing or there twice, or too short for the shard's rows.
+    """
+    where = f"{reader.name}: shard {shard.shard_id} of index {version.index!r}"
+
+    def found(kind: str) -> list[BlobMetadata]:
+        return reader.find(kind, index=version.index, shard=str(shard.shard_id))
+
+    def only(kind: str) -> BlobMetadata:
+        blobs = found(kind)
+        if len(blobs) != 1:
+            raise PuffinFormatError(f"{where}: expected one {kind} blob, found {len(blobs)}")
+        return blobs[0]
+
+    made = only(engine_of(version, shard).blob_type)
+    if made.compression_codec is not None:
+        raise PuffinFormatError(
+            f"{where}: blob {made.type} is compressed ({made.compression_codec}), and is to be "
+            "read in place"
+        )
+    needed = VECTOR_BYTES * version.routing.dimension * shard.rows
+    if needed > made.length:
+        raise PuffinFormatError(
+            f"{where} has {made.length} bytes; {shard.rows} rows by the routing blob need {needed}"
+        )
+    tombstones = found(tombstones_blob.TYPE)
+    if len(tombstones) > 1 or bool(tombstones) < bool(shard.tombstones):
+        raise PuffinFormatError(
+            f"{where}: {len(tombstones)} tombstones blobs; {shard.tombstones} rows are deleted"
+        )
+    return ShardBlobs(made, only(rows_blob.TYPE), tombstones[0] if tombstones else None)

@@ -1,0 +1,140 @@
+"""What the blobs of one index version say of each other, each of them sound by itself."""
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyroaring import BitMap
+
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstones
+from puffin_ann.blobs.coverage import CoveredFile, CoveredFiles
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.rows import Rows
+from puffin_ann.errors import BlobFormatError
+from puffin_ann.search.consistency import CoveredRows, check_rows
+from puffin_ann.search.locators import Locators
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "blobs"))
+
+from blob_samples import sample_rows
+from mutation import assemble, sections_of
+
+FILES = CoveredFiles.of(
+    [
+        CoveredFile(2, "a", 1, 1, 10, (4, 6), BitMap([1]), BitMap([9])),
+        CoveredFile(3, "b", 1, 1, 0, (), BitMap(), BitMap()),
+        CoveredFile(7, "c", 1, 1, 5, (5,), BitMap(), BitMap()),
+        CoveredFile(8, "d", 1, 1, 3, (3,), BitMap([0, 1]), BitMap([1])),
+    ]
+)
+
+
+def shard(*locators, dead=()):
+    columns = (np.array(column, np.uint32) for column in zip(*locators, strict=True))
+    entry = ShardEntry(4, "", len(locators), 0, len(dead), "graph")
+    return entry, CoveredRows.of(FILES), Locators.of(Rows(*columns)), np.array(dead, np.uint32)
+
+
+SOUND = [(2, 0, 0), (2, 0, 2), (2, 0, 3), (2, 1, 0), (2, 1, 4), (7, 0, 0), (7, 0, 4), (8, 0, 2)]
+
+
+@pytest.mark.parametrize("order", ["ascending", "permuted"])
+def test_rows_of_covered_files_are_let_through(order):
+    step = 1 if order == "ascending" else -1
+
+    check_rows("x", *shard(*SOUND[::step]))
+
+
+@pytest.mark.parametrize(
+    "locator",
+    [
+        (0, 0, 0),
+        (4, 0, 0),
+        (9, 0, 0),
+        (3, 0, 0),
+        (2, 2, 0),
+        (2, 0, 4),
+        (2, 1, 6),
+        (7, 0, 5),
+        (7, 2**32 - 1, 0),
+        (7, 0, 2**32 - 1),
+        (2**32 - 1, 0, 0),
+        (2, 0, 1),
+        (2, 1, 5),
+        (8, 0, 0),
+        (8, 0, 1),
+    ],
+    ids=[
+        "a file before all",
+        "a file between",
+        "a file after all",
+        "a file without rows",
+        "a row group its file has not",
+        "a row its group has not",
+        "a row the last group has not",
+        "a row of another file",
+        "the highest row group",
+        "the highest row",
+        "nowhere",
+        "a row deleted at the base",
+        "a row that could not be indexed",
+        "another row deleted at the base",
+        "a row both deleted and not indexed",
+    ],
+)
+def test_a_live_row_where_none_is_indexed_is_refused_and_a_dead_one_is_not(locator):
+    rows = [*SOUND, locator]
+
+    with pytest.raises(BlobFormatError, match="x has row 8 in file"):
+        check_rows("x", *shard(*rows))
+    check_rows("x", *shard(*rows, dead=[8]))
+    with pytest.raises(BlobFormatError, match="x has row 8 in file"):
+        check_rows("x", *shard(*rows, (5, 0, 0), dead=[9]))
+
+
+def test_no_row_is_indexed_where_nothing_is_covered():
+    entry, _, locators, dead = shard(*SOUND)
+
+    with pytest.raises(BlobFormatError, match="no row is indexed"):
+        check_rows("x", entry, CoveredRows.of(CoveredFiles.of([])), locators, dead)
+
+
+def test_more_rows_than_there_must_be_are_refused_before_they_are_decoded():
+    blob = io.BytesIO()
+    rows_blob.write(sample_rows(1000), blob)
+    sections = sections_of(blob.getvalue(), rows_blob.KIND)
+    sections["locs"] = b"never looked at"
+    spoilt = io.BytesIO(assemble(sections, rows_blob.KIND))
+
+    with pytest.raises(BlobFormatError, match="1000 rows, 7 by the routing blob"):
+        rows_blob.read(spoilt, 7)
+    with pytest.raises(BlobFormatError, match="locs"):
+        rows_blob.read(spoilt, 1000)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("order", rows_blob.SORTED, "permutation"), ("identity", 2, "identities")],
+)
+def test_sections_that_the_head_denies_are_refused(field, value, said):
+    """Ordinals in another order than `perm` says would be other rows, and nobody noticed."""
+    blob = io.BytesIO()
+    rows_blob.write(sample_rows(1000, shuffled=True), blob)
+    sections = sections_of(blob.getvalue(), rows_blob.KIND)
+    head = np.frombuffer(sections["head"], rows_blob.HEAD).copy()
+    head[field] = value
+    sections["head"] = head.tobytes()
+
+    with pytest.raises(BlobFormatError, match=f"has .*{said}, and says that it has none"):
+        rows_blob.read(io.BytesIO(assemble(sections, rows_blob.KIND)))
+
+
+def test_tombstones_of_another_count_than_there_must_be_are_refused():
+    data = tombstones.encode(BitMap(range(1_000_000)))
+
+    assert len(tombstones.decode(data, deleted=1_000_000)) == 1_000_000
+    with pytest.raises(BlobFormatError, match="1000000 deleted rows, 3 by the routing blob"):
+        tombstones.decode(data, deleted=3)
