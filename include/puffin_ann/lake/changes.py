@@ -153,8 +153,8 @@ class _Comparison:
 
     def _is_covered(self, place: int, entry: Entry) -> bool:
         covered = self._covered
-        key = (covered.sizes[place], covered.sequence_numbers[place])
-        return key == (entry.size, entry.file_sequence_number)
+        key = (covered.sizes[place], covered.sequence_numbers[place], covered.rows[place])
+        return key == (entry.size, entry.file_sequence_number, entry.rows)
 
     def _added(self, files: _Files, new_deletes: Iterable[Entry]) -> list[LiveFile]:
         """Return the files that are not covered, with their deletes."""

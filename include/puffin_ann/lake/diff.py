@@ -1,6 +1,6 @@
 """What an index version covers against what is live: pure, over data.
 
-A covered file is a live one if path, size and file sequence number are the same; ancestry of
+A covered file is a live one if path, size, rows and file sequence number are the same; ancestry of
 snapshots is never asked for, so the answer holds after expiry, rollback and branching alike.
 """
 
@@ -157,7 +157,7 @@ def difference(
     """Compare covered files with live ones.
 
     Args:
-        covered: files of an index version, none of them twice.
+        covered: files of an index version; of one that is there twice, the first counts.
         live: data files of a snapshot.
         deleted: by path of a live file, positions deleted in that snapshot (none where absent).
     """
@@ -168,12 +168,20 @@ def difference(
     dead: dict[int, BitMap] = {}
     new = np.ones(len(live), np.bool_)
     keys = zip(
-        columns.paths, columns.sizes.tolist(), columns.sequence_numbers.tolist(), strict=True
+        columns.paths,
+        columns.sizes.tolist(),
+        columns.sequence_numbers.tolist(),
+        columns.rows.tolist(),
+        strict=True,
     )
-    for place, (path, size, sequence_number) in enumerate(keys):
+    for place, (path, size, sequence_number, rows) in enumerate(keys):
         number = at.get(path)
         file = None if number is None else live[number]
-        if file is None or (file.size, file.sequence_number) != (size, sequence_number):
+        if (
+            file is None
+            or (file.size, file.sequence_number, file.rows) != (size, sequence_number, rows)
+            or not new[number]
+        ):
             gone.append(place)
             continue
         new[number] = False

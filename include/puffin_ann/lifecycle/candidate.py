@@ -21,6 +21,7 @@ from puffin_ann.blobs.centroid import Centroids
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
 from puffin_ann.declaration import CENTROID
+from puffin_ann.lake.locations import relative_path
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.decision import DRIFT, NEXT_FILE_ID, Drift
@@ -28,7 +29,6 @@ from puffin_ann.lifecycle.documents import BuildPlan, BuiltShard, RunPlan
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.train import TrainResult
 from puffin_ann.puffin.writer import PuffinWriter
-from puffin_ann.search.coverage import relative_path
 
 
 def routing_of(

@@ -17,12 +17,13 @@ from puffin_ann.lake.column import VectorColumn, table_vector_column
 from puffin_ann.lake.diff import ALL
 from puffin_ann.lake.index_snapshot import is_index_snapshot
 from puffin_ann.lake.live import LiveFile
+from puffin_ann.lake.locations import relative_path
 from puffin_ann.lake.parquet import dimension_of
 from puffin_ann.lifecycle.decision import DRIFT, RATES, Drift, Rates
 from puffin_ann.lifecycle.keys import require_key
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.state import Change, IndexState, ShardState
-from puffin_ann.search.coverage import LiveState, View, relative_path, view_of
+from puffin_ann.search.coverage import LiveState, View, view_of
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 M = TypeVar("M", bound=BaseModel)

@@ -18,6 +18,7 @@ from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.column import table_vector_column
 from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.live import LiveFile
+from puffin_ann.lake.locations import absolute_path, relative_path
 from puffin_ann.lake.registration import registered
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import refresh_stages, run, stages
@@ -49,9 +50,7 @@ from puffin_ann.lifecycle.workspace import (
 from puffin_ann.search.coverage import (
     LiveState,
     View,
-    absolute_path,
     live_state,
-    relative_path,
 )
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.versions import IndexVersion, find_versions

@@ -19,6 +19,7 @@ from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.errors import PuffinFormatError
+from puffin_ann.lake.locations import relative_path
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.decision import (
     DRIFT,
@@ -38,7 +39,6 @@ from puffin_ann.lifecycle.refresh_documents import (
     applied_name,
 )
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes
-from puffin_ann.search.coverage import relative_path
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 

@@ -14,6 +14,7 @@ from puffin_ann.lake.changes import changes
 from puffin_ann.lake.deletes import deleted_positions
 from puffin_ann.lake.diff import ALL, CoveredColumns, Difference, Positions, difference
 from puffin_ann.lake.live import Listed, LiveFile, files_of, listed
+from puffin_ann.lake.locations import TableFolders, absolute_path
 from puffin_ann.search.locators import FileRanks
 from puffin_ann.search.versions import IndexVersion
 
@@ -95,19 +96,6 @@ class View:
         return self.rows_masked + self.rows_to_scan
 
 
-def absolute_path(location: str, path: str) -> str:
-    """Resolve a covered file's path: relative paths lie inside the table's location."""
-    if "://" in path or path.startswith(("/", "file:")):
-        return path
-    return f"{location.rstrip('/')}/{path}"
-
-
-def relative_path(location: str, path: str) -> str:
-    """Shorten a data file's path to the part below the table's location, where it lies there."""
-    prefix = location.rstrip("/") + "/"
-    return path[len(prefix) :] if path.startswith(prefix) else path
-
-
 def covered_columns(location: str, files: CoveredFiles) -> CoveredColumns:
     """Return what the diff needs of covered files."""
     return CoveredColumns(
@@ -125,14 +113,17 @@ def view_of(table: Table, version: IndexVersion, live: LiveState) -> View:
     """Compare what a version covers with what is live.
 
     Only manifests that differ from those of the version's base snapshot are read, where they tell
-    enough.
+    enough, and where all that the version names lies in the table's folders. Else every manifest
+    is, and what none of them lists is not live, whatever the version says.
 
     Raises:
         UnsupportedTableError: equality deletes, or data files that are not Parquet.
     """
     files = version.coverage.columns
     known = covered_columns(table.location(), files)
-    changed = changes(live.at, known, version.coverage.manifests)
+    changed = None
+    if _may_be_live(table, version, live):
+        changed = changes(live.at, known, version.coverage.manifests)
     if changed is None:
         changed = difference(known, live.files, live.deleted)
     paths, ranks = _ranks(known, [file.path for file, _ in changed.scanned])
@@ -152,6 +143,15 @@ def view_of(table: Table, version: IndexVersion, live: LiveState) -> View:
         rows_to_scan=changed.scanned_rows,
         coverage=changed.coverage,
         changed=changed,
+    )
+
+
+def _may_be_live(table: Table, version: IndexVersion, live: LiveState) -> bool:
+    """Tell whether what a version names may be read without being asked of every manifest."""
+    folders = TableFolders.of(table)
+    known = {one.path for one in live.at.manifests}
+    return folders.hold_data_files(version.coverage.columns.paths) and folders.hold_manifests(
+        path for path in version.coverage.manifests if path not in known
     )
 
 

@@ -20,6 +20,7 @@ from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.errors import FormatError, IndexNotFoundError, PuffinFormatError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
+from puffin_ann.lake.locations import require_beside
 from puffin_ann.lake.objects import FOLDER, object_length, open_object
 from puffin_ann.lake.registration import Registered, registered
 from puffin_ann.puffin.reader import PuffinReader
@@ -137,6 +138,9 @@ def _version_in(reader: PuffinReader, index: str, snapshot_id: int | None) -> In
                 f"{path}: expected one partitions blob of index {index!r}, found {len(partitions)}"
             )
         routing = routing_blob.with_partitions(routing, contents[2])
+    for shard in routing.shards:
+        if shard.file:
+            require_beside(path, shard.file)
     coverage = coverage_blob.decode(contents[1])
     check_version(routing, coverage)
     return IndexVersion(

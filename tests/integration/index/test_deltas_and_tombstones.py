@@ -237,10 +237,14 @@ def test_a_version_that_contradicts_itself_is_refused(table, snapshots, dead, ch
     newest = table.current_snapshot().snapshot_id
 
     for exhaustive in (True, False):
-        rng = np.random.default_rng(5)
         with pytest.raises(FormatError, match=said):
-            version = hand_made.version(table, newest, rng, dead=dead, change=change)
-            opened(table, version, newest).search(QUERIES, 3, exhaustive=exhaustive)
+            searched(table, newest, exhaustive, dead=dead, change=change)
+
+
+def searched(table, snapshot_id, exhaustive, **how):
+    """Search a version of a snapshot, made in some way."""
+    version = hand_made.version(table, snapshot_id, np.random.default_rng(5), **how)
+    return opened(table, version, snapshot_id).search(QUERIES, 3, exhaustive=exhaustive)
 
 
 def test_figures_count_live_rows_and_name_deltas(table, snapshots):

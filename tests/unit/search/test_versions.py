@@ -25,7 +25,7 @@ COVERAGE = sample_coverage()
 def covering(cells, rows=COVERAGE.columns.indexed_rows):
     """Return a routing whose shards hold as many rows as are covered."""
     first, second, delta = cells.shards
-    second = dataclasses.replace(second, rows=rows - (first.rows - first.tombstones))
+    second = dataclasses.replace(second, rows=rows - (first.rows - first.tombstones), file="")
     return dataclasses.replace(cells, shards=(first, second, delta))
 
 
@@ -187,6 +187,18 @@ def test_an_index_of_centroids_with_shards_is_refused(load):
 
     with pytest.raises(BlobFormatError, match="3 shards of an index of centroids"):
         load(*named({**SMALL, routing.TYPE: routing.encode(other)}))
+
+
+def test_a_shard_in_a_file_of_another_folder_is_refused_before_that_is_opened(load, tmp_path):
+    def naming(file):
+        shards = (*LARGE.shards[:-1], dataclasses.replace(LARGE.shards[-1], file=file))
+        return {**SMALL, routing.TYPE: routing.encode(dataclasses.replace(LARGE, shards=shards))}
+
+    beside = load(*named(naming(f"file://{tmp_path}/shard.puffin")))
+    assert beside.file_of(beside.routing.shards[-1]) == f"file://{tmp_path}/shard.puffin"
+    for elsewhere in (f"{tmp_path}/../x.puffin", "s3://bucket/x.puffin", "http://host/x", "x"):
+        with pytest.raises(PuffinFormatError, match="not in the folder of the table's index files"):
+            load(*named(naming(elsewhere)))
 
 
 def test_blobs_that_share_a_range_or_are_empty_are_read_together(tmp_path):
