@@ -6,24 +6,14 @@ few seconds, so it imports no more than Airflow, pydantic and YAML.
 
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Param, get_current_context, get_parsing_context, task
 
 from puffin_ann.declaration import IndexDeclaration, declarations_folder
-from puffin_ann.errors import DeclarationError
-from puffin_ann_common import (
-    SETTINGS,
-    arguments,
-    bounds_of,
-    checkbox,
-    dags_of,
-    lease_tasks,
-    owner_of,
-    refusing,
-    schema_of,
-    spark,
-    tags_of,
-)
+from puffin_ann.errors import DeclarationError, TooFewRowsError
+from puffin_ann_common import SETTINGS, dags_of, lease_tasks, tags_of
+from puffin_ann_failing import plainly
+from puffin_ann_forms import bounds_of, checkbox, schema_of, values_of
+from puffin_ann_submitting import StageOperator, require_spark, spark
 
 KIND = "build"
 PREFIX = "ann_build_"
@@ -47,9 +37,7 @@ def build_dag(declaration: IndexDeclaration, _: list[IndexDeclaration]) -> DAG:
     """Return the build DAG of one index."""
 
     def submitted(task_id: str, app: str) -> dict[str, Any]:
-        return spark(declaration, PREFIX, task_id, app)
-
-    given = arguments(declaration, KIND)
+        return spark(declaration, PREFIX, task_id, app, KIND)
 
     with DAG(
         dag_id=f"{PREFIX}{declaration.name}",
@@ -68,32 +56,37 @@ A run whose recall is under the target publishes nothing. A run waits for other 
     ) as dag:
 
         @task
+        @plainly()
         def plan() -> dict[str, Any]:
             """Decide what is built, from which snapshot; a retry finds the plan of its own run."""
             from puffin_ann.lifecycle import run
 
             context = get_current_context()
-            with refusing():
-                run.require_spark()
-                return run.plan_build(
-                    declaration, run_id=context["run_id"], overrides=dict(context["params"])
-                )
+            given = values_of(context, form(declaration))
+            require_spark(declaration.spark.conn_id)
+            try:
+                return run.plan_build(declaration, run_id=context["run_id"], overrides=given)
+            except TooFewRowsError as error:
+                return run.nothing(declaration, str(error))
 
         @task.short_circuit(ignore_downstream_trigger_rules=False)
-        def deal_groups(planned: dict[str, Any]) -> list[list[str]]:
-            """Return the arguments of each shard group's build; none ends the run at `report`."""
-            common = ["--table", planned["table"], "--plan", planned["plan"]]
-            common += ["--owner", owner_of(KIND, get_current_context()["run_id"])]
-            return [[*common, "--group", group] for group in planned["groups"]]
+        def deal_groups(planned: dict[str, Any]) -> list[str]:
+            """Return the groups of shards that are built; none ends the run at `report`."""
+            return list(planned["groups"])
 
         @task
+        @plainly()
         def publish(planned: dict[str, Any]) -> dict[str, Any]:
-            """Assemble the Puffin file and publish it in one commit, at most once a run."""
+            """Assemble the Puffin file and publish it in one commit, at most once a run.
+
+            Refused where the gate measured a recall under the target.
+            """
             from puffin_ann.lifecycle import run
 
             return run.publish(planned["table"], planned["plan"])
 
         @task(trigger_rule="none_failed")
+        @plainly()
         def report(planned: dict[str, Any]) -> None:
             """Log the state of the table's indexes; clear what the run staged."""
             from puffin_ann.lifecycle import run
@@ -104,12 +97,12 @@ A run whose recall is under the target publishes nothing. A run waits for other 
         lease, release = lease_tasks(declaration, KIND)
         planned = plan()
         groups = deal_groups(planned)
-        train = SparkSubmitOperator(**submitted("train", "train.py"), application_args=given)
-        assign = SparkSubmitOperator(**submitted("assign", "assign.py"), application_args=given)
-        build = SparkSubmitOperator.partial(**submitted("build_shards", "build_group.py")).expand(
-            application_args=groups
+        train = StageOperator(**submitted("train", "train.py"))
+        assign = StageOperator(**submitted("assign", "assign.py"))
+        build = StageOperator.partial(**submitted("build_shards", "build_group.py")).expand(
+            group=groups
         )
-        gate = SparkSubmitOperator(**submitted("gate", "gate.py"), application_args=given)
+        gate = StageOperator(**submitted("gate", "gate.py"))
         published, reported = publish(planned), report(planned)
         lease >> planned >> groups >> train >> assign >> build >> gate >> published
         published >> reported >> release
@@ -127,6 +120,7 @@ def invalid_dag(dag_id: str, error: DeclarationError) -> DAG:
     ) as dag:
 
         @task(retries=0)
+        @plainly()
         def invalid_declaration() -> None:
             """Fail with what is wrong with the declaration."""
             raise DeclarationError(str(error))

@@ -2,20 +2,13 @@
 
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Param, get_current_context, get_parsing_context, task
 
 from puffin_ann.declaration import IndexDeclaration, declarations_folder
-from puffin_ann_common import (
-    PLAN,
-    SETTINGS,
-    bounds_of,
-    dags_of,
-    refusing,
-    schema_of,
-    spark,
-    tags_of,
-)
+from puffin_ann_common import SETTINGS, dags_of, tags_of
+from puffin_ann_failing import plainly, skipping
+from puffin_ann_forms import bounds_of, schema_of, values_of
+from puffin_ann_submitting import StageOperator, require_spark, spark
 
 KIND = "evaluate"
 PREFIX = "ann_evaluate_"
@@ -40,7 +33,7 @@ rows of one snapshot serve as queries, and Spark compares each with every row of
 What is measured is recorded beside the index, and shown by `puffin-ann history`.
 
 A run fails where the recall is under the target of {declaration.recall_target}, and says what to
-do. It changes nothing, and so waits for nobody.
+do; it is skipped while no version is published. It changes nothing, and so waits for nobody.
 """,
         schedule=options.schedule,
         tags=tags_of(KIND, declaration),
@@ -48,32 +41,31 @@ do. It changes nothing, and so waits for nobody.
     ) as dag:
 
         @task
+        @plainly()
         def plan() -> dict[str, Any]:
-            """Pin the snapshot and the version that are measured."""
-            from puffin_ann.lifecycle import evaluate, run
+            """Pin the snapshot and the version that are measured; skipped where none is built."""
+            from puffin_ann.lifecycle import evaluate
 
             context = get_current_context()
-            with refusing():
-                run.require_spark()
+            given = values_of(context, form(declaration))
+            require_spark(declaration.spark.conn_id)
+            with skipping():
                 return evaluate.plan_evaluation(
                     declaration,
                     run_id=f"{KIND}-{context['run_id']}",
-                    queries=int(context["params"]["queries"]),
+                    queries=int(given["queries"]),
                 )
 
         @task(retries=0)
+        @plainly()
         def judge(planned: dict[str, Any]) -> None:
             """Fail where the recall is under the target."""
             from puffin_ann.lifecycle import evaluate
 
-            with refusing():
-                print(evaluate.judge(planned["table"], planned["plan"]))
+            print(evaluate.judge(planned["table"], planned["plan"]))
 
         planned = plan()
-        measure = SparkSubmitOperator(
-            **spark(declaration, PREFIX, "measure", "evaluate.py"),
-            application_args=["--table", declaration.table, "--plan", PLAN],
-        )
+        measure = StageOperator(**spark(declaration, PREFIX, "measure", "evaluate.py", None))
         planned >> measure >> judge(planned)
     return dag
 

@@ -3,8 +3,11 @@
 from airflow.sdk import DAG, get_current_context, get_parsing_context, task
 
 from puffin_ann.declaration import IndexDeclaration, declarations_folder
-from puffin_ann_common import SETTINGS, dags_of, force_form, lease_tasks, owner_of, tags_of
+from puffin_ann_common import SETTINGS, dags_of, lease_tasks, tags_of
+from puffin_ann_failing import plainly
+from puffin_ann_forms import force_form
 from puffin_ann_refreshing import refresh_tasks
+from puffin_ann_submitting import owner_of
 
 KIND = "maintain"
 PREFIX = "ann_maintain_"
@@ -26,6 +29,7 @@ rows were deleted, and removes superseded versions and what failed runs left beh
     ) as dag:
 
         @task
+        @plainly()
         def guard() -> None:
             """Make the table's index files safe from expiry and orphan removal."""
             from puffin_ann.lifecycle import maintain
@@ -35,6 +39,7 @@ rows were deleted, and removes superseded versions and what failed runs left beh
                 print(action)
 
         @task(trigger_rule="none_failed")
+        @plainly()
         def clean() -> None:
             """Remove superseded versions, and what failed runs left behind."""
             from puffin_ann.lifecycle import maintain

@@ -5,19 +5,24 @@ Tables are watched by the triggerer: one Asset for each table, shared by the DAG
 
 from collections.abc import AsyncIterator
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
 from typing import Any
+from urllib.parse import quote
 
 from airflow.sdk import DAG, Asset, AssetWatcher, get_parsing_context
 from airflow.triggers.base import BaseEventTrigger
 
 from puffin_ann.declaration import IndexDeclaration, declarations_folder, seconds_of
-from puffin_ann_common import SETTINGS, dags_of, force_form, lease_tasks, tags_of
+from puffin_ann_common import SETTINGS, dags_of, lease_tasks, tags_of
+from puffin_ann_forms import force_form
 from puffin_ann_refreshing import refresh_tasks
 
 KIND = "refresh"
 PREFIX = "ann_refresh_"
 BRANCH = "main"
+LONGEST_URI = 1400
+"""Characters. Airflow refuses those that are not much longer, and with them the whole file."""
 
 
 class Named(BaseEventTrigger):
@@ -59,13 +64,21 @@ def asset_of(table: str, declared: list[IndexDeclaration]) -> Asset:
     return _asset(table, poll, tuple(sorted(lags.items())))
 
 
+def _uri(table: str) -> str:
+    """Return what identifies a table's branch; names may hold what has a meaning in a URI."""
+    path = "/".join(quote(part, safe="") for part in table.split("."))
+    if len(path) > LONGEST_URI:
+        path = sha256(table.encode()).hexdigest()
+    return f"iceberg://{path}/{BRANCH}"
+
+
 @cache
 def _asset(table: str, poll: int, lags: tuple[tuple[str, int], ...]) -> Asset:
     catalog, _, name = table.partition(".")
     common = {"table": name, "iceberg_conn_id": catalog, "branch": BRANCH, "poll_interval": poll}
     return TableAsset(
         name=f"{table}@{BRANCH}",
-        uri=f"iceberg://{catalog}/{name.replace('.', '/')}/{BRANCH}",
+        uri=_uri(table),
         group="puffin-ann",
         watchers=[
             AssetWatcher(name=f"{table} changed", trigger=Named("DataSnapshotTrigger", **common)),

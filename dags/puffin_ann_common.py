@@ -1,28 +1,23 @@
-"""What the DAG files share: DAGs by declaration, Spark operators, trigger forms, leases.
+"""What the DAG files share: DAGs by declaration, and leases.
 
 It is imported with every parse of a DAG file, so it imports no more than Airflow, pydantic and
 YAML.
 """
 
-import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, BaseSensorOperator, Context, Param, get_current_context, task
-from airflow.sdk.exceptions import AirflowFailException
-from pydantic import BaseModel
 
 from puffin_ann.declaration import Declared, IndexDeclaration, read_declarations
-from puffin_ann.errors import BadInputError, DeclarationError, NotFoundError
+from puffin_ann.errors import DeclarationError
 from puffin_ann.uncollected import uncollected
+from puffin_ann_failing import plainly, tell
+from puffin_ann_submitting import owner_of
 
-SPARK_APPS = Path(__file__).resolve().parents[1] / "spark_apps"
-PLAN = "{{ ti.xcom_pull(task_ids='plan')['plan'] }}"
 LEASE_POLL_SECONDS = 15.0
 LONGEST_TAG, LONGEST_ID = 100, 240
 """Characters. Airflow refuses longer tags, and ids that are not much longer."""
@@ -31,8 +26,12 @@ NO_ID = re.compile(r"[^\w.-]")
 SETTINGS: dict[str, Any] = {
     "catchup": False,
     "max_active_runs": 1,
-    "render_template_as_native_obj": True,
-    "default_args": {"retries": 2, "retry_delay": timedelta(seconds=30)},
+    "default_args": {
+        "retries": 2,
+        "retry_delay": timedelta(seconds=30),
+        "on_failure_callback": tell,
+        "on_retry_callback": tell,
+    },
 }
 """Arguments of every DAG."""
 
@@ -99,75 +98,6 @@ def tags_of(kind: str, declaration: IndexDeclaration) -> list[str]:
     return ["puffin-ann", kind, declaration.table[:LONGEST_TAG]]
 
 
-@cache
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schemas of a model's fields, by name."""
-    fields: dict[str, Any] = model.model_json_schema().get("properties", {})
-    return fields
-
-
-def bounds_of(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return what a trigger form needs of a field's JSON schema: types, bounds, description."""
-    options = schema.get("anyOf", [schema])
-    bounds: dict[str, Any] = {"type": [option["type"] for option in options]}
-    for option in options:
-        for name in ("minimum", "maximum"):
-            if name in option:
-                bounds[name] = option[name]
-    bounds["description"] = schema.get("description", "")
-    return bounds
-
-
-def checkbox(description: str) -> Param:
-    """Return a box of a trigger form that is not ticked."""
-    return Param(False, type="boolean", description=description)
-
-
-def force_form(_: IndexDeclaration) -> dict[str, Param]:
-    """Return the trigger form of a DAG that refreshes."""
-    return {"force": checkbox("Publish changes however few they are.")}
-
-
-def executor_environment() -> dict[str, str]:
-    """Return the Spark configuration that lets executors find PyIceberg's configuration.
-
-    Only its location: catalog credentials never stand in arguments.
-    """
-    home = os.environ.get("PYICEBERG_HOME")
-    return {"spark.executorEnv.PYICEBERG_HOME": home} if home else {}
-
-
-def spark(declaration: IndexDeclaration, prefix: str, task_id: str, app: str) -> dict[str, Any]:
-    """Return the arguments of an operator that submits one of our Spark applications."""
-    return {
-        "task_id": task_id,
-        "application": str(SPARK_APPS / app),
-        "name": f"{prefix}{declaration.name}.{task_id}",
-        "conn_id": declaration.spark.conn_id,
-        "conf": {**executor_environment(), **declaration.spark.conf},
-    }
-
-
-def owner_of(kind: str, run_id: str) -> str:
-    """Return by what name a DAG run holds its lease; runs of two DAGs may have one run id."""
-    return f"{kind}/{run_id}"
-
-
-def arguments(declaration: IndexDeclaration, kind: str) -> list[str]:
-    """Return the arguments that every Spark application of a run gets."""
-    owner = owner_of(kind, "{{ run_id }}")
-    return ["--table", declaration.table, "--plan", PLAN, "--owner", owner]
-
-
-@contextmanager
-def refusing() -> Iterator[None]:
-    """Fail a task for good where the next attempt would find the same: it would only hold up."""
-    try:
-        yield
-    except (BadInputError, NotFoundError) as error:
-        raise AirflowFailException(str(error)) from None
-
-
 class LeaseSensor(BaseSensorOperator):
     """Waits until no other run works on an index; from then on this one does.
 
@@ -185,12 +115,12 @@ class LeaseSensor(BaseSensorOperator):
         from puffin_ann.lifecycle import leases
 
         owner = owner_of(self.kind, context["run_id"])
-        try:
-            with refusing():
+        with plainly():
+            try:
                 leases.begin(self.table, self.index, owner, self.kind)
-        except LeaseHeldError as error:
-            self.log.info("%s; waiting for it", error)
-            return False
+            except LeaseHeldError as error:
+                self.log.info("%s; waiting for it", error)
+                return False
         return True
 
 
@@ -203,6 +133,7 @@ def lease_tasks(declaration: IndexDeclaration, kind: str) -> tuple[Any, Any]:
     """
 
     @task
+    @plainly()
     def release() -> None:
         """Let the next run work on this index."""
         from puffin_ann.lifecycle import leases

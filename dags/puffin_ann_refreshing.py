@@ -2,13 +2,15 @@
 
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import Context, get_current_context, task
 from airflow.sdk.exceptions import DagRunTriggerException
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann_common import arguments, owner_of, refusing, spark
+from puffin_ann.errors import TooFewRowsError
+from puffin_ann_failing import plainly
+from puffin_ann_forms import force_form, values_of
+from puffin_ann_handing import HandOver
+from puffin_ann_submitting import StageOperator, require_spark, spark
 
 NEXT = {"none": "report", "refresh": "read_changes", "build": "build_anew"}
 """By what was decided, the task that comes next."""
@@ -52,19 +54,23 @@ def refresh_tasks(
     """
 
     @task
+    @plainly()
     def plan() -> dict[str, Any]:
         """Decide what is due, from which snapshot; a retry finds the plan of its own run."""
         from puffin_ann.lifecycle import refresh, run
 
         context = get_current_context()
-        with refusing():
-            run.require_spark()
+        given = values_of(context, force_form(declaration))
+        require_spark(declaration.spark.conn_id)
+        try:
             planned = refresh.plan_refresh(
                 declaration,
                 run_id=f"{kind}-{context['run_id']}",
                 maintenance=maintenance,
-                force=bool(context["params"].get("force", False)),
+                force=bool(given.get("force", False)),
             )
+        except TooFewRowsError as error:
+            planned = run.nothing(declaration, str(error))
         print(planned["reason"])
         print(planned["decision"])
         if planned["action"] == "build":  # by its own DAG, which plans for itself
@@ -77,16 +83,13 @@ def refresh_tasks(
         return NEXT[planned["action"]]
 
     @task
-    def deal_groups() -> list[list[str]]:
-        """Return the arguments of each group of touched shards."""
-        context = get_current_context()
-        planned = context["ti"].xcom_pull(task_ids="plan")
-        common = ["--table", planned["table"], "--plan", planned["plan"]]
-        common += ["--owner", owner_of(kind, context["run_id"])]
-        return [[*common, "--group", group] for group in planned["groups"]]
+    def deal_groups() -> list[str]:
+        """Return the groups of touched shards."""
+        return list(get_current_context()["ti"].xcom_pull(task_ids="plan")["groups"])
 
     # Not an argument: with the plan as upstream it would run where the branch passes it by.
     @task(trigger_rule="none_failed_min_one_success")
+    @plainly()
     def publish() -> dict[str, Any]:
         """Assemble the Puffin file and publish it in one commit, at most once a run.
 
@@ -104,6 +107,7 @@ def refresh_tasks(
             raise another_run(context) from None
 
     @task(trigger_rule="none_failed")
+    @plainly()
     def report(planned: dict[str, Any]) -> None:
         """Log the state of the table's indexes; clear what the run staged."""
         from puffin_ann.lifecycle import run
@@ -115,24 +119,14 @@ def refresh_tasks(
 
     planned = plan()
     branch = choose(planned)
-    read = SparkSubmitOperator(
-        **spark(declaration, prefix, "read_changes", "read_changes.py"),
-        application_args=arguments(declaration, kind),
-    )
+    read = StageOperator(**spark(declaration, prefix, "read_changes", "read_changes.py", kind))
     groups = deal_groups()
-    apply = SparkSubmitOperator.partial(
-        **spark(declaration, prefix, "apply_changes", "apply_group.py")
-    ).expand(application_args=groups)
-    build = TriggerDagRunOperator(
-        task_id="build_anew",
-        trigger_dag_id=f"ann_build_{declaration.name}",
-        # Named after this run, so that another attempt at this task triggers no second build.
-        trigger_run_id=f"{kind}__{{{{ run_id }}}}",
-        skip_when_already_exists=True,
-        # A build due for other reasons than changes of the table would find nothing to do. After
-        # changes it must not be forced: of two that were asked for, the second has nothing to do.
-        conf={"force": maintenance},
-    )
+    apply = StageOperator.partial(
+        **spark(declaration, prefix, "apply_changes", "apply_group.py", kind)
+    ).expand(group=groups)
+    # A build due for other reasons than changes of the table would find nothing to do. After
+    # changes it must not be forced: of two that were asked for, the second has nothing to do.
+    build = HandOver(task_id="build_anew", index=declaration.name, kind=kind, force=maintenance)
     published, reported = publish(), report(planned)
     branch >> [read, build, reported]
     read >> groups >> apply >> published

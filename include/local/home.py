@@ -26,6 +26,8 @@ def environment(local: Path) -> dict[str, str]:
         "AIRFLOW_CONN_SPARK_DEFAULT": os.environ.get(
             "AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"})
         ),
+        # A build that the demo ran stays paused else, and with it what a refresh asks for.
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

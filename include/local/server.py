@@ -14,6 +14,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 from home import ROOT, environment, write_catalog
@@ -104,7 +105,7 @@ def up(stage: Stage, port: int) -> None:
     """Start API server, scheduler, DAG processor and triggerer; return when all are healthy."""
     server = stage.server() or start(stage, port)
     deadline = time.monotonic() + START_SECONDS
-    while not is_healthy(server.address):
+    while waiting := starting(server.address):
         for part in server.parts:
             if part.process() is None:
                 log = stage.log(part.name)
@@ -112,13 +113,17 @@ def up(stage: Stage, port: int) -> None:
                 sys.exit(f"Airflow's {part.name} ended while it started; see {log}")
         if time.monotonic() > deadline:
             sys.exit(
-                f"Airflow is not healthy after {START_SECONDS} s; see the logs in {stage.home}, "
-                "then stop it: make down"
+                f"Airflow is not healthy yet after {START_SECONDS} s: still starting is its "
+                f"{', '.join(waiting)}. Nothing was stopped: 'make up' again goes on waiting for "
+                f"it, 'make down' stops it; the logs are in {stage.home}"
             )
         time.sleep(0.5)
     print(f"Airflow is up:  {server.address}")
-    for user, password in json.loads(stage.passwords.read_text()).items():
+    logins = json.loads(stage.passwords.read_text())
+    for user, password in logins.items():
         print(f"log in as:      {user}  {password}")
+    for dag in paused(server.address, *next(iter(logins.items()))):
+        print(f"paused:         {dag}; its runs wait until you unpause it, by its switch in the UI")
     print("stop it with:   make down")
 
 
@@ -136,7 +141,6 @@ def start(stage: Stage, port: int) -> Server:
         "AIRFLOW__API__BASE_URL": server.address,
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{server.address}/execution/",
-        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     }
     migrate(stage, variables)
     for name, command in COMMANDS.items():
@@ -180,14 +184,35 @@ def migrate(stage: Stage, variables: dict[str, str]) -> None:
         sys.exit(f"Airflow's database cannot be created; see {log}")
 
 
-def is_healthy(address: str) -> bool:
-    """Say whether the API server answers, and calls all other parts healthy."""
+def starting(address: str) -> list[str]:
+    """Return the parts that are not healthy yet; of the others the API server knows."""
     try:
-        with urllib.request.urlopen(f"{address}/api/v2/monitor/health", timeout=5) as answer:  # noqa: S310 - on loopback
-            health = json.load(answer)
+        health = ask(f"{address}/api/v2/monitor/health")
     except (OSError, ValueError):
-        return False
-    return all((health.get(part) or {}).get("status") == "healthy" for part in HEALTH)
+        return ["api-server"]
+    return [part for part in HEALTH if (health.get(part) or {}).get("status") != "healthy"]
+
+
+def paused(address: str, user: str, password: str) -> list[str]:
+    """Return our DAGs that are paused; none where Airflow does not say."""
+    try:
+        login = {"username": user, "password": password}
+        token = ask(f"{address}/auth/token", login)["access_token"]
+        found = ask(f"{address}/api/v2/dags?paused=true&tags=puffin-ann&limit=100", token=token)
+        return [dag["dag_id"] for dag in found["dags"]]
+    except (OSError, ValueError, KeyError):
+        return []  # to tell them is a courtesy
+
+
+def ask(address: str, body: dict[str, str] | None = None, *, token: str = "") -> Any:
+    """Return the JSON that the API server answers."""
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address, data=data, headers=headers)  # noqa: S310 (loopback)
+    with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+        return json.load(answer)
 
 
 def down(stage: Stage) -> None:

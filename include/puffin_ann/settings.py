@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from puffin_ann import __version__
 from puffin_ann.errors import BadInputError
@@ -102,10 +102,20 @@ class Settings(BaseSettings):
         ge=0,
         description="Threads of a search or build in this process; 0 means every core.",
     )
+    spark_conf_allowed: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=("*",),
+        description="Settings of Spark that declarations may make: names or patterns such as "
+        "spark.executor.*, with commas between them.",
+    )
     simd: Literal["auto", "vbmi", "avx2", "portable"] = Field(
         default="auto",
         description="Vector instructions that kernels use; auto: the best this machine has.",
     )
+
+    @field_validator("spark_conf_allowed", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return value.replace(",", " ").split() if isinstance(value, str) else value
 
     @property
     def thread_count(self) -> int:

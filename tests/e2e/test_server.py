@@ -151,6 +151,13 @@ def test_a_second_up_starts_nothing_and_says_the_same(airflow):
     assert parts_of(airflow) == before
 
 
+def test_a_dag_that_is_paused_is_told(airflow):
+    for is_paused in (True, False):
+        airflow.request("PATCH", f"/api/v2/dags/{DAG}", is_paused=is_paused)
+        told = airflow.command("up").stdout
+        assert (f"paused:         {DAG};" in told) == is_paused
+
+
 def test_a_port_that_is_taken_is_refused_by_number(airflow, tmp_path):
     other = LocalAirflow(tmp_path, airflow.port)
     refused = other.command("up")

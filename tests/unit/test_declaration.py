@@ -312,3 +312,40 @@ def test_spark_configuration_may_be_written_as_numbers():
         source="f",
     )
     assert declaration.spark.conf == {"spark.cores.max": "2", "spark.ui.enabled": "false"}
+
+
+class TestAllowedSparkSettings:
+    @pytest.fixture
+    def declared(self, tmp_path, monkeypatch):
+        """Read a file with some settings of Spark where some may be made."""
+
+        def read(allowed: str, *given: str) -> IndexDeclaration:
+            conf = "".join(f"    {key}: a\n" for key in given)
+            path = tmp_path / "words.yaml"
+            path.write_text(f"table: demo.glove.words\ncolumn: e\nspark:\n  conf:\n{conf}")
+            monkeypatch.setenv("PUFFIN_ANN_SPARK_CONF_ALLOWED", allowed)
+            settings.cache_clear()
+            return load_declaration(path)
+
+        yield read
+        settings.cache_clear()
+
+    @pytest.mark.parametrize(
+        "allowed", ["spark.executor.*,spark.ui.enabled", "spark.executor.* spark.ui.*", "*"]
+    )
+    def test_what_is_on_the_list_may_be_set(self, declared, allowed):
+        found = declared(allowed, "spark.executor.memory", "spark.ui.enabled")
+        assert set(found.spark.conf) == {"spark.executor.memory", "spark.ui.enabled"}
+
+    @pytest.mark.parametrize("allowed", ["spark.executor.*", "", "spark.jar", "SPARK.JARS"])
+    def test_what_is_not_is_refused_by_file_setting_and_list(self, declared, allowed):
+        with pytest.raises(DeclarationError) as refused:
+            declared(allowed, "spark.jars")
+        for part in ("words.yaml", "'spark.jars'", allowed, "PUFFIN_ANN_SPARK_CONF_ALLOWED"):
+            assert part in str(refused.value)
+
+    def test_a_declaration_that_sets_none_needs_none(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("PUFFIN_ANN_SPARK_CONF_ALLOWED", "")
+        settings.cache_clear()
+        (tmp_path / "words.yaml").write_text("table: demo.glove.words\ncolumn: e\n")
+        assert load_declaration(tmp_path / "words.yaml").spark.conf == {}

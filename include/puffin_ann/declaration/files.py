@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from puffin_ann.declaration.allowed import check_spark_conf
 from puffin_ann.declaration.index import IndexDeclaration, parse_declaration
 from puffin_ann.errors import DeclarationError
 
@@ -25,8 +26,8 @@ def load_declaration(path: Path) -> IndexDeclaration:
     """Read and validate one declaration file; the name defaults to the file's stem.
 
     Raises:
-        DeclarationError: the file is missing, is not YAML, gives a field twice, or is not a valid
-            declaration.
+        DeclarationError: the file is missing, is not YAML, gives a field twice, is not a valid
+            declaration, or makes settings of Spark that are not allowed here.
     """
     try:
         data = _parsed(path.read_text(encoding="utf-8"))
@@ -42,7 +43,9 @@ def load_declaration(path: Path) -> IndexDeclaration:
         ) from None
     if isinstance(data, dict):
         data.setdefault("name", path.stem)
-    return parse_declaration(data, source=str(path))
+    declaration = parse_declaration(data, source=str(path))
+    check_spark_conf(declaration, source=str(path))
+    return declaration
 
 
 def _parsed(text: str) -> Any:

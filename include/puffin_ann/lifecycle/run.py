@@ -133,6 +133,17 @@ def _pointer(
     ).model_dump()
 
 
+def nothing(declaration: IndexDeclaration, reason: str) -> dict[str, Any]:
+    """Return the plan of a run that finds nothing to work on yet: a `PlanPointer` as JSON.
+
+    Args:
+        declaration: the index.
+        reason: why there is nothing to be done.
+    """
+    log.info("plan: nothing to do for %s: %s", declaration.name, reason)
+    return _pointer(declaration, "", "none", reason, "", [])
+
+
 def _newest(table: Table, index: str, live: LiveState) -> Published | None:
     version = newest_version(table, index)
     if version is None:

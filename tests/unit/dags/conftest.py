@@ -1,6 +1,7 @@
 """An Airflow home of the test session: tests neither read nor write the user's own."""
 
 import importlib.util
+import inspect
 import json
 import os
 import subprocess
@@ -45,6 +46,8 @@ def declarations(tmp_path, monkeypatch) -> Path:
     folder.mkdir()
     (folder / "words.yaml").write_text(DECLARATION)
     monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(folder))
+    master = {"conn_type": "spark", "host": "local[1]"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(master))
     settings.cache_clear()
     yield folder
     settings.cache_clear()
@@ -61,6 +64,19 @@ def load_dags(declarations):
         return {dag.dag_id: dag for dag in found}
 
     return load
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """Call the function of a task as a run does, with a context; Spark's commands are there."""
+    monkeypatch.setattr("puffin_ann.lifecycle.run.require_spark", lambda: None)
+
+    def call(task, context: dict[str, object], *arguments: object) -> object:
+        function = inspect.unwrap(task.python_callable)
+        monkeypatch.setitem(function.__globals__, "get_current_context", lambda: context)
+        return task.python_callable(*arguments)
+
+    return call
 
 
 def execute(path: Path) -> ModuleType:

@@ -10,7 +10,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from puffin_ann.declaration import MAX_GROUPS
-from puffin_ann.errors import DeclarationError
+from puffin_ann.errors import RecallTooLowError, TooFewRowsError
 
 ORDER = [
     "lease",
@@ -64,7 +64,6 @@ def test_spark_finds_the_applications(dag):
     for name in ("train", "assign", "gate"):
         task = dag.get_task(name)
         assert Path(task.application).is_file()
-        assert task.application_args[:2] == ["--table", "demo.glove.words"]
     mapped = dag.get_task("build_shards").partial_kwargs
     assert Path(mapped["application"]).is_file()
 
@@ -122,6 +121,9 @@ class TestForm:
             ("alpha", 2.1),
             ("pq_m", 0),
             ("pq_m", "many"),
+            ("pq_m", 4097),
+            ("beam", "bogus"),
+            ("beam", None),
             ("force", "yes"),
         ],
     )
@@ -140,11 +142,21 @@ class TestForm:
             ("alpha", 2),
             ("pq_m", None),
             ("pq_m", 25),
+            ("beam", "pq"),
             ("force", True),
         ],
     )
     def test_it_accepts_the_bounds_themselves(self, dag, name, value):
         assert validated(dag, name, value)[name] == value
+
+    def test_it_offers_the_one_value_that_a_parameter_can_have(self, declarations, load_dags):
+        text = (declarations / "words.yaml").read_text()
+        text = text.replace("vamana", "ivf_pq").replace("parameters: {R: 32, L: 64}\n", "")
+        (declarations / "words.yaml").write_text(text)
+        dag = load_dags()["ann_build_words"]
+        assert validated(dag, "pq_nbits", 4)["pq_nbits"] == 4
+        with pytest.raises(ParamValidationError, match="pq_nbits"):
+            validated(dag, "pq_nbits", 8)
 
     def test_an_algorithm_without_parameters_adds_no_field(self, declarations, load_dags):
         text = (declarations / "words.yaml").read_text()
@@ -180,7 +192,7 @@ class TestInvalidDeclaration:
     def test_its_only_task_fails_with_what_is_wrong_and_is_not_tried_again(self, dags):
         (task,) = dags["ann_build_broken"].tasks
         assert task.retries == 0
-        with pytest.raises(DeclarationError, match=r"broken\.yaml.*'column'.*'shards'.*0"):
+        with pytest.raises(AirflowFailException, match=r"broken\.yaml.*'column'.*'shards'.*0"):
             task.python_callable()
 
     @pytest.mark.parametrize("text", ["{", "- 1", "", "name: Words\n", "\x00"])
@@ -198,7 +210,8 @@ class TestInvalidDeclaration:
         (declarations / f"{first}.yaml").write_text(text + "name: words\n")
         (dag,) = load_dags().values()
         assert dag.dag_id == "ann_build_words"
-        with pytest.raises(DeclarationError, match=rf"{first}\.yaml.*each declares index 'words'"):
+        said = rf"{first}\.yaml.*each declares index 'words'"
+        with pytest.raises(AirflowFailException, match=said):
             dag.tasks[0].python_callable()
         for kind in ("refresh", "maintain", "evaluate"):
             assert load_dags(f"ann_{kind}.py") == {}
@@ -255,10 +268,47 @@ def test_what_the_plan_hands_on_is_small_however_large_the_index():
     assert len(json.dumps(pointer.model_dump())) < 2000
 
 
-def test_input_that_no_retry_can_mend_fails_the_run_at_once(dag, monkeypatch):
-    plan = dag.get_task("plan").python_callable
-    context = {"run_id": "run", "params": {"shards": 0}}
-    monkeypatch.setitem(plan.__globals__, "get_current_context", lambda: context)
-    monkeypatch.setattr("puffin_ann.lifecycle.run.require_spark", lambda: None)
+PARAMS = {"shards": 2, "force": False}
+
+
+def test_input_that_no_retry_can_mend_fails_the_run_at_once(dag, called):
     with pytest.raises(AirflowFailException, match=r"'shards': 0 is not allowed"):
-        plan()
+        called(dag.get_task("plan"), {"run_id": "run", "params": {"shards": 0}})
+
+
+def test_values_that_the_form_does_not_have_are_refused_by_name(dag, called):
+    context = {"run_id": "run", "params": {**PARAMS, "shrads": 3}}
+    with pytest.raises(AirflowFailException, match=r"'shrads'.*it has: shards, partitions_per"):
+        called(dag.get_task("plan"), context)
+
+
+def test_what_airflow_itself_adds_to_the_values_of_a_run_is_passed_over(dag, called, monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        "puffin_ann.lifecycle.run.plan_build", lambda _, **options: given.append(options) or {}
+    )
+    called(dag.get_task("plan"), {"run_id": "run", "params": {**PARAMS, "openlineage": {}}})
+    assert given == [{"run_id": "run", "overrides": PARAMS}]
+
+
+def test_a_table_without_rows_ends_the_run_with_the_reason_and_fails_nothing(
+    dag, called, monkeypatch, capsys
+):
+    def empty(*_, **__):
+        raise TooFewRowsError("table demo.glove.words has no live rows")
+
+    monkeypatch.setattr("puffin_ann.lifecycle.run.plan_build", empty)
+    monkeypatch.setattr("puffin_ann.lifecycle.run.report", lambda table, plan: "no index")
+    planned = called(dag.get_task("plan"), {"run_id": "run", "params": PARAMS})
+    assert called(dag.get_task("deal_groups"), {}, planned) == []
+    called(dag.get_task("report"), {}, planned)
+    assert "no live rows" in capsys.readouterr().out
+
+
+def test_a_recall_under_the_target_fails_the_run_once_and_for_good(dag, called, monkeypatch):
+    def refused(*_):
+        raise RecallTooLowError("recall@10 is 0.5; nothing was published")
+
+    monkeypatch.setattr("puffin_ann.lifecycle.run.publish", refused)
+    with pytest.raises(AirflowFailException, match="nothing was published"):
+        called(dag.get_task("publish"), {}, {"table": "t", "plan": "p"})

@@ -8,18 +8,23 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import (
+    AirflowException,
     AirflowFailException,
+    AirflowSkipException,
     DagRunTriggerException,
     ParamValidationError,
 )
 
 from puffin_ann.errors import (
     ConflictError,
+    IndexNotFoundError,
     LeaseHeldError,
     OvertakenError,
     RecallTooLowError,
     TableNotFoundError,
+    TooFewRowsError,
 )
+from puffin_ann_submitting import StageOperator
 
 FILES = {kind: f"ann_{kind}.py" for kind in ("build", "refresh", "maintain", "evaluate")}
 
@@ -27,6 +32,11 @@ FILES = {kind: f"ann_{kind}.py" for kind in ("build", "refresh", "maintain", "ev
 @pytest.fixture
 def refresh(load_dags) -> DAG:
     return load_dags(FILES["refresh"])["ann_refresh_words"]
+
+
+def in_dag(*, is_paused: bool) -> SimpleNamespace:
+    """A task instance that is told of every DAG whether it is paused."""
+    return SimpleNamespace(get_dag=lambda dag_id: SimpleNamespace(is_paused=is_paused))
 
 
 def order(dag: DAG, *names: str) -> bool:
@@ -113,10 +123,12 @@ class TestRunsThatWrite:
 
     def test_spark_keeps_the_lease_alive_under_the_name_it_was_taken_by(self, dag):
         kind = dag.dag_id.split("_")[1]
-        for task in dag.tasks:
-            arguments = getattr(task, "application_args", None)
-            if isinstance(arguments, list):
-                assert arguments[arguments.index("--owner") + 1] == f"{kind}/{{{{ run_id }}}}"
+        planned = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "p"})
+        stages = [task for task in dag.tasks if isinstance(task, StageOperator)]
+        assert stages
+        for task in stages:
+            arguments = task.arguments({"ti": planned, "run_id": "manual__1"})
+            assert arguments[arguments.index("--owner") + 1] == f"{kind}/manual__1"
 
 
 class TestRefresh:
@@ -125,16 +137,12 @@ class TestRefresh:
         assert order(refresh, "apply_changes", "publish", "report")
         assert refresh.get_task("publish").trigger_rule == "none_failed_min_one_success"
 
-    def test_groups_of_touched_shards_are_the_mapped_tasks(self, refresh, monkeypatch):
+    def test_groups_of_touched_shards_are_the_mapped_tasks(self, refresh, called):
         mapped = {task.task_id for task in refresh.tasks if isinstance(task, MappedOperator)}
         assert mapped == {"apply_changes"}
         planned = {"table": "t", "plan": "p", "groups": ["000", "001"]}
         ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": planned}[task_ids])
-        context = {"ti": ti, "run_id": "manual__1"}
-        monkeypatch.setattr("puffin_ann_refreshing.get_current_context", lambda: context)
-        dealt = refresh.get_task("deal_groups").python_callable()
-        assert [given[given.index("--group") + 1] for given in dealt] == ["000", "001"]
-        assert all(given[:4] == ["--table", "t", "--plan", "p"] for given in dealt)
+        assert called(refresh.get_task("deal_groups"), {"ti": ti}) == ["000", "001"]
 
     @pytest.mark.parametrize(
         ("action", "task"),
@@ -180,8 +188,9 @@ class TestRefresh:
         def busy(*_):
             raise ConflictError("the head moved")
 
-        with pytest.raises(ConflictError):
+        with pytest.raises(AirflowException, match="the head moved") as failed:
             published(busy)
+        assert not isinstance(failed.value, AirflowFailException)
         assert published(lambda table, plan: {"snapshot_id": 1}) == {"snapshot_id": 1}
 
     @pytest.mark.parametrize(
@@ -203,9 +212,28 @@ class TestRefresh:
     def test_building_anew_is_asked_for_once_a_run(self, refresh, load_dags):
         build = refresh.get_task("build_anew")
         assert build.trigger_dag_id in load_dags(FILES["build"])
-        assert "{{ run_id }}" in build.trigger_run_id
-        assert build.skip_when_already_exists
-        assert build.conf == {"force": False}
+        with pytest.raises(DagRunTriggerException) as asked:
+            build.execute({"run_id": "manual__1", "ti": in_dag(is_paused=False)})
+        assert asked.value.trigger_dag_id == "ann_build_words"
+        assert asked.value.dag_run_id == "refresh__manual__1"
+        assert asked.value.skip_when_already_exists
+        assert asked.value.conf == {"force": False}
+
+    def test_a_build_whose_dag_is_paused_is_not_left_waiting_without_a_word(self, refresh):
+        paused = {"run_id": "manual__1", "ti": in_dag(is_paused=True)}
+        with pytest.raises(AirflowFailException, match=r"airflow dags unpause ann_build_words"):
+            refresh.get_task("build_anew").execute(paused)
+
+    def test_a_table_without_rows_ends_the_run_with_the_reason_and_fails_nothing(
+        self, refresh, called, monkeypatch, capsys
+    ):
+        def empty(*_, **__):
+            raise TooFewRowsError("table demo.glove.words is empty")
+
+        monkeypatch.setattr("puffin_ann.lifecycle.refresh.plan_refresh", empty)
+        planned = called(refresh.get_task("plan"), {"run_id": "run", "params": {"force": False}})
+        assert refresh.get_task("choose").python_callable(planned) == "report"
+        assert "is empty" in capsys.readouterr().out
 
     def test_nobody_watches_where_that_is_declared(self, declarations, load_dags):
         with (declarations / "words.yaml").open("a") as out:
@@ -311,8 +339,18 @@ class TestEvaluate:
 
         monkeypatch.setattr("puffin_ann.lifecycle.evaluate.judge", judge)
         assert dag.get_task("judge").retries == 0
-        with pytest.raises(RecallTooLowError, match="build it again"):
+        with pytest.raises(AirflowFailException, match="build it again"):
             dag.get_task("judge").python_callable({"table": "t", "plan": "p"})
+
+    def test_an_index_that_is_not_built_yet_is_skipped_with_the_reason(
+        self, dag, called, monkeypatch
+    ):
+        def unbuilt(*_, **__):
+            raise IndexNotFoundError("no version to be measured; build it first")
+
+        monkeypatch.setattr("puffin_ann.lifecycle.evaluate.plan_evaluation", unbuilt)
+        with pytest.raises(AirflowSkipException, match="build it first"):
+            called(dag.get_task("plan"), {"run_id": "run", "params": {"queries": 200}})
 
     @pytest.mark.parametrize("queries", [9, 10_001, "many"])
     def test_the_form_has_the_bounds_of_the_declaration(self, dag, queries):
@@ -321,13 +359,32 @@ class TestEvaluate:
             set_and_validate(dag, "queries", queries)
 
 
-def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, monkeypatch):
+@pytest.mark.parametrize("kind", ["refresh", "maintain", "evaluate"])
+def test_values_that_the_form_does_not_have_are_refused_by_name(load_dags, called, kind):
+    dag = load_dags(FILES[kind])[f"ann_{kind}_words"]
+    context = {"run_id": "run", "params": {**dag.params.dump(), "shrads": 3}}
+    with pytest.raises(AirflowFailException, match=r"'shrads'.*it has: (force|queries)"):
+        called(dag.get_task("plan"), context)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_missing_connection_to_spark_fails_the_plan_before_anything_is_staged(
+    load_dags, called, monkeypatch, kind
+):
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+    for planning in ("run.plan_build", "refresh.plan_refresh", "evaluate.plan_evaluation"):
+        monkeypatch.setattr(
+            f"puffin_ann.lifecycle.{planning}", lambda *_, **__: pytest.fail("read")
+        )
+    dag = load_dags(FILES[kind])[f"ann_{kind}_words"]
+    with pytest.raises(AirflowFailException, match=r"'spark_default'.*connections add"):
+        called(dag.get_task("plan"), {"run_id": "run", "params": dag.params.dump()})
+
+
+def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, called, monkeypatch):
     discarded = []
     planned = {"action": "build", "reason": "r", "decision": "d", "table": "t", "plan": "p"}
     context = {"run_id": "run", "params": {"force": True}}
-    plan = refresh.get_task("plan").python_callable
-    monkeypatch.setitem(plan.__globals__, "get_current_context", lambda: context)
-    monkeypatch.setattr("puffin_ann.lifecycle.run.require_spark", lambda: None)
     asked = SimpleNamespace(options={})
 
     def plan_refresh(_, **options):
@@ -336,6 +393,6 @@ def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, monkeypat
 
     monkeypatch.setattr("puffin_ann.lifecycle.refresh.plan_refresh", plan_refresh)
     monkeypatch.setattr("puffin_ann.lifecycle.run.discard", lambda *what: discarded.append(what))
-    assert plan() == planned
+    assert called(refresh.get_task("plan"), context) == planned
     assert discarded == [("t", "p")]
     assert asked.options == {"run_id": "refresh-run", "maintenance": False, "force": True}

@@ -1,0 +1,55 @@
+"""How a task fails: for good or to be tried again, with what is wrong at the end of its log."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from puffin_ann.errors import (
+    BadInputError,
+    IndexNotFoundError,
+    NotFoundError,
+    PuffinAnnError,
+    RecallTooLowError,
+    TooFewRowsError,
+)
+
+log = logging.getLogger("airflow.task")
+
+PERMANENT = (BadInputError, NotFoundError, RecallTooLowError)
+"""Of these the next attempt would find the same: it would only hold up."""
+
+PERMANENT_EXIT_CODES = frozenset(error.exit_code for error in PERMANENT)
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Let a task fail by what an error of ours says, without what led to it.
+
+    Such a message names the thing, what is wrong and what to do; the frames of some HTTP client
+    above it would only hide that. Also a decorator.
+    """
+    try:
+        yield
+    except PERMANENT as error:
+        raise AirflowFailException(str(error)) from None
+    except PuffinAnnError as error:
+        raise AirflowException(str(error)) from None
+
+
+@contextmanager
+def skipping() -> Iterator[None]:
+    """Skip a task that has nothing to work on yet: no index is built, or the table has no rows."""
+    try:
+        yield
+    except (IndexNotFoundError, TooFewRowsError) as error:
+        raise AirflowSkipException(str(error)) from None
+
+
+def tell(context: Context) -> None:
+    """Log why an attempt failed: after the traceback, where people look."""
+    error = context.get("exception")
+    if error is not None:
+        log.error("%s", error)
