@@ -1,19 +1,61 @@
 """The tasks that refresh an index, shared by the DAGs that make it follow and that maintain it."""
 
-from typing import Any
+from typing import Any, ClassVar
 
+from airflow.providers.standard.operators.trigger_dagrun import DagIsPaused, TriggerDagRunOperator
 from airflow.sdk import Context, get_current_context, task
-from airflow.sdk.exceptions import DagRunTriggerException
+from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
 from puffin_ann_failing import plainly
 from puffin_ann_forms import force_form, values_of
-from puffin_ann_handing import HandOver
 from puffin_ann_submitting import StageOperator, require_spark, spark
 
 NEXT = {"none": "report", "refresh": "read_changes", "build": "build_anew"}
 """By what was decided, the task that comes next."""
+
+
+class HandOver(TriggerDagRunOperator):
+    """Trigger the build DAG of an index; fail rather than leave a run in the queue of a paused one.
+
+    The run is named after this one, so that another attempt at this task triggers no second build.
+    Nothing of it is a template.
+
+    :param index: Name of the index.
+    :param kind: What this run does.
+    :param force: Build even if the published version is up to date.
+    """
+
+    template_fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, *, index: str, kind: str, force: bool, **kwargs: Any) -> None:
+        super().__init__(
+            trigger_dag_id=f"ann_build_{index}",
+            conf={"force": force},
+            skip_when_already_exists=True,
+            fail_when_dag_is_paused=True,
+            openlineage_inject_parent_info=False,
+            **kwargs,
+        )
+        self.kind = kind
+
+    def execute(self, context: Context) -> None:
+        """Ask for the build.
+
+        Raises:
+            AirflowFailException: its DAG is paused.
+        """
+        self.trigger_run_id = f"{self.kind}__{context['run_id']}"
+        try:
+            super().execute(context)
+        except DagIsPaused:
+            dag = self.trigger_dag_id
+            raise AirflowFailException(
+                f"the index has to be built, and DAG {dag} is paused, so that its run would wait "
+                f"for ever: unpause it, by 'airflow dags unpause {dag}' or by its switch in the "
+                "UI, then clear this task or wait for the next run"
+            ) from None
 
 
 def another_run(context: Context) -> DagRunTriggerException:

@@ -4,41 +4,20 @@ Every Airflow process imports this file, workers included, while only the API se
 so whatever costs time is imported when the page is first asked for.
 """
 
-import logging
+import asyncio
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from collections.abc import Iterable
+from functools import cache
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
-from puffin_ann.declaration import (
-    IndexDeclaration,
-    declaration_files,
-    declarations_folder,
-    load_declaration,
-)
-from puffin_ann.errors import (
-    DeclarationError,
-    EnvironmentProblemError,
-    IndexNotFoundError,
-    PuffinAnnError,
-)
+from puffin_ann.declaration import declarations_folder
+from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann_rows import PATIENCE_SECONDS, Board, Round, Row
 
-if TYPE_CHECKING:
-    from puffin_ann.lifecycle.status import IndexStatus
-
-log = logging.getLogger("puffin_ann")
-
-FRESH_SECONDS = 15
-"""For how long a page is answered from what was found before; catalogs are slow and metered."""
-
-THREADS = 8
-UNKNOWN = "cannot be found now; see the log of the API server"
+LOOK_AGAIN_SECONDS = 0.05
 HEADERS = {
     # Nothing is loaded and nothing runs, whatever a table or an error message is called.
     "Content-Security-Policy": (
@@ -73,80 +52,6 @@ COLUMNS = (
 NUMBERS = {"vectors", "in deltas", "tombstones", "coverage", "recall", "MB"}
 
 
-@dataclass(frozen=True)
-class Row:
-    """One index as the page shows it: texts, not yet escaped, by column."""
-
-    dag_id: str
-    cells: dict[str, str]
-
-
-def rows(folder: Path) -> list[Row]:
-    """Return a row for each declaration of a folder, by name of its file.
-
-    An index whose state cannot be found has the reason as its state: the others are shown anyway.
-    """
-    with ThreadPoolExecutor(THREADS) as threads:
-        return list(threads.map(_row, declaration_files(folder)))
-
-
-@lru_cache(maxsize=1)
-def _rows_of(folder: Path, moment: int) -> Sequence[Row]:
-    return rows(folder)
-
-
-def _row(path: Path) -> Row:
-    try:
-        declaration = load_declaration(path)
-    except DeclarationError as error:
-        return _made(path.stem, "", {"state": f"declaration not valid: {error}"})
-    return _made(declaration.name, declaration.table, _state(declaration))
-
-
-def _made(index: str, table: str, state: dict[str, str]) -> Row:
-    dag_id = f"ann_build_{index}"
-    return Row(dag_id, {"index": index, "table": table, "DAG": dag_id, **state})
-
-
-def _state(declaration: IndexDeclaration) -> dict[str, str]:
-    from puffin_ann.lake.catalog import load_table
-    from puffin_ann.lifecycle.status import status
-
-    try:
-        (found,) = status(load_table(declaration.table), declaration.name)
-    except IndexNotFoundError:
-        return {"state": "not built yet"}
-    except EnvironmentProblemError as error:
-        # It quotes what a catalog or a store said of itself: addresses and files, not for everyone.
-        log.warning("the state of index %s cannot be found: %s", declaration.name, error)
-        return {"state": UNKNOWN}
-    except PuffinAnnError as error:
-        return {"state": str(error)}
-    except Exception:
-        log.exception("the state of index %s cannot be found", declaration.name)
-        return {"state": UNKNOWN}
-    return _figures(found, declaration)
-
-
-def _figures(found: "IndexStatus", declaration: IndexDeclaration) -> dict[str, str]:
-    if found.fingerprint != declaration.fingerprint():
-        state = "declaration changed since it was built"
-    elif found.rows_to_scan or found.rows_masked:
-        state = f"{found.rows_to_scan:,} rows added, {found.rows_masked:,} deleted since"
-    else:
-        state = "up to date"
-    return {
-        "state": state,
-        "vectors": f"{found.vectors:,}",
-        "in deltas": f"{found.delta_rows:,}" if found.deltas else "",
-        "tombstones": f"{found.tombstone_ratio:.1%}" if found.tombstones else "",
-        "coverage": f"{found.coverage:.2%}",
-        "recall": "" if found.recall is None else f"{found.recall:.4f}",
-        "MB": f"{found.bytes / 1e6:,.1f}",
-        "published": found.published_at or "",
-    }
-
-
 def page(found: Iterable[Row], nothing: str = "No index that you may see is declared.") -> str:
     """Return the page; every text is escaped. Where there are no rows, it says `nothing`."""
     head = "".join(f"<th{_class(name)}>{escape(name)}</th>" for name in COLUMNS)
@@ -175,21 +80,31 @@ def application() -> Any:
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.core_api.security import GetUserDep
     from fastapi import FastAPI
+    from fastapi.concurrency import run_in_threadpool
     from fastapi.responses import HTMLResponse
 
     made = FastAPI(title="puffin-ann", docs_url=None, redoc_url=None, openapi_url=None)
 
+    board = Board()
+
+    def begin(user: Any) -> tuple[set[str], Round]:
+        readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
+        return readable, board.round(declarations_folder())
+
+    # Not a plain function: those that wait would take all threads that the API server has.
     @made.get("/", response_class=HTMLResponse)
-    def show(user: GetUserDep) -> HTMLResponse:
+    async def show(user: GetUserDep) -> HTMLResponse:
         """Show the indexes whose DAGs this user may read."""
         # Airflow checks nobody's login on a plugin's routes: `GetUserDep` is what does.
-        readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
         try:
-            folder = declarations_folder()
+            readable, found = await run_in_threadpool(begin, user)
         except EnvironmentProblemError as error:
             return HTMLResponse(page((), nothing=str(error)), headers=HEADERS)
-        found = _rows_of(folder, int(time.monotonic() // FRESH_SECONDS))
-        return HTMLResponse(page(r for r in found if r.dag_id in readable), headers=HEADERS)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while found.is_worth_waiting_for() and time.monotonic() < deadline:
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        rows = [row for row in found.rows() if row.dag_id in readable]
+        return HTMLResponse(page(rows), headers=HEADERS)
 
     return made
 

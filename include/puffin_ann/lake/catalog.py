@@ -1,9 +1,6 @@
 """Find tables and snapshots through PyIceberg's own catalog configuration."""
 
-import threading
-from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 import pydantic
 from pyiceberg.catalog import Catalog, load_catalog
@@ -11,7 +8,6 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, Validat
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.config import Config
-from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 
 from puffin_ann.errors import (
     CatalogUnavailableError,
@@ -19,16 +15,11 @@ from puffin_ann.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from puffin_ann.lake.patience import HTTP_TIMEOUT, limit_requests, patiently, within
 from puffin_ann.redaction import remember_secrets, shown_cause
 from puffin_ann.settings import settings
 
-ATTEMPTS = 3
-HTTP_TIMEOUT = (10.0, 60.0)
-"""Seconds to connect, and between two bytes of an answer."""
-
 SHOWN = 10
-
-_T = TypeVar("_T")
 
 
 def load_table(table: str | Table) -> Table:
@@ -47,9 +38,7 @@ def load_table(table: str | Table) -> Table:
             "with the catalog's name in the PyIceberg configuration first"
         )
     name, identifier = parts[0], ".".join(parts[1:])
-    # PyIceberg's HTTP session has no timeout, and its constructor already asks the server for its
-    # configuration: a catalog that accepts connections and stays silent would hang us for ever.
-    return _within(settings().catalog_seconds, name, lambda: _load(name, identifier))
+    return within(settings().catalog_seconds, name, lambda: _load(name, identifier))
 
 
 def reload_table(table: Table) -> Table:
@@ -62,7 +51,7 @@ def reload_table(table: Table) -> Table:
         TableNotFoundError, CatalogUnavailableError, UnsupportedTableError: as `load_table`.
     """
     name, identifier = table.catalog.name, ".".join(table.name())
-    return _within(settings().catalog_seconds, name, lambda: _ask(table.catalog, name, identifier))
+    return within(settings().catalog_seconds, name, lambda: _ask(table.catalog, name, identifier))
 
 
 def snapshot(table: Table, snapshot_id: int | None = None) -> Snapshot | None:
@@ -117,7 +106,7 @@ def _load(name: str, identifier: str) -> Table:
 
 def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
     try:
-        table = _patiently(lambda: catalog.load_table(identifier))
+        table = patiently(lambda: catalog.load_table(identifier))
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableNotFoundError(
             f"catalog {name!r} has no table {identifier!r}",
@@ -147,7 +136,9 @@ def _remember_configured(name: str) -> None:
 
 
 def _connect(name: str) -> Catalog:
-    catalog = _patiently(lambda: load_catalog(name))
+    if _speaks_http(name):
+        limit_requests()
+    catalog = patiently(lambda: load_catalog(name))
     session = getattr(catalog, "_session", None)
     if session is None:
         return catalog
@@ -160,48 +151,9 @@ def _connect(name: str) -> Catalog:
     return catalog
 
 
-def _is_transient(error: BaseException) -> bool:
-    """Tell a missing answer from an answer: only the former may be different next time."""
-    return isinstance(error, OSError) or type(error).__name__ in {
-        "OperationalError",  # SQLAlchemy: locked or unreachable database
-        "ServiceUnavailableError",
-        "ServerError",
-        "TooManyRequestsError",
-    }
-
-
-@retry(
-    retry=retry_if_exception(_is_transient),
-    stop=stop_after_attempt(ATTEMPTS),
-    wait=wait_exponential(multiplier=0.2, max=2),
-    reraise=True,
-)
-def _patiently(ask: Callable[[], _T]) -> _T:
-    return ask()
-
-
-def _within(seconds: float, name: str, ask: Callable[[], _T]) -> _T:
-    """Return what `ask` returns, or give up on the catalog after `seconds`."""
-    answers: list[_T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(ask())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name=f"catalog-{name}", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise CatalogUnavailableError(
-            f"catalog {name!r} gave no answer within {seconds:g} s; check that its service runs "
-            "and that its uri points to it, or give it longer: PUFFIN_ANN_CATALOG_SECONDS"
-        )
-    if errors:
-        raise errors[0]
-    return answers[0]
+def _speaks_http(name: str) -> bool:
+    given = Config().get_catalog_config(name) or {}
+    return given.get("type") == "rest" or str(given.get("uri", "")).startswith("http")
 
 
 def _unavailable(name: str, error: Exception) -> CatalogUnavailableError:

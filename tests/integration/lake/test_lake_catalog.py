@@ -17,6 +17,7 @@ from puffin_ann.errors import (
     UnsupportedTableError,
 )
 from puffin_ann.lake import catalog as catalogs
+from puffin_ann.lake import patience
 from puffin_ann.lake.catalog import load_table, name_of, reload_table, snapshot
 from puffin_ann.settings import settings
 
@@ -106,12 +107,46 @@ def test_a_catalog_that_stays_silent_is_given_up_on(
     settings.cache_clear()
 
 
+@pytest.mark.parametrize("credential", ["", "id:secret"])
+def test_who_asked_a_silent_catalog_leaves_no_thread_behind(
+    monkeypatch: pytest.MonkeyPatch, silent_port: int, credential: str
+) -> None:
+    """Its constructor asks for a token or a configuration, by a session without a timeout."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__MUTE__URI", f"http://127.0.0.1:{silent_port}")
+    if credential:
+        monkeypatch.setenv("PYICEBERG_CATALOG__MUTE__CREDENTIAL", credential)
+    configure(monkeypatch)
+    monkeypatch.setenv("PUFFIN_ANN_CATALOG_SECONDS", "0.2")
+    settings.cache_clear()
+    with pytest.raises(CatalogUnavailableError, match="gave no answer"):
+        load_table("mute.demo.words")
+    settings.cache_clear()
+    (left,) = [one for one in threading.enumerate() if one.name == "catalog-mute"]
+    left.join(4)
+    assert not left.is_alive()
+
+
+def test_a_catalog_that_answers_nothing_is_not_asked_by_ever_more_threads() -> None:
+    """Such as a database, whose driver has no timeout of its own."""
+    over = threading.Event()
+    for _ in range(patience.MOST_UNANSWERED):
+        with pytest.raises(CatalogUnavailableError, match="gave no answer"):
+            patience.within(0.01, "stuck", over.wait)
+    asking = [one for one in threading.enumerate() if one.name == "catalog-stuck"]
+    with pytest.raises(CatalogUnavailableError, match="'stuck' has not answered 4 earlier"):
+        patience.within(0.01, "stuck", lambda: pytest.fail("was asked"))
+    assert patience.within(5, "other", lambda: "answer") == "answer"
+    over.set()
+    for thread in asking:
+        thread.join(5)
+    assert patience.within(5, "stuck", lambda: "answer") == "answer"
+
+
 def test_requests_of_a_loaded_catalog_have_a_timeout(
     monkeypatch: pytest.MonkeyPatch, half_silent_port: int
 ) -> None:
     """A catalog that answers at first, and then no more."""
-    monkeypatch.setattr(catalogs, "HTTP_TIMEOUT", (0.2, 0.2))
-    monkeypatch.setattr(catalogs, "ATTEMPTS", 1)
+    monkeypatch.setattr(patience, "HTTP_TIMEOUT", (0.2, 0.2))
     monkeypatch.setenv("PYICEBERG_CATALOG__HALF__URI", f"http://127.0.0.1:{half_silent_port}")
     configure(monkeypatch)
     with pytest.raises(CatalogUnavailableError, match="timed out"):
@@ -179,13 +214,13 @@ def test_a_short_outage_is_waited_out(
 
     def flaky(name: str) -> object:
         calls.append(name)
-        if len(calls) < catalogs.ATTEMPTS:
+        if len(calls) < patience.ATTEMPTS:
             raise ConnectionError("connection refused")
         return real(name)
 
     monkeypatch.setattr(catalogs, "load_catalog", flaky)
     assert name_of(load_table("lake.demo.words")) == "lake.demo.words"
-    assert len(calls) == catalogs.ATTEMPTS
+    assert len(calls) == patience.ATTEMPTS
 
 
 def test_metadata_that_pyiceberg_cannot_read_is_told_as_such(configured: SqlCatalog) -> None:

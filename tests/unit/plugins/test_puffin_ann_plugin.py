@@ -14,10 +14,11 @@ from fastapi.testclient import TestClient
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
-from puffin_ann.declaration import load_declaration
+from puffin_ann.declaration import declaration_files, load_declaration
 from puffin_ann.lifecycle import run, stages
 from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.settings import settings
+from puffin_ann_rows import Row, row_of
 
 ROOT = Path(__file__).resolve().parents[3]
 EVIL = "<script>alert(1)</script>"
@@ -83,75 +84,79 @@ def build(path: Path) -> None:
     run.publish(table, plan)
 
 
-def only(rows):
-    (row,) = rows
+def rows(folder: Path) -> list[Row]:
+    return [row_of(path) for path in declaration_files(folder)]
+
+
+def only(found):
+    (row,) = found
     return row.cells
 
 
 class TestRows:
-    def test_an_index_that_was_never_built_is_shown(self, plugin, folder):
-        cells = only(plugin.rows(folder))
+    def test_an_index_that_was_never_built_is_shown(self, folder):
+        cells = only(rows(folder))
         assert cells["index"] == "words"
         assert cells["table"] == "demo.glove.words"
         assert cells["state"] == "not built yet"
         assert cells["DAG"] == "ann_build_words"
 
-    def test_a_published_index_is_shown_with_its_figures(self, plugin, folder):
+    def test_a_published_index_is_shown_with_its_figures(self, folder):
         build(folder / "words.yaml")
-        cells = only(plugin.rows(folder))
+        cells = only(rows(folder))
         assert cells["state"] == "up to date"
         assert cells["vectors"] == "40"
         assert cells["coverage"] == "100.00%"
         assert cells["recall"] == "1.0000"
         assert cells["published"]
 
-    def test_rows_added_since_are_counted(self, plugin, folder):
+    def test_rows_added_since_are_counted(self, folder):
         from puffin_ann.lake.catalog import load_table
 
         build(folder / "words.yaml")
         load_table("demo.glove.words").append(_rows(10))
-        cells = only(plugin.rows(folder))
+        cells = only(rows(folder))
         assert cells["state"] == "10 rows added, 0 deleted since"
         assert cells["coverage"] == "80.00%"
 
-    def test_a_declaration_changed_since_is_told(self, plugin, folder):
+    def test_a_declaration_changed_since_is_told(self, folder):
         build(folder / "words.yaml")
         (folder / "words.yaml").write_text(DECLARATION.replace("l2", "cosine"))
-        assert only(plugin.rows(folder))["state"] == "declaration changed since it was built"
+        assert only(rows(folder))["state"] == "declaration changed since it was built"
 
-    def test_what_is_wrong_with_one_index_hides_no_other(self, plugin, folder):
+    def test_what_is_wrong_with_one_index_hides_no_other(self, folder):
         (folder / "absent.yaml").write_text(DECLARATION.replace("glove.words", "glove.none"))
         (folder / "broken.yaml").write_text("shards: 0\n")
-        absent, broken, words = plugin.rows(folder)
+        absent, broken, words = rows(folder)
         assert "glove.none" in absent.cells["state"]
         assert broken.cells["state"].startswith("declaration not valid: ")
         assert words.cells["state"] == "not built yet"
 
-    def test_an_unforeseen_error_is_logged_and_not_shown(self, plugin, folder, monkeypatch, caplog):
+    def test_an_unforeseen_error_is_logged_and_not_shown(self, folder, monkeypatch, caplog):
         def fail(name: str) -> None:
             raise RuntimeError("postgresql://user:secret@catalog")
 
         monkeypatch.setattr("puffin_ann.lake.catalog.load_table", fail)
-        state = only(plugin.rows(folder))["state"]
+        state = only(rows(folder))["state"]
         assert "secret" not in state
         assert "log of the API server" in state
         assert "words" in caplog.text
 
     def test_what_a_catalog_says_of_itself_is_logged_without_secrets_and_not_shown(
-        self, plugin, folder, monkeypatch, caplog
+        self, folder, monkeypatch, caplog
     ):
         monkeypatch.setattr("puffin_ann.lake.catalog.load_catalog", pyiceberg.catalog.load_catalog)
         monkeypatch.setenv("PYICEBERG_CATALOG__LEAK__URI", "mysql+odd://svc:S3cretPw@db.internal/i")
         monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
         (folder / "words.yaml").write_text(DECLARATION.replace("demo.", "leak."))
-        state = only(plugin.rows(folder))["state"]
+        state = only(rows(folder))["state"]
         assert state == "cannot be found now; see the log of the API server"
         assert "db.internal" in caplog.text
         assert "S3cretPw" not in caplog.text
 
-    def test_a_table_that_is_missing_is_told_without_its_neighbours(self, plugin, folder):
+    def test_a_table_that_is_missing_is_told_without_its_neighbours(self, folder):
         (folder / "words.yaml").write_text(DECLARATION.replace("glove.words", "glove.none"))
-        state = only(plugin.rows(folder))["state"]
+        state = only(rows(folder))["state"]
         assert "glove.none" in state
         assert "words" not in state
 
@@ -171,7 +176,7 @@ class Tags(HTMLParser):
 
 def test_every_cell_is_escaped(plugin):
     cells = dict.fromkeys(plugin.COLUMNS, EVIL)
-    text = plugin.page([plugin.Row("ann_build_evil", cells)])
+    text = plugin.page([Row("ann_build_evil", cells)])
     tags = Tags(text).found
     assert "script" not in tags
     assert tags.count("td") == len(plugin.COLUMNS)
@@ -223,17 +228,6 @@ class TestApplication:
         answer = client.get("/")
         assert answer.status_code == 200
         assert "there is no folder of declarations at /nowhere/indexes" in answer.text
-
-    def test_the_catalog_is_not_asked_again_at_once(self, client, plugin, monkeypatch):
-        asked = []
-        monkeypatch.setattr(plugin, "rows", lambda folder: asked.append(folder) or [])
-        monkeypatch.setattr(plugin.time, "monotonic", lambda: 1000.0)
-        client.get("/")
-        client.get("/")
-        assert len(asked) == 1
-        monkeypatch.setattr(plugin.time, "monotonic", lambda: 1000.0 + plugin.FRESH_SECONDS)
-        client.get("/")
-        assert len(asked) == 2
 
 
 def test_airflow_finds_the_page_and_its_place_in_the_navigation(plugin):
