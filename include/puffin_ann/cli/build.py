@@ -43,7 +43,7 @@ def build(
         if plan["action"] == "build":
             _run_stages(declaration, plan, master, step)
         runs.report(plan["table"], plan["plan"])
-    (status,) = statuses.status(load_table(declaration.table), declaration.name)
+    (status,) = statuses.status(load_table(declaration.table), declaration.name, [declaration])
     if as_json:
         print_json({"action": plan["action"], "reason": plan["reason"], **status.model_dump()})
         return

@@ -107,6 +107,8 @@ def _show_diagnosis(found: "Diagnosis") -> None:
             )
             grid.add_row(*map(Text, cells))
         console.print(grid)
+        if not any(one.is_problem for one in found.findings):
+            console.print(f"{found.table}: nothing is wrong", highlight=False)
     for action in found.actions:
         console.print(f"did: {action}", highlight=False, markup=False, soft_wrap=True)
 

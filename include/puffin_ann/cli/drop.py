@@ -15,19 +15,25 @@ if TYPE_CHECKING:
 def drop(
     table: TableName,
     index: Annotated[str, typer.Argument(help="The published index to drop.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --force: do not ask.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Drop it although it is declared.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Drop it although it is declared, or though it is not known who declares it.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Publish the table's index file without an index; other indexes and statistics stay.
 
-    Its files are removed by 'puffin-ann clean' when their grace is over. While a
-    declaration file is not valid, and may declare the index, --force alone drops it.
+    Its files are removed by 'puffin-ann clean' when their grace is over. An index that is
+    not declared here may be declared elsewhere: its name has to be typed, or --force
+    given. While a declaration file is not valid, and may declare the index, --force
+    alone drops it.
 
     Example: puffin-ann drop demo.glove.words glove_words --force --dry-run
     """
@@ -35,16 +41,43 @@ def drop(
 
     declared = declared_as_far_as_known(table, index, must_know=not (force or dry_run))
     planned = retire.drop(table, index, declared, force=force, dry_run=True)
-    if not (dry_run or yes):
-        if not as_json:
-            _show(planned)
-        if as_json or not typer.confirm(f"Drop {index} from {planned.table}?", default=False):
-            raise BadInputError("nothing was dropped; give --yes to drop without being asked")
+    if not dry_run and not (force and yes):
+        if force:
+            _ask(planned, as_json=as_json)
+        else:
+            _ask_for_the_name(planned, may_ask=not (yes or as_json))
     report = planned if dry_run else retire.drop(table, index, declared, force=force)
     if as_json:
         print_json(report.model_dump())
     else:
         _show(report)
+
+
+def _ask(planned: "DropReport", *, as_json: bool) -> None:
+    if not as_json:
+        _show(planned)
+    question = f"Drop {planned.index} from {planned.table}?"
+    if as_json or not typer.confirm(question, default=False):
+        raise BadInputError("nothing was dropped; give --yes, too, to drop without being asked")
+
+
+def _ask_for_the_name(planned: "DropReport", *, may_ask: bool) -> None:
+    """Have the index's name typed: that no declaration here names it may be this machine's lack."""
+    from puffin_ann.lifecycle.recorded import Recorded
+
+    told = (
+        f"index {planned.index!r} of {planned.table} is published and not declared here, which is "
+        f"no sign that nobody needs it; {Recorded(planned.declaration).in_words()}"
+    )
+    if not may_ask:
+        raise BadInputError(
+            f"nothing was dropped: {told}; leave out --yes and --json and type its name, or give "
+            "--force"
+        )
+    _show(planned)
+    console.print(told, highlight=False, markup=False, soft_wrap=True)
+    if typer.prompt("Type the index's name to drop it", default="").strip() != planned.index:
+        raise BadInputError("nothing was dropped; that is not the name of the index")
 
 
 def _show(report: "DropReport") -> None:

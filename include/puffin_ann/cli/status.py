@@ -11,6 +11,14 @@ from puffin_ann.cli.output import AsJson, TableName, console, print_json
 def status(
     table: TableName,
     index: Annotated[str | None, typer.Argument(help="One index; default: all.")] = None,
+    declaration: Annotated[
+        bool,
+        typer.Option(
+            "--declaration",
+            help="Print the declaration that each was published by, as the table records it, as "
+            "a declaration file; its 'spark' is never recorded.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the indexes of a table: snapshot, shards, bytes, coverage, recall, time per stage.
@@ -19,9 +27,13 @@ def status(
     """
     from puffin_ann.lake.catalog import load_table
     from puffin_ann.lifecycle import status as statuses
+    from puffin_ann.lifecycle.recorded import Recorded
 
     with all_declared_on(table, index=index) as declared:
         found = statuses.status(load_table(table), index, declared)
+        if declaration and not as_json:
+            typer.echo("---\n".join(Recorded(one.declaration).as_yaml() for one in found), nl=False)
+            return
         if as_json:
             print_json([one.model_dump() for one in found])
             return

@@ -27,6 +27,7 @@ from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.decision import DRIFT, NEXT_FILE_ID, Drift
 from puffin_ann.lifecycle.documents import BuildPlan, BuiltShard, RunPlan
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
+from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.lifecycle.train import TrainResult
 from puffin_ann.puffin.writer import PuffinWriter
 
@@ -68,7 +69,7 @@ def routing_of(
         recall=None,
         properties={
             FINGERPRINT: declaration.fingerprint(),
-            "declaration": declaration.model_dump_json(),
+            PROPERTY: declaration.model_dump_json(),
             "run-id": plan.run_id,
             DRIFT: drift_of(summary, shards).model_dump_json(),
             NEXT_FILE_ID: str(len(plan.files)),

@@ -22,6 +22,7 @@ from puffin_ann.lake.parquet import dimension_of
 from puffin_ann.lifecycle.decision import DRIFT, RATES, Drift, Rates
 from puffin_ann.lifecycle.keys import require_key
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
+from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.lifecycle.state import Change, IndexState, ShardState
 from puffin_ann.search.coverage import LiveState, View, view_of
 from puffin_ann.search.versions import IndexVersion, open_puffin
@@ -44,7 +45,7 @@ def state_of(table: Table, version: IndexVersion) -> IndexState:
         dimension=routing.dimension,
         norm_bound=routing.norm_bound,
         fingerprint=routing.properties.get(FINGERPRINT, ""),
-        declaration=routing.properties.get("declaration", ""),
+        declaration=routing.properties.get(PROPERTY, ""),
         base_snapshot_id=version.coverage.base_snapshot_id,
         rows=_rows(version),
         shards=tuple(_shard(entry, sizes.get(entry.shard_id, {})) for entry in routing.shards),

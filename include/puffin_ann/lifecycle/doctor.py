@@ -19,6 +19,7 @@ from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle.clean import clean, leftovers
 from puffin_ann.lifecycle.damage import Damage, find_damage, mend
 from puffin_ann.lifecycle.displaced import find_displaced
+from puffin_ann.lifecycle.doctor_declared import lost, secrets, undeclared
 from puffin_ann.lifecycle.findings import Finding
 from puffin_ann.lifecycle.guard import LEAD_MS, GuardPlan, guard, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
@@ -106,11 +107,12 @@ def examine(
     """Return what is to be said of a table's indexes, problems first; changes nothing."""
     plan = plan_guard(inventory, declarations or ())
     findings = [
-        *_lost(plan),
+        *lost(inventory, plan, declarations),
         *_registrations(inventory, plan, declarations or ()),
         *_displaced(inventory),
         *_orphans(inventory, declarations or ()),
-        *_undeclared(inventory, plan, declarations),
+        *undeclared(inventory, plan, declarations),
+        *secrets(inventory, plan),
         *_stale(inventory, plan, declarations),
         *_damaged(damage),
     ]
@@ -123,17 +125,6 @@ def _identity(one: Finding) -> tuple[str, tuple[str, ...], str]:
 
 def _indexes(file: IndexFile) -> tuple[str, ...]:
     return tuple(sorted({held.index for held in file.holds}))
-
-
-def _lost(plan: GuardPlan) -> Iterator[Finding]:
-    for index in plan.lost:
-        yield Finding(
-            kind="lost",
-            indexes=(index,),
-            file="",
-            what=f"index {index!r} was published, and no readable file of it is left",
-            remedy=f"build it again: 'puffin-ann build {index}' or its build DAG",
-        )
 
 
 def _registrations(
@@ -242,22 +233,6 @@ def _orphans(inventory: Inventory, declarations: Sequence[IndexDeclaration]) -> 
         )
 
 
-def _undeclared(
-    inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
-) -> Iterator[Finding]:
-    if declarations is None:
-        return
-    for index in sorted(plan.live.keys() - {one.name for one in declarations}):
-        yield Finding(
-            kind="undeclared",
-            indexes=(index,),
-            file=plan.live[index].path,
-            what=f"index {index!r} is orphaned: published, and no declaration names it",
-            remedy=f"declare it again, under this name or another, or drop it: 'puffin-ann drop "
-            f"{name_of(inventory.table)} {index}'",
-        )
-
-
 def _stale(
     inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
 ) -> Iterator[Finding]:
@@ -273,7 +248,7 @@ def _stale(
     for index, file in sorted(plan.live.items()):
         remedy = f"refresh it: 'puffin-ann refresh {index}' or its refresh DAG"
         if known is not None and index not in known:
-            remedy = "declare it again, under this name or another, and refresh it, or drop it"
+            remedy = "declare it again, under this name or another, and refresh it"
         yield from _stale_index(inventory.table, index, file, live, remedy)
 
 

@@ -156,6 +156,12 @@ def evaluations(table: Table, index: str) -> list[Evaluation]:
     return found
 
 
+def measured_at(table: Table, index: str) -> list[int]:
+    """Return when an index was measured, milliseconds since 1970; reads no record."""
+    names = (RECORD.search(uri) for uri in _records(table, index))
+    return [int(name[1]) for name in names if name]
+
+
 def judge(table: str, plan: str) -> str:
     """Clear what a run staged, and return what it measured as text.
 

@@ -12,6 +12,9 @@ Kind = Literal[
     "expiring",
     "orphan",
     "undeclared",
+    "unknown",
+    "unbuilt",
+    "secret",
     "stale",
     "damaged",
     "displaced",
@@ -26,8 +29,11 @@ class Finding(BaseModel):
         kind: `lost`: no readable file of an index is left; `dangling`: a registered file is gone;
             `dropped`, `replaced`: a registration was removed, or thrown out by others' statistics;
             `expiring`: an expiry is about to take a file's last registrations; `orphan`: no
-            metadata names a file; `undeclared`: an index is published and no longer declared;
-            `stale`: searches scan or mask much; `damaged`: bytes are not those that were written;
+            metadata names a file; `undeclared`: an index is published, and what is declared here
+            does not name it; `unknown`: it is published, and nothing is known here of what is
+            declared; `unbuilt`: it is declared, and not known to have been published; `secret`: it
+            records a setting of Spark that looks like a secret; `stale`: searches scan or mask
+            much; `damaged`: bytes are not those that were written;
             `displaced`: a file of ours took the place of others' statistics, by landing late;
             `lease`: a run is at work on an index or on the table's index file, or the newest claim
             to that is none of a run's.

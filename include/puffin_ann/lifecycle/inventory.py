@@ -19,6 +19,7 @@ from puffin_ann.lake.objects import FOLDER, object_length
 from puffin_ann.lake.past import FormerEntry, former_entries
 from puffin_ann.lake.registration import NAMED_BY, publication_number
 from puffin_ann.lake.slots import slots
+from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.search.versions import open_puffin
 
 log = logging.getLogger("puffin_ann")
@@ -272,7 +273,7 @@ def _content(
                 properties = routing_blob.decode(reader.read(blob)).properties
                 index = blob.properties.get("index", "")
                 version = properties.get("run-id", "") or str(blob.snapshot_id)
-                declaration = properties.get("declaration", "")
+                declaration = properties.get(PROPERTY, "")
                 gone_ms = marks[index].at_ms if is_dropped(marks, index, version) else 0
                 holds.append(Holding(index, version, blob.snapshot_id, declaration, gone_ms))
             return tuple(holds), reader.footer_size, ""

@@ -30,6 +30,7 @@ from puffin_ann.lifecycle.decision import (
     Rates,
 )
 from puffin_ann.lifecycle.documents import load
+from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.lifecycle.refresh_documents import (
     CHANGES,
     AppliedGroup,
@@ -101,7 +102,7 @@ def refreshed(workspace: Workspace) -> Content:
         shards=tuple(entries),
         properties={
             **source.routing.properties,
-            "declaration": plan.declaration.model_dump_json(),
+            PROPERTY: plan.declaration.model_dump_json(),
             "run-id": plan.run_id,
             "stage-seconds": json.dumps(
                 {"read": changes.seconds, "apply": sum(group.seconds for group in groups)}

@@ -27,6 +27,7 @@ from puffin_ann.lifecycle.documents import EVALUATED
 from puffin_ann.lifecycle.guard import live_files
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.plan import FINGERPRINT
+from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.lifecycle.records import HISTORY, RunRecord, records_in, with_record
 from puffin_ann.lifecycle.republish import Renamed, republish
 from puffin_ann.lifecycle.retire import versions_of, without
@@ -295,7 +296,7 @@ def _carry_records(table: Table, before: str, after: str) -> None:
 def _routing(version: IndexVersion, declaration: IndexDeclaration, record: RunRecord) -> bytes:
     """Return the routing blob with the declaration in force; shards are in the same file again."""
     routing = version.routing
-    recorded = {**routing.properties, "declaration": declaration.model_dump_json()}
+    recorded = {**routing.properties, PROPERTY: declaration.model_dump_json()}
     recorded[HISTORY] = with_record(record, records_in(routing.properties))
     recorded["renamed-from"] = json.dumps({"index": version.index, "run-id": version.run_id})
     return routing_blob.encode(

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
@@ -19,6 +20,7 @@ from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.cargo import is_foreign
 from puffin_ann.lifecycle.guard import live_files
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.recorded import Recorded
 from puffin_ann.lifecycle.republish import republish
 from puffin_ann.lifecycle.run_ids import new_run_id
 from puffin_ann.search.versions import open_puffin
@@ -36,6 +38,7 @@ class DropReport(BaseModel):
         snapshot_id: snapshot the new file is registered under.
         deregistered: files that hold nothing else, and are not registered any more.
         actions: one sentence for each thing done.
+        declaration: what its newest version was published by, as the table records it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -49,6 +52,7 @@ class DropReport(BaseModel):
     snapshot_id: int | None = None
     deregistered: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
+    declaration: dict[str, Any] = {}
 
 
 def drop(
@@ -111,6 +115,7 @@ def _drop(table: Table, index: str, *, dry_run: bool, at_ms: int | None) -> Drop
         dry_run=dry_run,
         versions=versions,
         others=tuple(sorted(live)),
+        declaration=dict(Recorded.of(_recorded(inventory, index)).fields),
     )
     if live or _has_foreign(inventory, index):
         return _publish_without(rest, live, marks, report)
@@ -121,6 +126,11 @@ def versions_of(inventory: Inventory, index: str) -> tuple[str, ...]:
     """Return the versions of an index that are there, the newest first."""
     held = (one.version for file in inventory.published for one in file.holds if one.index == index)
     return tuple(dict.fromkeys(held))
+
+
+def _recorded(inventory: Inventory, index: str) -> str:
+    held = (one for file in inventory.published for one in file.holds if one.index == index)
+    return next(held).declaration
 
 
 def without(inventory: Inventory, index: str) -> Inventory:

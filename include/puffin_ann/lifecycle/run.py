@@ -11,7 +11,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.declaration import IndexDeclaration, known_declarations
 from puffin_ann.errors import SparkNotFoundError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.staging import Staging
@@ -254,4 +254,6 @@ def report(table: str, plan: str) -> str:
         workspace = Workspace.open(table, plan)
         if workspace.staging.exists("publish.json"):
             workspace.staging.delete_tree()
-    return statuses.as_text(statuses.status(load_table(table)))
+    known = known_declarations()
+    declared = None if known is None or known.problems else known.on(table)
+    return statuses.as_text(statuses.status(load_table(table), None, declared))

@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
@@ -17,6 +18,7 @@ from puffin_ann.lake.catalog import snapshot as find_snapshot
 from puffin_ann.lifecycle.changes import bytes_of
 from puffin_ann.lifecycle.documents import Trial
 from puffin_ann.lifecycle.plan import FINGERPRINT
+from puffin_ann.lifecycle.recorded import PROPERTY, Recorded
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, all_index_names, require_versions
 
@@ -27,7 +29,8 @@ class IndexStatus(BaseModel):
     `vectors` and `delta_rows` leave tombstones out; `tombstone_ratio` is the highest of a shard;
     `bytes` are those of the index's own blobs, `file_bytes` those of the file, which holds the
     table's other indexes and others' statistics besides; `declared` is None where it is not known
-    which indexes are declared.
+    which indexes are declared; `declaration` is what the version was published by, as the table
+    records it: without `spark`, and empty if none can be read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -67,6 +70,7 @@ class IndexStatus(BaseModel):
     fingerprint: str
     run_id: str
     declared: bool | None = None
+    declaration: dict[str, Any] = {}
 
 
 def status(
@@ -142,6 +146,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         seconds=json.loads(routing.properties.get("stage-seconds", "{}")),
         fingerprint=routing.properties.get(FINGERPRINT, ""),
         run_id=routing.properties.get("run-id", ""),
+        declaration=dict(Recorded.of(routing.properties.get(PROPERTY, "")).fields),
     )
 
 
@@ -165,12 +170,8 @@ def grid(one: IndexStatus) -> Grid:
 
 
 def _lines(one: IndexStatus) -> Iterable[tuple[str, str]]:
-    if one.declared is False:
-        yield (
-            "orphaned",
-            "published, and no declaration names it: declare it again, under this name or another, "
-            f"or drop it with 'puffin-ann drop {one.table} {one.index}'",
-        )
+    if one.declared is not True:
+        yield from _declared(one)
     yield "algorithm", f"{one.algorithm}, {one.metric}, {one.dimension} dimensions"
     for trial in one.trials:
         yield (
@@ -199,6 +200,24 @@ def _lines(one: IndexStatus) -> Iterable[tuple[str, str]]:
     yield "search", f"width {one.search_width}, {one.probe_partitions} partitions probed"
     yield "seconds", ", ".join(f"{name} {value:.1f}" for name, value in one.seconds.items())
     yield "file", one.file
+
+
+def _declared(one: IndexStatus) -> Iterable[tuple[str, str]]:
+    """Say what is known of an index's declaration; the table has it, whatever this machine has."""
+    recorded = Recorded(one.declaration).in_words()
+    show = f"'puffin-ann status {one.table} {one.index} --declaration'"
+    if one.declared is None:
+        yield (
+            "declared",
+            f"not known here: this machine knows no declarations, or not all; {recorded}; {show} "
+            "shows it",
+        )
+    else:
+        yield (
+            "undeclared",
+            f"no declaration here names it; {recorded}. {show} prints that, to declare it again, "
+            "under this name or another",
+        )
 
 
 def _skipped(reasons: dict[str, int]) -> str:

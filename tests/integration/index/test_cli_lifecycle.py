@@ -9,7 +9,7 @@ import yaml
 
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.cli.main import run
-from puffin_ann.declaration import load_declaration
+from puffin_ann.declaration import load_declaration, parse_declaration
 from puffin_ann.errors import EnvironmentProblemError
 from puffin_ann.lifecycle.history import history
 from puffin_ann.lifecycle.maintain import maintain
@@ -90,7 +90,7 @@ def test_a_bad_declaration_is_warned_of_by_commands_about_another_index(cli, ind
     for arguments in (("plan", *TABLE), ("status", *TABLE), ("refresh", builds.INDEX)):
         code, out, err = cli(*arguments)
         assert (code, builds.INDEX in out) == (0, True), arguments
-        assert "orphaned" not in out
+        assert "no declaration here" not in " ".join(out.split())
         assert "warning: " in err
         assert "other.yaml: is not valid YAML" in err
 
@@ -100,7 +100,7 @@ def test_a_bad_declaration_fails_commands_about_all_indexes_at_their_end(cli, in
     for arguments in (("status", TABLE[0]), ("doctor", TABLE[0], "--quick")):
         code, out, err = cli(*arguments)
         assert (code, "test.demo.words" in out) == (2, True), arguments
-        assert "orphaned" not in out
+        assert "no declaration here" not in " ".join(out.split())
         assert "error: " in err
         assert "other.yaml: is not valid YAML" in err
 
@@ -395,13 +395,20 @@ def test_drop_asks_first_and_tells_what_it_did(cli, indexed, declare, folder, mo
     (folder / f"{builds.INDEX}.yaml").unlink()
     code, out, _ = cli("drop", *TABLE, "--dry-run")
     assert (code, "would be dropped, 1 version" in out) == (0, True)
-    code, out, err = cli("drop", *TABLE, "--json")
-    assert (code, out, "give --yes" in err) == (2, "", True)
+    for given in ("--yes", "--json"):
+        code, out, err = cli("drop", *TABLE, given)
+        assert (code, out) == (2, "")
+        assert "not declared here" in err
+        assert "give --force" in err
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: "y")
+    code, out, err = cli("drop", *TABLE)
+    assert (code, "nothing was dropped" in err) == (2, True)
+    assert "it records: column 'embedding'" in out
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
-    code, _, err = cli("drop", *TABLE)
+    code, _, err = cli("drop", *TABLE, "--force")
     assert (code, "nothing was dropped" in err) == (2, True)
     assert indexed.refresh().metadata_location == before
-    monkeypatch.setattr("typer.confirm", lambda *_, **__: True)
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: f" {builds.INDEX} ")
     code, out, _ = cli("drop", *TABLE)
     assert (code, "was dropped, 1 version" in out) == (0, True)
     assert "deregistered" in out
@@ -448,10 +455,44 @@ def test_status_names_an_orphan(cli, indexed, declare, folder):
     (folder / f"{builds.INDEX}.yaml").unlink()
     code, out, _ = cli("status", *TABLE)
     assert code == 0
-    assert "orphaned" in out
+    assert "no declaration here names it" in " ".join(out.split())
     code, out, _ = cli("doctor", "test.demo.words", "--quick")
+    told = " ".join(out.split())
     assert code == 8
-    assert "orphaned" in " ".join(out.split())
+    assert "undeclared" in told
+    assert told.index("declare it") < told.index("puffin-ann drop")
+
+
+@pytest.mark.parametrize("left", ["no folder", "an empty folder", "no setting"])
+def test_without_declarations_a_sound_index_is_sound_and_tells_what_declares_it(
+    cli, indexed, folder, monkeypatch, left
+):
+    declared = load_declaration(folder / f"{builds.INDEX}.yaml")
+    (folder / f"{builds.INDEX}.yaml").unlink()
+    if left == "no folder":
+        folder.rmdir()
+    if left == "no setting":
+        unset = settings().model_copy(update={"declarations_dir": None})
+        monkeypatch.setattr("puffin_ann.declaration.folder.settings", lambda: unset)
+    code, out, err = cli("status", *TABLE)
+    told = " ".join(out.split())
+    assert (code, err) == (0, "")
+    assert "not known here" in told
+    assert "it records: column 'embedding'" in told
+    assert "drop" not in told
+    assert "orphan" not in told
+    code, out, _ = cli("doctor", "test.demo.words", "--quick")
+    told = " ".join(out.split())
+    assert code == 0
+    assert "not known here" in told
+    assert "drop" not in told
+    code, _, err = cli("drop", *TABLE, "--yes")
+    assert (code, "not declared here" in err) == (2, True)
+    code, out, _ = cli("status", *TABLE, "--declaration")
+    again = parse_declaration(yaml.safe_load(out), source="printed")
+    assert (code, again) == (0, declared)
+    (told,) = json.loads(cli("status", *TABLE, "--json")[1])
+    assert told["declaration"]["column"] == "embedding"
 
 
 @pytest.mark.parametrize("command", ["plan", "history", "drop"])

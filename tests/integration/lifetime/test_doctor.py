@@ -13,7 +13,7 @@ from puffin_ann.errors import BadInputError, NotFoundError, PuffinAnnError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.slots import slots
 from puffin_ann.lake.staging import Staging
-from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle import leases, retire
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.inventory import now_ms
 from puffin_ann.settings import settings
@@ -33,7 +33,12 @@ def snapshots_of(table) -> tuple[int, int]:
 
 
 def test_a_sound_table_has_nothing_to_say(words):
-    assert doctor(words, DECLARED).findings == ()
+    (unbuilt,) = doctor(words, DECLARED).findings
+    assert (unbuilt.kind, unbuilt.indexes, unbuilt.is_problem) == (
+        "unbuilt",
+        (builds.INDEX,),
+        False,
+    )
     lives.publish(words, "a")
     found = doctor(words, DECLARED)
     assert found.findings == ()
@@ -130,8 +135,75 @@ def test_an_orphan_is_a_problem_once_its_grace_is_over(words):
 def test_an_index_that_is_no_longer_declared_is_named(words):
     lives.publish(words, "a")
     found = doctor(words, [builds.declaration(name="another")])
-    assert [(one.kind, one.indexes) for one in found.findings] == [("undeclared", (builds.INDEX,))]
-    assert doctor(words, None).findings == ()  # declarations are not known here
+    assert [(one.kind, one.indexes) for one in found.findings] == [
+        ("undeclared", (builds.INDEX,)),
+        ("unbuilt", ("another",)),
+    ]
+    assert "it records: column 'embedding'" in found.findings[0].what
+    assert found.findings[0].remedy.startswith("declare it")
+
+
+def test_without_declarations_it_is_told_that_nothing_is_known_of_them(words):
+    lives.publish(words, "a")
+    (finding,) = doctor(words).findings
+    assert (finding.kind, finding.is_problem) == ("unknown", False)
+    assert "drop" not in finding.what + finding.remedy
+
+
+def lose(table) -> None:
+    """What Spark's compute_table_stats, two inserts and expire_snapshots(retain_last => 1) do."""
+    lives.publish(table, "a")
+    lives.analyse(table)
+    for number in (70, 80):
+        table.append(builds.rows(range(number, number + 3)))
+    lives.expire_all_but_head(table)
+    assert lives.index_files(table) == set()
+    assert not any("ann." in str(one.summary) for one in table.refresh().snapshots())
+
+
+def test_a_declared_index_that_others_maintenance_took_is_a_problem(words):
+    lose(words)
+    found = doctor(words, DECLARED)
+    (finding,) = [one for one in found.findings if one.is_problem]
+    assert (finding.kind, finding.indexes) == ("lost", (builds.INDEX,))
+    assert "earlier metadata names its publication" in finding.what
+    assert f"puffin-ann build {builds.INDEX}" in finding.remedy
+    assert found.problems_left == doctor(words, DECLARED, fix=True).problems_left == 1
+    lives.publish(words, "b")
+    assert kinds(doctor(words, DECLARED)) == []
+
+
+def test_a_lost_index_is_known_by_what_was_measured_of_it_where_the_log_is_gone(words, monkeypatch):
+    lose(words)
+    monkeypatch.setattr("puffin_ann.lifecycle.before.metadata_document", lambda *_: None)
+    assert "unbuilt" in kinds(doctor(words, DECLARED), problems=False)
+    place = leases.index_folder(words, builds.INDEX)
+    with words.io.new_output(f"{place}/_evaluation-1700000000000-0123abcd.json").create() as out:
+        out.write(b"{}")
+    assert "lost" in kinds(doctor(words, DECLARED))
+
+
+def test_an_index_that_was_dropped_and_is_declared_again_is_not_lost(words):
+    lives.publish(words, "a")
+    retire.drop(words, builds.INDEX)
+    lives.expire_all_but_head(words.refresh())
+    found = doctor(words, DECLARED)
+    assert "lost" not in kinds(found)
+    assert "unbuilt" in kinds(found, problems=False)
+
+
+def test_settings_of_spark_that_an_earlier_version_recorded_are_told_by_name(words, monkeypatch):
+    declared = builds.declaration(spark={"conf": {"fs.s3a.secret.key": "TOPSECRET"}})
+    text = json.dumps({**declared.model_dump(mode="json"), "spark": declared.spark.model_dump()})
+    with monkeypatch.context() as before:
+        before.setattr(type(declared), "model_dump_json", lambda *_, **__: text)
+        lives.publish(words, "a")
+    (finding,) = doctor(words, DECLARED).findings
+    assert finding.kind == "secret"
+    assert "fs.s3a.secret.key" in finding.what
+    assert "TOPSECRET" not in finding.what + finding.remedy
+    lives.publish(words, "b")
+    assert doctor(words, DECLARED).findings == ()
 
 
 def test_after_a_rollback_the_version_of_then_is_not_stale(words):

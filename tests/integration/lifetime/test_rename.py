@@ -221,17 +221,18 @@ def test_a_broken_declaration_beside_it_renames_nothing(one, declare, tmp_path):
     assert carry_over(one, named(NEW)) is None
 
 
-def test_an_index_that_is_published_and_not_declared_is_shown_as_orphaned(one):
+def test_an_index_that_is_published_and_not_declared_is_shown_with_what_it_records(one):
     (found,) = status(one, None, [named(NEW)])
     assert found.declared is False
     said = " ".join(cell for column in grid(found).columns for cell in column.cells)
-    assert "orphaned" in said
-    assert f"puffin-ann drop test.demo.words {builds.INDEX}" in said
+    assert "no declaration here names it; it records: column 'embedding'" in said
+    assert f"puffin-ann status test.demo.words {builds.INDEX} --declaration" in said
     assert status(one, None, [builds.declaration()])[0].declared is True
     assert status(one)[0].declared is None
     (finding,) = (x for x in doctor(one, [named(NEW)]).findings if x.kind == "undeclared")
-    assert "is orphaned" in finding.what
-    assert f"puffin-ann drop test.demo.words {builds.INDEX}" in finding.remedy
+    assert "no declaration here names it" in finding.what
+    assert finding.remedy.startswith("declare it")
+    assert finding.remedy.endswith(f"'puffin-ann drop test.demo.words {builds.INDEX}'")
 
 
 def newest_file(table, name: str) -> Path:
