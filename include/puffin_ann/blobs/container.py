@@ -195,7 +195,8 @@ class ContainerReader:
 
     def read(self, kind: str) -> bytes:
         """Return a section's bytes, their checksum verified."""
-        return b"".join(self.pieces(kind))
+        # As one piece, so that it is not held twice; the length was held against the blob's.
+        return b"".join(self.pieces(kind, iter([self.section_length(kind)])))
 
     def array(self, kind: str, dtype: np.dtype[Any] | str, shape: tuple[int, ...]) -> NDArray[Any]:
         """Return a section as a read-only array; its length must be exactly that of `shape`."""

@@ -45,7 +45,7 @@ MAX_DIMENSION = 1 << 16
 MAX_DEGREE = 4096
 HAS_VECTORS = 1
 
-EXPANSION = 1024
+EXPANSION = 128
 """`unpack` writes at most this many times the blob's length, and `SMALL` bytes more: far above
 what real graphs need (about 5), and a bound for made-up ones whose lists are all empty."""
 SMALL = 64 << 20
@@ -133,7 +133,7 @@ def unpack(source: BinaryIO, directory: Path) -> None:
 
     Raises:
         BlobFormatError, ChecksumError, UnsupportedVersionError: The blob is not sound.
-        OutputLimitError: It would unpack to over a thousand times its own size.
+        OutputLimitError: It would unpack to over a hundred times its own size.
 
     """
     reader = ContainerReader(source, KIND)

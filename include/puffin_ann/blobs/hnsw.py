@@ -44,7 +44,7 @@ MAX_DIMENSION = 1 << 16
 MIN_LINKS, MAX_LINKS = 2, 2048
 MAX_TOP = 255
 
-EXPANSION = 1024
+EXPANSION = 128
 SMALL = 64 << 20
 """As for graph blobs: `unpack` writes at most so many times the blob's length, and so much more."""
 
@@ -133,7 +133,7 @@ def unpack(source: BinaryIO, directory: Path) -> None:
 
     Raises:
         BlobFormatError, ChecksumError, UnsupportedVersionError: The blob is not sound.
-        OutputLimitError: It would unpack to over a thousand times its own size.
+        OutputLimitError: It would unpack to over a hundred times its own size.
 
     """
     reader = ContainerReader(source, KIND)

@@ -20,6 +20,11 @@ from puffin_ann.puffin.streams import RangeSource
 MAX_PAYLOAD = 64 << 20
 """Largest footer accepted, before and after decompression: some 200,000 blobs."""
 
+SMALL_PAYLOAD = 1 << 20
+PAYLOAD_RATIO = 64
+"""A compressed footer may unpack to so many times its size, and those bytes more: of thousands of
+blobs alike it is a twenty-fifth. Each byte of JSON may become a hundred of memory."""
+
 FIRST_READ = 16 << 10
 """Bytes read from the end at first. Most footers fit, and object stores charge by the request."""
 
@@ -66,7 +71,8 @@ def read(
     payload = footer[len(MAGIC) : len(MAGIC) + payload_size]
     if compressed:
         frame = io.BytesIO(payload)
-        payload = b"".join(codecs.CODECS["lz4"].decompress(frame, payload_size, MAX_PAYLOAD))
+        limit = min(MAX_PAYLOAD, SMALL_PAYLOAD + PAYLOAD_RATIO * payload_size)
+        payload = b"".join(codecs.CODECS["lz4"].decompress(frame, payload_size, limit))
     return decode_metadata(payload, name), size, end
 
 

@@ -8,6 +8,7 @@ from puffin_ann.errors import OutputLimitError, PuffinFormatError
 from puffin_ann.puffin import footer
 from puffin_ann.puffin.codecs import codec, pieces
 from puffin_ann.puffin.layout import MAGIC
+from puffin_ann.puffin.limits import content_limit
 from puffin_ann.puffin.metadata import BlobMetadata, FileMetadata
 from puffin_ann.puffin.streams import (
     SMALLEST_FETCH,
@@ -17,12 +18,10 @@ from puffin_ann.puffin.streams import (
     WritableStream,
 )
 
-READ_LIMIT = 1 << 30
 LARGEST_GAP = 64 << 10
 """Bytes between two blobs that are read along rather than asking a store once more."""
 LARGEST_READ = 64 << 20
 """Bytes of several blobs that are read at a time."""
-EXTRACT_LIMIT = 1 << 40
 
 
 class PuffinReader:
@@ -76,11 +75,15 @@ class PuffinReader:
             if blob.type == type and properties.items() <= dict(blob.properties).items()
         ]
 
-    def read(self, blob: BlobMetadata, *, limit: int = READ_LIMIT) -> bytes:
-        """Return a blob's content; `OutputLimitError` if it is more than `limit` bytes."""
-        return b"".join(self._content(blob, limit))
+    def read(self, blob: BlobMetadata, *, limit: int | None = None) -> bytes:
+        """Return a blob's content.
 
-    def read_all(self, blobs: Sequence[BlobMetadata], *, limit: int = READ_LIMIT) -> list[bytes]:
+        Raises `OutputLimitError` if it is more than `limit` bytes, by default than what a blob that
+        is stored in so many bytes may hold (`content_limit`).
+        """
+        return _joined(self._content(blob, limit))
+
+    def read_all(self, blobs: Sequence[BlobMetadata], *, limit: int | None = None) -> list[bytes]:
         """Return the contents of blobs, as `read` does, those near each other by one range read.
 
         What came along with the footer is not read again.
@@ -94,7 +97,7 @@ class PuffinReader:
                 blob, data = blobs[place], None
                 if stored is not None:
                     data = io.BytesIO(stored[blob.offset - start :][: blob.length])
-                contents[place] = b"".join(self._content(blob, limit, data))
+                contents[place] = _joined(self._content(blob, limit, data))
         return contents
 
     def _range(self, offset: int, length: int) -> bytes:
@@ -121,12 +124,10 @@ class PuffinReader:
         """Return a blob's bytes as they are stored, compressed or not, as a seekable file."""
         return io.BufferedReader(RangeView(self._source, blob.offset, blob.length), SMALLEST_FETCH)
 
-    def extract(
-        self, blob: BlobMetadata, out: WritableStream, *, limit: int = EXTRACT_LIMIT
-    ) -> int:
+    def extract(self, blob: BlobMetadata, out: WritableStream, *, limit: int | None = None) -> int:
         """Write a blob's content to `out` a piece at a time and return how many bytes it has.
 
-        Raises `OutputLimitError` beyond `limit` bytes; `out` then holds a part, to be thrown away.
+        Raises `OutputLimitError` as `read` does; `out` then holds a part, to be thrown away.
         """
         written = 0
         for piece in self._content(blob, limit):
@@ -135,17 +136,26 @@ class PuffinReader:
         return written
 
     def _content(
-        self, blob: BlobMetadata, limit: int, stored: BinaryIO | None = None
+        self, blob: BlobMetadata, limit: int | None, stored: BinaryIO | None = None
     ) -> Iterator[bytes]:
         stored = stored or self.open_stored(blob)
         if blob.compression_codec is not None:
             chosen = codec(blob.compression_codec, f"{self.name}: blob {blob.type}")
-            return chosen.decompress(stored, blob.length, limit)
-        if blob.length > limit:
+            most = content_limit(blob.length) if limit is None else limit
+            return chosen.decompress(stored, blob.length, most)
+        if limit is not None and blob.length > limit:
             raise OutputLimitError(
                 f"{self.name}: blob {blob.type} has {blob.length} bytes, the limit is {limit}"
             )
         return pieces(stored, blob.length)
+
+
+def _joined(pieces: Iterator[bytes]) -> bytes:
+    """Join pieces without holding all of them beside what they are joined to."""
+    out = io.BytesIO()
+    for piece in pieces:
+        out.write(piece)
+    return out.getvalue()
 
 
 def _near(blobs: Sequence[BlobMetadata]) -> Iterator[list[int]]:

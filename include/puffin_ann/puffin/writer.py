@@ -11,6 +11,7 @@ from typing import BinaryIO, Literal, Self
 from puffin_ann.errors import BadInputError
 from puffin_ann.puffin import codecs, footer
 from puffin_ann.puffin.layout import MAGIC, MAX_JAVA_BLOB
+from puffin_ann.puffin.limits import is_within
 from puffin_ann.puffin.metadata import BlobMetadata, FileMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.streams import RangeSink, WritableStream
@@ -79,7 +80,8 @@ class PuffinWriter:
             snapshot_id: Snapshot the blob was computed from, or -1.
             sequence_number: That snapshot's sequence number, or -1.
             properties: Free text, for the footer.
-            codec: `"zstd"`, or `"lz4"` if no Java reader will ever need the blob.
+            codec: `"zstd"`, or `"lz4"` if no Java reader will ever need the blob. What would shrink
+                so far that readers take it for a bomb (`content_limit`) is stored as it is.
             allow_large: Accept a stored size of 2 GiB and more, which Java cannot read.
 
         Raises:
@@ -88,6 +90,8 @@ class PuffinWriter:
 
         """
         with _opened(data) as (source, size):
+            if codec is not None and not _may_be_compressed(source, size, codec):
+                codec = None
             chunks: Iterable[bytes] = codecs.pieces(source, size)
             if codec is not None:
                 chunks = codecs.codec(codec, type).compress(chunks, size)
@@ -195,6 +199,17 @@ def _opened(data: bytes | BinaryIO | Path) -> Iterator[tuple[BinaryIO, int]]:
         size = data.seek(0, io.SEEK_END) - start
         data.seek(start)
         yield data, size
+
+
+def _may_be_compressed(source: BinaryIO, size: int, codec: str) -> bool:
+    """Tell whether readers will unpack it; of small content they unpack any."""
+    if is_within(size, stored=0):
+        return True
+    start = source.tell()
+    compress = codecs.codec(codec, "blob").compress
+    stored = sum(map(len, compress(codecs.pieces(source, size), size)))
+    source.seek(start)
+    return is_within(size, stored)
 
 
 def _check_java_can_read(type: str, length: int) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from blob_samples import SAMPLES, sample_routing, sample_rows, written
 
-from puffin_ann.blobs import centroid, delta, describe, graph, routing, rows
+from puffin_ann.blobs import centroid, delta, describe, graph, hnsw, routing, rows
 from puffin_ann.blobs.container import ContainerReader
+from puffin_ann.puffin import footer, limits
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "format.md").read_text()
 TYPES = {
@@ -119,5 +120,12 @@ def test_limits_are_those_of_the_document():
     assert graph.MAX_DEGREE == 4096
     assert "1 to 1,048,576" in DOCUMENT
     assert rows.MAX_BLOCK_ROWS == 1_048_576
-    assert "1,024 times the blob's length and 64 MiB" in DOCUMENT
-    assert (graph.EXPANSION, graph.SMALL) == (1024, 64 << 20)
+    assert "128 times the blob's length and 64 MiB" in DOCUMENT
+    assert hnsw.EXPANSION == graph.EXPANSION
+    assert "16 MiB and 256 times" in DOCUMENT
+    assert (limits.SMALL, limits.RATIO) == (16 << 20, 256)
+    assert "1 GiB or four times" in DOCUMENT
+    assert (limits.LARGE, limits.RATIO_OF_LARGE) == (1 << 30, 4)
+    assert "1 MiB and 64 times" in DOCUMENT
+    assert (footer.SMALL_PAYLOAD, footer.PAYLOAD_RATIO) == (1 << 20, 64)
+    assert (graph.EXPANSION, graph.SMALL) == (128, 64 << 20)
