@@ -23,6 +23,13 @@ SHARDS = {"hnsw": "layers and vectors", "ivf_pq": "lists and vectors", "exact": 
 
 MOST_ROWS = 10**15
 
+SMALLER = {
+    "shard": "take more --shards",
+    "partitions": "take fewer --partitions-per-shard",
+    "coverage": "compact the table's files",
+}
+"""What makes each kind of blob smaller."""
+
 PARTS = {
     "shard": "graph blob of a shard",
     "rows": "rows blob of a shard",
@@ -167,6 +174,8 @@ def _told_by(file: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _show(shape: "IndexShape", engine: "Engine", predicted: "IndexSize") -> None:
+    from puffin_ann.puffin.layout import MAX_JAVA_BLOB
+
     told = [f"{shape.rows:,} rows of {shape.dimension} dimensions", engine.algorithm, shape.metric]
     parts = dict(PARTS)
     if engine.algorithm == CENTROID:
@@ -185,6 +194,17 @@ def _show(shape: "IndexShape", engine: "Engine", predicted: "IndexSize") -> None
         if count:
             grid.add_row(parts[name], f"{count:,} bytes", _rounded(count))
     console.print(grid)
+    hints = SMALLER | (
+        {"shard": "compact the table's files"} if engine.algorithm == CENTROID else {}
+    )
+    for name, hint in hints.items():
+        if asdict(predicted)[name] > MAX_JAVA_BLOB:
+            console.print(
+                f"the {parts[name]} would have more than the 2 GiB that Iceberg's Java reader "
+                f"takes, and would not be written: {hint}",
+                highlight=False,
+                soft_wrap=True,
+            )
 
 
 def _rounded(count: float) -> str:

@@ -132,3 +132,22 @@ def test_an_index_file_says_by_which_algorithm_it_was_built(algorithm):
     given = ("--algorithm", "exact", "--dim", "9")
     found = size("--rows", "1000", "--like", str(GOLDEN_OF[algorithm]), *given)
     assert (found["engine"]["algorithm"], found["shape"]["dimension"]) == ("exact", 9)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--rows", "1e9", "--dim", "3072"], "the partitions blob would have more than the 2 GiB"),
+        (["--rows", "1e9", "--dim", "768"], ""),
+        (["--rows", "1e9", "--dim", "768", "--shards", "9"], "take more --shards"),
+        (["--rows", "1e9", "--dim", "768", "--files", "100000000"], "the coverage blob would"),
+        (
+            ["--rows", "1e9", "--dim", "768", "--files", "1000000", "--algorithm", "centroid"],
+            "the centroids blob would",
+        ),
+    ],
+)
+def test_blobs_that_would_not_be_written_are_told(options, said):
+    printed = CliRunner().invoke(app, ["size", *options]).output
+    assert ("would not be written" in printed) == bool(said)
+    assert said in printed
