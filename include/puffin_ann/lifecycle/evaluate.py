@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import IndexNotFoundError, RecallTooLowError, StagingError
+from puffin_ann.errors import RecallTooLowError, StagingError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.listing import delete_object, listed
 from puffin_ann.lake.staging import Staging
@@ -32,7 +32,7 @@ from puffin_ann.lifecycle.truth import MAX_DUPLICATES
 from puffin_ann.lifecycle.workspace import STAGING_FOLDER, Workspace, staging_root
 from puffin_ann.search.coverage import live_state
 from puffin_ann.search.index import require_snapshot
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.versions import require_versions
 
 log = logging.getLogger("puffin_ann")
 
@@ -99,6 +99,7 @@ def plan_evaluation(
 
     Raises:
         IndexNotFoundError: no version is published.
+        DamagedIndexError: none can be read.
     """
     table = load_table(declaration.table)
     run = safe_run_id(run_id)
@@ -106,11 +107,7 @@ def plan_evaluation(
     restore_plan(staging)
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
-        if not find_versions(table, declaration.name).versions:
-            raise IndexNotFoundError(
-                f"table {declaration.table} has no readable version of index "
-                f"{declaration.name!r} to be measured; build it first"
-            )
+        require_versions(table, declaration.name)
         # Other rows than those of the gate, and of the evaluation before.
         options = {"queries": queries or declaration.evaluate.queries, "k": declaration.gate.k}
         measured = declaration.model_copy(

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.declaration.names import is_name
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.catalog import reload_table
 from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
@@ -272,6 +273,8 @@ def _content(
             for blob in reader.find(routing_blob.TYPE):
                 properties = routing_blob.decode(reader.read(blob)).properties
                 index = blob.properties.get("index", "")
+                if not is_name(index):
+                    continue
                 version = properties.get("run-id", "") or str(blob.snapshot_id)
                 declaration = properties.get(PROPERTY, "")
                 gone_ms = marks[index].at_ms if is_dropped(marks, index, version) else 0

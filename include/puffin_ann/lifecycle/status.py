@@ -20,7 +20,12 @@ from puffin_ann.lifecycle.documents import Trial
 from puffin_ann.lifecycle.plan import FINGERPRINT
 from puffin_ann.lifecycle.recorded import PROPERTY, Recorded
 from puffin_ann.search.coverage import LiveState, live_state, view_of
-from puffin_ann.search.versions import IndexVersion, all_index_names, require_versions
+from puffin_ann.search.versions import (
+    IndexVersion,
+    all_index_names,
+    require_no_damage,
+    require_versions,
+)
 
 
 class IndexStatus(BaseModel):
@@ -87,9 +92,11 @@ def status(
 
     Raises:
         IndexNotFoundError: no such index, or none at all.
+        DamagedIndexError: one is published, and no version of it can be read.
     """
     names = [index] if index else all_index_names(table)
     if not names:
+        require_no_damage(table)
         raise IndexNotFoundError(
             f"table {name_of(table)} has no index; build one with 'puffin-ann build' or by its DAG"
         )

@@ -69,7 +69,8 @@ class ShardTier:
             probe_partitions: nearest partitions whose shards are probed; default: as built.
         """
         wide = min(max(width or self._routing.search_width, k), WIDEST)
-        shares = self._route(queries, probe_partitions or self._routing.probe_partitions)
+        asked = probe_partitions or max(1, self._routing.probe_partitions)
+        shares = self._route(queries, asked)
         probed = shares > 0.0
         widths = np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
         sources = self._probe(queries, k, widths)

@@ -4,6 +4,7 @@ Entries of `statistics` may have been copied to another snapshot by anyone, so t
 registered file decides whether it holds the index and which snapshot it was computed from.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,9 +18,15 @@ from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.coverage import Coverage
 from puffin_ann.blobs.routing import Routing, ShardEntry
-from puffin_ann.errors import FormatError, IndexNotFoundError, PuffinFormatError
+from puffin_ann.declaration.names import is_name
+from puffin_ann.errors import (
+    DamagedIndexError,
+    FormatError,
+    IndexNotFoundError,
+    PuffinFormatError,
+)
 from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
+from puffin_ann.lake.dropped import NEVER, Dropped, dropped, is_dropped
 from puffin_ann.lake.locations import require_beside
 from puffin_ann.lake.objects import FOLDER, object_length, open_object
 from puffin_ann.lake.registration import Registered, registered
@@ -162,11 +169,14 @@ class Found:
         versions: readable versions of the index asked for, the newest first.
         others: names of other indexes seen.
         problems: one sentence for each registered file that could not be read.
+        is_damaged: whether one of those holds the index asked for, by its footer, or by what the
+            table's metadata says of it.
     """
 
     versions: tuple[IndexVersion, ...]
     others: tuple[str, ...]
     problems: tuple[str, ...]
+    is_damaged: bool = False
 
 
 def find_versions(table: Table, index: str) -> Found:
@@ -179,12 +189,15 @@ def find_versions(table: Table, index: str) -> Found:
     versions: list[IndexVersion] = []
     others: set[str] = set()
     problems: list[str] = []
+    is_damaged = False
     read = 0
     for entry in _candidates(table):
         if read == RETAINED_LIMIT:
             break
         try:
+            says = _says(table, index, entry, marks)
             with open_puffin(table.io, entry.path, entry.file_size) as reader:
+                says |= bool(reader.find(routing_blob.TYPE, index=index)) and index not in marks
                 held = index_names(reader, marks)
                 others |= held
                 read += bool(held)
@@ -192,11 +205,24 @@ def find_versions(table: Table, index: str) -> Found:
         except (FormatError, FileNotFoundError) as error:
             said = str(error)
             problems.append(said if said.startswith(entry.path) else f"{entry.path}: {said}")
+            is_damaged |= says
             read += 1
             continue
         if version is not None and not is_dropped(marks, index, version.run_id):
             versions.append(version)
-    return Found(tuple(versions), tuple(sorted(others - {index})), tuple(problems))
+    return Found(tuple(versions), tuple(sorted(others - {index})), tuple(problems), is_damaged)
+
+
+def _says(table: Table, index: str, entry: Registered, marks: Mapping[str, Dropped]) -> bool:
+    """Tell whether, by the table's metadata alone, an index was published in a file, and stays."""
+    since = marks.get(index, NEVER).sequence_number
+    for snapshot in map(table.snapshot_by_id, entry.snapshot_ids):
+        if snapshot is None or (snapshot.sequence_number or 0) <= since or not snapshot.summary:
+            continue
+        properties = snapshot.summary.additional_properties
+        if any(key.startswith(f"ann.{index}.") for key in properties):
+            return True
+    return since < 0 and re.search(rf"/ann-{re.escape(index)}-\d+-", entry.path) is not None
 
 
 def _candidates(table: Table) -> list[Registered]:
@@ -222,10 +248,15 @@ def newest_version(table: Table, index: str) -> IndexVersion | None:
 
 
 def index_names(reader: PuffinReader, marks: Mapping[str, Dropped]) -> set[str]:
-    """Return the names of the indexes that a file holds and that were not dropped."""
+    """Return the names of the indexes that a file holds and that were not dropped.
+
+    What calls itself by a name that no index can have is none.
+    """
     names = set()
     for blob in reader.find(routing_blob.TYPE):
         name = blob.properties.get("index", "")
+        if not is_name(name):
+            continue
         # Only of an index that was dropped once it has to be read which version this is.
         if name in marks:
             version = version_id(routing_blob.decode(reader.read(blob)), blob.snapshot_id)
@@ -250,11 +281,19 @@ def require_found(table: Table, index: str) -> Found:
 
     Raises:
         IndexNotFoundError: there is none; says what the table does hold and what is broken.
+        DamagedIndexError: there are some, and none of them can be read.
         StoreUnavailableError: of a file its store does not say what it is.
     """
     found = find_versions(table, index)
     if found.versions:
         return found
+    if found.is_damaged:
+        raise DamagedIndexError(
+            f"index {index!r} of {name_of(table)} is damaged, and no version of it is readable: "
+            + "; ".join(found.problems)
+            + f"; 'puffin-ann doctor {name_of(table)}' tells what is wrong, 'puffin-ann build "
+            f"{index} --force' builds it again"
+        )
     message = f"table {name_of(table)} has no readable version of an index named {index!r}"
     if found.others:
         message += f"; it has: {', '.join(found.others)}"
@@ -263,6 +302,20 @@ def require_found(table: Table, index: str) -> Found:
     if found.problems:
         message += "; unreadable: " + "; ".join(found.problems)
     raise IndexNotFoundError(message)
+
+
+def require_no_damage(table: Table) -> None:
+    """Refuse to take a table for one without indexes where none of its index files can be read.
+
+    Raises:
+        DamagedIndexError: names the files.
+    """
+    problems = find_versions(table, "").problems
+    if problems:
+        raise DamagedIndexError(
+            f"table {name_of(table)} has index files that cannot be read: {'; '.join(problems)}; "
+            f"'puffin-ann doctor {name_of(table)}' tells what repairs them"
+        )
 
 
 def all_index_names(table: Table) -> list[str]:

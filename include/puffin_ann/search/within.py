@@ -134,12 +134,11 @@ def shards_within(
     if len(routing.centroids):
         place = {shard.shard_id: number for number, shard in enumerate(routing.shards)}
         owners = np.array([place[int(one)] for one in routing.partition_shards], dtype=np.int64)
-        filled = routing.partition_rows > 0
         bounds = Bounds(
             routing.metric,
-            routing.centroids[filled],
-            routing.partition_radii[filled],
-            owners[filled],
+            routing.centroids,
+            routing.partition_radii,
+            owners,
             len(routing.shards),
         )
         # For ip the centroids live among augmented vectors, and the query's last number is 0.

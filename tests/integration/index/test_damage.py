@@ -14,11 +14,12 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.cli.main import run as command_line
-from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError
+from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError, IndexNotFoundError
 from puffin_ann.lifecycle import run
 from puffin_ann.lifecycle.maintain import maintain
 from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.status import status
 from puffin_ann.puffin import PuffinReader
 from puffin_ann.search.versions import newest_version
 from puffin_ann.settings import settings
@@ -196,6 +197,31 @@ def test_without_another_version_the_error_names_file_shard_and_command(words):
     assert "checksum" in said
     assert f"puffin-ann build {builds.INDEX} --force" in said
     assert re.search(r"puffin-ann doctor test\.demo\.words", said)
+
+
+@pytest.mark.parametrize("kind", ["routing", "coverage", "partitions"])
+def test_an_index_without_a_readable_version_is_damaged_and_not_missing(words, capsys, kind):
+    path = publish(words, "a")
+    spoil(path, kind)
+
+    for look in (open_index, lambda table, name: status(table, None)):
+        with pytest.raises(DamagedIndexError, match=re.escape(path)) as refused:
+            look(words.refresh(), builds.INDEX)
+        assert f"puffin-ann build {builds.INDEX} --force" in str(refused.value)
+    with pytest.raises(IndexNotFoundError, match=f"it has: {builds.INDEX}"):
+        open_index(words, "another")
+
+
+@pytest.mark.parametrize("harm", [b"", b"PFA1 no more"], ids=["empty", "overwritten"])
+def test_the_tables_metadata_tells_of_an_index_whose_file_says_nothing(words, harm):
+    path = publish(words, "a")
+    with open(path, "wb") as file:
+        file.write(harm)
+
+    with pytest.raises(DamagedIndexError, match=re.escape(path)):
+        open_index(words.refresh(), builds.INDEX)
+    with pytest.raises(IndexNotFoundError):
+        open_index(words, "words")
 
 
 def test_the_gate_never_looks_for_another_version(words):

@@ -107,7 +107,7 @@ def test_nothing_measured_is_said_so(built):
 
 
 def test_what_is_not_built_cannot_be_measured(words):
-    with pytest.raises(IndexNotFoundError, match="build it first"):
+    with pytest.raises(IndexNotFoundError, match="no readable version"):
         plan_evaluation(DECLARED, run_id="evaluate-1")
 
 

@@ -9,7 +9,7 @@ from test_damage import forget_cache, report
 from test_mend import damaged, publish
 
 from puffin_ann import open_index
-from puffin_ann.errors import IndexNotFoundError
+from puffin_ann.errors import DamagedIndexError
 from puffin_ann.lake.listing import is_folder
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor
@@ -68,7 +68,7 @@ def test_the_other_index_goes_on_and_one_build_and_a_hand_mend_all(replaced):
     answers = open_index(table, builds.INDEX).search(lives.QUERIES, 3)
     assert any(path in one for one in report(answers)["damaged"])
     lives.assert_alive(table)
-    with pytest.raises(IndexNotFoundError, match=r"unreadable.*(directory|symbolic links)"):
+    with pytest.raises(DamagedIndexError, match=r"is damaged.*(directory|symbolic links)"):
         open_index(table, OTHER)
     guard(table, DECLARED)
     table.refresh().append(builds.rows(range(60, 70)))
