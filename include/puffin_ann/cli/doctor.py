@@ -73,16 +73,37 @@ def clean(
             show_default=False,
         ),
     ] = None,
+    forget_metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Let a foreign metadata file, by its name or location, be of no account from now "
+            "on: a stray one, or the newest of a registration that no catalog has any more; those "
+            "that its log names go with it. What they name is then removed as if they were not "
+            "there. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Remove superseded versions beyond their retention, and what failed runs left behind.
+
+    What a metadata file beside the table's own names is kept, if it is not of this catalog entry's
+    history: another catalog may have the table, too. Where the table's location is not where its
+    metadata lies, nothing is removed.
 
     Example: puffin-ann clean demo.glove.words --dry-run
     """
     from puffin_ann.lifecycle import clean as cleaning
     from puffin_ann.lifecycle.maintain import declared_on
 
-    report = cleaning.clean(table, declared_on(table), dry_run=dry_run, grace=grace)
+    report = cleaning.clean(
+        table,
+        declared_on(table),
+        dry_run=dry_run,
+        grace=grace,
+        forget=forget_metadata or (),
+    )
     if as_json:
         print_json(report.model_dump())
     else:
@@ -110,7 +131,7 @@ def _show_diagnosis(found: "Diagnosis") -> None:
         if not any(one.is_problem for one in found.findings):
             console.print(f"{found.table}: nothing is wrong", highlight=False)
     for action in found.actions:
-        console.print(f"did: {action}", highlight=False, markup=False, soft_wrap=True)
+        _say(f"did: {action}")
 
 
 def _show_clean(report: "CleanReport") -> None:
@@ -128,5 +149,15 @@ def _show_clean(report: "CleanReport") -> None:
         f"{len(report.waiting)} wait for their grace to end",
         highlight=False,
     )
+    for kept in report.kept:
+        _say(f"kept {kept.kind} {kept.location}: {kept.why}")
+    for note in report.notes:
+        _say(f"note: {note}")
+    for file in report.forgotten:
+        _say(f"of no account{'' if report.dry_run else ' from now on'}: {file}")
     for problem in report.failed:
-        console.print(f"not removed: {problem}", highlight=False, markup=False, soft_wrap=True)
+        _say(f"not removed: {problem}")
+
+
+def _say(line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)

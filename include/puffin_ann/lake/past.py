@@ -1,7 +1,5 @@
 """What earlier metadata files of a table named, as far as the table keeps them."""
 
-import gzip
-import json
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,7 +8,9 @@ from typing import Any
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
+from puffin_ann.errors import DataFileError, EnvironmentProblemError
 from puffin_ann.lake.listing import canonical
+from puffin_ann.lake.metadata_files import read_metadata
 
 _log = logging.getLogger("puffin_ann")
 
@@ -38,13 +38,17 @@ def former_entries(table: Table, paths: Collection[str]) -> dict[str, FormerEntr
     Args:
         table: the table, as loaded.
         paths: locations, in any spelling.
+
+    Raises:
+        StoreUnavailableError: the store does not give a metadata file now, which is not to be taken
+            for one that names nothing.
     """
     wanted = {canonical(path): path for path in paths}
     found: dict[str, FormerEntry] = {}
     for log in reversed(table.metadata.metadata_log):
         if not wanted:
             break
-        document = metadata_document(table.io, log.metadata_file)
+        document = _whole_document(table.io, log.metadata_file)
         if document is None:
             continue
         snapshots = {one["snapshot-id"]: one for one in document.get("snapshots", ())}
@@ -63,10 +67,14 @@ def former_entries(table: Table, paths: Collection[str]) -> dict[str, FormerEntr
 
 
 def manifest_lists_of(table: Table) -> frozenset[str]:
-    """Return the manifest lists that the table's earlier metadata name."""
+    """Return the manifest lists that the table's earlier metadata name.
+
+    Raises:
+        StoreUnavailableError: the store does not give a metadata file now.
+    """
     found: set[str] = set()
     for log in table.metadata.metadata_log:
-        document = metadata_document(table.io, log.metadata_file) or {}
+        document = _whole_document(table.io, log.metadata_file) or {}
         found |= {one["manifest-list"] for one in document.get("snapshots", ())}
     return frozenset(found)
 
@@ -74,15 +82,19 @@ def manifest_lists_of(table: Table) -> frozenset[str]:
 def metadata_document(io: FileIO, location: str) -> dict[str, Any] | None:
     """Read a metadata file as plain JSON; None if it is gone or cannot be read.
 
-    Not by PyIceberg's models: those refuse blob types they do not know.
+    For those who can do without; what deletes has to tell the two apart.
     """
     try:
-        with io.new_input(location).open() as stream:
-            data = stream.read()
-        if ".gz.metadata.json" in location or location.endswith(".metadata.json.gz"):
-            data = gzip.decompress(data)
-        document = json.loads(data)
-    except (OSError, ValueError, EOFError) as error:
-        _log.info("earlier metadata %s cannot be read: %s", location, error)
+        return read_metadata(io, location)
+    except (DataFileError, EnvironmentProblemError) as error:
+        _log.info("earlier metadata: %s", error)
         return None
-    return document if isinstance(document, dict) else None
+
+
+def _whole_document(io: FileIO, location: str) -> dict[str, Any] | None:
+    """Read a metadata file as plain JSON; None if it is gone or damaged."""
+    try:
+        return read_metadata(io, location)
+    except DataFileError as error:
+        _log.warning("earlier metadata: %s", error)
+        return None

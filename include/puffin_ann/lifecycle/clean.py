@@ -1,56 +1,36 @@
 """Remove what no index needs any more: superseded versions, and what failed runs left behind.
 
-Nothing goes before its grace is over, and nothing that the table's metadata needs. What a run left
-whose outcome is not known is told from a lost publication by the table's earlier metadata.
+Nothing goes before its grace is over, and nothing that the table's metadata needs, or that others'
+may need: see `withheld`. What a run left whose outcome is not known is told from a lost publication
+by the table's earlier metadata.
 """
 
 import logging
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Iterable, Sequence
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
-from puffin_ann.declaration import IndexDeclaration, RetentionOptions
-from puffin_ann.errors import BadInputError, StagingError
-from puffin_ann.lake.catalog import load_table, reload_table
-from puffin_ann.lake.index_snapshot import is_own_manifest_list
-from puffin_ann.lake.listing import (
-    StoredObject,
-    abort,
-    canonical,
-    delete_object,
-    listed,
-    unfinished_uploads,
-)
-from puffin_ann.lake.past import manifest_lists_of
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.lake.catalog import load_table, name_of, reload_table
+from puffin_ann.lake.listing import abort, canonical, delete_object, unfinished_uploads
+from puffin_ann.lake.metadata_files import MetadataReader
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
-from puffin_ann.lake.staging import Staging, is_partial
-from puffin_ann.lifecycle.alive import ALIVE_MS
-from puffin_ann.lifecycle.documents import EVALUATED
-from puffin_ann.lifecycle.inventory import Inventory, metadata_folder, take_inventory
-from puffin_ann.lifecycle.retention import Verdict, judge, names_of_snapshots, policies
-from puffin_ann.lifecycle.workspace import STAGING_FOLDER
+from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle.inventory import Inventory, take_inventory
+from puffin_ann.lifecycle.leftovers import Kind, Leftover, leftovers, registered_paths
+from puffin_ann.lifecycle.withheld import Protection, forget_metadata, told
 
 log = logging.getLogger("puffin_ann")
 
-Kind = Literal[
-    "superseded version", "unpublished file", "staging", "record", "manifest list", "upload"
-]
 
-
-class Leftover(BaseModel):
-    """Something that goes, or will go when its grace is over.
+class Kept(BaseModel):
+    """Something whose grace is over, and which is not removed all the same.
 
     Attributes:
         location: the object, the folder of a run's staging, or the object an upload was to make.
-        bytes: what it takes up, as far as known.
-        why: the reason, with the version that took its place or the like.
-        idle_seconds: how long it has not been needed, or not been written to.
-        grace_seconds: how long it has to be so before it goes.
-        slots: snapshots from which it is deregistered first.
+        why: who may need it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -59,14 +39,6 @@ class Leftover(BaseModel):
     location: str
     bytes: int
     why: str
-    idle_seconds: int
-    grace_seconds: int
-    slots: tuple[int, ...] = ()
-
-    @property
-    def is_due(self) -> bool:
-        """Tell whether its grace is over."""
-        return self.idle_seconds >= self.grace_seconds
 
 
 class CleanReport(BaseModel):
@@ -76,6 +48,10 @@ class CleanReport(BaseModel):
         gone: what went; in a dry run, exactly what would go now.
         waiting: what goes later, its grace not being over.
         failed: what could not be removed, one sentence each.
+        kept: what is not removed though its grace is over, since others may need it.
+        notes: what metadata in reach says that the table may be another's, too, one sentence each;
+            looked for where there is something to remove.
+        forgotten: metadata files that are of no account from now on, as asked for.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -85,6 +61,9 @@ class CleanReport(BaseModel):
     gone: tuple[Leftover, ...]
     waiting: tuple[Leftover, ...]
     failed: tuple[str, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    notes: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
 
 
 def clean(
@@ -94,8 +73,12 @@ def clean(
     dry_run: bool = False,
     grace: str | None = None,
     at_ms: int | None = None,
+    forget: Sequence[str] = (),
 ) -> CleanReport:
     """Deregister superseded versions and delete their files; delete what failed runs left.
+
+    What a metadata file in reach names that is not of this catalog entry's history is kept, and
+    everything where the table's location may be another's.
 
     Args:
         table: by name, or as loaded.
@@ -104,217 +87,100 @@ def clean(
         grace: such as `12h`; takes the place of every index's own. Runs that wrote something in
             the last 15 minutes are spared whatever it is.
         at_ms: what counts as now, milliseconds since 1970.
+        forget: foreign metadata files that are of no account from now on, see `forget_metadata`.
 
     Raises:
-        BadInputError: `grace` is not a number with its unit.
+        BadInputError: `grace` is not a number with its unit, or a file cannot be forgotten.
         ConflictError: the table was changed meanwhile; nothing was removed.
         UnclearCommitError: the catalog's answer was lost; nothing was deleted.
-        StoreUnavailableError: the store does not answer, or refuses access.
+        StoreUnavailableError: the store does not answer, or refuses access, be it to a metadata
+            file in reach.
     """
     loaded = load_table(table)
+    forgotten = forget_metadata(loaded, forget, dry_run=dry_run, at_ms=at_ms) if forget else ()
     inventory = take_inventory(loaded, at_ms=at_ms)
     found = leftovers(inventory, tuple(declarations), grace=grace)
+    look = _Look(inventory, found, forgotten)
     due = [one for one in found if one.is_due]
+    free, kept = look.split(due)
     failed: list[str] = []
-    gone = tuple(due) if dry_run else _remove(inventory, due, failed)
+    gone = tuple(free) if dry_run else _remove(inventory, free, failed, kept, look)
     return CleanReport(
-        table=".".join((inventory.table.catalog.name, *inventory.table.name())),
+        table=name_of(inventory.table),
         dry_run=dry_run,
         gone=gone,
         waiting=tuple(one for one in found if not one.is_due),
         failed=tuple(failed),
+        kept=tuple(kept),
+        notes=look.notes,
+        forgotten=forgotten,
     )
 
 
-def leftovers(
-    inventory: Inventory, declarations: Sequence[IndexDeclaration] = (), *, grace: str | None = None
-) -> list[Leftover]:
-    """List what is not needed any more, due or not; reads the store, changes nothing."""
-    published = inventory.published
-    retention = policies(declarations, published)
-    usual = RetentionOptions()
-    if grace is not None:
-        usual = _with_grace(usual, grace)
-        retention = {index: _with_grace(one, grace) for index, one in retention.items()}
-    verdicts = judge(published, retention, names_of_snapshots(inventory.table))
-    longest = max((one.grace_ms for one in retention.values()), default=usual.grace_ms)
-    longest = max(longest, ALIVE_MS)  # what is not published may be of a run that goes on
-    return [
-        *_superseded(inventory, verdicts),
-        *_dropped(inventory, declarations, grace),
-        *_unpublished(inventory, longest),
-        *_staging(inventory, retention, longest),
-        *_records(inventory, retention, longest),
-        *_manifest_lists(inventory, longest),
-        *_uploads(inventory, longest),
-    ]
+class _Look:
+    """Looks at the metadata in reach each time something is about to be removed.
 
-
-def _with_grace(retention: RetentionOptions, grace: str) -> RetentionOptions:
-    try:
-        return RetentionOptions(versions=retention.versions, grace=grace)
-    except ValidationError:
-        raise BadInputError(
-            f"{grace!r} is no grace: write a number and s, m, h or d, such as 12h"
-        ) from None
-
-
-def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[Leftover]:
-    for one in verdicts:
-        if not one.is_kept:
-            yield Leftover(
-                kind="superseded version",
-                location=one.file.path,
-                bytes=one.file.bytes or 0,
-                why="; ".join(one.superseded),
-                idle_seconds=_seconds(inventory.now_ms - one.since_ms),
-                grace_seconds=_seconds(one.grace_ms),
-                slots=tuple(sorted(one.file.entries)),
-            )
-
-
-def _dropped(
-    inventory: Inventory, declarations: Sequence[IndexDeclaration], grace: str | None
-) -> Iterable[Leftover]:
-    """List files that hold nothing but versions that were dropped."""
-    for file in inventory.files:
-        if file.holds or not file.dropped:
-            continue
-        shells = [replace(file, holds=file.dropped)]
-        kept = policies(declarations, shells)
-        longest = max(kept.values(), key=lambda one: one.grace_ms)
-        since = max(one.dropped_ms for one in file.dropped)
-        names = ", ".join(sorted({repr(one.index) for one in file.dropped}))
-        yield Leftover(
-            kind="superseded version",
-            location=file.path,
-            bytes=file.bytes or 0,
-            why=f"index {names} was dropped",
-            idle_seconds=_seconds(inventory.now_ms - since),
-            grace_seconds=_seconds((_with_grace(longest, grace) if grace else longest).grace_ms),
-            slots=tuple(sorted(file.entries)),
-        )
-
-
-def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
-    """List files of runs that failed, were killed, or whose commit was not answered.
-
-    A file that some snapshot or earlier metadata names is none of them, readable or not.
+    Args:
+        inventory: of the table.
+        found: what there is to remove, now or later; nothing is looked at for nothing.
+        forget: metadata files of no account.
     """
-    for file in inventory.files:
-        left = file.holds or not file.dropped
-        if left and not file.is_published and file.bytes is not None:
-            yield Leftover(
-                kind="unpublished file",
-                location=file.path,
-                bytes=file.bytes,
-                why="no metadata of the table names it: its run failed, or its commit never landed",
-                idle_seconds=_seconds(inventory.now_ms - file.modified_ms),
-                grace_seconds=_seconds(grace_ms),
-            )
 
+    def __init__(
+        self, inventory: Inventory, found: Sequence[Leftover], forget: Sequence[str]
+    ) -> None:
+        self._inventory, self._forget, self._any = inventory, forget, bool(found)
+        self._grace_ms = 1000 * max((one.grace_seconds for one in found), default=0)
+        self._reader = MetadataReader()
+        self.notes: tuple[str, ...] = ()
 
-def _staging(
-    inventory: Inventory, retention: Mapping[str, RetentionOptions], longest: int
-) -> Iterable[Leftover]:
-    root = f"{metadata_folder(inventory.table)}/{STAGING_FOLDER}"
-    runs: dict[tuple[str, str], list[StoredObject]] = defaultdict(list)
-    for one in listed(inventory.table.io, root, recursive=True):
-        index, _, rest = one.uri[len(root) + 1 :].partition("/")
-        run, slash, _ = rest.partition("/")
-        if slash:
-            runs[index, run].append(one)
-    registered = [canonical(path) for path in _registered_paths(inventory.table)]
-    for (index, run), objects in sorted(runs.items()):
-        folder = f"{root}/{index}/{run}"
-        if any(path.startswith(canonical(folder) + "/") for path in registered):
-            continue
-        grace = retention[index].grace_ms if index in retention else longest
-        yield Leftover(
-            kind="staging",
-            location=folder,
-            bytes=sum(one.bytes for one in objects),
-            why=f"run {run} of index {index!r} staged {len(objects)} objects and wrote no more",
-            idle_seconds=_seconds(inventory.now_ms - max(one.modified_ms for one in objects)),
-            grace_seconds=_seconds(max(grace, ALIVE_MS)),
+    def split(self, due: Sequence[Leftover]) -> tuple[list[Leftover], list[Kept]]:
+        """Return what may go, and what is kept.
+
+        Raises:
+            StoreUnavailableError: the store does not give what has to be known.
+        """
+        if not self._any:
+            return [], []
+        protection = Protection.of(
+            self._inventory.table,
+            at_ms=self._inventory.now_ms,
+            grace_ms=self._grace_ms,
+            forget=self._forget,
+            reader=self._reader,
         )
-
-
-def _records(
-    inventory: Inventory, retention: Mapping[str, RetentionOptions], grace_ms: int
-) -> Iterable[Leftover]:
-    """List leases and evaluations of indexes that are not published, or not any more.
-
-    Those of published indexes stay: a lease's numbers grow, and evaluations are its history. What
-    was to become one, and was not since its writer was killed, goes in any case.
-    """
-    root = f"{metadata_folder(inventory.table)}/{STAGING_FOLDER}"
-    for one in listed(inventory.table.io, root, recursive=True):
-        *index, name = one.uri[len(root) + 1 :].split("/")
-        is_needed = index[0] in retention if index else bool(retention)
-        is_record = name.startswith(("_lease-", EVALUATED)) and not is_needed
-        if (is_record or is_partial(name)) and len(index) < 2:
-            why = f"index {index[0]!r} is not published" if index else "no index is published"
-            yield Leftover(
-                kind="record",
-                location=one.uri,
-                bytes=one.bytes,
-                why="whoever wrote it was killed" if is_partial(name) else why,
-                idle_seconds=_seconds(inventory.now_ms - one.modified_ms),
-                grace_seconds=_seconds(grace_ms),
-            )
-
-
-def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
-    """List manifest lists of index snapshots that never came to be: of commits not answered."""
-    found = [
-        one
-        for one in listed(inventory.table.io, metadata_folder(inventory.table))
-        if is_own_manifest_list(one.uri.rpartition("/")[2])
-    ]
-    needed = {canonical(one.manifest_list) for one in inventory.table.snapshots()}
-    unknown = [one for one in found if canonical(one.uri) not in needed]
-    if unknown:  # snapshots that expired are the catalog's and Iceberg's to clear
-        needed |= {canonical(path) for path in manifest_lists_of(inventory.table)}
-    for one in unknown:
-        if canonical(one.uri) not in needed:
-            yield Leftover(
-                kind="manifest list",
-                location=one.uri,
-                bytes=one.bytes,
-                why="no metadata of the table names it: the commit of its snapshot never landed",
-                idle_seconds=_seconds(inventory.now_ms - one.modified_ms),
-                grace_seconds=_seconds(grace_ms),
-            )
-
-
-def _uploads(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
-    io, prefix = inventory.table.io, f"{metadata_folder(inventory.table)}/ann-"
-    for uri, upload in unfinished_uploads(io, prefix):
-        begun_ms = int(upload.begun.timestamp() * 1000)
-        yield Leftover(
-            kind="upload",
-            location=uri,
-            bytes=0,
-            why=f"upload {upload.id} was begun and never completed",
-            idle_seconds=_seconds(inventory.now_ms - begun_ms),
-            grace_seconds=_seconds(grace_ms),
-        )
+        self.notes = tuple(f"{one.what}; {one.remedy}" for one in told(protection.reach))
+        if due:
+            protection.require_readable()
+        reasons = [protection.why_kept(one) for one in due]
+        kept = [
+            Kept(kind=one.kind, location=one.location, bytes=one.bytes, why=why)
+            for one, why in zip(due, reasons, strict=True)
+            if why
+        ]
+        return [one for one, why in zip(due, reasons, strict=True) if not why], kept
 
 
 def _remove(
-    inventory: Inventory, due: Iterable[Leftover], failed: list[str]
+    inventory: Inventory,
+    due: Sequence[Leftover],
+    failed: list[str],
+    kept: list[Kept],
+    look: _Look,
 ) -> tuple[Leftover, ...]:
     """Deregister what is registered, then delete; what a late commit registered meanwhile stays."""
-    wanted = list(due)
-    table = _deregister(inventory, wanted)
+    if not due:
+        return ()
+    table = _deregister(inventory, due)
+    free, more = look.split(due)  # whoever registered the table elsewhere may have committed
+    kept += more
     gone = []
-    for one in wanted:
+    for one in free:
         try:
             if _delete(inventory, table, one):
                 gone.append(one)
                 log.info("clean: removed %s %s: %s", one.kind, one.location, one.why)
-        except StagingError as error:
+        except EnvironmentProblemError as error:
             failed.append(f"{one.location}: {error}")
             log.warning("clean: %s is left behind: %s", one.location, error)
     return tuple(gone)
@@ -331,7 +197,7 @@ def _deregister(inventory: Inventory, due: Iterable[Leftover]) -> Table:
 
 def _delete(inventory: Inventory, table: Table, one: Leftover) -> bool:
     io = inventory.table.io
-    if canonical(one.location) in {canonical(path) for path in _registered_paths(table)}:
+    if canonical(one.location) in {canonical(path) for path in registered_paths(table)}:
         log.warning("clean: %s was registered meanwhile and stays", one.location)
         return False
     if one.kind == "staging":
@@ -343,11 +209,3 @@ def _delete(inventory: Inventory, table: Table, one: Leftover) -> bool:
     else:
         delete_object(io, one.location)
     return True
-
-
-def _registered_paths(table: Table) -> list[str]:
-    return [entry.statistics_path for entry in table.metadata.statistics]
-
-
-def _seconds(milliseconds: int) -> int:
-    return milliseconds // 1000

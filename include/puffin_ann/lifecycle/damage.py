@@ -27,6 +27,7 @@ from puffin_ann.lifecycle.cargo import is_foreign
 from puffin_ann.lifecycle.guard import live_files, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.republish import republish
+from puffin_ann.lifecycle.withheld import Protection
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.versions import IndexVersion, open_puffin
@@ -267,6 +268,12 @@ def _remove(inventory: Inventory, paths: set[str]) -> list[str]:
     change = SlotChange(seen=held, clear=frozenset(held))
     if not change.is_empty:
         change_slots(table, change, expected_head=table.metadata.current_snapshot_id)
-    for path in sorted(paths):
-        delete_object(table.io, path)
-    return [f"removed damaged file {path}" for path in sorted(paths)]
+    protection = Protection.of(table)
+    return [_deleted(table, path, protection.why_file_kept(path)) for path in sorted(paths)]
+
+
+def _deleted(table: Table, path: str, why_kept: str) -> str:
+    if why_kept:
+        return f"registered no more, but did not remove, damaged file {path}: {why_kept}"
+    delete_object(table.io, path)
+    return f"removed damaged file {path}"

@@ -15,8 +15,9 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.expiry import Horizon, surviving
+from puffin_ann.lake.leases import Lease
 from puffin_ann.lake.slots import slots
-from puffin_ann.lifecycle.clean import clean, leftovers
+from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.damage import Damage, find_damage, mend
 from puffin_ann.lifecycle.displaced import find_displaced
 from puffin_ann.lifecycle.doctor_declared import lost, secrets, undeclared
@@ -24,8 +25,10 @@ from puffin_ann.lifecycle.findings import Finding
 from puffin_ann.lifecycle.guard import LEAD_MS, GuardPlan, guard, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.lease_findings import lease_findings
+from puffin_ann.lifecycle.leftovers import leftovers
 from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
 from puffin_ann.lifecycle.source import nearest_version
+from puffin_ann.lifecycle.withheld import Protection, told
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.versions import load_version
 
@@ -80,11 +83,9 @@ def doctor(
     if not fix:
         return Diagnosis(table=name_of(loaded), findings=tuple(before))
     mended, actions = mend(loaded, damage) if damage else (frozenset[str](), [])
-    actions += [f"removed the lease on {lease.what}" for lease in odd if lease.remove()]
+    actions += _remove_leases(loaded, odd)
     actions += list(guard(loaded, declared or ()).actions)
-    cleaned = clean(loaded, declared or (), at_ms=at_ms)
-    actions += [f"removed {one.kind} {one.location}: {one.why}" for one in cleaned.gone]
-    actions += [f"could not remove {one}" for one in cleaned.failed]
+    actions += _clean(loaded, declared or (), at_ms)
     inventory = take_inventory(loaded, at_ms=at_ms)
     # Files are not read whole a second time: what was damaged and stayed is damaged.
     left = examine(inventory, declared, find_damage(inventory, quick=True))
@@ -106,17 +107,34 @@ def examine(
 ) -> list[Finding]:
     """Return what is to be said of a table's indexes, problems first; changes nothing."""
     plan = plan_guard(inventory, declarations or ())
+    protection = Protection.of(inventory.table, at_ms=inventory.now_ms)
     findings = [
+        *_foreign(protection),
         *lost(inventory, plan, declarations),
         *_registrations(inventory, plan, declarations or ()),
         *_displaced(inventory),
-        *_orphans(inventory, declarations or ()),
+        *_orphans(inventory, declarations or (), protection),
         *undeclared(inventory, plan, declarations),
         *secrets(inventory, plan),
         *_stale(inventory, plan, declarations),
         *_damaged(damage),
     ]
     return sorted(findings, key=lambda one: not one.is_problem)
+
+
+def _clean(table: Table, declarations: Sequence[IndexDeclaration], at_ms: int | None) -> list[str]:
+    try:
+        cleaned = clean(table, declarations, at_ms=at_ms)
+    except EnvironmentProblemError as error:  # what was repaired before has to be told
+        return [f"removed nothing: {error}"]
+    done = [f"removed {one.kind} {one.location}: {one.why}" for one in cleaned.gone]
+    return done + [f"could not remove {one}" for one in cleaned.failed]
+
+
+def _remove_leases(table: Table, odd: Sequence[Lease]) -> list[str]:
+    if not odd or Protection.of(table).nothing_goes:
+        return []
+    return [f"removed the lease on {lease.what}" for lease in odd if lease.remove()]
 
 
 def _identity(one: Finding) -> tuple[str, tuple[str, ...], str]:
@@ -217,19 +235,34 @@ def _displaced(inventory: Inventory) -> Iterator[Finding]:
         )
 
 
-def _orphans(inventory: Inventory, declarations: Sequence[IndexDeclaration]) -> Iterator[Finding]:
+def _foreign(protection: Protection) -> Iterator[Finding]:
+    for one in told(protection.reach):
+        yield Finding(
+            kind="foreign",
+            indexes=(),
+            file=one.file,
+            what=one.what,
+            remedy=one.remedy,
+            is_problem=one.is_problem,
+        )
+
+
+def _orphans(
+    inventory: Inventory, declarations: Sequence[IndexDeclaration], protection: Protection
+) -> Iterator[Finding]:
     for one in leftovers(inventory, declarations):
         if one.kind == "superseded version":
             continue
         left = one.grace_seconds - one.idle_seconds
         later = "" if one.is_due else f" in {left // 3600} h {left % 3600 // 60} min"
+        kept = protection.why_kept(one) if one.is_due else ""
         yield Finding(
             kind="orphan",
             indexes=(),
             file=one.location,
             what=f"{one.kind}: {one.why}",
-            remedy=f"'puffin-ann clean' removes it{later}",
-            is_problem=one.is_due,
+            remedy=f"none: {kept}" if kept else f"'puffin-ann clean' removes it{later}",
+            is_problem=one.is_due and not kept,
         )
 
 

@@ -19,6 +19,7 @@ Kind = Literal[
     "damaged",
     "displaced",
     "lease",
+    "foreign",
 ]
 
 
@@ -36,7 +37,8 @@ class Finding(BaseModel):
             much; `damaged`: bytes are not those that were written;
             `displaced`: a file of ours took the place of others' statistics, by landing late;
             `lease`: a run is at work on an index or on the table's index file, or the newest claim
-            to that is none of a run's.
+            to that is none of a run's; `foreign`: the table may be another's, too, by the metadata
+            files in reach of it.
         indexes: the indexes concerned.
         file: the file concerned, if one is.
         what: what is wrong, in one sentence.

@@ -57,7 +57,8 @@ def clean_table(table: str, *, owner: str) -> tuple[str, ...]:
         owner: the run that does it; nobody publishes meanwhile.
 
     Returns:
-        A sentence for each thing removed, or that could not be.
+        A sentence for each thing removed, or that could not be, or is kept since others may need
+        it.
 
     Raises:
         DeclarationError: a declaration is not valid, and with it what is to be kept is not known.
@@ -65,7 +66,9 @@ def clean_table(table: str, *, owner: str) -> tuple[str, ...]:
     with leases.publishing(table, owner, "clean"):
         found = clean(table, declared_on(table))
     gone = [f"removed {one.kind} {one.location}: {one.why}" for one in found.gone]
-    return (*gone, *(f"not removed: {problem}" for problem in found.failed))
+    kept = [f"kept {one.kind} {one.location}: {one.why}" for one in found.kept]
+    failed = [f"not removed: {problem}" for problem in found.failed]
+    return (*gone, *failed, *kept, *(found.notes if kept else ()))
 
 
 def maintain(

@@ -47,6 +47,7 @@ from puffin_ann.lifecycle.gate import require_passed
 from puffin_ann.lifecycle.records import recorded
 from puffin_ann.lifecycle.refresh_documents import RefreshPlan
 from puffin_ann.lifecycle.refreshed import Content, refreshed
+from puffin_ann.lifecycle.withheld import discard_refused
 from puffin_ann.lifecycle.workspace import Workspace
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
@@ -191,7 +192,7 @@ def _discard(table: Table, assembled: Assembled) -> None:
     """
     try:
         if all(entry.path != assembled.path for entry in registered(table.refresh())):
-            table.io.delete(assembled.path)
+            discard_refused(table, assembled.path)
     except Exception as error:  # the refusal itself is what has to be told
         log.warning("publish: %s is left behind: %s", assembled.path, error)
 
@@ -201,7 +202,7 @@ def _path_of(table: Table, published: Published, assembled: Assembled) -> str:
     for entry in registered(table):
         if published.snapshot_id in entry.snapshot_ids:
             if entry.path != assembled.path:
-                table.io.delete(assembled.path)
+                _discard(table, assembled)
             return entry.path
     return assembled.path
 

@@ -13,8 +13,8 @@ from puffin_ann.errors import (
     ColumnNotFoundError,
     ConflictError,
     DamagedIndexError,
+    EnvironmentProblemError,
     FormatError,
-    StagingError,
 )
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.column import table_vector_column
@@ -32,6 +32,7 @@ from puffin_ann.lifecycle.records import HISTORY, RunRecord, records_in, with_re
 from puffin_ann.lifecycle.republish import Renamed, republish
 from puffin_ann.lifecycle.retire import versions_of, without
 from puffin_ann.lifecycle.run_ids import new_run_id
+from puffin_ann.lifecycle.withheld import is_shared
 from puffin_ann.search.versions import (
     IndexVersion,
     all_index_names,
@@ -280,6 +281,7 @@ def _published(
 def _carry_records(table: Table, before: str, after: str) -> None:
     """Move what was measured of an index to its new name, and remove the former one's lease."""
     lease = leases.index_lease(table, before)
+    others = is_shared(table)  # a second registration has the index under its former name
     try:
         there = Staging(table.io, leases.index_folder(table, before))
         here = Staging(table.io, leases.index_folder(table, after))
@@ -287,9 +289,13 @@ def _carry_records(table: Table, before: str, after: str) -> None:
             name = one.uri.rpartition("/")[2]
             if name.startswith(EVALUATED):
                 here.put_new(name, there.read(name))
-                delete_object(table.io, one.uri)
-        lease.remove()
-    except StagingError as error:  # the index itself is renamed; clean-up takes what is left
+                if not others:
+                    delete_object(table.io, one.uri)
+        if not others:
+            lease.remove()
+    except (
+        EnvironmentProblemError
+    ) as error:  # the index itself is renamed; clean-up takes what is left
         log.warning("rename: records of %r are left behind: %s", before, error)
 
 

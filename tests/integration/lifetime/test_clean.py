@@ -223,9 +223,9 @@ def test_a_file_that_a_late_commit_registers_during_clean_up_stays(words, monkey
     plan = f"{words.location()}/metadata/ann-staging/{builds.INDEX}/late/plan.json"
     remove = cleaning._remove
 
-    def late(inventory, due, failed):
+    def late(*arguments):
         builds.run.publish("test.demo.words", plan)
-        return remove(inventory, due, failed)
+        return remove(*arguments)
 
     make = Assembly.make
 

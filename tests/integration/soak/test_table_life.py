@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from spark_life import SparkLife
 from table_life import TableLife
+from two_catalogs import TwoCatalogs
 
 REST = bool(os.environ.get("SOAK_REST"))
 SPARK = REST or bool(os.environ.get("SOAK_SPARK"))
@@ -45,6 +46,10 @@ def live(machine, minutes: float) -> int:
 
 def test_random_lives_keep_every_promise():
     assert live(TableLife, MINUTES / 2 if SPARK else MINUTES) > 0
+
+
+def test_random_lives_in_two_catalogs_lose_nothing_that_either_needs():
+    assert live(TwoCatalogs, MINUTES / 2) > 0
 
 
 @pytest.mark.slow

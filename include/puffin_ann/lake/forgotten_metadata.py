@@ -1,0 +1,35 @@
+"""Which foreign metadata files somebody said are of no account: a property of the table tells."""
+
+import json
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from pyiceberg.table import Table
+
+from puffin_ann.lake.listing import canonical
+
+PROPERTY = "puffin-ann.forgotten-metadata"
+"""A JSON list of locations; the nightly clean-up knows by it what was told to one of by hand."""
+
+
+def forgotten(table: Table) -> frozenset[str]:
+    """Return the metadata files of no account, canonically; a property that is not ours is none."""
+    try:
+        found: Any = json.loads(table.properties.get(PROPERTY, "[]"))
+        return frozenset(canonical(one) for one in found if isinstance(one, str))
+    except (ValueError, TypeError):
+        return frozenset()
+
+
+def forget(table: Table, locations: Iterable[str], *, stored: Collection[str]) -> None:
+    """Let metadata files be of no account from now on.
+
+    Args:
+        table: as loaded; one commit sets a property of it.
+        locations: of the files.
+        stored: the metadata files that are there, canonically: others need not be remembered.
+    """
+    wanted = {canonical(one) for one in locations}
+    kept = sorted((forgotten(table) & set(stored)) | wanted)
+    with table.transaction() as transaction:
+        transaction.set_properties({PROPERTY: json.dumps(kept)})

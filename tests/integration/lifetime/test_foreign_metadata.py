@@ -1,0 +1,368 @@
+"""Clean-up where the table may be another's, too: by a second catalog, a backup, its location."""
+
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import builds
+import lives
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table.statistics import StatisticsFile
+from registrations import (
+    NAME,
+    assert_whole,
+    catalog_beside,
+    commit,
+    going,
+    kept,
+    later,
+    local,
+    lose_a_race,
+    publish,
+    publish_versions,
+    register,
+    rewritten,
+)
+
+from puffin_ann.cli.main import run as command_line
+from puffin_ann.errors import BadInputError, StoreUnavailableError
+from puffin_ann.lake.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.objects import open_object
+from puffin_ann.lifecycle import clean as cleaning
+from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle.clean import clean
+from puffin_ann.lifecycle.doctor import doctor
+from puffin_ann.lifecycle.maintain import clean_table
+
+
+@pytest.fixture
+def elsewhere(words, tmp_path, known_catalogs):
+    """The table of `words`, with one version published, as a second catalog has it."""
+    publish_versions(words, "first")
+    catalog = catalog_beside(known_catalogs, tmp_path, "other")
+    table = register(catalog, words.refresh().metadata_location)
+    commit(table, "ours, too")
+    return table
+
+
+def foreign(found) -> list:
+    return [one for one in found.findings if one.kind == "foreign"]
+
+
+def files_of(table) -> set[str]:
+    root = local(table.location())
+    return {os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names}
+
+
+def test_what_a_second_catalog_has_published_stays(words, elsewhere):
+    theirs = publish_versions(elsewhere, "b1", "b2", "b3")
+    publish_versions(words, "a1", "a2", "a3")
+
+    for hours in (25, 1000):
+        clean(words, at_ms=later(hours))
+        assert set(theirs) <= lives.index_files(words)
+        assert_whole(elsewhere)
+        assert_whole(words)
+    clean(elsewhere, at_ms=later(1000))
+
+    assert_whole(elsewhere)
+    assert_whole(words)
+
+
+def test_what_a_second_catalog_still_names_stays_though_it_is_superseded_here(words, elsewhere):
+    (first,) = lives.index_files(words)
+    publish_versions(words, "a1", "a2")
+
+    told = clean(words, at_ms=later(), dry_run=True)
+    report = clean(words, at_ms=later())
+
+    assert going(report) == going(told) == {}
+    assert elsewhere.metadata_location in kept(report)[first]
+    assert kept(told) == kept(report)
+    assert_whole(elsewhere)
+
+
+def test_a_registration_by_a_second_catalog_while_we_clean_is_seen(
+    words, tmp_path, known_catalogs, monkeypatch
+):
+    (first,) = publish_versions(words, "a1")
+    then = words.metadata_location
+    publish_versions(words, "a2", "a3")
+    deregister = cleaning._deregister
+
+    def registered_meanwhile(inventory, due):
+        theirs = register(catalog_beside(known_catalogs, tmp_path, "other"), then)
+        commit(theirs, "ours, too")
+        return deregister(inventory, due)
+
+    monkeypatch.setattr(cleaning, "_deregister", registered_meanwhile)
+    report = clean(words, at_ms=later())
+
+    assert going(report) == {}
+    assert "names it" in kept(report)[first]
+
+
+def test_a_second_catalog_that_rests_is_kept_however_much_is_committed_here(words, elsewhere):
+    (first,) = lives.index_files(words)
+    commit(elsewhere, "and once more")
+    publish_versions(words, "a1", "a2")
+    for number in range(120):
+        commit(words, f"commit {number}")
+
+    report = clean(words, at_ms=later(1000))
+
+    assert first not in going(report)
+    assert_whole(elsewhere)
+
+
+def test_a_catalog_restored_from_a_backup_takes_nothing_of_what_came_after_it(
+    words, tmp_path, known_catalogs
+):
+    publish_versions(words, "a1")
+    shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
+    late = publish_versions(words, "a2", "a3", "a4")
+    newest = words.refresh().metadata_location
+    shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
+    restored = load_catalog("test").load_table(NAME)
+    assert restored.metadata_location != newest
+
+    report = clean(restored, at_ms=later(1000))
+
+    assert going(report) == {}
+    assert set(late) <= kept(report).keys()
+    assert any("restored from a backup" in note for note in report.notes)
+    assert any(is_own_manifest_list(path.rpartition("/")[2]) for path in kept(report))
+    catalog = catalog_beside(known_catalogs, tmp_path, "mended")
+    assert_whole(register(catalog, newest))
+
+
+def test_runs_and_records_of_a_second_catalog_stay(words, elsewhere):
+    plan = builds.run.plan_build(
+        builds.declaration(name="theirs", table="other.demo.words"), run_id="slow"
+    )
+    leases.begin("other.demo.words", "theirs", "slow", "build")
+    leases.end("other.demo.words", "theirs", "slow")
+    lease = f"{local(words.location())}/metadata/ann-staging/theirs/_lease-00000001"
+    assert os.path.exists(lease)
+
+    report = clean(words, at_ms=later(100))
+
+    assert going(report) == {}
+    assert os.path.exists(local(plan["plan"]))
+    assert os.path.exists(lease)
+    gone = going(clean(words, at_ms=later(24 * 8)))
+    assert set(gone.values()) == {"staging"}  # idle for a week, it is nobody's any more
+    assert os.path.exists(lease)
+
+
+def test_a_table_made_anew_in_the_same_place_takes_nothing_of_the_former_one(words):
+    former = publish_versions(words, "a1")
+    metadata = words.refresh().metadata_location
+    catalog = words.catalog
+    catalog.drop_table(NAME)
+    again = catalog.create_table(NAME, schema=builds.rows([]).schema, location=words.location())
+    again.append(builds.rows(range(30)))
+    publish_versions(again, "b1")
+
+    report = clean(again, at_ms=later(1000))
+
+    assert going(report) == {}
+    assert set(former) <= kept(report).keys()
+    assert "another table" in kept(report)[former[0]]
+    assert not any(one.is_problem for one in foreign(doctor(again)))
+    catalog.rename_table(NAME, "demo.again")
+    assert_whole(register(catalog, metadata))
+
+
+def test_nothing_goes_where_the_location_is_another_tables(words, tmp_path, known_catalogs):
+    publish_versions(words, "a1", "a2", "a3")
+    hostile = words.catalog.create_table("demo.hostile", schema=builds.rows([]).schema)
+    hostile.append(builds.rows(range(5)))
+    document = rewritten(hostile, location=words.location())
+    catalog = catalog_beside(known_catalogs, tmp_path, "hostile")
+    table = register(catalog, document)
+    before = files_of(words)
+
+    report = clean(table, at_ms=later(1000))
+
+    assert files_of(words) == before
+    assert going(report) == {}
+    assert "may be another table's" in report.notes[0]
+    (found,) = foreign(doctor(table))
+    assert found.is_problem
+    assert doctor(table, fix=True).problems_left > 0
+    assert files_of(words) == before
+    assert_whole(words)
+
+
+def test_a_file_of_another_table_is_not_removed_by_being_registered(words):
+    theirs, *_ = publish_versions(words, "a1")
+    hostile = words.catalog.create_table("demo.hostile", schema=builds.rows([]).schema)
+    hostile.append(builds.rows(range(30)))
+    first = hostile.current_snapshot().snapshot_id
+    (entry, *_) = words.refresh().metadata.statistics
+    entry = StatisticsFile.model_validate({**entry.model_dump(), "snapshot-id": first})
+    hostile.update_statistics().set_statistics(entry).commit()
+    for run in ("b1", "b2", "b3"):
+        hostile.refresh().append(builds.rows(range(30)))
+        publish(hostile, run)
+
+    report = clean(hostile, at_ms=later(1000))
+
+    assert "outside" in kept(report)[theirs]
+    assert_whole(words)
+
+
+def test_after_many_commits_and_lost_races_clean_up_goes_on(words):
+    first, second = publish_versions(words, "a1", "a2")
+    strays = []
+    for number in range(150):
+        if number in (10, 40, 120):
+            strays.append(lose_a_race(words, f"lost {number}"))
+        if number == 100:
+            third, fourth = publish_versions(words, "a3", "a4")
+        commit(words, f"commit {number}")
+    fifth, sixth = publish_versions(words, "a5", "a6")
+    assert not {*strays} & {one.metadata_file for one in words.refresh().metadata.metadata_log}
+
+    report = clean(words, at_ms=later())
+
+    # The first two strays are older than the log; the third names what was registered then.
+    assert going(report).keys() == {first, second} - kept(report).keys()
+    assert all(strays[2] in why for why in kept(report).values())
+    assert {third, fourth, fifth, sixth} <= lives.index_files(words)
+    told = foreign(doctor(words, at_ms=later()))
+    assert [(one.file, one.is_problem) for one in told] == [(strays[2], False)]
+
+    clean(words, at_ms=later(), forget=[strays[2]])
+
+    assert lives.index_files(words) == {fifth, sixth}
+    assert foreign(doctor(words, at_ms=later())) == []
+    assert_whole(words)
+
+
+def test_a_foreign_metadata_file_has_to_be_named_and_old_to_be_forgotten(words, elsewhere):
+    (first,) = lives.index_files(words)
+    publish_versions(words, "a1", "a2")
+    stray = elsewhere.metadata_location
+    with pytest.raises(BadInputError, match="younger than 24h"):
+        clean(words, forget=[stray])
+    with pytest.raises(BadInputError, match="no foreign metadata file"):
+        clean(words, at_ms=later(), forget=[words.metadata_location])
+
+    tried = clean(words, at_ms=later(), forget=[stray.rpartition("/")[2]], dry_run=True)
+    assert tried.forgotten == (stray,)
+    assert first in going(tried)
+    assert first in kept(clean(words, at_ms=later()))
+    assert first in going(clean(words, at_ms=later(), forget=[stray]))
+    assert clean(words, at_ms=later(), forget=[stray]).forgotten == ()  # it is already
+
+    commit(elsewhere, "still alive")
+    assert "single commit" not in {one.what for one in foreign(doctor(words))}
+    assert len(foreign(doctor(words))) == 1
+
+
+def test_the_command_line_tells_what_is_kept_and_forgets_what_it_is_told(
+    words, elsewhere, monkeypatch, capsys
+):
+    (first,) = lives.index_files(words)
+    publish_versions(words, "a1", "a2", retention={"versions": 1, "grace": "0s"})
+    name = elsewhere.metadata_location.rpartition("/")[2]
+
+    code, out, _ = run_clean(monkeypatch, capsys)
+    assert code == 0
+    assert f"kept superseded version {first}: {elsewhere.metadata_location} names it" in out
+    assert f"--forget-metadata {name}" in out
+    code, _, err = run_clean(monkeypatch, capsys, "--forget-metadata", name)
+    assert code == 2
+    assert "younger than 24h" in err
+    code, out, _ = run_clean(monkeypatch, capsys, "--json")
+    assert json.loads(out)["kept"][0]["location"] == first
+
+
+def run_clean(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.argv", ["puffin-ann", "clean", "test.demo.words", *arguments])
+    with pytest.raises(SystemExit) as left:
+        command_line()
+    said = capsys.readouterr()
+    return int(left.value.code or 0), said.out, said.err
+
+
+def test_nothing_goes_while_a_metadata_file_is_damaged(words):
+    first, *_ = publish_versions(words, "a1", "a2", "a3")
+    folder = local(words.location()) + "/metadata"
+    broken = f"{folder}/00007-{uuid.uuid4()}.metadata.json"
+    Path(broken).write_text('{"format-version": 2, "table-uuid": ')
+
+    report = clean(words, at_ms=later())
+
+    assert going(report) == {}
+    assert broken in kept(report)[first]
+    assert f"--forget-metadata {broken.rpartition('/')[2]}" in report.notes[0]
+    assert [one.is_problem for one in foreign(doctor(words))] == [True]
+    assert first in going(clean(words, at_ms=later(), forget=[f"file://{broken}"]))
+
+
+def refuse(monkeypatch, *refused: Path) -> None:
+    """Let the store refuse access to metadata files."""
+
+    def ask(io, uri):
+        if Path(local(uri)) in refused:
+            raise StoreUnavailableError(f"the store gives no answer for {uri}")
+        return open_object(io, uri)
+
+    monkeypatch.setattr("puffin_ann.lake.metadata_files.open_object", ask)
+
+
+def test_nothing_goes_while_a_metadata_file_cannot_be_read(words, monkeypatch):
+    publish_versions(words, "a1", "a2", "a3")
+    silent = Path(local(words.location())) / "metadata" / f"00007-{uuid.uuid4()}.metadata.json"
+    silent.write_text("{}")
+    refuse(monkeypatch, silent)
+    before = lives.index_files(words)
+
+    with pytest.raises(StoreUnavailableError, match=silent.name):
+        clean(words, at_ms=later())
+
+    assert lives.index_files(words) == before
+    assert [one.is_problem for one in foreign(doctor(words))] == [True]
+    assert any("removed nothing" in one for one in doctor(words, fix=True, at_ms=later()).actions)
+    assert lives.index_files(words) == before
+
+
+def test_a_lost_registration_is_no_orphan_while_earlier_metadata_cannot_be_read(words, monkeypatch):
+    (path,) = publish_versions(words, "a1")
+    for slot in {entry.snapshot_id for entry in words.refresh().metadata.statistics}:
+        lives.drop_registration(words, slot)
+    head = words.current_snapshot().snapshot_id
+    words.refresh().append(builds.rows(range(3)))
+    words.maintenance.expire_snapshots().by_id(head).commit()
+    refuse(monkeypatch, *(Path(local(one.metadata_file)) for one in words.metadata.metadata_log))
+
+    with pytest.raises(StoreUnavailableError):
+        clean(words, at_ms=later(1000))
+
+    assert path in lives.index_files(words)
+
+
+def test_what_is_kept_is_told_where_the_maintenance_is_logged(words, elsewhere):
+    (first,) = lives.index_files(words)
+    publish_versions(words, "a1", "a2", retention={"versions": 1, "grace": "0s"})
+    told = clean_table("test.demo.words", owner="test")
+    assert any(one.startswith(f"kept superseded version {first}") for one in told)
+    assert any(
+        "commit lost a race, or the table is registered a second time" in one for one in told
+    )
+
+
+def test_metadata_in_a_folder_of_its_own_is_found_by_its_property(words):
+    folder = f"{words.location()}/elsewhere"
+    with words.transaction() as transaction:
+        transaction.set_properties({"write.metadata.path": folder})
+    assert words.refresh().metadata_location.startswith(folder)
+    first, *_ = publish_versions(words, "a1", "a2", "a3")
+    assert first in going(clean(words, at_ms=later()))
+    assert_whole(words)

@@ -1,0 +1,168 @@
+"""What metadata files tell of themselves, packed or not, in whatever order, sound or not."""
+
+import gzip
+import json
+import uuid
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_ann.errors import DataFileError, StoreDeniedError
+from puffin_ann.lake import metadata_files
+from puffin_ann.lake.metadata_files import (
+    Head,
+    MetadataReader,
+    Unread,
+    Version,
+    is_metadata_name,
+    read_metadata,
+)
+
+IO = PyArrowFileIO()
+UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
+DOCUMENT = {
+    "format-version": 2,
+    "table-uuid": UUID.upper(),
+    "location": "s3://b/t",
+    "last-updated-ms": 1700000000123,
+    "properties": {"table-uuid": "not this one", "last-updated-ms": "nor this"},
+    "snapshots": [
+        {"snapshot-id": 1, "manifest-list": "s3a://b/t/metadata/snap-1.avro", "summary": {}},
+        {
+            "snapshot-id": 2,
+            "manifest-list": "s3://b/t/metadata/snap-2.avro",
+            "summary": {
+                "operation": "replace",
+                "statistics-file": "s3://b/t/metadata/ann-2.puffin",
+            },
+        },
+        {"snapshot-id": 3, "manifests": ["s3://b/t/metadata/m.avro"]},
+    ],
+    "statistics": [{"snapshot-id": 1, "statistics-path": "s3://b/t/metadata/ann-1.puffin"}],
+    "partition-statistics": [{"snapshot-id": 1, "statistics-path": "s3://b/t/metadata/p.parquet"}],
+    "metadata-log": [
+        {"timestamp-ms": 5, "metadata-file": "s3a://b/t/metadata/v1.metadata.json"},
+        {"timestamp-ms": 6, "metadata-file": "s3://b/t/metadata/v2.metadata.json"},
+    ],
+}
+
+
+def stored(folder, document, name: str = "v3.metadata.json") -> str:
+    data = document if isinstance(document, bytes) else json.dumps(document).encode()
+    (folder / name).write_bytes(gzip.compress(data) if ".gz" in name else data)
+    return f"file://{folder / name}"
+
+
+def whole(uri: str) -> Version | Unread | None:
+    return MetadataReader().whole(IO, [uri]).get(uri)
+
+
+def head(uri: str) -> Head | Unread | None:
+    return MetadataReader().heads(IO, [uri]).get(uri)
+
+
+@pytest.mark.parametrize(
+    "name", ["v3.metadata.json", "00003-a.gz.metadata.json", "v3.metadata.json.gz"]
+)
+def test_a_metadata_file_tells_its_table_its_time_and_what_it_names(tmp_path, name):
+    uri = stored(tmp_path, DOCUMENT, name)
+    found = whole(uri)
+    assert is_metadata_name(uri)
+    assert found == Version(
+        head=Head(UUID, 1700000000123),
+        earlier=(
+            (5, "s3://b/t/metadata/v1.metadata.json"),
+            (6, "s3://b/t/metadata/v2.metadata.json"),
+        ),
+        names=frozenset(
+            f"s3://b/t/metadata/{one}"
+            for one in ("snap-1.avro", "snap-2.avro", "ann-1.puffin", "ann-2.puffin", "p.parquet")
+        ),
+    )
+    assert head(uri) == found.head
+
+
+@pytest.mark.parametrize("name", ["a.metadata.json", "a.gz.metadata.json"])
+def test_of_a_large_file_only_the_start_is_read(tmp_path, monkeypatch, name):
+    large = {**DOCUMENT, "properties": {str(uuid.uuid4()): "x" for _ in range(5000)}}
+    uri = stored(tmp_path, large, name)
+    monkeypatch.setattr(metadata_files, "read_metadata", None)  # which would read it whole
+    assert head(uri) == Head(UUID, 1700000000123)
+
+
+def test_a_file_whose_start_does_not_tell_is_read_whole(tmp_path):
+    first = {"properties": {str(number): "x" * 100 for number in range(1000)}}
+    uri = stored(tmp_path, {**first, **{k: v for k, v in DOCUMENT.items() if k != "properties"}})
+    assert head(uri) == Head(UUID, 1700000000123)
+
+
+def test_a_number_that_is_cut_off_is_not_taken_for_another(tmp_path, monkeypatch):
+    text = json.dumps({"table-uuid": UUID, "last-updated-ms": 1700000000123, "snapshots": []})
+    uri = stored(tmp_path, text.encode())
+    for length in range(1, len(text)):
+        monkeypatch.setattr(metadata_files, "HEAD_BYTES", length)
+        assert head(uri) == Head(UUID, 1700000000123)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"",
+        b"\0" * 100,
+        b"[]",
+        b'{"table-uuid": ',
+        b"[" * 100_000,
+        json.dumps({**DOCUMENT, "table-uuid": "x"}).encode(),
+        json.dumps({**DOCUMENT, "last-updated-ms": "x"}).encode(),
+        json.dumps({**DOCUMENT, "statistics": [{}]}).encode(),
+        json.dumps({**DOCUMENT, "statistics": 7}).encode(),
+        json.dumps({**DOCUMENT, "snapshots": [{"manifest-list": None}]}).encode(),
+        json.dumps({**DOCUMENT, "snapshots": [7]}).encode(),
+        json.dumps({**DOCUMENT, "metadata-log": [{"timestamp-ms": 1}]}).encode(),
+    ],
+)
+def test_what_is_no_metadata_is_damaged(tmp_path, broken):
+    found = whole(stored(tmp_path, broken))
+    assert isinstance(found, Unread)
+    assert found.is_damaged
+    assert "v3.metadata.json is no metadata file" in found.problem
+
+
+def test_packed_bytes_that_are_not_are_damaged(tmp_path):
+    (tmp_path / "a.gz.metadata.json").write_bytes(b"{}")
+    uri = f"file://{tmp_path}/a.gz.metadata.json"
+    assert head(uri) == whole(uri)
+    assert head(uri).is_damaged
+
+
+def test_what_unpacks_to_more_than_any_metadata_has_is_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(metadata_files, "MOST_BYTES", 1000)
+    uri = stored(tmp_path, {**DOCUMENT, "properties": {"a": "x" * 5000}}, "a.gz.metadata.json")
+    with pytest.raises(DataFileError, match="more than 1000 bytes"):
+        read_metadata(IO, uri)
+
+
+def test_gone_and_unreadable_and_no_file_are_three_things(tmp_path, monkeypatch):
+    (tmp_path / "folder.metadata.json").mkdir()
+    assert whole(f"file://{tmp_path}/gone.metadata.json") is None
+    assert whole(f"file://{tmp_path}/folder.metadata.json").is_damaged
+
+    def refuse(_, uri):
+        raise StoreDeniedError(f"the store refuses access to {uri}")
+
+    uri = stored(tmp_path, DOCUMENT)
+    monkeypatch.setattr(metadata_files, "open_object", refuse)
+    for found in (head(uri), whole(uri)):
+        assert isinstance(found, Unread)
+        assert not found.is_damaged
+    with pytest.raises(StoreDeniedError, match=r"v3\.metadata\.json"):
+        read_metadata(IO, uri)
+
+
+def test_a_file_is_read_once(tmp_path):
+    reader = MetadataReader()
+    uri = stored(tmp_path, DOCUMENT)
+    reader.whole(IO, [uri])
+    (tmp_path / "v3.metadata.json").unlink()
+    assert reader.heads(IO, [uri]) == {uri: Head(UUID, 1700000000123)}
+    assert reader.whole(IO, [uri])
