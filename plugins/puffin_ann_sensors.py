@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, Context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 if TYPE_CHECKING:
     from puffin_ann_triggers import IndexTrigger
@@ -34,12 +34,15 @@ class IndexSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> bool:
         """Look at the table once."""
-        from puffin_ann.errors import BadInputError, NotFoundError
+        from puffin_ann.errors import BadInputError, NotFoundError, PuffinAnnError
 
         try:
             is_over, reason = self.trigger().look()
         except (BadInputError, NotFoundError) as error:
             raise AirflowFailException(str(error)) from None
+        except PuffinAnnError as error:
+            # Its message tells all; the frames of the client that noticed would hide it.
+            raise AirflowException(str(error)) from None
         self.log.info("%s", reason)
         return is_over
 

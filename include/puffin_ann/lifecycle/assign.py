@@ -187,7 +187,7 @@ def run_task(
         staged, shards = rows.take(np.zeros(0, dtype=np.int64)), shards[:0]
     name = attempt_unique(f"segment-{number:05d}")
     with workspace.staging.create(name) as out:
-        counts, checksums = write_segment(out, staged, shards, plan.declaration.shards)
+        counts, checksums = write_segment(out, staged, shards, plan.shard_count)
     answers = truth.of_rows(
         trained.queries,
         rows,

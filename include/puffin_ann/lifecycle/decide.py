@@ -63,8 +63,8 @@ def decide(
     expected = expect(state, change)
     due = _due(state, expected, declaration, maintenance=maintenance)
     refresh = _refresh(state, change, expected, due)
-    why = _why_emptied(state, change, declaration, expected)
-    why = why or _why_dearer(state, change, declaration, refresh)
+    why = _why_emptied(state, change, expected)
+    why = why or _why_dearer(state, change, refresh)
     if why:
         return _build(change, estimate.whole_build(state, change.live_rows), why)
     return refresh
@@ -160,27 +160,24 @@ def _why_other(state: IndexState, change: Change, declaration: IndexDeclaration)
 
 def _why_worn(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
     """Say why the version itself, whatever changed since, is no base for a refresh any more."""
-    if not _can_build(change, declaration):
+    if not change.live_rows:
         return ""
+    made, declared = len(state.graphs), declaration.shards_built
+    if made < declared <= change.live_rows:
+        return f"it has {made} of the {declared} declared shards: there were fewer rows than those"
     # Where each row is compared, centroids may lie wherever they do.
     drifted = "" if state.algorithm in (CENTROID, EXACT) else why_drifted(state, declaration)
-    return drifted or _why_emptied(state, change, declaration, UNCHANGED)
+    return drifted or _why_emptied(state, change, UNCHANGED)
 
 
-def _why_emptied(
-    state: IndexState, change: Change, declaration: IndexDeclaration, expected: Expected
-) -> str:
+def _why_emptied(state: IndexState, change: Change, expected: Expected) -> str:
     """Say so if deltas hold all that is live: there is nothing then that they could be added to."""
-    if state.algorithm == CENTROID or not _can_build(change, declaration):
+    if state.algorithm == CENTROID or not change.live_rows:
         return ""
     deltas = expected.live_in(state.deltas) + expected.fresh
     if not deltas or expected.live_in(state.graphs):
         return ""
     return f"none of the rows its shards were built from is live, and {deltas:,} others are"
-
-
-def _can_build(change: Change, declaration: IndexDeclaration) -> bool:
-    return change.live_rows >= max(1, declaration.shards_built)
 
 
 def _why_wait(
@@ -225,14 +222,9 @@ def _why_unchanged(state: IndexState, change: Change, declaration: IndexDeclarat
     return said
 
 
-def _why_dearer(
-    state: IndexState,
-    change: Change,
-    declaration: IndexDeclaration,
-    refresh: Decision,
-) -> str:
+def _why_dearer(state: IndexState, change: Change, refresh: Decision) -> str:
     """Say why building is better than this refresh; empty if it is not."""
-    if state.algorithm == CENTROID or not _can_build(change, declaration):
+    if state.algorithm == CENTROID or not change.live_rows:
         return ""
     build = estimate.whole_build(state, change.live_rows).seconds
     # Not for the sake of what a build would carry over or read just the same.

@@ -101,6 +101,7 @@ class BuildPlan(RunPlan):
         reason: why the index is built, in one sentence.
         expected_rows: live rows by the manifests, null vectors not yet known.
         groups: by group id, the shards that one spark-submit builds.
+        shards: how many are built, where the table has not the rows for those declared; else none.
     """
 
     kind: Literal["build"] = "build"
@@ -108,6 +109,17 @@ class BuildPlan(RunPlan):
     expected_rows: int
     assign_tasks: tuple[AssignTask, ...]
     groups: dict[str, tuple[int, ...]]
+    shards: int | None = None
+
+    @property
+    def shard_count(self) -> int:
+        """Shards that rows are dealt to."""
+        return self.shards or self.declaration.shards
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of the whole index."""
+        return self.declaration.partitions // self.declaration.shards * self.shard_count
 
 
 class StagedFile(Document):

@@ -46,7 +46,7 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
     column = table_vector_column(table, declaration.column)
     require_key(table, declaration)
     rows = live.rows
-    check_rows(declaration.table, rows, declaration)
+    check_rows(declaration.table, rows)
     dimension = dimension_of(table.io, live.files, column)
     if not dimension:
         raise TooFewRowsError(

@@ -253,7 +253,7 @@ def run_gate(
         index,
         judge.part(0, tuning),
         target=declaration.recall_target,
-        partitions=declaration.partitions,
+        partitions=plan.partition_count,
     )
     measure = judge.part(tuning, len(trained.queries)).measure(
         index, width=width, probe_partitions=probe

@@ -48,21 +48,22 @@ def nothing_to_do(
     return "the published version covers exactly the live rows, with the same declaration"
 
 
-def check_rows(table: str, rows: int, declaration: IndexDeclaration) -> None:
-    """Refuse a table that has too few rows for the declared shards.
+def check_rows(table: str, rows: int) -> None:
+    """Refuse a table without rows.
 
-    Fewer rows than partitions are no harm: some partitions are empty then.
+    Fewer rows than partitions are no harm: some partitions are empty then. Nor are fewer than
+    shards: a young table gets as many as it can fill.
 
     Raises:
-        TooFewRowsError: names both numbers and what to lower.
+        TooFewRowsError: there is nothing to index.
     """
     if rows == 0:
         raise TooFewRowsError(f"table {table} has no live rows; there is nothing to index")
-    if rows < declaration.shards:
-        raise TooFewRowsError(
-            f"table {table} has {rows} live rows, fewer than the {declaration.shards} shards of "
-            f"index {declaration.name!r}; lower shards"
-        )
+
+
+def shards_for(declaration: IndexDeclaration, rows: int) -> int:
+    """Return how many shards are built of so many rows: the declared ones, if that many can be."""
+    return min(declaration.shards_built, rows)
 
 
 def assign_tasks(

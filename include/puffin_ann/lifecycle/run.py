@@ -25,6 +25,7 @@ from puffin_ann.lifecycle.plan import (
     assign_tasks,
     nothing_to_do,
     shard_groups,
+    shards_for,
     submits,
 )
 from puffin_ann.lifecycle.publish import publish_run, was_published
@@ -82,7 +83,7 @@ def plan_build(
             log.info("plan: nothing to build for %s: %s", declaration.name, reason)
             return _pointer(declaration, run, "none", reason, "", [])
         made = plan_of_whole_table(declaration, table, run, live)
-        plan = store(staging, PLAN, made.model_copy(update={"reason": why}))
+        plan = store(staging, PLAN, made.model_copy(update={"reason": _told(made, why)}))
     staging.put_new(SPARE_PLAN, plan.model_dump_json().encode())
     log.info(
         "plan: run %s builds %s from snapshot %d: %d rows in %d files, %d shards in %d groups",
@@ -91,7 +92,7 @@ def plan_build(
         plan.base_snapshot_id,
         plan.expected_rows,
         len(plan.files),
-        declaration.shards,
+        plan.shard_count,
         len(plan.groups),
     )
     return _pointer(
@@ -103,6 +104,16 @@ def warn_of(declaration: IndexDeclaration) -> None:
     """Log what is allowed in a declaration and should not be."""
     for warning in declaration.warnings:
         log.warning("plan: %s", warning)
+
+
+def _told(plan: BuildPlan, why: str) -> str:
+    """Say why an index is built, and with how many shards, where that is not what is declared."""
+    if plan.shards is None:
+        return why
+    return (
+        f"{why}; with {plan.shards} of the {plan.declaration.shards} declared shards, since the "
+        f"table has {plan.expected_rows} rows: a refresh or build that finds enough makes them all"
+    )
 
 
 def workplace(table: Table, index: str, run: str) -> tuple[str, Staging]:
@@ -165,6 +176,7 @@ def plan_of_whole_table(
         PuffinAnnError: the table or its column do not allow an index.
     """
     fit = require_fit(declaration, table, live)
+    shards = shards_for(declaration, fit.rows)
     base = require_snapshot(table, live.snapshot_id)
     files = tuple(PlannedFile.of(number, file) for number, file in enumerate(live.files))
     return BuildPlan(
@@ -182,8 +194,9 @@ def plan_of_whole_table(
         assign_tasks=assign_tasks(
             files, row_bytes=4 * fit.dimension, task_bytes=settings().assign_task_bytes
         ),
+        shards=shards if shards < declaration.shards_built else None,
         groups=shard_groups(
-            declaration.shards_built,
+            shards,
             submits(4 * fit.dimension * fit.rows, declaration.build.max_submits),
         ),
         column_type=fit.column.element,

@@ -92,9 +92,7 @@ def train(runner: Runner, table: str, plan: str) -> Trained:
         sampled_rows=sum(task.rows for task in tasks),
         seconds=time.monotonic() - began,
     )
-    log.info(
-        "train: %d centroids in %.1f s", workspace.plan.declaration.partitions, trained.seconds
-    )
+    log.info("train: %d centroids in %.1f s", workspace.plan.partition_count, trained.seconds)
     for trial in trained.choice.trials:
         log.info(
             "train: %s reaches recall %.4f at width %d with %.0f queries a second on one thread, "

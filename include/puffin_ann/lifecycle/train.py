@@ -56,7 +56,7 @@ def sample_tasks(plan: BuildPlan) -> list[SampleTask]:
     """Choose the files to sample, and how many rows of each; at random, by the run's seed."""
     wanted = sample_rows(
         plan.expected_rows,
-        plan.declaration.partitions,
+        plan.partition_count,
         row_bytes=4 * plan.dimension,
         sample_bytes=settings().sample_bytes,
     )
@@ -122,7 +122,7 @@ def train(plan: BuildPlan, rows: StagedRows, *, threads: int) -> TrainResult:
     """Train the centroids on the sampled rows.
 
     Raises:
-        TooFewRowsError: the sample has fewer usable vectors than the index has shards.
+        TooFewRowsError: the sample has no usable vector.
     """
     declaration = plan.declaration
     usable = len(rows.vectors)
@@ -132,21 +132,16 @@ def train(plan: BuildPlan, rows: StagedRows, *, threads: int) -> TrainResult:
             f"{declaration.column!r}: each is null, not of width {plan.dimension}, not finite or "
             f"longer than {LARGEST_NORM:.2g}; mend the vectors"
         )
-    if usable < declaration.shards:
-        raise TooFewRowsError(
-            f"table {plan.table}: {usable} sampled rows have a usable vector, fewer than the "
-            f"{declaration.shards} shards of index {declaration.name!r}; lower shards, or mend "
-            "the vectors"
-        )
     metric = METRICS[declaration.metric]
     norm_bound = float(np.sqrt(np.einsum("ij,ij->i", rows.vectors, rows.vectors).max()))
     space = metric.to_search_space(rows.vectors, norm_bound)
     # With fewer rows than partitions some are taken again: the partitions of the copies stay empty.
-    enough = space[np.arange(max(usable, declaration.partitions)) % usable]
-    centroids = kmeans.train(enough, declaration.partitions, seed=declaration.seed, threads=threads)
+    partitions = plan.partition_count
+    enough = space[np.arange(max(usable, partitions)) % usable]
+    centroids = kmeans.train(enough, partitions, seed=declaration.seed, threads=threads)
     nearest, _ = kmeans.assign(space, centroids, threads=threads)
-    sizes = np.bincount(nearest, minlength=declaration.partitions)
-    shards = partitioning.partitions_to_shards(centroids, sizes, declaration.shards)
+    sizes = np.bincount(nearest, minlength=partitions)
+    shards = partitioning.partitions_to_shards(centroids, sizes, plan.shard_count)
     queries = rows.vectors[held_out(plan, usable)]
     return TrainResult(
         centroids=centroids,

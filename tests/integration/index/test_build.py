@@ -22,7 +22,7 @@ from puffin_ann.errors import (
     TooFewRowsError,
     UnsupportedColumnError,
 )
-from puffin_ann.lifecycle import run, stages, truth
+from puffin_ann.lifecycle import refresh, run, stages, truth
 from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.lifecycle.status import status
 from puffin_ann.settings import settings
@@ -263,7 +263,6 @@ def test_bad_input_is_named_and_changes_nothing(words, catalog):
         (DeclarationError, {"algorithm": "vamana", "parameters": {"pq_m": 9}}, "vamana.*'pq_m': 9"),
         (DeclarationError, {"algorithm": "ivf_pq", "parameters": {"pq_m": 9}}, "ivf_pq.*'pq_m': 9"),
         (UnsupportedColumnError, {"column": "word"}, "'word'.*string"),
-        (TooFewRowsError, {"shards": 61, "partitions_per_shard": 1}, "60 live rows.*61"),
     ]
     for error, change, message in wrong:
         with pytest.raises(error, match=message):
@@ -272,6 +271,48 @@ def test_bad_input_is_named_and_changes_nothing(words, catalog):
     with pytest.raises(TooFewRowsError, match="empty"):
         builds.build(builds.declaration(table="test.demo.empty"), "run")
     assert snapshots(words) == before
+
+
+@pytest.mark.parametrize("algorithm", ["vamana", "exact"])
+def test_a_young_table_gets_as_many_shards_as_it_has_rows_and_those_declared_later(
+    catalog, algorithm
+):
+    table = catalog.create_table("demo.young", schema=builds.rows([0]).schema)
+    table.append(builds.rows(range(3)))
+    shape = {"shards": 5, "partitions_per_shard": 2, "algorithm": algorithm}
+    declared = builds.declaration(table="test.demo.young", **shape)
+    planned = builds.build(declared, "first")
+    assert "with 3 of the 5 declared shards, since the table has 3 rows" in planned["reason"]
+    assert builds.build(declared, "again")["action"] == "none"
+    index = open_index("test.demo.young", builds.INDEX)
+    assert len(index.version.routing.shards) == 3
+    table.append(builds.rows(range(3, 4)))
+    assert refresh.plan_refresh(declared, run_id="few", force=True)["action"] == "refresh"
+    table.append(builds.rows(range(4, 6)))
+    due = refresh.plan_refresh(declared, run_id="enough", force=True)
+    assert due["action"] == "build"
+    assert "it has 3 of the 5 declared shards" in due["reason"]
+    assert builds.build(declared, "whole")["action"] == "build"
+    index = open_index("test.demo.young", builds.INDEX)
+    assert len(index.version.routing.shards) == 5
+    _, vectors = builds.live(table)
+    snapshot = table.refresh().current_snapshot().snapshot_id
+    builds.assert_answers(index, table, snapshot, vectors, 5)
+    assert refresh.plan_refresh(declared, run_id="then", force=True)["action"] == "none"
+
+
+@pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq", "exact"])
+def test_fewer_usable_vectors_than_shards_are_indexed_and_found(catalog, algorithm):
+    table = catalog.create_table("demo.holey", schema=builds.rows([0]).schema)
+    table.append(builds.rows(range(2)))
+    unusable = builds.rows(range(2, 8))
+    nothing = pa.array([None] * 6, unusable.schema.field("embedding").type)
+    table.append(unusable.set_column(2, "embedding", nothing))
+    shape = {"shards": 4, "partitions_per_shard": 2, "algorithm": algorithm}
+    builds.build(builds.declaration(table="test.demo.holey", **shape), "run")
+    index = open_index("test.demo.holey", builds.INDEX)
+    _, vectors = builds.live(table)
+    builds.assert_answers(index, table, table.refresh().current_snapshot().snapshot_id, vectors, 2)
 
 
 @pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq", "exact", "centroid", "auto"])

@@ -90,7 +90,6 @@ EITHER_WAY = {
         "a key is a single value",
     ),
     "a key of lists": (nothing, {"key": "embedding"}, 2, "a key is a single value"),
-    "more shards than rows": (nothing, {"shards": 61}, 2, "fewer than the 61 shards"),
     "no vectors": (no_vectors, {"seed": 1}, 2, "no vector at all in 20 rows"),
     "too many sub-spaces": (
         nothing,

@@ -46,12 +46,23 @@ def test_rows_that_come_when_no_indexed_row_lives_are_built():
     assert "none of the rows its shards were built from is live" in decision.reason
 
 
-def test_fewer_rows_than_shards_become_a_delta_since_no_build_takes_them():
+def test_fewer_rows_than_shards_are_built_likewise_into_as_many_as_they_fill():
     emptied = state(graph(0, tombstones=50_000), graph(1, tombstones=50_000))
     found = change(live=1, rows_added=1, age_ms=2 * HOUR_MS)
-    decision = decide(emptied, found, declared(), now_ms=NOW)
-    assert decision.delta is not None
-    assert decision.delta.rows == 1
+    assert decide(emptied, found, declared(), now_ms=NOW).action == "build"
+
+
+def test_shards_that_a_young_table_could_not_fill_are_built_once_it_can():
+    young = state(graph(0, rows=1))
+    soon, enough = change(live=1, rows_gone=1), change(live=2, rows_added=1)
+    assert decide(young, soon, declared(), now_ms=NOW, force=True).action == "refresh"
+    decision = decide(young, enough, declared(), now_ms=NOW)
+    assert decision.action == "build"
+    assert "it has 1 of the 2 declared shards" in decision.reason
+    unchanged = decide(young, change(live=2), declared(), now_ms=NOW)
+    assert unchanged.action == "none"
+    assert "the next change or maintenance builds it anew" in unchanged.reason
+    assert decide(young, change(live=2), declared(), now_ms=NOW, maintenance=True).action == "build"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from puffin_ann.lifecycle.plan import (
     nothing_to_do,
     sample_rows,
     shard_groups,
+    shards_for,
     submits,
 )
 from puffin_ann.lifecycle.run import safe_run_id
@@ -92,15 +93,21 @@ def test_a_target_above_what_was_measured_is_built_for():
     assert nothing_to_do(higher, measured, force=False) is None
 
 
-def test_too_few_rows_are_refused_with_both_numbers_and_the_remedy():
-    declaration = parse_declaration(
-        {"name": "i", "table": "c.n.t", "column": "v", "shards": 2}, source="f"
-    )
+def test_a_table_without_rows_is_refused():
     with pytest.raises(TooFewRowsError, match="no live rows"):
-        check_rows("c.n.t", 0, declaration)
-    with pytest.raises(TooFewRowsError, match=r"1 live rows, fewer than the 2 shards"):
-        check_rows("c.n.t", 1, declaration)
-    check_rows("c.n.t", 2, declaration)
+        check_rows("c.n.t", 0)
+    check_rows("c.n.t", 1)
+
+
+@pytest.mark.parametrize(("rows", "shards"), [(1, 1), (2, 2), (3, 3), (4, 3)])
+def test_no_more_shards_are_built_than_there_are_rows(rows, shards):
+    data = {"name": "i", "table": "c.n.t", "column": "v", "shards": 3}
+    assert shards_for(parse_declaration(data, source="f"), rows) == shards
+
+
+def test_centroids_have_no_shards_however_many_rows_there_are():
+    data = {"name": "i", "table": "c.n.t", "column": "v", "algorithm": "centroid"}
+    assert shards_for(parse_declaration(data, source="f"), 9) == 0
 
 
 def test_run_ids_become_path_names_that_stay_different():

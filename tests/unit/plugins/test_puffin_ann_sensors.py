@@ -10,10 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 import puffin_ann_sensors as sensors
-from puffin_ann.errors import DeclarationError
+from puffin_ann.errors import CatalogUnavailableError, DeclarationError
 
 ROOT = Path(__file__).resolve().parents[3]
 KINDS = {
@@ -80,6 +80,19 @@ def test_what_is_not_declared_is_not_waited_for(sensor, kind, monkeypatch):
     monkeypatch.setattr(f"puffin_ann.lifecycle.stale.{KINDS[kind]}", undeclared)
     with pytest.raises(AirflowFailException, match="'words'"):
         sensor().execute({})
+
+
+def test_a_catalog_that_is_down_is_told_without_what_led_to_it_and_asked_again(
+    sensor, kind, monkeypatch
+):
+    def down(index: str, *_: object) -> None:
+        raise CatalogUnavailableError("catalog 'demo' does not answer; check it") from OSError()
+
+    monkeypatch.setattr(f"puffin_ann.lifecycle.stale.{KINDS[kind]}", down)
+    with pytest.raises(AirflowException, match="check it") as failed:
+        sensor().execute({})
+    assert failed.value.__suppress_context__
+    assert not isinstance(failed.value, AirflowFailException)
 
 
 def test_back_from_the_triggerer_it_goes_on_or_fails_for_good(sensor):
