@@ -139,6 +139,18 @@ class StoreDeniedError(StoreUnavailableError):
     """The table's store refuses access; some refuse it to objects that are not there, too."""
 
 
+class UnsafeFolderError(EnvironmentProblemError):
+    """Another user of this machine could exchange what is kept in a folder; says who, and where."""
+
+
+class CacheUnusableError(EnvironmentProblemError):
+    """There is no folder on local disk that shards or kernels can be kept in; says why."""
+
+
+class LocalCopyError(EnvironmentProblemError):
+    """What was unpacked to local disk is not whole there; says nothing of what it came from."""
+
+
 class SparkNotFoundError(EnvironmentProblemError):
     """`spark-submit` or Java is not to be found."""
 

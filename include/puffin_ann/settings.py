@@ -1,6 +1,7 @@
 """All settings that are not part of an index declaration, read once from the environment."""
 
 import hashlib
+import logging
 import os
 import platform
 import tempfile
@@ -13,8 +14,10 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from puffin_ann import __version__
-from puffin_ann.errors import BadInputError
+from puffin_ann import __version__, private_folders
+from puffin_ann.errors import BadInputError, CacheUnusableError, UnsafeFolderError
+
+log = logging.getLogger("puffin_ann")
 
 MIB = 1 << 20
 
@@ -51,6 +54,11 @@ class Settings(BaseSettings):
     cache_dir: Path = Field(
         default_factory=_default_cache_dir,
         description="Folder for shards in memory-mapped form and for compiled kernels.",
+    )
+    cache_trusted: bool = Field(
+        default=False,
+        description="Use the cache folder whoever else may write to it: for a machine or container "
+        "that has no other users.",
     )
     cache_max_bytes: int = Field(
         default=64 * 1024 * MIB,
@@ -156,13 +164,13 @@ def configure_numba() -> None:
     Numba keeps the kernels of different CPUs apart, but does not notice an edit in a module that a
     kernel imports: the folder's name has a digest of all kernels' sources. Nor does it notice that
     another level of vector instructions was asked for than this CPU would get: such kernels lie in
-    a folder of their own, even where the user chose the place. Where nothing can be written at all,
-    kernels are compiled by each process for itself.
+    a folder of their own, even where the user chose the place. Where there is no place that other
+    users cannot write to, kernels are compiled by each process for itself.
     """
     there = _choose_numba_cache()
     from puffin_ann import numba_cache  # imports Numba, which reads the place when it is imported
 
-    numba_cache.install(kept=there)
+    numba_cache.install(kept=there, trusted=settings().cache_trusted)
 
 
 def _choose_numba_cache() -> bool:
@@ -174,10 +182,13 @@ def _choose_numba_cache() -> bool:
             os.environ["NUMBA_CACHE_DIR"] = str(Path(chosen) / f"simd-{level}")
         return True
     leaf = f"numba-{__version__}-{_kernel_digest()}"
-    folder = cache_folder(leaf if level == "auto" else f"{leaf}/simd-{level}")
-    if folder is not None:
-        os.environ["NUMBA_CACHE_DIR"] = str(folder)
-    return folder is not None
+    try:
+        folder = cache_folder(leaf if level == "auto" else f"{leaf}/simd-{level}")
+    except CacheUnusableError as error:
+        log.warning("kernels are compiled anew by each process: %s", error)
+        return False
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)
+    return True
 
 
 def simd_level() -> SimdLevel:
@@ -205,29 +216,69 @@ def _cpu_features() -> set[str]:
     return {name for name, there in llvm.get_host_cpu_features().items() if there}
 
 
-def cache_folder(leaf: str) -> Path | None:
-    """Return a folder of the cache that can be written, made if it is not there.
+def cache_folder(leaf: str) -> Path:
+    """Return a folder of the cache that this user alone can write to, made if it is not there.
 
-    Where the cache folder is read-only (Spark workers, containers) a temporary one is used; None
-    where not even that can be had.
+    Where the cache folder is read-only (Spark workers, containers), or not safe from other users, a
+    temporary one is used. In a cache folder that is open to all users, as `/tmp` is, each user has
+    a folder of his own.
+
+    Raises:
+        CacheUnusableError: not even a temporary one can be had.
     """
-    for base in (settings().cache_dir, _temporary()):
+    problems = []
+    for base, trusted in ((settings().cache_dir, settings().cache_trusted), (_temporary(), False)):
         if base is None:
             continue
-        folder = base / leaf
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder = _trusted(base / leaf) if trusted else _private(base, leaf)
             with tempfile.TemporaryFile(dir=folder):
-                pass
-        except OSError:
-            continue
-        return folder
-    return None
+                return folder
+        except (OSError, UnsafeFolderError) as error:
+            problems.append(f"{base} is not used: {error}")
+            if isinstance(error, UnsafeFolderError):
+                _tell(problems[-1])
+    raise CacheUnusableError(
+        "; ".join(problems or ["there is no folder to write to"])
+        + "; set PUFFIN_ANN_CACHE_DIR to a folder of your own"
+    )
+
+
+def renew_folder(folder: Path) -> None:
+    """Make a folder that `cache_folder` gave again where it was removed since.
+
+    Raises:
+        UnsafeFolderError: other users can write to it now.
+        OSError: it cannot be made.
+    """
+    if settings().cache_trusted and folder.is_relative_to(settings().cache_dir):
+        _trusted(folder)
+    else:
+        private_folders.made(folder)
+
+
+def _private(base: Path, leaf: str) -> Path:
+    return private_folders.made(private_folders.made_in(base) / leaf)
+
+
+def _trusted(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+@lru_cache(maxsize=64)
+def _tell(problem: str) -> None:
+    """Warn once of a folder that is not safe."""
+    log.warning(
+        "%s; set PUFFIN_ANN_CACHE_DIR to a folder of your own, or PUFFIN_ANN_CACHE_TRUSTED=true "
+        "where all who can write there may be trusted",
+        problem,
+    )
 
 
 def _temporary() -> Path | None:
     try:
-        return Path(tempfile.gettempdir()) / f"puffin-ann-{os.getuid()}"
+        return Path(tempfile.gettempdir()) / f"puffin-ann-{os.geteuid()}"
     except OSError:
         return None  # everything is read-only
 

@@ -1,13 +1,17 @@
 import os
+import shutil
+import stat
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from pydantic import ValidationError
 
+from puffin_ann import private_folders
 from puffin_ann import settings as module
-from puffin_ann.errors import BadInputError
-from puffin_ann.settings import Settings, configure_numba, settings
+from puffin_ann.errors import BadInputError, CacheUnusableError
+from puffin_ann.settings import Settings, cache_folder, configure_numba, renew_folder, settings
 
 
 @pytest.fixture
@@ -57,6 +61,67 @@ def test_where_the_cache_cannot_be_written_a_temporary_folder_serves(fresh, monk
     configure_numba()
     assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
     assert str(fresh) not in os.environ["NUMBA_CACHE_DIR"]
+
+
+@pytest.fixture
+def reached(fresh, monkeypatch):
+    """As `fresh`, but with nothing above that keeps other users out."""
+    monkeypatch.setattr(private_folders, "_OTHERS_ENTER", 0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(fresh / "temporary"))
+    (fresh / "temporary").mkdir()
+    (fresh / "temporary").chmod(0o1777)
+    (fresh / "cache").mkdir()
+    module._tell.cache_clear()
+    return fresh.resolve()
+
+
+def test_what_is_made_in_the_temporary_folder_is_for_this_user_alone(reached):
+    (reached / "cache").chmod(0o500)
+    (reached / "cache").rmdir()
+    (reached / "cache").write_text("not a folder")
+    folder = cache_folder("shards")
+    assert folder == reached / "temporary" / f"puffin-ann-{os.geteuid()}" / "shards"
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+
+
+def test_a_cache_that_others_may_write_to_is_not_used_and_that_is_said_once(reached, caplog):
+    (reached / "cache").chmod(0o777)
+    for _ in range(2):
+        assert cache_folder("shards").is_relative_to(reached / "temporary")
+    (told,) = caplog.messages
+    assert f"chmod go-w {reached}/cache" in told
+    assert "set PUFFIN_ANN_CACHE_DIR" in told
+    assert "PUFFIN_ANN_CACHE_TRUSTED" in told
+
+
+def test_a_cache_that_others_may_write_to_is_used_where_that_is_said_to_be_right(
+    reached, monkeypatch, caplog
+):
+    monkeypatch.setenv("PUFFIN_ANN_CACHE_TRUSTED", "true")
+    settings.cache_clear()
+    (reached / "cache").chmod(0o777)
+    folder = cache_folder("shards")
+    assert folder == reached / "cache" / "shards"
+    shutil.rmtree(reached / "cache")
+    renew_folder(folder)
+    assert folder.is_dir()
+    assert not caplog.messages
+
+
+def test_in_a_cache_open_to_all_each_user_has_a_folder(reached):
+    (reached / "cache").chmod(0o1777)
+    assert cache_folder("shards") == reached / "cache" / f"u{os.geteuid()}" / "shards"
+
+
+def test_where_neither_folder_is_safe_both_are_named_with_what_to_do(reached, caplog):
+    (reached / "cache").chmod(0o777)
+    planted = reached / "temporary" / f"puffin-ann-{os.geteuid()}"
+    planted.mkdir()
+    planted.chmod(0o777)
+    with pytest.raises(CacheUnusableError, match="set PUFFIN_ANN_CACHE_DIR") as told:
+        cache_folder("shards")
+    assert str(planted) in str(told.value)
+    assert f"{reached}/cache" in str(told.value)
 
 
 NOWHERE = """

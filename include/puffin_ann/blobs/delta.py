@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from puffin_ann.blobs import graph, mapped
 from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
 from puffin_ann.blobs.graph import Graph
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.errors import BlobFormatError, LocalCopyError
 
 KIND = "delt"
 TYPE = "puffin-ann-delta-v1"
@@ -55,8 +55,8 @@ def unpack(source: BinaryIO, directory: Path) -> None:
 
 
 def open(directory: Path) -> Delta:
-    """Return an unpacked delta, memory-mapped; `BlobFormatError` if it is not whole."""
+    """Return an unpacked delta, memory-mapped; `LocalCopyError` if it is not whole."""
     arrays, values = mapped.open_folder(directory)
     if "partitions" not in arrays:
-        raise BlobFormatError(f"{directory} does not hold a delta")
+        raise LocalCopyError(f"{directory} does not hold a delta")
     return Delta(graph.from_arrays(arrays, values), arrays["partitions"])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from puffin_ann.blobs import blocks, mapped, metrics, strings
 from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
 from puffin_ann.blobs.varints import MAX_BYTES, MESSAGES
-from puffin_ann.errors import BlobFormatError, OutputLimitError
+from puffin_ann.errors import BlobFormatError, LocalCopyError, OutputLimitError
 
 KIND = "grph"
 TYPE = "puffin-ann-graph-v1"
@@ -174,7 +174,7 @@ def open(directory: Path) -> Graph:
     """Return an unpacked graph, its arrays memory-mapped read-only.
 
     Raises:
-        BlobFormatError: The directory does not hold a whole unpacked graph of this version.
+        LocalCopyError: The directory does not hold a whole unpacked graph of this version.
 
     """
     return from_arrays(*mapped.open_folder(directory))
@@ -199,7 +199,7 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -
             properties=values["properties"],
         )
     except KeyError as error:
-        raise BlobFormatError(f"unpacked shard has no {error}") from None
+        raise LocalCopyError(f"unpacked shard has no {error}") from None
 
 
 @dataclass(frozen=True)

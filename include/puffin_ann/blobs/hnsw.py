@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from puffin_ann.blobs import blocks, mapped, metrics, strings
 from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
 from puffin_ann.blobs.varints import MAX_BYTES, MESSAGES
-from puffin_ann.errors import BlobFormatError, OutputLimitError
+from puffin_ann.errors import BlobFormatError, LocalCopyError, OutputLimitError
 
 KIND = "hnsw"
 TYPE = "puffin-ann-hnsw-v1"
@@ -168,7 +168,7 @@ def open(directory: Path) -> Hnsw:
     """Return an unpacked shard, its arrays memory-mapped read-only.
 
     Raises:
-        BlobFormatError: The directory does not hold a whole unpacked shard of this version.
+        LocalCopyError: The directory does not hold a whole unpacked shard of this version.
 
     """
     arrays, values = mapped.open_folder(directory)
@@ -187,7 +187,7 @@ def open(directory: Path) -> Hnsw:
             properties=values["properties"],
         )
     except KeyError as error:
-        raise BlobFormatError(f"unpacked shard has no {error}") from None
+        raise LocalCopyError(f"unpacked shard has no {error}") from None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.blobs import mapped, metrics, strings
 from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.errors import BlobFormatError, LocalCopyError
 
 KIND = "ivfl"
 TYPE = "puffin-ann-ivf-v1"
@@ -157,7 +157,7 @@ def open(directory: Path) -> Ivf:
     """Return an unpacked shard, its arrays memory-mapped read-only.
 
     Raises:
-        BlobFormatError: The directory does not hold a whole unpacked shard of this kind.
+        LocalCopyError: The directory does not hold a whole unpacked shard of this kind.
 
     """
     arrays, values = mapped.open_folder(directory)
@@ -165,7 +165,7 @@ def open(directory: Path) -> Ivf:
     try:
         return Ivf(**fields)
     except TypeError as error:
-        raise BlobFormatError(f"{directory} holds no unpacked lists: {error}") from None
+        raise LocalCopyError(f"{directory} holds no unpacked lists: {error}") from None
 
 
 @dataclass(frozen=True)

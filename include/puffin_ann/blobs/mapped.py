@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.errors import BlobFormatError, LocalCopyError
 
 MANIFEST = "shard.json"
 FORM = 1
@@ -79,21 +79,21 @@ def open_folder(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any
     """Return a folder's arrays, memory-mapped read-only, and its values.
 
     Raises:
-        BlobFormatError: The folder is not whole or of another form: throw it away and unpack the
-            blob again.
+        LocalCopyError: The folder is not whole, cannot be read or is of another form: throw it
+            away and unpack the blob again.
 
     """
     try:
         manifest = json.loads((directory / MANIFEST).read_text())
         if manifest["form"] != FORM:
-            raise BlobFormatError(f"{directory}: form {manifest['form']}, not {FORM}")
+            raise LocalCopyError(f"{directory}: form {manifest['form']}, not {FORM}")
         arrays = {
             name: _map(directory / f"{name}.npy", np.dtype(entry["dtype"]), tuple(entry["shape"]))
             for name, entry in manifest["arrays"].items()
         }
         return arrays, manifest["values"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BlobFormatError(f"{directory} is not a whole unpacked shard: {error}") from None
+        raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
 
 
 def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -102,5 +102,5 @@ def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[An
         path, mmap_mode="r" if math.prod(shape) else None, allow_pickle=False
     )
     if array.dtype != dtype or array.shape != shape:
-        raise BlobFormatError(f"{path} is {array.dtype} {array.shape}, not {dtype} {shape}")
+        raise LocalCopyError(f"{path} is {array.dtype} {array.shape}, not {dtype} {shape}")
     return array

@@ -154,7 +154,7 @@ class ShardEngine(Protocol):
             progress: Told how far it is.
 
         Raises:
-            BlobFormatError: The folder does not hold a whole unpacked shard.
+            LocalCopyError: The folder does not hold a whole unpacked shard.
 
         """
 
@@ -180,7 +180,7 @@ class ShardEngine(Protocol):
         """Open an unpacked shard.
 
         Raises:
-            BlobFormatError: The folder does not hold a whole unpacked shard.
+            LocalCopyError: The folder does not hold a whole unpacked shard.
 
         """
 

@@ -156,7 +156,7 @@ class DeltaEngine:
         """Open an unpacked delta.
 
         Raises:
-            BlobFormatError: The folder does not hold a whole unpacked delta.
+            LocalCopyError: The folder does not hold a whole unpacked delta.
 
         """
         delta = delta_blob.open(directory)

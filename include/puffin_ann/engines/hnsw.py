@@ -24,7 +24,7 @@ from puffin_ann.engines.base import (
     checked_parameters,
 )
 from puffin_ann.engines.exact import StoredVectors, appended
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.errors import LocalCopyError
 
 SPACE = "space.npy"
 """Written beside the unpacked blob where the searched rows differ from the stored ones."""
@@ -173,7 +173,7 @@ class HnswEngine:
         """Open an unpacked shard.
 
         Raises:
-            BlobFormatError: The folder does not hold a whole unpacked shard.
+            LocalCopyError: The folder does not hold a whole unpacked shard.
 
         """
         blob = hnsw_blob.open(directory)
@@ -185,9 +185,9 @@ class HnswEngine:
         try:
             space = spaces.opened(directory / SPACE)
         except (OSError, ValueError) as error:
-            raise BlobFormatError(f"{directory} is not a whole unpacked shard: {error}") from None
+            raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
         if space.shape != (blob.rows, width):
-            raise BlobFormatError(
+            raise LocalCopyError(
                 f"{directory / SPACE}: shape {space.shape}, not {(blob.rows, width)}"
             )
         return HnswShard(blob, space, spaces.zero_rows(directory / SPACE))

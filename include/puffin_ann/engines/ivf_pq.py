@@ -28,7 +28,7 @@ from puffin_ann.engines.base import (
     checked_parameters,
 )
 from puffin_ann.engines.exact import StoredVectors, appended
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.errors import LocalCopyError
 
 PACKED = f"packed-{fastscan.ORDER}.npy"
 KEPT_EFFORTS = 1024
@@ -217,7 +217,7 @@ class IvfPqEngine:
         """Open an unpacked shard.
 
         Raises:
-            BlobFormatError: The folder does not hold a whole unpacked shard.
+            LocalCopyError: The folder does not hold a whole unpacked shard.
 
         """
         ivf = ivf_blob.open(directory)
@@ -233,7 +233,7 @@ class IvfPqEngine:
                 inverse_norms = np.load(directory / INVERSE_NORMS, allow_pickle=False)
             return IvfShard(ivf, Searcher(trained, lists, ivf.vectors, inverse_norms, packed))
         except (OSError, ValueError) as error:
-            raise BlobFormatError(f"{directory} is not a whole unpacked shard: {error}") from None
+            raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
 
 
 def _by_width(

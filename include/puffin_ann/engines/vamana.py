@@ -31,7 +31,7 @@ from puffin_ann.engines.base import (
     checked_parameters,
 )
 from puffin_ann.engines.exact import StoredVectors
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.errors import BlobFormatError, LocalCopyError
 from puffin_ann.settings import settings
 
 SPACE = "space.npy"
@@ -294,7 +294,7 @@ class VamanaEngine:
                 that the folder lacks are made in memory where `edges` is asked for.
 
         Raises:
-            BlobFormatError: The folder does not hold a whole unpacked shard.
+            LocalCopyError: The folder does not hold a whole unpacked shard.
 
         """
         graph = graph_blob.open(directory)
@@ -345,8 +345,8 @@ def _opened_space(graph: Graph, path: Path) -> tuple[NDArray[np.float32], NDArra
     try:
         space = spaces.opened(path)
     except (OSError, ValueError) as error:
-        raise BlobFormatError(f"{path.parent} is not a whole unpacked shard: {error}") from None
+        raise LocalCopyError(f"{path.parent} is not a whole unpacked shard: {error}") from None
     wanted = (graph.rows, spaces.padded_width(graph.metric, graph.dimension))
     if space.shape != wanted:
-        raise BlobFormatError(f"{path}: shape {space.shape}, not {wanted}")
+        raise LocalCopyError(f"{path}: shape {space.shape}, not {wanted}")
     return space, spaces.zero_rows(path)

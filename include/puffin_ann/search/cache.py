@@ -10,16 +10,30 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.errors import (
+    CacheUnusableError,
+    EnvironmentProblemError,
+    LocalCopyError,
+    UnsafeFolderError,
+)
+from puffin_ann.private_folders import belongs_to_us
+from puffin_ann.search import holding
 from puffin_ann.search.seal import MARK, Seal
-from puffin_ann.settings import cache_folder, settings
+from puffin_ann.settings import cache_folder, renew_folder, settings
 
 log = logging.getLogger("puffin_ann")
 
+Fill = Callable[[Path], None]
+"""Writes the content into the empty folder it is given; may raise."""
+
 _NAMES = "names"
+_FILLING = "fill-"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_ABANDONED_SECONDS = 86_400
 
 
 class LocalCache:
@@ -27,78 +41,93 @@ class LocalCache:
 
     A folder appears under its final name by a rename, so a reader never sees half of one and two
     processes that fill the same key both end with the same folder. Folders used longest ago are
-    removed beyond `max_bytes`; one that another process has mapped stays readable until it lets go.
+    removed beyond `max_bytes`, but none that is held; one that a process has mapped stays readable
+    until it lets go.
+
+    Nothing that is wrong with the cache keeps anybody from searching: what cannot be kept is
+    unpacked into a folder that is removed as soon as it is mapped, in the cache's folder or, where
+    that cannot be written, in a temporary one.
 
     A folder that was cut short or altered since is filled anew. That is told by its files' lengths
     and times, at each hit, and once a day by their checksums, in the background.
+
+    Raises:
+        CacheUnusableError: nothing at all can be written.
     """
 
     def __init__(self, root: Path | None = None, max_bytes: int | None = None) -> None:
-        found = root or cache_folder("shards")
-        if found is None:
-            raise EnvironmentProblemError(
-                f"neither {settings().cache_dir} nor a temporary folder can be written, and "
-                "shards are searched from local disk; set PUFFIN_ANN_CACHE_DIR"
-            )
-        self.root = found
+        self.root, self._passing = (root, None) if root else _found_root()
         self.max_bytes = max_bytes or settings().cache_max_bytes
         self._spoilt = threading.Event()
+        self._told: set[str] = set()
 
     def key(self, where: str, look: Callable[[], str]) -> str:
         """Return the key of what lies at a place, looked up there once and then known.
 
         Args:
-            where: names a place whose content never changes, such as a range of a file.
+            where: names a place whose content never changes, such as a range of a table's file.
             look: returns the key of what is there; its content's, so that copies share one folder.
         """
         note = self.root / _NAMES / _hashed(where)
-        with contextlib.suppress(OSError):
-            return note.read_text()
+        with contextlib.suppress(OSError, ValueError):
+            if belongs_to_us(note) and (known := note.read_text()):
+                return known
         key = look()
         with contextlib.suppress(OSError):  # a read-only cache still serves
-            note.parent.mkdir(parents=True, exist_ok=True)
+            note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             partial = note.with_suffix(f".{uuid.uuid4().hex}")
             partial.write_text(key)
             partial.replace(note)
         return key
 
-    def folder(self, key: str, fill: Callable[[Path], None]) -> Path:
-        """Return the folder of `key`, filled by `fill(folder)` if it is not there yet.
+    @contextmanager
+    def held(self, key: str, fill: Fill, size: int = 0) -> Iterator[Path]:
+        """Give the folder of `key`, filled by `fill(folder)` if it is not there yet.
+
+        In the body it is removed by nobody to make room; its files have to be opened there.
 
         Args:
-            key: names the content for ever, e.g. the file's path, length and the blob's range.
-            fill: writes the content into the empty folder it is given; may raise.
+            key: names the content for ever, and whose it is.
+            fill: brings the content; what it raises but for an `OSError`, is raised.
+            size: bytes that the content has at least, if that is known.
 
         Raises:
-            EnvironmentProblemError: the disk is full.
+            EnvironmentProblemError: no local disk can be written.
         """
-        final = self.root / _hashed(key)
-        seal = Seal.of(final)
-        if final.exists() and (seal is None or not seal.holds()):
-            log.warning("%s is not what was unpacked; it is unpacked anew", final)
-            self.forget(final)
-            seal = None
-        if seal is None:
+        with ExitStack() as stack:
+            yield self._entered(key, fill, size, stack)
+
+    @contextmanager
+    def apart(self, fill: Fill, why: Exception) -> Iterator[Path]:
+        """Give a folder outside of the cache, filled, which is removed after the body.
+
+        Args:
+            fill: as for `held`.
+            why: what is wrong with the cache.
+
+        Raises:
+            EnvironmentProblemError: no local disk can be written.
+        """
+        self._tell(f"a shard is searched without the cache {self.root}: {why}")
+        with ExitStack() as stack:
             try:
-                self._fill(final, fill)
+                folder = stack.enter_context(
+                    tempfile.TemporaryDirectory(
+                        prefix="puffin-ann-shard-", ignore_cleanup_errors=True
+                    )
+                )
+                fill(Path(folder))
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise
                 raise EnvironmentProblemError(
-                    f"no room for a shard in {self.root}: {error.strerror}; free some, or set "
-                    "PUFFIN_ANN_CACHE_DIR"
-                ) from None
-        elif seal.is_due():
-            threading.Thread(target=self._prove, args=(seal,), daemon=True).start()
-        with contextlib.suppress(OSError):  # a read-only cache still serves
-            os.utime(final / MARK)
-        return final
+                    f"a shard can be unpacked neither in {self.root}: {why}; nor in a temporary "
+                    f"folder: {error}; free some room, or set PUFFIN_ANN_CACHE_DIR"
+                ) from error
+            yield Path(folder)
 
     def forget(self, folder: Path) -> None:
         """Remove a folder that turned out not to hold what was filled into it."""
-        with contextlib.suppress(IsADirectoryError):
-            (folder / MARK).unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        if not holding.removed(folder) and os.path.lexists(folder):
+            log.warning("%s cannot be removed", folder)
 
     def take_spoilt(self) -> bool:
         """Tell, once, whether a folder handed out was found spoilt since; it has to be asked for
@@ -108,6 +137,59 @@ class LocalCache:
             return False
         self._spoilt.clear()
         return True
+
+    def _entered(self, key: str, fill: Fill, size: int, stack: ExitStack) -> Path:
+        """Return the folder of a key, which is there until the stack is closed."""
+        final = self.root / _hashed(key)
+        try:
+            with ExitStack() as attempt:
+                renew_folder(self.root)
+                folder = self._found(final, attempt) or self._filled(final, fill, size, attempt)
+                stack.push(attempt.pop_all())
+                return folder
+        except (OSError, UnsafeFolderError, LocalCopyError) as error:
+            if _is_hopeless(error, self.root):
+                raise EnvironmentProblemError(
+                    f"no room for a shard in {self.root}: {error}; free some, or set "
+                    "PUFFIN_ANN_CACHE_DIR"
+                ) from None
+            return stack.enter_context(self.apart(fill, error))
+
+    def _found(self, final: Path, stack: ExitStack) -> Path | None:
+        """Return a folder, held, if it is there and as it was filled."""
+        if not stack.enter_context(holding.held(final)):
+            return None
+        seal = Seal.of(final) if belongs_to_us(final) else None
+        if seal is None or not seal.holds():
+            log.warning("%s is not what was unpacked; it is unpacked anew", final)
+            self.forget(final)
+            return None
+        if seal.is_due():
+            threading.Thread(target=self._prove, args=(seal,), daemon=True).start()
+        with contextlib.suppress(OSError):  # a read-only cache still serves
+            os.utime(final / MARK)
+        return final
+
+    def _filled(self, final: Path, fill: Fill, size: int, stack: ExitStack) -> Path:
+        """Return a new folder, held: under its final name if it can be kept, else until then."""
+        self._free_disk(size)
+        work = Path(tempfile.mkdtemp(prefix=_FILLING, dir=self.root))
+        stack.callback(shutil.rmtree, work, ignore_errors=True)
+        stack.enter_context(holding.held(work))
+        fill(work)
+        Seal.put(work)
+        if not self._make_room(_bytes_of(work)):
+            self._tell(
+                f"a shard of {_bytes_of(work)} bytes is searched without the cache {self.root}: "
+                f"it does not fit beside what is in use; raise PUFFIN_ANN_CACHE_MAX_BYTES, which "
+                f"is {self.max_bytes}"
+            )
+            return work
+        try:
+            work.rename(final)
+        except OSError:  # another process was first, or something lies there that cannot be moved
+            return self._found(final, stack) or work
+        return final
 
     def _prove(self, seal: Seal) -> None:
         """Compare checksums; on a thread of its own, since shards may be large."""
@@ -120,52 +202,100 @@ class LocalCache:
         self.forget(seal.folder)
         self._spoilt.set()
 
-    def _fill(self, final: Path, fill: Callable[[Path], None]) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix="fill-", dir=self.root))
-        try:
-            fill(work)
-            self._make_room(Seal.put(work).bytes)
-            try:
-                work.rename(final)
-            except OSError:
-                if not (final / MARK).exists():
-                    raise
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+    def _free_disk(self, size: int) -> None:
+        """Have other shards make way for one of so many bytes where the disk has no room for it."""
+        short = size - shutil.disk_usage(self.root).free
+        if short > 0:
+            self._evict(short)
 
-    def _make_room(self, size: int) -> None:
+    def _make_room(self, size: int) -> bool:
+        """Have others make way for a shard of so many bytes; returns whether it may be kept."""
+        self._remove_abandoned()
+        if size > self.max_bytes:
+            return False
+        short = size - self.max_bytes + sum(used for _, used, _ in self._entries())
+        return short <= 0 or self._evict(short) >= short
+
+    def _evict(self, wanted: int) -> int:
+        """Remove folders used longest ago, and none that is held; returns the bytes freed."""
+        freed = 0
+        for used_at, size, folder in sorted(self._entries()):
+            if freed >= wanted:
+                break
+            if holding.removed_unless_held(folder, used_at):
+                freed += size
+        return freed
+
+    def _entries(self) -> list[tuple[float, int, Path]]:
+        """Return, of each folder, when it was used last, its bytes and its path.
+
+        Bytes are those of all files: records came after it was sealed.
+        """
         entries: list[tuple[float, int, Path]] = []
         for mark in self.root.glob(f"*/{MARK}"):
-            if mark.parent.name.startswith("fill-"):
-                continue
-            seal = Seal.of(mark.parent)
-            with contextlib.suppress(OSError):
-                if seal is None:
-                    self.forget(mark.parent)
-                else:
-                    entries.append((mark.stat().st_mtime, seal.bytes, mark.parent))
-        total = size + sum(entry[1] for entry in entries)
-        for _, freed, folder in sorted(entries):
-            if total <= self.max_bytes:
-                break
-            shutil.rmtree(folder, ignore_errors=True)
-            total -= freed
-        self._remove_abandoned()
+            if not mark.parent.name.startswith((_FILLING, holding.GONE)):
+                with contextlib.suppress(OSError):
+                    entries.append((mark.stat().st_mtime, _bytes_of(mark.parent), mark.parent))
+        return entries
 
     def _remove_abandoned(self) -> None:
-        """Remove notes of folders that are gone, and, a day later, what a process that died while
-        filling left behind.
+        """Remove notes of folders that are gone, and what processes left behind that died while
+        they removed or, a day later, filled a folder.
         """
         for note in (self.root / _NAMES).glob("*"):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
                 if not (self.root / _hashed(note.read_text())).exists():
                     note.unlink()
-        for folder in self.root.glob("fill-*"):
+        for folder in self.root.glob(f"{holding.GONE}*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        for folder in self.root.glob(f"{_FILLING}*"):
             with contextlib.suppress(OSError):
-                if time.time() - folder.stat().st_mtime > 86_400:
-                    shutil.rmtree(folder, ignore_errors=True)
+                made_at = folder.stat().st_mtime
+                if time.time() - made_at > _ABANDONED_SECONDS:
+                    holding.removed_unless_held(folder, made_at)
+
+    def _tell(self, problem: str) -> None:
+        """Warn of a problem, once: the next shard has the same."""
+        if problem not in self._told:
+            self._told.add(problem)
+            log.warning("%s", problem)
+
+
+def _found_root() -> "tuple[Path, tempfile.TemporaryDirectory[str] | None]":
+    """Return the folder for shards; one for this process alone where no other can be had."""
+    try:
+        return cache_folder("shards"), None
+    except CacheUnusableError as error:
+        try:
+            passing = tempfile.TemporaryDirectory(
+                prefix="puffin-ann-shards-", ignore_cleanup_errors=True
+            )
+        except OSError:
+            raise CacheUnusableError(f"shards are searched from local disk, and {error}") from None
+        log.warning("shards are unpacked for this process alone: %s", str(error))
+        return Path(passing.name), passing
+
+
+def _is_hopeless(error: Exception, root: Path) -> bool:
+    """Tell whether a temporary folder would be just as full."""
+    if not isinstance(error, OSError) or error.errno not in _NO_ROOM:
+        return False
+    with contextlib.suppress(OSError):
+        return os.stat(root).st_dev == os.stat(tempfile.gettempdir()).st_dev
+    return False
+
+
+def _bytes_of(folder: Path) -> int:
+    """Return the bytes of a folder's files but for its seal; one that vanishes has none."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            if name == MARK:
+                continue
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_size
+    return total
 
 
 def _hashed(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -24,6 +24,7 @@ from puffin_ann.search.coverage import LiveState, View, live_state, view_of
 from puffin_ann.search.fallback import Serving, cheapest
 from puffin_ann.search.probe import Merged, Source, keys_of, merge
 from puffin_ann.search.scan import Scan
+from puffin_ann.search.scope import scope_of
 from puffin_ann.search.sharded import ShardTier
 from puffin_ann.search.versions import IndexVersion, require_found
 from puffin_ann.search.within import pairs_within, scan_parts
@@ -276,7 +277,7 @@ class Index:
 
     @cached_property
     def _shards(self) -> ShardTier:
-        return ShardTier(self.table.io, self.version, self.view, self.cache)
+        return ShardTier(self.table.io, self.version, self.view, self.cache, scope_of(self.table))
 
     @cached_property
     def _files(self) -> FileTier | None:

@@ -35,10 +35,14 @@ class ShardTier:
         version: an index version that has shards.
         view: the version against the snapshot.
         cache: local disk.
+        scope: names the table for the cache, see `scope_of`.
     """
 
-    def __init__(self, io: FileIO, version: IndexVersion, view: View, cache: LocalCache) -> None:
-        self._io, self._version, self._view, self._cache = io, version, view, cache
+    def __init__(
+        self, io: FileIO, version: IndexVersion, view: View, cache: LocalCache, scope: str
+    ) -> None:
+        self._io, self._version, self._view = io, version, view
+        self._cache, self._scope = cache, scope
         self._routing = version.routing
         self._metric = METRICS[version.routing.metric]
         self._is_delta = np.array([one.kind == "delta" for one in version.routing.shards], np.bool_)
@@ -104,7 +108,7 @@ class ShardTier:
     def _shard(self, entry: ShardEntry) -> LoadedShard:
         shard = self._loaded.get(entry.shard_id)
         if shard is None:
-            shard = load_shard(self._io, self._version, entry, self._cache)
+            shard = load_shard(self._io, self._version, entry, self._cache, self._scope)
             self._dead[entry.shard_id] = shard.dead(self._masked)
             self._loaded[entry.shard_id] = shard
         return shard

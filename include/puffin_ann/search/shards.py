@@ -1,12 +1,10 @@
 """A shard, brought from its Puffin file to local disk and opened for search."""
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +12,15 @@ from pyiceberg.io import FileIO
 
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
-from puffin_ann.blobs.container import fingerprint
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines import SearchableShard
-from puffin_ann.errors import EnvironmentProblemError, FormatError, PuffinFormatError
+from puffin_ann.errors import FormatError, LocalCopyError, PuffinFormatError
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.cache import Fill, LocalCache
 from puffin_ann.search.consistency import check_engine, check_rows
 from puffin_ann.search.locators import Locators, MaskedRows
+from puffin_ann.search.places import Place, apart, in_cache
 from puffin_ann.search.shard_blobs import engine_of, shard_blobs
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
@@ -64,57 +62,59 @@ class LoadedShard:
 
 
 def load_shard(
-    io: FileIO, version: IndexVersion, shard: ShardEntry, cache: LocalCache
+    io: FileIO, version: IndexVersion, shard: ShardEntry, cache: LocalCache, scope: str
 ) -> LoadedShard:
     """Bring a shard into the local cache, if it is not there, and open it.
 
-    Its blobs are held to each other, and to the version's small ones.
+    Its blobs are held to each other, and to the version's small ones. Where the cache does not give
+    back what was unpacked into it, the shard is searched without.
+
+    Args:
+        io: reads the files.
+        version: of the index.
+        shard: an entry of its routing blob.
+        cache: local disk.
+        scope: names the table for the cache, see `scope_of`.
 
     Raises:
         FormatError: a blob is broken, or says what another contradicts; the cache keeps nothing.
-        EnvironmentProblemError: the disk has no room for it, or cannot be read.
+        EnvironmentProblemError: no local disk can be written, or read again.
     """
-    loading = _Loading(io, version, shard, cache)
-    try:
-        return loading.load()
-    except (_SpoiltError, FormatError) as error:
-        loading.forget()
-        if not loading.was_cached:
-            raise
-        # A power failure can cut files short that had been written, and a disk spoil them.
-        log.warning("%s; unpacked anew", error)
-    again = _Loading(io, version, shard, cache)
-    try:
-        return again.load()
-    except (_SpoiltError, FormatError):
-        again.forget()
-        raise
-
-
-class _SpoiltError(EnvironmentProblemError):
-    """What was unpacked cannot be opened."""
+    problem: Exception
+    for is_again in (False, True):
+        loading = _Loading(io, version, shard, in_cache(cache, scope))
+        try:
+            return loading.load()
+        except (LocalCopyError, FormatError) as error:
+            for folder in loading.folders:
+                cache.forget(folder)
+            if isinstance(error, FormatError) and (is_again or not loading.was_there):
+                raise
+            # A power failure can cut files short that had been written, and a disk spoil them.
+            log.warning("%s; unpacked anew", error)
+            problem = error
+    return _Loading(io, version, shard, apart(cache, problem)).load()
 
 
 class _Loading:
-    """One attempt to load a shard, and the folders of the cache that it was handed.
+    """One attempt to load a shard, and the folders on local disk that it was handed.
 
     Attributes:
         folders: of the engine's blob, of the rows and of the tombstones, as far as it came.
-        was_cached: whether one of them was there before.
+        was_there: whether one of them was there before.
     """
 
-    def __init__(
-        self, io: FileIO, version: IndexVersion, shard: ShardEntry, cache: LocalCache
-    ) -> None:
-        self._io, self._version, self._shard, self._cache = io, version, shard, cache
-        self._where = f"{version.file_of(shard)}: shard {shard.shard_id}"
+    def __init__(self, io: FileIO, version: IndexVersion, shard: ShardEntry, place: Place) -> None:
+        self._io, self._version, self._shard, self._place = io, version, shard, place
+        self._path = version.file_of(shard)
+        self._where = f"{self._path}: shard {shard.shard_id}"
         self.folders: list[Path] = []
-        self.was_cached = False
+        self.was_there = False
 
     def load(self) -> LoadedShard:
         """Fill the folders that are not there, in an order in which each bounds the next."""
         version, shard = self._version, self._shard
-        with _open(self._io, version.file_of(shard)) as reader:
+        with _open(self._io, self._path) as reader:
             blobs = shard_blobs(reader, version, shard)
             searchable = self._engine(reader, blobs.engine)
             locators = self._locators(reader, blobs.rows)
@@ -122,19 +122,13 @@ class _Loading:
         check_rows(self._where, shard, version.covered, locators, tombstones)
         return LoadedShard(shard, searchable, locators, tombstones)
 
-    def forget(self) -> None:
-        """Remove the folders: not all of them are what they should be."""
-        for folder in self.folders:
-            self._cache.forget(folder)
-
     def _engine(self, reader: PuffinReader, blob: BlobMetadata) -> SearchableShard:
         algorithm = engine_of(self._version, self._shard)
 
         def fill(folder: Path) -> None:
             algorithm.unpack(reader.open(blob), folder)
 
-        folder = self._place(reader, blob, fill)
-        with self._opening(folder):
+        with self._placed(reader, blob, fill) as folder:
             searchable = algorithm.open(folder)
         check_engine(self._where, self._version.routing, self._shard, searchable)
         return searchable
@@ -143,8 +137,7 @@ class _Loading:
         def fill(folder: Path) -> None:
             Locators.save(rows_blob.read(reader.open(blob), self._shard.rows), folder)
 
-        folder = self._place(reader, blob, fill)
-        with self._opening(folder):
+        with self._placed(reader, blob, fill) as folder:
             return Locators.open(folder)
 
     def _tombstones(self, reader: PuffinReader, blob: BlobMetadata | None) -> NDArray[np.uint32]:
@@ -156,67 +149,60 @@ class _Loading:
             decoded = tombstones_blob.decode(reader.read(blob), rows, deleted)
             np.save(folder / _ORDINALS, np.array(decoded.to_array(), np.uint32))
 
-        folder = self._place(reader, blob, fill)
-        with self._opening(folder):
+        with self._placed(reader, blob, fill) as folder:
             ordinals: NDArray[np.uint32] = np.load(folder / _ORDINALS, mmap_mode="r")
             return ordinals.view(np.ndarray)
 
-    def _place(
-        self, reader: PuffinReader, blob: BlobMetadata, fill: Callable[[Path], None]
-    ) -> Path:
-        """Return the folder of a blob, filled if it is not there.
+    @contextmanager
+    def _placed(self, reader: PuffinReader, blob: BlobMetadata, fill: Fill) -> Iterator[Path]:
+        """Give the folder of a blob, filled if it is not there, to be opened in the body.
 
-        By content: what the gate searched while it was staged is published under another name, and
-        carried along into later files.
+        Raises:
+            LocalCopyError: it does not hold what was unpacked.
+            FormatError: the blob is not sound.
         """
         is_new = False
-
-        def look() -> str:
-            return f"{blob.type}:{blob.length}:{fingerprint(_content(reader, blob))}"
 
         def fill_new(folder: Path) -> None:
             nonlocal is_new
             is_new = True
-            fill(folder)
+            with _gone_is_damage(self._path):
+                fill(folder)
 
-        key = self._cache.key(f"{reader.name}:{reader.length}:{blob.offset}:{blob.length}", look)
         try:
-            folder = self._cache.folder(key, fill_new)
+            with self._place(reader, blob, fill_new) as folder:
+                self.folders.append(folder)
+                self.was_there |= not is_new
+                with self._opening(folder):
+                    yield folder
         except FormatError as error:
             raise type(error)(f"{self._where}: {error}") from None
-        self.folders.append(folder)
-        self.was_cached |= not is_new
-        return folder
 
     @contextmanager
     def _opening(self, folder: Path) -> Iterator[None]:
-        """Name a folder in what goes wrong while it is opened.
-
-        Raises:
-            _SpoiltError, FormatError: it does not hold what was unpacked.
-        """
+        """Name a folder in what goes wrong while it is opened."""
         try:
             yield
-        except (OSError, ValueError) as error:
-            raise _SpoiltError(
-                f"{folder}, unpacked of {self._where}, cannot be opened: {error}; see to the disk, "
-                "or set PUFFIN_ANN_CACHE_DIR"
+        except (OSError, ValueError, LocalCopyError) as error:
+            raise LocalCopyError(
+                f"{folder}, unpacked of {self._where}, cannot be opened: {error}; check the disk "
+                "and what removes files from it, or set PUFFIN_ANN_CACHE_DIR"
             ) from error
-        except FormatError as error:
-            raise type(error)(f"{self._where}: {error}") from None
-
-
-def _content(reader: PuffinReader, blob: BlobMetadata) -> BinaryIO:
-    """Return a blob's content as a stream; large blobs of ours are stored as they are."""
-    return BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
 
 
 @contextmanager
 def _open(io: FileIO, path: str) -> Iterator[PuffinReader]:
-    """Open a file; that it is gone is damage, too."""
-    with ExitStack() as stack:
-        try:
-            reader = stack.enter_context(open_puffin(io, path))
-        except FileNotFoundError:
-            raise PuffinFormatError(f"{path} is gone") from None
+    """Open a file; that it is gone, or goes in the body, is damage, too."""
+    with _gone_is_damage(path), open_puffin(io, path) as reader:
         yield reader
+
+
+@contextmanager
+def _gone_is_damage(path: str) -> Iterator[None]:
+    """Tell that a file of the table is gone from that one of the local disk is."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if error.filename != path:
+            raise
+        raise PuffinFormatError(f"{path} is gone") from None

@@ -16,7 +16,7 @@ from blob_samples import (
 from pyroaring import BitMap
 
 from puffin_ann.blobs import coverage, graph, routing, rows, tombstones
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.errors import BlobFormatError, LocalCopyError
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
@@ -254,12 +254,12 @@ def test_half_unpacked_graph_is_not_opened(tmp_path):
     data = written(graph.write, sample_graph())
     graph.unpack(io.BytesIO(data), tmp_path)
     (tmp_path / "vectors.npy").write_bytes((tmp_path / "vectors.npy").read_bytes()[:-4])
-    with pytest.raises(BlobFormatError):
+    with pytest.raises(LocalCopyError):
         graph.open(tmp_path)
 
     broken = bytearray(data)
     broken[-2000] ^= 1  # within the vectors, the last section
     with pytest.raises(BlobFormatError.__base__):
         graph.unpack(io.BytesIO(bytes(broken)), tmp_path)
-    with pytest.raises(BlobFormatError):
+    with pytest.raises(LocalCopyError):
         graph.open(tmp_path)

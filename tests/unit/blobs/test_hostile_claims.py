@@ -20,6 +20,7 @@ from puffin_ann.errors import (
     BlobFormatError,
     ChecksumError,
     FormatError,
+    LocalCopyError,
     OutputLimitError,
     UnsupportedVersionError,
 )
@@ -177,7 +178,7 @@ def test_adjacency_that_is_wrong_is_refused_and_says_why(tmp_path, name):
 
     with pytest.raises(FormatError, match=message):
         graph.unpack(io.BytesIO(blob), tmp_path)
-    with pytest.raises(BlobFormatError):
+    with pytest.raises(LocalCopyError):
         graph.open(tmp_path)
 
 

@@ -8,7 +8,7 @@ import pytest
 from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, recall
 
 from puffin_ann.engines.delta import COMPARED_ROWS, DELTA
-from puffin_ann.errors import BlobFormatError, FormatError
+from puffin_ann.errors import BlobFormatError, FormatError, LocalCopyError
 
 
 def normal(n, d, seed=0):
@@ -92,5 +92,5 @@ def test_a_spoilt_delta_is_refused(tmp_path):
 
     with pytest.raises(FormatError):
         DELTA.unpack(io.BytesIO(bytes(data)), tmp_path)
-    with pytest.raises(BlobFormatError):
+    with pytest.raises(LocalCopyError):
         DELTA.open(tmp_path)

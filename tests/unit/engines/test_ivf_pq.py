@@ -13,7 +13,7 @@ from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened
 from puffin_ann.ann import simd
 from puffin_ann.blobs import ivf as ivf_blob
 from puffin_ann.engines import engine
-from puffin_ann.errors import BlobFormatError, DeclarationError
+from puffin_ann.errors import BlobFormatError, DeclarationError, LocalCopyError
 
 ENGINE = engine("ivf_pq")
 
@@ -218,10 +218,10 @@ def test_parameters_that_cannot_be_are_refused_by_name(wrong):
 def test_a_folder_that_is_not_whole_is_refused(tmp_path):
     folder = unpacked(encoded(normal(400, 6), tmp_path, metric="cosine"), tmp_path / "shard")
     (folder / "inverse-norms.npy").unlink()
-    with pytest.raises(BlobFormatError, match="not a whole"):
+    with pytest.raises(LocalCopyError, match="not a whole"):
         ENGINE.open(folder)
     (folder / "shard.json").unlink()
-    with pytest.raises(BlobFormatError, match="not a whole"):
+    with pytest.raises(LocalCopyError, match="not a whole"):
         ENGINE.open(folder)
 
 

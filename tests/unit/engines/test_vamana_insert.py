@@ -13,7 +13,7 @@ from test_vamana_hard_data import assert_is_a_graph_all_of_which_can_be_reached
 
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.engines import engine
-from puffin_ann.errors import BlobFormatError, QueryError
+from puffin_ann.errors import BlobFormatError, LocalCopyError, QueryError
 
 ENGINE = engine("vamana")
 
@@ -274,5 +274,5 @@ def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(QueryError, match="dead"):
         shop.insert(folder, normal(10, 5), dead=np.zeros(99, bool))
     (folder / "space.npy").write_bytes(b"short")
-    with pytest.raises(BlobFormatError, match="not a whole unpacked shard"):
+    with pytest.raises(LocalCopyError, match="not a whole unpacked shard"):
         shop.insert(folder, normal(10, 5))

@@ -8,6 +8,11 @@ from puffin_ann.search.cache import LocalCache
 from puffin_ann.settings import settings
 
 
+def _ask(cache, key, fill):
+    with cache.held(key, fill) as folder:
+        return folder
+
+
 def _fill(text, calls):
     def fill(folder):
         calls.append(text)
@@ -21,28 +26,28 @@ def test_a_full_disk_is_named_with_what_to_do(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(EnvironmentProblemError, match="PUFFIN_ANN_CACHE_DIR"):
-        LocalCache(tmp_path).folder("key", fail)
+        _ask(LocalCache(tmp_path), "key", fail)
 
 
 def test_what_was_forgotten_is_filled_again(tmp_path):
     cache, calls = LocalCache(tmp_path), []
-    cache.forget(cache.folder("key", _fill("a", calls)))
-    assert (cache.folder("key", _fill("b", calls)) / "data").read_text() == "b"
+    cache.forget(_ask(cache, "key", _fill("a", calls)))
+    assert (_ask(cache, "key", _fill("b", calls)) / "data").read_text() == "b"
 
 
 def test_what_is_no_file_any_more_is_filled_again(tmp_path):
     cache, calls = LocalCache(tmp_path), []
-    folder = cache.folder("key", _fill("a", calls))
+    folder = _ask(cache, "key", _fill("a", calls))
     for path in list(folder.iterdir()):
         path.unlink()
         path.mkdir()
-    assert (cache.folder("key", _fill("b", calls)) / "data").read_text() == "b"
+    assert (_ask(cache, "key", _fill("b", calls)) / "data").read_text() == "b"
 
 
 def test_a_key_is_filled_once(tmp_path):
     cache, calls = LocalCache(tmp_path), []
-    first = cache.folder("key", _fill("a", calls))
-    assert cache.folder("key", _fill("b", calls)) == first
+    first = _ask(cache, "key", _fill("a", calls))
+    assert _ask(cache, "key", _fill("b", calls)) == first
     assert (first / "data").read_text() == "a"
     assert calls == ["a"]
 
@@ -54,19 +59,19 @@ def test_a_failed_fill_leaves_nothing_behind(tmp_path):
         (folder / "data").write_text("half")
         raise OSError("disk")
 
-    with pytest.raises(OSError, match="disk"):
-        cache.folder("key", fail)
+    with pytest.raises(EnvironmentProblemError, match="disk"):
+        _ask(cache, "key", fail)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_used_longest_ago_makes_room(tmp_path):
     cache, calls = LocalCache(tmp_path, max_bytes=250), []
-    old = cache.folder("old", _fill("x" * 100, calls))
-    used = cache.folder("used", _fill("y" * 100, calls))
+    old = _ask(cache, "old", _fill("x" * 100, calls))
+    used = _ask(cache, "used", _fill("y" * 100, calls))
     os.utime(used / ".complete", (1, 1))
     os.utime(old / ".complete", (2, 2))
-    cache.folder("used", _fill("never", calls))  # a hit makes it the newest
-    new = cache.folder("new", _fill("z" * 100, calls))
+    _ask(cache, "used", _fill("never", calls))  # a hit makes it the newest
+    new = _ask(cache, "new", _fill("z" * 100, calls))
     assert not old.exists()
     assert used.exists()
     assert new.exists()

@@ -34,7 +34,8 @@ def filled(cache, calls):
             (folder / "inner").mkdir()
             (folder / "inner" / "more").write_bytes(CONTENT[:50])
 
-        return cache.folder(key, fill)
+        with cache.held(key, fill) as folder:
+            return folder
 
     return ask
 
@@ -139,6 +140,7 @@ def test_a_key_is_looked_up_once_and_forgotten_with_its_folder(tmp_path, filled)
     assert cache.key("here", look) == cache.key("here", look) == "key"
     assert len(looked) == 1
     cache.forget(filled())
-    cache.folder("other", lambda folder: (folder / "data").write_bytes(b"x"))
+    with cache.held("other", lambda folder: (folder / "data").write_bytes(b"x")):
+        pass
     cache.key("here", look)
     assert len(looked) == 2

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.metrics import METRICS
 from puffin_ann.ann.vamana import space as spaces
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.errors import LocalCopyError
 
 COPIED_BYTES = 256 << 10
 """Written at a time. From a mapped file the kernel takes twice as long by 64 MiB, and now and then
@@ -61,9 +61,9 @@ def grown_space(
     try:
         before = spaces.opened(stored)
     except (OSError, ValueError) as error:
-        raise BlobFormatError(f"{stored.parent} is not a whole unpacked shard: {error}") from None
+        raise LocalCopyError(f"{stored.parent} is not a whole unpacked shard: {error}") from None
     if before.shape != (first, width):
-        raise BlobFormatError(f"{stored}: shape {before.shape}, not {(first, width)}")
+        raise LocalCopyError(f"{stored}: shape {before.shape}, not {(first, width)}")
     bound = 0.0
     if metric == "ip":
         # Every row of the space has the length of the longest vector.
