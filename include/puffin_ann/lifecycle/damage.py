@@ -160,8 +160,8 @@ def _read_whole(reader: PuffinReader, blob: BlobMetadata) -> None:
 def mend(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[str]]:
     """Put what is whole in the place of damaged files; returns those files, and what was done.
 
-    Files that are read without an error now, and those that hold what no other file has whole,
-    stay as they are.
+    Files that are read without an error now, those that hold what no other file has whole, and
+    those that others may need, stay as they are.
 
     Raises:
         ConflictError: the table was changed during every attempt; what was done so far is sound.
@@ -186,14 +186,18 @@ def _mended(table: Table, found: Sequence[Damage], actions: list[str]) -> frozen
     }
     if not dispensable:
         return frozenset()
-    if any(_is_needed(inventory, damaged[path], whole) for path in dispensable):
+    protection = Protection.of(inventory.table)
+    kept = {path: why for path in dispensable if (why := protection.why_file_kept(path))}
+    if any(_is_needed(inventory, damaged[path], whole, path in kept) for path in dispensable):
         path, snapshot_id = republish(rest, whole, replaces=dispensable)
         actions.append(
             f"published {path} as snapshot {snapshot_id}, of what is whole: "
             + ", ".join(f"index {index} of {file.path}" for index, file in sorted(whole.items()))
         )
-    actions += _remove(inventory, dispensable)
-    return frozenset(dispensable)
+    actions += [f"left damaged file {path} as it is: {why}" for path, why in sorted(kept.items())]
+    if dispensable - kept.keys():
+        actions += _remove(inventory, dispensable - kept.keys())
+    return frozenset(dispensable - kept.keys())
 
 
 def _confirmed(inventory: Inventory, paths: set[str]) -> list[Damage]:
@@ -249,13 +253,14 @@ def _indexes_in(table: Table, file: IndexFile) -> set[str]:
         }
 
 
-def _is_needed(inventory: Inventory, file: IndexFile, whole: Mapping[str, IndexFile]) -> bool:
-    """Tell whether something has to be published before a file can go."""
-    return (
-        inventory.head in file.entries
-        or any(one.path == file.path for one in whole.values())
-        or any(is_foreign(blob) for entry in file.entries.values() for blob in entry.blob_metadata)
-    )
+def _is_needed(
+    inventory: Inventory, file: IndexFile, whole: Mapping[str, IndexFile], is_kept: bool
+) -> bool:
+    """Tell whether something has to be published before a file can go, or be of no use."""
+    if inventory.head in file.entries or any(one.path == file.path for one in whole.values()):
+        return True
+    listed = (blob for entry in file.entries.values() for blob in entry.blob_metadata)
+    return not is_kept and any(map(is_foreign, listed))
 
 
 def _remove(inventory: Inventory, paths: set[str]) -> list[str]:

@@ -29,6 +29,7 @@ from puffin_ann.lifecycle.documents import (
 )
 from puffin_ann.lifecycle.run import plan_of_whole_table, safe_run_id
 from puffin_ann.lifecycle.truth import MAX_DUPLICATES
+from puffin_ann.lifecycle.withheld import is_shared
 from puffin_ann.lifecycle.workspace import STAGING_FOLDER, Workspace, staging_root
 from puffin_ann.search.coverage import live_state
 from puffin_ann.search.index import require_snapshot
@@ -131,13 +132,15 @@ def plan_evaluation(
 
 
 def record(table: Table, evaluation: Evaluation) -> None:
-    """Keep what was measured; the oldest beyond `KEPT` go."""
+    """Keep what was measured; the oldest beyond `KEPT` go, where nobody else may need them."""
     place = _place(table, evaluation.index)
     run = zlib.crc32(evaluation.run_id.encode())
     name = f"{EVALUATED}{evaluation.at_ms:013d}-{run:08x}.json"
     place.put_new(name, evaluation.model_dump_json().encode())
-    for uri in _records(table, evaluation.index)[:-KEPT]:
-        delete_object(table.io, uri)
+    beyond = _records(table, evaluation.index)[:-KEPT]
+    if beyond and not is_shared(table):
+        for uri in beyond:
+            delete_object(table.io, uri)
 
 
 def evaluations(table: Table, index: str) -> list[Evaluation]:

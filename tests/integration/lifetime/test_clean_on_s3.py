@@ -5,12 +5,58 @@ import lives
 import object_store
 import pytest
 from pyiceberg.catalog import load_catalog
+from registrations import (
+    assert_whole,
+    catalog_beside,
+    commit,
+    going,
+    kept,
+    later,
+    publish_versions,
+    register,
+)
 
 from puffin_ann.lifecycle import run
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.withheld import discard_refused
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def on_s3(endpoint, tmp_path, known_catalogs):
+    """Two catalogs over one warehouse on S3, by their names."""
+
+    def connect(name):
+        properties = object_store.properties(endpoint)
+        warehouse = f"s3://{object_store.BUCKET}/lifetime-of-two"
+        return catalog_beside(
+            known_catalogs, tmp_path, name, **{**properties, "warehouse": warehouse}
+        )
+
+    return connect
+
+
+def test_what_a_second_catalog_needs_stays_on_s3(on_s3):
+    table = on_s3("test").create_table("demo.words", schema=builds.rows([]).schema)
+    table.append(builds.rows(range(60)))
+    (first,) = publish_versions(table, "a1")
+    theirs = register(on_s3("other"), table.refresh().metadata_location)
+    commit(theirs, "ours, too")
+    (second,) = publish_versions(theirs, "b1")
+    publish_versions(table, "a2", "a3")
+
+    discard_refused(table, second)  # as a run does that made the same file, and was refused
+    report = clean(table, at_ms=later(1000))
+
+    assert {first, second} <= kept(report).keys()
+    assert going(report) == {}
+    assert_whole(theirs)
+    clean(theirs, at_ms=later(1000))
+    assert_whole(table)
+    clean(table, at_ms=later(1000), forget=[theirs.metadata_location])
+    assert lives.index_files(table).isdisjoint({first, second})
 
 
 def test_uploads_and_staging_of_killed_runs_go_after_the_grace(

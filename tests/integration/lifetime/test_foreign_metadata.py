@@ -26,13 +26,14 @@ from registrations import (
     register,
     rewritten,
 )
+from test_damage import spoil
 
 from puffin_ann.cli.main import run as command_line
 from puffin_ann.errors import BadInputError, StoreUnavailableError
 from puffin_ann.lake.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.objects import open_object
 from puffin_ann.lifecycle import clean as cleaning
-from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle import leases, rename
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.maintain import clean_table
@@ -356,6 +357,30 @@ def test_what_is_kept_is_told_where_the_maintenance_is_logged(words, elsewhere):
     assert any(
         "commit lost a race, or the table is registered a second time" in one for one in told
     )
+
+
+def test_a_damaged_file_that_a_second_catalog_names_is_not_removed(words, elsewhere):
+    (first,) = lives.index_files(words)
+    publish_versions(words, "a1")
+    spoil(local(first))
+
+    found = doctor(words, [builds.declaration()], fix=True)
+
+    assert any(one.startswith(f"left damaged file {first} as it is: ") for one in found.actions)
+    assert os.path.exists(local(first))
+    assert [one.repaired for one in found.findings if one.kind == "damaged"] == [False]
+
+
+def test_a_renamed_index_leaves_its_records_to_a_second_catalog(words, elsewhere):
+    folder = leases.index_folder(words, builds.INDEX)
+    record = f"{local(folder)}/_evaluation-0000000000001-00000000.json"
+    Path(record).write_text("{}")
+    beside = set(os.listdir(local(folder)))
+
+    rename._carry_records(words, builds.INDEX, "new_name")
+
+    assert set(os.listdir(local(folder))) == beside
+    assert os.path.exists(record.replace(builds.INDEX, "new_name"))
 
 
 def test_metadata_in_a_folder_of_its_own_is_found_by_its_property(words):
