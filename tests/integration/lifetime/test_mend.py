@@ -35,7 +35,7 @@ def assert_mended(table, path: str, *indexes: str) -> None:
     assert not os.path.exists(path)
     assert path not in names(table.refresh())
     found = doctor(table, DECLARED)
-    assert [one for one in found.findings if one.kind not in ("stale", "undeclared")] == []
+    assert [one for one in found.findings if one.kind not in ("stale", "unbuilt")] == []
     assert doctor(table, DECLARED, fix=True).actions == ()
     lives.assert_alive(table, *indexes)
     for name in indexes or (builds.INDEX,):
