@@ -15,6 +15,7 @@ from puffin_ann.errors import (
     RecallTooLowError,
     TooFewRowsError,
 )
+from puffin_ann.redaction import redacted, shown_cause
 
 log = logging.getLogger("airflow.task")
 
@@ -29,7 +30,8 @@ def plainly() -> Iterator[None]:
     """Let a task fail by what an error of ours says, without what led to it.
 
     Such a message names the thing, what is wrong and what to do; the frames of some HTTP client
-    above it would only hide that. Also a decorator.
+    above it would only hide that. Another error fails it as it is, unless that tells a secret, such
+    as the address of a catalog: Airflow logs whatever is raised. Also a decorator.
     """
     try:
         yield
@@ -37,6 +39,10 @@ def plainly() -> Iterator[None]:
         raise AirflowFailException(str(error)) from None
     except PuffinAnnError as error:
         raise AirflowException(str(error)) from None
+    except Exception as error:
+        if shown_cause(error) is not None:
+            raise
+        raise AirflowException(f"{type(error).__name__}: {redacted(str(error))}") from None
 
 
 @contextmanager
@@ -52,4 +58,4 @@ def tell(context: Context) -> None:
     """Log why an attempt failed: after the traceback, where people look."""
     error = context.get("exception")
     if error is not None:
-        log.error("%s", error)
+        log.error("%s", redacted(str(error)))

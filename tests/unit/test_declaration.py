@@ -278,8 +278,10 @@ def test_a_bad_file_hides_no_other_declaration(tmp_path):
         f"{tmp_path / 'c.yaml'} and {tmp_path / 'd.yaml'}",
     ]
     assert found.require("a", tmp_path).name == "a"
-    with pytest.raises(DeclarationError, match=r"no index named 'b'.*b\.yaml: is not valid YAML"):
+    with pytest.raises(DeclarationError, match=r"no index named 'b' is declared in [^;]*$") as told:
         found.require("b", tmp_path)
+    assert told.value.aside.startswith("declared are: a; ")
+    assert "b.yaml: is not valid YAML" in told.value.aside
 
 
 def test_the_declarations_we_ship_are_valid():

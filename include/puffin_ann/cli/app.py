@@ -3,7 +3,9 @@
 import logging
 import os
 import sys
+import traceback
 from pickle import UnpicklingError
+from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -24,7 +26,7 @@ from puffin_ann.cli.search import search
 from puffin_ann.cli.size import size
 from puffin_ann.cli.status import status
 from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
-from puffin_ann.redaction import REDACTION
+from puffin_ann.redaction import REDACTION, redacted
 
 app = typer.Typer(
     name="puffin-ann",
@@ -79,8 +81,16 @@ def options(
         logging.getLogger("puffin_ann").setLevel(logging.INFO)
 
 
+def _tell_defect(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Tell an error that nobody raised on purpose in full, but for the secrets that it quotes."""
+    sys.stderr.write(redacted("".join(traceback.format_exception(kind, error, trace))))
+
+
 def run() -> None:
     """Run the command line; errors raised on purpose become one line and an exit code."""
+    sys.excepthook = _tell_defect
     try:
         app()
     except PuffinAnnError as error:

@@ -141,18 +141,20 @@ class Declared:
         """Return the declaration of an index.
 
         Raises:
-            DeclarationError: there is none; names those that there are, and files with problems.
-                Or there are several; names their files.
+            DeclarationError: there is none; those that there are, and files with problems, are told
+                aside. Or there are several; names their files.
         """
         if name in self.ambiguous:
             raise self.ambiguous[name]
         found = next((one for one in self.valid if one.name == name), None)
         if found is not None:
             return found
-        message = f"no index named {name!r} is declared in {folder}; declared are: " + (
-            ", ".join(one.name for one in self.valid) or "none"
+        others = ", ".join(one.name for one in self.valid) or "none"
+        raise DeclarationError(
+            f"no index named {name!r} is declared in {folder}",
+            # Whoever may read one DAG's log is not to learn of other indexes.
+            aside="; ".join([f"declared are: {others}", *map(str, self.problems)]),
         )
-        raise DeclarationError("; ".join([message, *map(str, self.problems)]))
 
 
 def read_declarations(folder: Path) -> Declared:

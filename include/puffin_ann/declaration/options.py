@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from puffin_ann.declaration.model import Model
 from puffin_ann.declaration.schedules import Schedule
-from puffin_ann.redaction import is_secret_name
+from puffin_ann.redaction import is_secret_name, redacted
 
 MAX_GROUPS = 100
 """Most group ids that travel through XCom, whatever the number of shards."""
@@ -153,7 +153,7 @@ class SparkOptions(Model):
         return tuple(
             name
             for name, value in self.conf.items()
-            if is_secret_name(name)
+            if (is_secret_name(name) or redacted(value) != value)
             and not value.startswith("${")
             and value.lower() not in ("", "true", "false")
         )

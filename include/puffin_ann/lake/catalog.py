@@ -1,5 +1,6 @@
 """Find tables and snapshots through PyIceberg's own catalog configuration."""
 
+import warnings
 from functools import partial
 
 import pydantic
@@ -20,6 +21,11 @@ from puffin_ann.redaction import remember_secrets, shown_cause
 from puffin_ann.settings import settings
 
 SHOWN = 10
+
+# It quotes the catalog's address, and does so whenever that is loaded.
+warnings.filterwarnings(
+    "ignore", message=".*Iceberg REST client is missing the OAuth2", category=DeprecationWarning
+)
 
 
 def load_table(table: str | Table) -> Table:

@@ -28,7 +28,7 @@ from puffin_ann.lake.metadata_files import (
     metadata_folders,
 )
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("puffin_ann")
 
 STEPS = 100
 """Most metadata files read to follow the table's history back beyond its log, each of which names

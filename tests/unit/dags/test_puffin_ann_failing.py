@@ -55,6 +55,13 @@ def test_a_defect_keeps_its_traceback():
         _ = 1 / 0
 
 
+def test_an_error_of_others_that_tells_a_secret_is_told_without_it():
+    with pytest.raises(AirflowException) as failed, plainly():
+        raise OSError("refused by mysql://svc:S3cretPw@db/lake")
+    shown = "".join(traceback.format_exception(failed.value))
+    assert shown.splitlines()[-1].endswith("OSError: refused by mysql://***@db/lake")
+
+
 @pytest.mark.parametrize("error", [IndexNotFoundError, TooFewRowsError])
 def test_what_has_nothing_to_work_on_yet_is_skipped(error):
     with pytest.raises(AirflowSkipException, match="why"), plainly(), skipping():
