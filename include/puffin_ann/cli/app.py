@@ -71,6 +71,7 @@ def options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")] = False,
 ) -> None:
     """Set up what all commands share."""
+    sys.excepthook = _tell_defect  # not before: Typer has set its own when it was called
     logging.basicConfig(
         level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
@@ -90,7 +91,6 @@ def _tell_defect(
 
 def run() -> None:
     """Run the command line; errors raised on purpose become one line and an exit code."""
-    sys.excepthook = _tell_defect
     try:
         app()
     except PuffinAnnError as error:
