@@ -27,6 +27,9 @@ from puffin_ann.cli.size import size
 from puffin_ann.cli.status import status
 from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
 from puffin_ann.redaction import REDACTION, redacted
+from puffin_ann.terminal import LiteralFormatter
+
+LOGGED = "%(levelname)s %(name)s: %(message)s"
 
 app = typer.Typer(
     name="puffin-ann",
@@ -72,10 +75,9 @@ def options(
 ) -> None:
     """Set up what all commands share."""
     sys.excepthook = _tell_defect  # not before: Typer has set its own when it was called
-    logging.basicConfig(
-        level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
     for handler in logging.getLogger().handlers:
+        handler.setFormatter(LiteralFormatter(LOGGED))
         handler.addFilter(is_told)
         handler.addFilter(REDACTION)  # what others log, too
     if verbose:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from puffin_ann.cli.declared import find_declared
-from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.output import AsJson, console, print_json, tell
 from puffin_ann.cli.spark import Master, on_spark, require_pyspark
 from puffin_ann.cli.waiting import NoWait, own_run_id
 from puffin_ann.errors import DeclarationError
@@ -40,7 +40,7 @@ def maintain(
             run_id=own_run_id(),
             runner=runner,
             wait=not no_wait,
-            tell=lambda message: typer.echo(message, err=True),
+            tell=tell,
         )
     if as_json:
         print_json(done)

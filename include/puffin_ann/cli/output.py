@@ -8,16 +8,16 @@ from typing import Annotated, Any, TextIO
 from uuid import UUID
 
 import typer
-from rich.console import Console
 
 from puffin_ann.errors import PuffinAnnError
+from puffin_ann.terminal import LiteralConsole, printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 TableName = Annotated[
     str, typer.Argument(metavar="TABLE", help="The table, as catalog.namespace.table.")
 ]
 
-console = Console()
+console = LiteralConsole()
 
 WIDE = 150
 """Columns of a terminal that tables of many figures need; narrower ones are shown lines instead."""
@@ -41,13 +41,18 @@ def print_json(value: Any) -> None:
 def errors_to(stream: TextIO, error: PuffinAnnError) -> None:
     """Print an error as one message, without a traceback."""
     told = f"{error}; {error.aside}" if error.aside else str(error)
-    Console(file=stream, soft_wrap=True, highlight=False).print(
-        f"error: {told}", style="red", markup=False
+    LiteralConsole(file=stream, soft_wrap=True, highlight=False).print(
+        f"error: {told}", style="red"
     )
 
 
 def warn(text: str) -> None:
     """Print a warning where errors go, so that output for machines stays as it is."""
-    Console(stderr=True, soft_wrap=True, highlight=False).print(
-        f"warning: {text}", style="yellow", markup=False
+    LiteralConsole(stderr=True, soft_wrap=True, highlight=False).print(
+        f"warning: {text}", style="yellow"
     )
+
+
+def tell(message: str) -> None:
+    """Print what goes on, where errors go."""
+    typer.echo(printable(message), err=True)

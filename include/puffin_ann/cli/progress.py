@@ -4,10 +4,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from puffin_ann.cli.output import console
+from puffin_ann.terminal import LiteralConsole
 
 Step = Callable[[str], AbstractContextManager[None]]
 """Shows a step, by name, as long as the context lasts."""
@@ -18,9 +18,9 @@ def steps(*, as_json: bool) -> Iterator[Step]:
     """Give what shows steps; where errors go, if the output is for machines."""
     with Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
-        console=Console(file=sys.stderr) if as_json else console,
+        console=LiteralConsole(file=sys.stderr) if as_json else console,
     ) as progress:
 
         @contextmanager

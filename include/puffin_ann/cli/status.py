@@ -6,6 +6,7 @@ import typer
 
 from puffin_ann.cli.declared import all_declared_on
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
+from puffin_ann.terminal import printable
 
 
 def status(
@@ -32,7 +33,8 @@ def status(
     with all_declared_on(table, index=index) as declared:
         found = statuses.status(load_table(table), index, declared)
         if declaration and not as_json:
-            typer.echo("---\n".join(Recorded(one.declaration).as_yaml() for one in found), nl=False)
+            documents = "---\n".join(Recorded(one.declaration).as_yaml() for one in found)
+            typer.echo(printable(documents), nl=False)
             return
         if as_json:
             print_json([one.model_dump() for one in found])

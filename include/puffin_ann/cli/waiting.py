@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from puffin_ann.cli.output import tell
+
 NoWait = Annotated[
     bool,
     typer.Option(
@@ -29,8 +31,5 @@ def writing(
     Whatever is to be done has to be planned inside: the run waited for may have done it.
     """
     from puffin_ann.lifecycle import leases
-
-    def tell(message: str) -> None:
-        typer.echo(message, err=True)
 
     return leases.writing(table, index, run_id, purpose, wait=not no_wait, tell=tell)

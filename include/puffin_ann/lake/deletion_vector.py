@@ -12,6 +12,7 @@ import zlib
 from pyroaring import BitMap
 
 from puffin_ann.errors import ChecksumError, FormatError
+from puffin_ann.roaring import sound_length
 
 MAGIC = bytes((0xD1, 0xD3, 0x39, 0x64))
 
@@ -57,8 +58,8 @@ def decode_map(data: bytes, *, name: str = "bitmap") -> dict[int, BitMap]:
             raise FormatError(f"{name}: key {key} at offset {offset} is not above {last}")
         last = key
         offset += 4
-        length = bitmap_length(data, offset, name=name)
         try:
+            length = sound_length(data, offset)
             bitmaps[key] = BitMap.deserialize(data[offset : offset + length])
         except ValueError as error:
             raise FormatError(f"{name}: bitmap at offset {offset} is broken: {error}") from error
@@ -66,52 +67,3 @@ def decode_map(data: bytes, *, name: str = "bitmap") -> dict[int, BitMap]:
     if offset != len(data):
         raise FormatError(f"{name}: {len(data) - offset} bytes left over at offset {offset}")
     return bitmaps
-
-
-_NO_RUNS = 12346
-_WITH_RUNS = 12347
-_NO_OFFSETS_BELOW = 4
-_ARRAY_MAX = 4096
-_BITSET_BYTES = 8192
-
-
-def bitmap_length(data: bytes, start: int, *, name: str = "bitmap") -> int:
-    """Return the bytes of the 32-bit roaring bitmap at `start`, by reading its headers.
-
-    The format does not say its own length, and the roaring library says neither how much it has
-    read nor that it read past the end, so this is also what makes it safe to hand it the bytes.
-    """
-    end = len(data)
-
-    def need(at: int, size: int) -> int:
-        if at + size > end:
-            raise FormatError(f"{name}: bitmap at offset {start} goes past the end, {end}")
-        return at + size
-
-    at = need(start, 4)
-    (cookie,) = struct.unpack_from("<I", data, start)
-    flags = b""
-    if cookie & 0xFFFF == _WITH_RUNS:
-        containers = (cookie >> 16) + 1
-        size = (containers + 7) // 8
-        flags = data[at : need(at, size)]
-        at += size
-    elif cookie == _NO_RUNS:
-        (containers,) = struct.unpack_from("<I", data, need(at, 4) - 4)
-        at += 4
-    else:
-        raise FormatError(f"{name}: cookie at offset {start} is {cookie}")
-    if containers > 1 << 16:
-        raise FormatError(f"{name}: bitmap at offset {start} has {containers} containers")
-    header = at
-    at = need(at, 4 * containers)
-    if not flags or containers >= _NO_OFFSETS_BELOW:
-        at = need(at, 4 * containers)
-    for i in range(containers):
-        if flags and flags[i // 8] >> (i % 8) & 1:
-            (runs,) = struct.unpack_from("<H", data, need(at, 2) - 2)
-            at = need(at, 2 + 4 * runs)
-            continue
-        cardinality = struct.unpack_from("<H", data, header + 4 * i + 2)[0] + 1
-        at = need(at, 2 * cardinality if cardinality <= _ARRAY_MAX else _BITSET_BYTES)
-    return at - start

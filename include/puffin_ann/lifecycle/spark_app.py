@@ -13,6 +13,7 @@ from puffin_ann.lifecycle.spark_ahead import daemon_ahead
 from puffin_ann.lifecycle.spark_unpacked import prefer_folders
 from puffin_ann.lifecycle.spark_workers import stop, warm_up, worker_conf
 from puffin_ann.redaction import REDACTION
+from puffin_ann.terminal import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,9 +65,9 @@ def main(stage: str) -> None:
     except RecallTooLowError as error:
         # The application has done what it was for: what it measured is staged, and who publishes
         # refuses it. To fail would have it submitted again, for the same outcome.
-        print(f"warning: {error}", flush=True)
+        print(printable(f"warning: {error}"), flush=True)
     except PuffinAnnError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        print(printable(f"error: {error}"), file=sys.stderr, flush=True)
         sys.exit(error.exit_code)
     finally:
         stop(spark, warming)

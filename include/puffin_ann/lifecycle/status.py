@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
-from rich.console import Console
 from rich.table import Table as Grid
 
 from puffin_ann.declaration import IndexDeclaration
@@ -26,6 +25,7 @@ from puffin_ann.search.versions import (
     require_no_damage,
     require_versions,
 )
+from puffin_ann.terminal import LiteralConsole
 
 
 class IndexStatus(BaseModel):
@@ -235,7 +235,7 @@ def _skipped(reasons: dict[str, int]) -> str:
 
 def as_text(statuses: Iterable[IndexStatus]) -> str:
     """Return statuses as plain text, for a log."""
-    console = Console(file=io.StringIO(), width=120, color_system=None, force_terminal=False)
+    console = LiteralConsole(file=io.StringIO(), width=120, color_system=None, force_terminal=False)
     for one in statuses:
         console.print(grid(one))
     text: str = console.file.getvalue()  # type: ignore[attr-defined]

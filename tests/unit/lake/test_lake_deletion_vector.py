@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_ann.errors import ChecksumError, FormatError
-from puffin_ann.lake.deletion_vector import MAGIC, bitmap_length, decode, decode_map
+from puffin_ann.lake.deletion_vector import MAGIC, decode, decode_map
+from puffin_ann.roaring import sound_length
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "deletes"
 
@@ -102,7 +103,7 @@ def test_the_length_of_a_bitmap_is_found_without_its_end(values, optimised, afte
     bitmap = BitMap(values) | BitMap(range(5000, 5000 * (1 + optimised)))
     bitmap.run_optimize()
     data = bitmap.serialize()
-    assert bitmap_length(b"xx" + data + after, 2) == len(data)
+    assert sound_length(b"xx" + data + after, 2) == len(data)
 
 
 BLOB = frame(map_of((0, BitMap([1, 5, 70_000]) | BitMap(range(100_000, 110_000)))))
@@ -147,3 +148,35 @@ def test_bytes_left_over_are_refused() -> None:
 def test_a_wrong_checksum_is_told_as_such() -> None:
     with pytest.raises(ChecksumError, match="CRC-32"):
         decode(BLOB[:-1] + bytes([BLOB[-1] ^ 1]))
+
+
+def cardinality(claimed: int) -> bytes:
+    """A map of one array of three values, which claims to have others."""
+    part = bytearray(BitMap([1, 2, 3]).serialize())
+    part[10:12] = (claimed - 1).to_bytes(2, "little")
+    return bytes(part)
+
+
+LIES = {
+    "more values than there are": cardinality(4),
+    "as many values as a container takes": cardinality(65_536),
+    "values that descend": BitMap([1, 2, 3]).serialize()[:-6] + struct.pack("<3H", 1, 3, 2),
+    "a value twice": BitMap([1, 2, 3]).serialize()[:-6] + struct.pack("<3H", 1, 2, 2),
+    "a container elsewhere": BitMap([1]).serialize()[:12] + struct.pack("<IH", 12, 1),
+    "fewer bits than it claims": struct.pack("<IIHHI", 12346, 1, 0, 65_535, 16) + bytes(8192),
+    "runs that overlap": struct.pack("<IBHHHHHHH", 12347, 1, 0, 9, 2, 0, 5, 3, 5),
+    "a run beyond the container": struct.pack("<IBHHHHH", 12347, 1, 0, 9, 1, 65_530, 9),
+    "runs that are fewer than it claims": struct.pack("<IBHHHHH", 12347, 1, 0, 99, 1, 0, 9),
+}
+
+
+@pytest.mark.parametrize("part", LIES.values(), ids=LIES.keys())
+def test_a_bitmap_that_lies_is_refused_before_the_library_sees_it(part, monkeypatch) -> None:
+    class Unseen(BitMap):
+        @classmethod
+        def deserialize(cls, _data):
+            pytest.fail("the library was handed it")
+
+    monkeypatch.setattr("puffin_ann.lake.deletion_vector.BitMap", Unseen)
+    with pytest.raises(FormatError):
+        decode(frame(struct.pack("<QI", 1, 0) + part))
