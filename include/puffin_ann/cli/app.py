@@ -27,7 +27,7 @@ from puffin_ann.cli.size import size
 from puffin_ann.cli.status import status
 from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
 from puffin_ann.redaction import REDACTION, redacted
-from puffin_ann.terminal import LiteralFormatter
+from puffin_ann.terminal import LiteralFormatter, printable
 
 LOGGED = "%(levelname)s %(name)s: %(message)s"
 
@@ -88,7 +88,8 @@ def _tell_defect(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Tell an error that nobody raised on purpose in full, but for the secrets that it quotes."""
-    sys.stderr.write(redacted("".join(traceback.format_exception(kind, error, trace))))
+    told = "".join(traceback.format_exception(kind, error, trace))
+    sys.stderr.write(printable(redacted(told)))
 
 
 def run() -> None:

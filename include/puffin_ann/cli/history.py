@@ -1,6 +1,5 @@
 """`puffin-ann history`: every run of an index, and which versions are retained."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,6 +7,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_ann.cli.output import WIDE, AsJson, TableName, console, print_json
+from puffin_ann.moments import as_time
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.history import History, HistoryEntry
@@ -77,7 +77,7 @@ def _lines(one: "HistoryEntry") -> Text:
 
 def _cells(one: "HistoryEntry") -> tuple[str, ...]:
     record = one.record
-    when = datetime.fromtimestamp(record.at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    when = as_time(record.at_ms)
     changed = (record.rows_added, record.rows_gone)
     # An index of an emptied table has no row; of other runs that tell none it is not known.
     rows = f"{record.rows:,}" if record.rows or any(changed) else ""

@@ -17,7 +17,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,6 +25,7 @@ from pyiceberg.io import FileIO
 from puffin_ann.errors import LeaseHeldError, StagingError
 from puffin_ann.lake.listing import StoredObject, delete_object, listed
 from puffin_ann.lake.staging import Staging
+from puffin_ann.moments import Moment, as_time
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
@@ -50,9 +50,6 @@ SKEW_MS = 5_000
 STALE_LOOK_SECONDS = 20.0
 """A claim made later than this after looking may rest on what is no longer so: look again."""
 
-
-Moment = Annotated[int, Field(ge=0, le=253_402_300_799_000)]
-"""Milliseconds since 1970, within the years that a calendar has."""
 
 Name = Annotated[str, Field(max_length=2_000)]
 
@@ -126,7 +123,7 @@ def now_ms() -> int:
 
 def shown(at_ms: int) -> str:
     """Return a moment as people write it."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{as_time(at_ms).removesuffix('+00:00')} UTC"
 
 
 class Lease:

@@ -1,11 +1,10 @@
 """Read what a decision rests on: the state of the newest version, and what changed since."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import rows as rows_blob
@@ -21,13 +20,14 @@ from puffin_ann.lake.locations import relative_path
 from puffin_ann.lake.parquet import dimension_of
 from puffin_ann.lifecycle.decision import DRIFT, RATES, Drift, Rates
 from puffin_ann.lifecycle.keys import require_key
+from puffin_ann.lifecycle.notes import noted
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.lifecycle.state import Change, IndexState, ShardState
 from puffin_ann.search.coverage import LiveState, View, view_of
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", Rates, Drift)
 
 
 def state_of(table: Table, version: IndexVersion) -> IndexState:
@@ -117,10 +117,8 @@ def _shard(entry: ShardEntry, sizes: Mapping[str, int]) -> ShardState:
 
 def _recorded(properties: Mapping[str, str], key: str, kind: type[M]) -> M:
     """Return what an earlier run recorded; the defaults where it did not, or in another format."""
-    try:
-        return kind.model_validate(json.loads(properties.get(key, "{}")))
-    except (ValueError, ValidationError):
-        return kind()
+    value = noted(properties, key, TypeAdapter(kind), kind())
+    return value if value.is_sound else kind()
 
 
 def change_of(

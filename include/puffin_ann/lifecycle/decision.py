@@ -1,5 +1,6 @@
 """What a refresh decides, as data: shown to people, waited for by them, then carried out."""
 
+from math import inf
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -116,6 +117,11 @@ class Rates(_Data):
     build: float = 20_000.0
     copy_bytes: float = 200e6
 
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether work can go so fast."""
+        return all(0 < rate < inf for rate in self.model_dump().values())
+
 
 MEASURED_ROWS = 1000
 """Fewer rows than this say nothing about how fast work goes."""
@@ -147,3 +153,8 @@ class Drift(_Data):
     merged: int = 0
     largest_norm: float = 0.0
     imbalance: float = 0.0
+
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether distances and counts can be so."""
+        return all(0 <= value < inf for value in self.model_dump().values())

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import routing as routing_blob
@@ -19,6 +19,8 @@ from puffin_ann.lake.dropped import dropped, is_dropped
 from puffin_ann.lake.registration import registered
 from puffin_ann.lifecycle.decision import Decision
 from puffin_ann.lifecycle.documents import RunPlan
+from puffin_ann.lifecycle.notes import noted, stage_seconds
+from puffin_ann.moments import Moment
 from puffin_ann.search.versions import IndexVersion, open_puffin, version_id
 
 HISTORY = "history"
@@ -53,7 +55,7 @@ class RunRecord(BaseModel):
 
     run_id: str
     action: Deed
-    at_ms: int
+    at_ms: Moment
     reason: str = ""
     base_snapshot_id: int = 0
     rows: int = 0
@@ -61,9 +63,9 @@ class RunRecord(BaseModel):
     rows_gone: int = 0
     bytes_written: int = 0
     bytes_copied: int = 0
-    seconds: float = 0.0
-    recall: float | None = None
-    coverage: float | None = None
+    seconds: FiniteFloat = 0.0
+    recall: FiniteFloat | None = None
+    coverage: FiniteFloat | None = None
 
 
 _RECORDS = TypeAdapter(tuple[RunRecord, ...])
@@ -71,10 +73,7 @@ _RECORDS = TypeAdapter(tuple[RunRecord, ...])
 
 def records_in(properties: Mapping[str, str]) -> tuple[RunRecord, ...]:
     """Return the records that a version carries, the newest first; none if they cannot be read."""
-    try:
-        return _RECORDS.validate_json(properties.get(HISTORY, "[]"))
-    except ValidationError:
-        return ()
+    return noted(properties, HISTORY, _RECORDS, ())
 
 
 def recorded(
@@ -127,7 +126,7 @@ def _record(plan: RunPlan, version: IndexVersion) -> RunRecord:
         reason=decision.reason if decision else getattr(plan, "reason", ""),
         base_snapshot_id=plan.base_snapshot_id,
         rows=version.vectors,
-        seconds=round(sum(_seconds(routing.properties).values()), 3),
+        seconds=round(sum(stage_seconds(routing.properties).values()), 3),
         recall=routing.measured.recall if routing.measured and decision is None else None,
     )
 
@@ -138,14 +137,6 @@ def _deed(decision: Decision | None) -> Deed:
     if decision.merges:
         return "merge"
     return "rebuild" if any(one.action == "rebuild" for one in decision.shards) else "refresh"
-
-
-def _seconds(properties: Mapping[str, str]) -> dict[str, float]:
-    try:
-        value = json.loads(properties.get("stage-seconds", "{}"))
-        return {str(name): float(seconds) for name, seconds in value.items()}
-    except (ValueError, AttributeError, TypeError):
-        return {}
 
 
 def newest_properties(

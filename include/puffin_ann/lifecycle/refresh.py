@@ -25,7 +25,7 @@ from puffin_ann.lifecycle import refresh_stages, run, stages
 from puffin_ann.lifecycle.changes import change_in, state_of
 from puffin_ann.lifecycle.damage import require_whole
 from puffin_ann.lifecycle.decide import decide
-from puffin_ann.lifecycle.decision import NEXT_FILE_ID, Decision
+from puffin_ann.lifecycle.decision import Decision
 from puffin_ann.lifecycle.documents import (
     PLAN,
     SPARE_PLAN,
@@ -35,6 +35,7 @@ from puffin_ann.lifecycle.documents import (
     store,
 )
 from puffin_ann.lifecycle.gone import Difference, revived_of
+from puffin_ann.lifecycle.notes import next_file_id
 from puffin_ann.lifecycle.plan import assign_tasks, shard_groups
 from puffin_ann.lifecycle.refresh_documents import RefreshPlan
 from puffin_ann.lifecycle.rename import CarriedOver, carry_over
@@ -264,7 +265,7 @@ def _files(table: Table, found: _Found) -> tuple[list[CoveredFile], tuple[Planne
     version, changed = found.version, found.view.changed
     ids = version.coverage.columns.file_ids
     next_id = int(ids.max(initial=-1)) + 1
-    next_id = max(next_id, int(version.routing.properties.get(NEXT_FILE_ID, "0")))
+    next_id = max(next_id, next_file_id(version.routing.properties, version.path))
     revived = {file.path: file for file, _ in found.view.scanned}
     covered: list[CoveredFile] = []
     read: list[PlannedFile] = []

@@ -30,6 +30,7 @@ from puffin_ann.lifecycle.decision import (
     Rates,
 )
 from puffin_ann.lifecycle.documents import load
+from puffin_ann.lifecycle.notes import skipped
 from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.lifecycle.refresh_documents import (
     CHANGES,
@@ -222,12 +223,9 @@ def _read_file(
 
 def _skipped(routing: Routing, changes: Changes) -> dict[str, int]:
     """Return how many rows were skipped since the index was built, by reason."""
-    try:
-        before = json.loads(routing.properties.get("skipped", "{}"))
-    except ValueError:
-        before = {}
+    before = skipped(routing.properties)
     return {
-        reason: int(before.get(reason, 0)) + changes.skipped.get(reason, 0)
+        reason: before.get(reason, 0) + changes.skipped.get(reason, 0)
         for reason in sorted({*before, *changes.skipped})
     }
 

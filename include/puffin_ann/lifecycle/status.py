@@ -1,12 +1,10 @@
 """The state of a table's indexes, for people and for machines."""
 
 import io
-import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pyiceberg.table import Table
 from rich.table import Table as Grid
 
@@ -16,8 +14,10 @@ from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.catalog import snapshot as find_snapshot
 from puffin_ann.lifecycle.changes import bytes_of
 from puffin_ann.lifecycle.documents import Trial
+from puffin_ann.lifecycle.notes import noted, skipped, stage_seconds
 from puffin_ann.lifecycle.plan import FINGERPRINT
 from puffin_ann.lifecycle.recorded import PROPERTY, Recorded
+from puffin_ann.moments import as_time
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.versions import (
     IndexVersion,
@@ -111,6 +111,9 @@ def status(
     ]
 
 
+_TRIALS = TypeAdapter(tuple[Trial, ...])
+
+
 def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus:
     routing = version.routing
     view = view_of(table, version, live)
@@ -120,9 +123,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         index=version.index,
         table=name_of(table),
         algorithm=routing.algorithm,
-        trials=tuple(
-            Trial.model_validate(one) for one in json.loads(routing.properties.get("trials", "[]"))
-        ),
+        trials=noted(routing.properties, "trials", _TRIALS, ()),
         metric=routing.metric,
         dimension=routing.dimension,
         snapshot_id=version.snapshot_id,
@@ -138,7 +139,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         vectors=version.vectors,
         tombstones=sum(one.tombstones for one in routing.shards),
         tombstone_ratio=version.tombstone_ratio,
-        skipped=json.loads(routing.properties.get("skipped", "{}")),
+        skipped=skipped(routing.properties),
         coverage=view.coverage,
         rows_to_scan=view.rows_to_scan,
         rows_masked=view.rows_masked,
@@ -150,7 +151,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         recall_target=recall.target if recall else None,
         search_width=routing.search_width,
         probe_partitions=routing.probe_partitions,
-        seconds=json.loads(routing.properties.get("stage-seconds", "{}")),
+        seconds=stage_seconds(routing.properties),
         fingerprint=routing.properties.get(FINGERPRINT, ""),
         run_id=routing.properties.get("run-id", ""),
         declaration=dict(Recorded.of(routing.properties.get(PROPERTY, "")).fields),
@@ -163,7 +164,7 @@ def _time_of(table: Table, snapshot_id: int | None) -> str | None:
     found = find_snapshot(table, snapshot_id)
     if found is None:
         return None
-    return datetime.fromtimestamp(found.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    return as_time(found.timestamp_ms, sep="T")
 
 
 def grid(one: IndexStatus) -> Grid:
