@@ -58,4 +58,5 @@ def tell(context: Context) -> None:
     """Log why an attempt failed: after the traceback, where people look."""
     error = context.get("exception")
     if error is not None:
+        log.info("::endgroup::")  # of what runs after a task: the UI shows it folded
         log.error("%s", redacted(str(error)))

@@ -108,7 +108,14 @@ def test_the_form_shows_what_is_declared_with_its_bounds(airflow):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("shards", 0), ("recall_target", 2), ("R", "many"), ("alpha", 0.5), ("force", "yes")],
+    [
+        ("shards", 0),
+        ("recall_target", 2),
+        ("R", "many"),
+        ("alpha", 0.5),
+        ("beam", "bogus"),
+        ("force", "yes"),
+    ],
 )
 def test_a_bad_value_in_the_form_is_refused_by_name_and_runs_nothing(airflow, name, value):
     status, answer = airflow.trigger(DAG, **{name: value})

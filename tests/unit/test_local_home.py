@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "include" / "local"))
 
-from home import CATALOG, write_catalog
+from home import CATALOG, environment, write_catalog
 
 
 def catalog_of(folder: Path) -> SqlCatalog:
@@ -44,3 +44,8 @@ def test_a_database_that_is_there_stays_as_it_is(tmp_path):
     before = (tmp_path / "catalog.db").read_bytes()
     write_catalog(tmp_path)
     assert (tmp_path / "catalog.db").read_bytes() == before
+
+
+def test_a_dag_that_the_demo_ran_is_not_paused_when_airflow_is_started(tmp_path):
+    """Airflow asks when it first sees a DAG; its own default is to pause it."""
+    assert environment(tmp_path)["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] == "False"
