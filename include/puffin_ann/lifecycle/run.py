@@ -12,7 +12,7 @@ from typing import Any
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, known_declarations
-from puffin_ann.errors import SparkNotFoundError
+from puffin_ann.errors import IndexNotFoundError, SparkNotFoundError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle import leases
@@ -269,4 +269,7 @@ def report(table: str, plan: str) -> str:
             workspace.staging.delete_tree()
     known = known_declarations()
     declared = None if known is None or known.problems else known.on(table)
-    return statuses.as_text(statuses.status(load_table(table), None, declared))
+    try:
+        return statuses.as_text(statuses.status(load_table(table), None, declared))
+    except IndexNotFoundError as error:
+        return str(error)  # of a table, such as one without rows, for which nothing was built

@@ -22,7 +22,7 @@ from puffin_ann.errors import (
     TooFewRowsError,
     UnsupportedColumnError,
 )
-from puffin_ann.lifecycle import refresh, run, stages, truth
+from puffin_ann.lifecycle import evaluate, leases, maintain, refresh, run, stages, truth
 from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.lifecycle.status import status
 from puffin_ann.settings import settings
@@ -444,3 +444,23 @@ def test_a_staged_file_that_was_changed_is_noticed(words):
     first = plan["groups"][0]  # its shard's block begins the segment
     with pytest.raises(StagingError, match="checksum differs"):
         stages.build_group(InProcess(), *where, first)
+
+
+def test_a_table_without_a_snapshot_has_nothing_to_build_measure_or_clean(words, catalog):
+    """What the DAGs call on one that was just created: their runs end with the reason."""
+    catalog.create_table("demo.new", schema=words.schema())
+    declared = builds.declaration(table="test.demo.new")
+    for planning in (
+        lambda: run.plan_build(declared, run_id="run"),
+        lambda: refresh.plan_refresh(declared, run_id="run", maintenance=True),
+    ):
+        with pytest.raises(TooFewRowsError, match=r"demo\.new.*empty"):
+            planning()
+    with pytest.raises(IndexNotFoundError, match=builds.INDEX):
+        evaluate.plan_evaluation(declared, run_id="run")
+    owner = "maintain/run"
+    leases.begin(declared.table, declared.name, owner, "maintain")
+    maintain.guard_table(declared.table, owner=owner)
+    maintain.clean_table(declared.table, owner=owner)
+    assert "has no index" in run.report(declared.table, "")
+    assert leases.end(declared.table, declared.name, owner)
