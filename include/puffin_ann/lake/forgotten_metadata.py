@@ -7,6 +7,7 @@ from typing import Any
 from pyiceberg.table import Table
 
 from puffin_ann.lake.listing import canonical
+from puffin_ann.lake.slots import SlotChange, change_slots
 
 PROPERTY = "puffin-ann.forgotten-metadata"
 """A JSON list of locations; the nightly clean-up knows by it what was told to one of by hand."""
@@ -28,8 +29,13 @@ def forget(table: Table, locations: Iterable[str], *, stored: Collection[str]) -
         table: as loaded; one commit sets a property of it.
         locations: of the files.
         stored: the metadata files that are there, canonically: others need not be remembered.
+
+    Raises:
+        ConflictError: the table was changed meanwhile; nothing was changed.
+        UnclearCommitError: the catalog's answer was lost.
+        CatalogUnavailableError: the catalog refuses, or does not answer.
     """
     wanted = {canonical(one) for one in locations}
     kept = sorted((forgotten(table) & set(stored)) | wanted)
-    with table.transaction() as transaction:
-        transaction.set_properties({PROPERTY: json.dumps(kept)})
+    change = SlotChange(seen={}, properties={PROPERTY: json.dumps(kept)})
+    change_slots(table, change, expected_head=table.metadata.current_snapshot_id)

@@ -29,7 +29,7 @@ from registrations import (
 from test_damage import spoil
 
 from puffin_ann.cli.main import run as command_line
-from puffin_ann.errors import BadInputError, StoreUnavailableError
+from puffin_ann.errors import BadInputError, StoreUnavailableError, UnclearCommitError
 from puffin_ann.lake.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.objects import open_object
 from puffin_ann.lifecycle import clean as cleaning
@@ -245,7 +245,9 @@ def test_after_many_commits_and_lost_races_clean_up_goes_on(words):
     assert_whole(words)
 
 
-def test_a_foreign_metadata_file_has_to_be_named_and_old_to_be_forgotten(words, elsewhere):
+def test_a_foreign_metadata_file_has_to_be_named_and_old_to_be_forgotten(
+    words, elsewhere, monkeypatch
+):
     (first,) = lives.index_files(words)
     publish_versions(words, "a1", "a2")
     stray = elsewhere.metadata_location
@@ -258,12 +260,20 @@ def test_a_foreign_metadata_file_has_to_be_named_and_old_to_be_forgotten(words, 
     assert tried.forgotten == (stray,)
     assert first in going(tried)
     assert first in kept(clean(words, at_ms=later()))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(words.catalog), "commit_table", _no_answer)
+        with pytest.raises(UnclearCommitError):
+            clean(words, at_ms=later(), forget=[stray])
+    assert first in lives.index_files(words)
     assert first in going(clean(words, at_ms=later(), forget=[stray]))
     assert clean(words, at_ms=later(), forget=[stray]).forgotten == ()  # it is already
 
     commit(elsewhere, "still alive")
-    assert "single commit" not in {one.what for one in foreign(doctor(words))}
     assert len(foreign(doctor(words))) == 1
+
+
+def _no_answer(*_, **__):
+    raise ConnectionError("timed out")
 
 
 def test_the_command_line_tells_what_is_kept_and_forgets_what_it_is_told(

@@ -45,11 +45,11 @@ def live(machine, minutes: float) -> int:
 
 
 def test_random_lives_keep_every_promise():
-    assert live(TableLife, MINUTES / 2 if SPARK else MINUTES) > 0
+    assert live(TableLife, MINUTES * (0.3 if SPARK else 0.6)) > 0
 
 
 def test_random_lives_in_two_catalogs_lose_nothing_that_either_needs():
-    assert live(TwoCatalogs, MINUTES / 2) > 0
+    assert live(TwoCatalogs, MINUTES * (0.2 if SPARK else 0.4)) > 0
 
 
 @pytest.mark.slow
