@@ -185,7 +185,7 @@ def _choose_numba_cache() -> bool:
     try:
         folder = cache_folder(leaf if level == "auto" else f"{leaf}/simd-{level}")
     except CacheUnusableError as error:
-        log.warning("kernels are compiled anew by each process: %s", error)
+        log.error("kernels are compiled anew by each process, which takes minutes: %s", error)
         return False
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
     return True
@@ -237,7 +237,7 @@ def cache_folder(leaf: str) -> Path:
         except (OSError, UnsafeFolderError) as error:
             problems.append(f"{base} is not used: {error}")
             if isinstance(error, UnsafeFolderError):
-                _tell(problems[-1])
+                _tell(problems[-1], is_chosen=base == settings().cache_dir)
     raise CacheUnusableError(
         "; ".join(problems or ["there is no folder to write to"])
         + "; set PUFFIN_ANN_CACHE_DIR to a folder of your own"
@@ -267,12 +267,13 @@ def _trusted(folder: Path) -> Path:
 
 
 @lru_cache(maxsize=64)
-def _tell(problem: str) -> None:
-    """Warn once of a folder that is not safe."""
-    log.warning(
-        "%s; set PUFFIN_ANN_CACHE_DIR to a folder of your own, or PUFFIN_ANN_CACHE_TRUSTED=true "
-        "where all who can write there may be trusted",
+def _tell(problem: str, *, is_chosen: bool) -> None:
+    """Tell once of a folder that is not safe."""
+    otherwise = ", or PUFFIN_ANN_CACHE_TRUSTED=true where all who can write there may be trusted"
+    log.error(
+        "%s; set PUFFIN_ANN_CACHE_DIR to a folder of your own%s",
         problem,
+        otherwise if is_chosen else "",
     )
 
 

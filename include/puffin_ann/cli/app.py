@@ -1,10 +1,8 @@
 """The command line: each command is a thin skin over one library call."""
 
 import logging
-import os
 import sys
 import traceback
-from pickle import UnpicklingError
 from types import TracebackType
 from typing import Annotated
 
@@ -25,7 +23,7 @@ from puffin_ann.cli.refresh import refresh
 from puffin_ann.cli.search import search
 from puffin_ann.cli.size import size
 from puffin_ann.cli.status import status
-from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
+from puffin_ann.errors import PuffinAnnError
 from puffin_ann.redaction import REDACTION, redacted
 from puffin_ann.terminal import LiteralFormatter, printable
 
@@ -99,10 +97,3 @@ def run() -> None:
     except PuffinAnnError as error:
         errors_to(sys.stderr, error)
         sys.exit(error.exit_code)
-    except UnpicklingError as error:  # nothing but Numba's cache of compiled kernels is pickled
-        folder = os.environ.get("NUMBA_CACHE_DIR", "Numba's cache")
-        spoilt = EnvironmentProblemError(
-            f"the compiled kernels in {folder} are damaged ({error}); remove that folder"
-        )
-        errors_to(sys.stderr, spoilt)
-        sys.exit(spoilt.exit_code)

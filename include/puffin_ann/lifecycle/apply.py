@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from puffin_ann.lifecycle.build import stage_shard
 from puffin_ann.lifecycle.gone import DeadRows, read_shard
 from puffin_ann.lifecycle.matching import Moves
 from puffin_ann.lifecycle.refresh_documents import AppliedShard, Changes, GoneShard
+from puffin_ann.lifecycle.scratch import scratch_folder
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.versions import IndexVersion
 
@@ -123,9 +123,8 @@ def touch_up(
             rows_blob.write(rows, buffer)
             blobs[rows_blob.TYPE] = buffer.getvalue()
         elif rows is not None:
-            prefix = f"puffin-ann-shard-{shard.shard_id}-"
-            folder = stack.enter_context(TemporaryDirectory(prefix=prefix))
-            blobs[rows_blob.TYPE] = write_rows(rows, Path(folder))
+            folder = stack.enter_context(scratch_folder(f"shard-{shard.shard_id}"))
+            blobs[rows_blob.TYPE] = write_rows(rows, folder)
         if died and len(dead):
             blobs[tombstones_blob.TYPE] = tombstones_of(dead)
         return AppliedShard(

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.engines import engine
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.documents import Assigned, BuiltShard, RunPlan, StagedFile
+from puffin_ann.lifecycle.scratch import scratch_folder
 from puffin_ann.lifecycle.segments import StagedRows, block_offset, read_block
 from puffin_ann.lifecycle.train import TrainResult
 from puffin_ann.lifecycle.workspace import Workspace, attempt_unique
@@ -44,8 +44,7 @@ def build_shard(
     began = time.monotonic()
     plan = workspace.plan
     made_by = engine(algorithm)
-    with TemporaryDirectory(prefix=f"puffin-ann-shard-{shard}-") as folder:
-        scratch = Path(folder)
+    with scratch_folder(f"shard-{shard}") as scratch:
         rows = _fetch(workspace, shard, assigned, summary, scratch)
         built = made_by.build(
             rows.vectors,

@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import stage_shard
 from puffin_ann.lifecycle.fresh import CHUNK_ROWS, FreshRows, fetch
 from puffin_ann.lifecycle.refresh_documents import AppliedShard, Changes
+from puffin_ann.lifecycle.scratch import scratch_folder
 from puffin_ann.lifecycle.segments import StagedRows
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.consistency import check_engine
@@ -67,8 +67,7 @@ class Growing:
         began = time.monotonic()
         if not self.changes.rows:
             return None
-        with TemporaryDirectory(prefix=f"puffin-ann-delta-{shard_id}-") as folder:
-            scratch = Path(folder)
+        with scratch_folder(f"delta-{shard_id}") as scratch:
             fresh = self._fetch(None, scratch)
             built = DELTA.build(
                 fresh.rows.vectors,
@@ -95,8 +94,7 @@ class Growing:
             RecallTooLowError: even built anew it is surely under the target.
         """
         began = time.monotonic()
-        with TemporaryDirectory(prefix=f"puffin-ann-shard-{shard.shard_id}-") as folder:
-            scratch = Path(folder)
+        with scratch_folder(f"shard-{shard.shard_id}") as scratch:
             now = rows_now(self.workspace, self.version, shard, self.changes)
             fresh = self._fetch(shard.shard_id, scratch)
             if not len(fresh.rows.vectors):
@@ -112,8 +110,7 @@ class Growing:
             RecallTooLowError: it is surely under the target.
         """
         began = time.monotonic()
-        with TemporaryDirectory(prefix=f"puffin-ann-shard-{shard.shard_id}-") as folder:
-            scratch = Path(folder)
+        with scratch_folder(f"shard-{shard.shard_id}") as scratch:
             now = rows_now(self.workspace, self.version, shard, self.changes)
             number = shard.shard_id if self.workspace.refresh.decision.merges else -1
             fresh = self._fetch(number, scratch)

@@ -70,7 +70,10 @@ def _begin(conf: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes], str] | No
 
     It ends with this one: its standard input is a pipe of which this process has the other end.
     """
-    folder = mkdtemp(prefix="puffin-ann-daemon-")  # nobody else may enter
+    try:
+        folder = mkdtemp(prefix="puffin-ann-daemon-")  # nobody else may enter
+    except OSError:  # no folder can be made
+        return None
     place = str(Path(folder) / "socket")
     try:
         with socket.socket(socket.AF_UNIX) as listener:

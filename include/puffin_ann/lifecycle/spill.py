@@ -1,8 +1,5 @@
 """Take the live rows out of a delta, to be merged into shards or into a new delta."""
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import numpy as np
 
 from puffin_ann.blobs.routing import ShardEntry
@@ -13,6 +10,7 @@ from puffin_ann.lifecycle.assign import Parts
 from puffin_ann.lifecycle.come import stage
 from puffin_ann.lifecycle.documents import AssignOutcome
 from puffin_ann.lifecycle.refresh_documents import Changes
+from puffin_ann.lifecycle.scratch import scratch_folder
 from puffin_ann.lifecycle.segments import StagedRows
 from puffin_ann.lifecycle.workspace import Workspace
 from puffin_ann.search.consistency import check_engine
@@ -42,11 +40,11 @@ def spill(
     now = rows_now(workspace, version, shard, changes)
     alive = np.flatnonzero(~now.dead)
     path = version.file_of(shard)
-    with TemporaryDirectory(prefix=f"puffin-ann-delta-{shard.shard_id}-") as folder:
+    with scratch_folder(f"delta-{shard.shard_id}") as folder:
         with open_puffin(workspace.table.io, path) as reader:
             blobs = shard_blobs(reader, version, shard)
-            DELTA.unpack(reader.open(blobs.engine), Path(folder))
-        delta = DELTA.open(Path(folder))
+            DELTA.unpack(reader.open(blobs.engine), folder)
+        delta = DELTA.open(folder)
         where = f"{path}: delta {shard.shard_id}"
         check_engine(where, version.routing, shard, delta)
         if now.rows.identities is None:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from puffin_ann.ann.metrics import METRICS
 from puffin_ann.declaration import AUTO, EXACT, PARAMETERS
 from puffin_ann.engines import SearchableShard, engine
 from puffin_ann.lifecycle.documents import BuildPlan, Choice, Trial
+from puffin_ann.lifecycle.scratch import scratch_folder
 
 CANDIDATES = ("vamana", "ivf_pq", "hnsw")
 FEWEST_ROWS = 4000
@@ -55,9 +55,9 @@ def choose(
     order = np.random.default_rng([declaration.seed, 2]).permutation(free)
     queries = vectors[order[:TRIAL_QUERIES]]
     rows = vectors[np.sort(order[TRIAL_QUERIES : TRIAL_QUERIES + TRIAL_ROWS])]
-    with TemporaryDirectory(prefix="puffin-ann-trial-") as folder:
+    with scratch_folder("trial") as folder:
         opened = {
-            name: _built(plan, name, rows, norm_bound, threads, Path(folder) / name)
+            name: _built(plan, name, rows, norm_bound, threads, folder / name)
             for name in CANDIDATES
         }
         return _fastest(plan, opened, queries, rows, threads)

@@ -217,9 +217,14 @@ class LocalCache:
         return short <= 0 or self._evict(short) >= short
 
     def _evict(self, wanted: int) -> int:
-        """Remove folders used longest ago, and none that is held; returns the bytes freed."""
-        freed = 0
-        for used_at, size, folder in sorted(self._entries()):
+        """Remove folders used longest ago, and none that is held; returns the bytes freed.
+
+        None is removed if all would not be enough.
+        """
+        freed, entries = 0, sorted(self._entries())
+        if sum(size for _, size, _ in entries) < wanted:
+            return freed
+        for used_at, size, folder in entries:
             if freed >= wanted:
                 break
             if holding.removed_unless_held(folder, used_at):
@@ -255,10 +260,10 @@ class LocalCache:
                     holding.removed_unless_held(folder, made_at)
 
     def _tell(self, problem: str) -> None:
-        """Warn of a problem, once: the next shard has the same."""
+        """Tell of a problem, once: the next shard has the same, and each waits to be brought."""
         if problem not in self._told:
             self._told.add(problem)
-            log.warning("%s", problem)
+            log.error("%s", problem)
 
 
 def _found_root() -> "tuple[Path, tempfile.TemporaryDirectory[str] | None]":
@@ -272,7 +277,7 @@ def _found_root() -> "tuple[Path, tempfile.TemporaryDirectory[str] | None]":
             )
         except OSError:
             raise CacheUnusableError(f"shards are searched from local disk, and {error}") from None
-        log.warning("shards are unpacked for this process alone: %s", str(error))
+        log.error("shards are unpacked for this process alone: %s", str(error))
         return Path(passing.name), passing
 
 

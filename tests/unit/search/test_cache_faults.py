@@ -120,6 +120,15 @@ def test_a_full_disk_has_other_shards_make_way(root, monkeypatch):
     assert new.exists()
 
 
+def test_a_disk_that_other_shards_do_not_fill_costs_none_of_them(root, elsewhere, monkeypatch):
+    cache = LocalCache(root)
+    with cache.held("old", fill) as old:
+        pass
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 0))
+    with cache.held("new", fill, size=5000):
+        assert old.exists()
+
+
 def test_damaged_bytes_are_not_the_disks_fault(root, elsewhere):
     def damaged(folder):
         raise PuffinFormatError("wrong bytes")
