@@ -9,6 +9,7 @@ import yaml
 
 from puffin_ann.declaration.allowed import check_spark_conf
 from puffin_ann.declaration.index import IndexDeclaration, parse_declaration
+from puffin_ann.declaration.reading import said_of, text_of
 from puffin_ann.errors import DeclarationError
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -26,20 +27,24 @@ def load_declaration(path: Path) -> IndexDeclaration:
     """Read and validate one declaration file; the name defaults to the file's stem.
 
     Raises:
-        DeclarationError: the file is missing, is not YAML, gives a field twice, is not a valid
-            declaration, or makes settings of Spark that are not allowed here.
+        DeclarationError: the file is missing, is no regular one, is not YAML, gives a field twice,
+            is not a valid declaration, or makes settings of Spark that are not allowed here.
     """
     try:
-        data = _parsed(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise DeclarationError(f"{path}: cannot be read: {error}") from None
+        data = _parsed(text_of(path))
+    except OSError as error:
+        raise DeclarationError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise DeclarationError(
+            f"{path}: cannot be read: its byte {error.start} is no UTF-8"
+        ) from None
     except RecursionError:
         raise DeclarationError(f"{path}: is nested too deeply for a declaration") from None
     except (yaml.YAMLError, ValueError) as error:  # the latter of dates that there are not
-        raise DeclarationError(f"{path}: is not valid YAML: {error}") from None
-    except (KeyError, AttributeError, TypeError) as error:  # what YAML's reader fails by
+        raise DeclarationError(f"{path}: is not valid YAML: {said_of(error)}") from None
+    except (KeyError, AttributeError, TypeError):  # what YAML's reader fails by
         raise DeclarationError(
-            f"{path}: is not valid YAML: a value is not of the type that its tag names ({error})"
+            f"{path}: is not valid YAML: a value is not of the type that its tag names"
         ) from None
     if isinstance(data, dict):
         data.setdefault("name", path.stem)
