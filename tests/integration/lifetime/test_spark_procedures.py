@@ -92,6 +92,23 @@ def test_expiry_deletes_the_file_once_both_its_snapshots_are_gone(lake):
         open_index(lake.load(), builds.INDEX)
 
 
+def test_a_declared_index_that_statistics_and_expiry_took_is_told_as_lost(embedded_lake):
+    lake = embedded_lake
+    lake.create(builds.rows(range(60)))
+    assert doctor(lake.load(), [declared(lake)]).problems_left == 0  # it is not built yet
+    table = build(lake, "a")
+    path = lives.newest(table)
+    analyse(lake)
+    for _ in range(2):
+        lake.sql("INSERT INTO {t} SELECT * FROM {t} WHERE id < 3")
+    expire(lake)
+    table = lake.load()
+    assert not table.io.new_input(path).exists()
+    (finding,) = (one for one in doctor(table, [declared(lake)]).findings if one.is_problem)
+    assert (finding.kind, finding.indexes) == ("lost", (builds.INDEX,))
+    assert f"puffin-ann build {builds.INDEX}" in finding.remedy
+
+
 def test_expiry_spares_a_file_that_the_guard_registered_under_the_head(lake):
     lake.create(builds.rows(range(60)))
     table = build(lake, "a")
