@@ -93,31 +93,32 @@ def _walked(path: Path) -> tuple[Path, bool]:
     Returns:
         The real path, and whether others may add entries at its end, where they cannot touch ours.
     """
-    steps, real = list(reversed(path.parts[1:])), Path("/")
+    steps, real = list(reversed(path.parts[1:])), "/"  # no `Path`: this is done for each shard
     is_closed, is_shared = _looked_at(real, os.lstat(real), is_closed=False)
     links = 0
     while steps:
         step = steps.pop()
-        status = os.lstat(real / step)
+        there = os.path.join(real, step)
+        status = os.lstat(there)
         if not stat.S_ISLNK(status.st_mode):
             if step == "..":
-                real, is_closed = real.parent, False
+                real, is_closed = os.path.dirname(real), False
             else:
-                real = real / step
+                real = there
             is_closed, is_shared = _looked_at(real, status, is_closed=is_closed)
             continue
         links += 1
         if links > MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-        _require_owner(real / step, status, "a link of")
-        target = Path(os.readlink(real / step))
+        _require_owner(there, status, "a link of")
+        target = Path(os.readlink(there))
         steps += reversed(target.parts[1:] if target.is_absolute() else target.parts)
         if target.is_absolute():
-            real, is_closed = Path("/"), False
-    return real, is_shared
+            real, is_closed = "/", False
+    return Path(real), is_shared
 
 
-def _looked_at(folder: Path, status: os.stat_result, *, is_closed: bool) -> tuple[bool, bool]:
+def _looked_at(folder: str, status: os.stat_result, *, is_closed: bool) -> tuple[bool, bool]:
     """Refuse a folder that is not ours, or whose entries others may exchange.
 
     Args:
@@ -129,7 +130,7 @@ def _looked_at(folder: Path, status: os.stat_result, *, is_closed: bool) -> tupl
         Whether that holds for what is below, and whether others may add entries here.
     """
     if not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
     _require_owner(folder, status, "a folder of")
     is_shared = not is_closed and _others_write(folder, status)
     if is_shared and not status.st_mode & stat.S_ISVTX:
@@ -142,7 +143,7 @@ def _looked_at(folder: Path, status: os.stat_result, *, is_closed: bool) -> tupl
     return is_closed, is_shared
 
 
-def _require_owner(path: Path, status: os.stat_result, what: str) -> None:
+def _require_owner(path: str, status: os.stat_result, what: str) -> None:
     if not _is_trusted(status.st_uid):
         raise UnsafeFolderError(f"{path} is {what} {_user(status.st_uid)}")
 
@@ -151,13 +152,13 @@ def _is_trusted(uid: int) -> bool:
     return uid in (0, os.geteuid())
 
 
-def _others_write(folder: Path, status: os.stat_result) -> bool:
+def _others_write(folder: str, status: os.stat_result) -> bool:
     if status.st_mode & _OTHERS_WRITE:
         return True
     return bool(status.st_mode & _GROUP_WRITES) and not _is_own_group(folder, status)
 
 
-def _is_own_group(folder: Path, status: os.stat_result) -> bool:
+def _is_own_group(folder: str, status: os.stat_result) -> bool:
     """Tell whether a folder's group has nobody in it but its owner, or is root's.
 
     Many systems give each user a group of the user's name, and let it write to all that is made.
@@ -174,7 +175,7 @@ def _is_own_group(folder: Path, status: os.stat_result) -> bool:
     return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
-def _has_acl(folder: Path) -> bool:
+def _has_acl(folder: str) -> bool:
     try:
         return "system.posix_acl_access" in os.listxattr(folder)
     except (OSError, AttributeError):  # not on this file system, or this kind of machine
