@@ -82,7 +82,7 @@ test-e2e-quick: $(READY) ## Run what every change has to pass of test-e2e
 test-e2e-kills: $(READY) ## Kill the tasks, workers and Spark jobs of refreshes and maintenances in a running Airflow
 	@$(PYTEST) $(KILLS)
 
-fuzz: $(READY) ## Give all that reads others' bytes spoilt ones, guided by coverage, for SECONDS (60); PART=name for one of tests/fuzz/fuzz_name.py
+fuzz: $(READY) ## Give all that reads others' bytes spoilt ones, by coverage or under right checksums, for SECONDS (60); PART=name for one of tests/fuzz/fuzz_name.py
 	@for part in $(FUZZED); do \
 		printf '\033[1m== %s\033[0m\n' "$$part" && mkdir -p $(LOCAL)/fuzz/$$part && \
 		$(BIN)/python tests/fuzz/fuzz_$$part.py -max_total_time=$(FUZZ_SHARE) -artifact_prefix=$(LOCAL)/fuzz/$$part/ $(LOCAL)/fuzz/$$part || exit; \

@@ -8,7 +8,8 @@ it again and again.
 
 import io
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -24,6 +25,7 @@ from puffin_ann.lake.listing import delete_object, is_folder
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
 from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.cargo import is_foreign
+from puffin_ann.lifecycle.contradictions import contradiction
 from puffin_ann.lifecycle.guard import live_files, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.republish import republish
@@ -34,7 +36,7 @@ from puffin_ann.search.versions import IndexVersion, open_puffin
 
 log = logging.getLogger("puffin_ann")
 
-SMALL = (routing_blob.TYPE, partitions_blob.TYPE, coverage_blob.TYPE)
+SMALL = frozenset({routing_blob.TYPE, partitions_blob.TYPE, coverage_blob.TYPE})
 """Types of the blobs that every search reads before it probes a shard."""
 
 
@@ -96,7 +98,7 @@ def require_whole(table: Table, version: IndexVersion) -> None:
             raise DamagedIndexError(f"{one.file.path}: {one.what}; {remedy}")
 
 
-def _damage_of(table: Table, file: IndexFile, kinds: Collection[str]) -> list[Damage]:
+def _damage_of(table: Table, file: IndexFile, kinds: AbstractSet[str]) -> list[Damage]:
     try:
         return [Damage(file, *one) for one in damages(table, file, kinds)]
     except (FormatError, FileNotFoundError) as error:
@@ -129,15 +131,19 @@ def _remedy(
 
 
 def damages(
-    table: Table, file: IndexFile, kinds: Collection[str] = OURS.keys()
+    table: Table, file: IndexFile, kinds: AbstractSet[str] = OURS.keys()
 ) -> Iterator[tuple[str, str]]:
     """Read blobs of some types as streams; yield index and problem of those not as written.
+
+    Of an index whose blobs all are, what they say is compared: with all types shard by shard,
+    unpacked to a temporary folder.
 
     Raises:
         FormatError: the file is not even a Puffin file.
         FileNotFoundError: it is gone.
         StoreUnavailableError: its store does not say, which says nothing of its bytes.
     """
+    bad: set[str] = set()
     with open_puffin(table.io, file.path, file.bytes) as reader:
         for blob in reader.metadata.blobs:
             if blob.type not in kinds:
@@ -145,8 +151,14 @@ def damages(
             try:
                 _read_whole(reader, blob)
             except FormatError as error:
+                bad.add(blob.properties.get("index", ""))
                 place = " ".join(f"{key} {value}" for key, value in sorted(blob.properties.items()))
                 yield blob.properties.get("index", ""), f"{blob.type} of {place}: {error}"
+    unpack = kinds >= OURS.keys()
+    for index in sorted({held.index for held in file.holds} - bad):
+        problem = contradiction(table.io, file.path, index, file.bytes, unpack=unpack)
+        if problem is not None:
+            yield index, problem
 
 
 def _read_whole(reader: PuffinReader, blob: BlobMetadata) -> None:

@@ -10,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyroaring import BitMap
 
 from puffin_ann.ann import exact
 from puffin_ann.ann.centroid_bounds import Bounds
@@ -49,17 +51,15 @@ class _Live:
         file: the file.
         path: absolute.
         rank: place of the file among those of the view.
-        barred: (m,) int64, ascending, positions that are not to be answered.
+        barred: positions that are not to be answered; those of a file without a live row are none.
+        rows: that may be answered.
     """
 
     file: CoveredFile
     path: str
     rank: int
-    barred: NDArray[np.int64]
-
-    @property
-    def rows(self) -> int:
-        return self.file.rows - len(self.barred)
+    barred: BitMap
+    rows: int
 
 
 def load_centroids(io: FileIO, version: IndexVersion) -> centroid_blob.Centroids:
@@ -100,7 +100,7 @@ class FileTier:
         self._dimension = version.routing.dimension
         self._files = [_live(file, view) for file in version.coverage.files]
         self._empty = np.array([one.rows == 0 for one in self._files], dtype=np.bool_)
-        self._bounds = _bounds(load_centroids(table.io, version), version)
+        self._bounds = bounds_of(load_centroids(table.io, version), version)
         self._kept: dict[int, list[RowBatch]] = {}
         self._kept_bytes = 0
 
@@ -240,20 +240,16 @@ class FileTier:
         first = 0
         with open_file(self._io, live.path) as parquet:
             for row_group, rows in enumerate(live.file.row_groups):
-                low, high = np.searchsorted(live.barred, [first, first + rows])
+                _require_rows(parquet, live.path, row_group, rows)
+                barred = live.barred & BitMap(range(first, first + rows))
                 keep = np.ones(rows, dtype=np.bool_)
-                keep[live.barred[low:high] - first] = False
+                keep[np.asarray(barred.to_array(), np.int64) - first] = False
                 first += rows
                 if not keep.any():
                     continue
                 read = read_vectors(
                     self._io, live.path, row_group, self._column, self._dimension, parquet=parquet
                 )
-                if len(read.valid) != rows:
-                    raise FormatError(
-                        f"{live.path}: row group {row_group} has {len(read.valid)} rows, "
-                        f"not the {rows} that were indexed"
-                    )
                 keep &= read.valid
                 batches.append(
                     RowBatch(
@@ -279,16 +275,29 @@ def _live(file: CoveredFile, view: View) -> _Live:
     rank = int(view.rank_of_file_id[file.file_id])
     masked = view.masked.get(file.file_id)
     if masked is ALL:
-        barred = np.arange(file.rows, dtype=np.int64)
-    else:
-        positions = file.deleted | file.skipped
-        if masked is not None:
-            positions = positions | masked
-        barred = np.asarray(positions.to_array(), dtype=np.int64)
-    return _Live(file, view.files[rank], rank, barred)
+        return _Live(file, view.files[rank], rank, BitMap(), 0)
+    barred = file.deleted | file.skipped
+    if masked is not None:
+        barred = barred | masked
+    return _Live(file, view.files[rank], rank, barred, file.rows - len(barred))
 
 
-def _bounds(found: centroid_blob.Centroids, version: IndexVersion) -> Bounds:
+def _require_rows(parquet: pq.ParquetFile, path: str, row_group: int, rows: int) -> None:
+    """Hold a row group to what was indexed, before memory is taken for its rows.
+
+    Raises:
+        FormatError: it is not there, or has other rows.
+    """
+    there = 0
+    if row_group < parquet.num_row_groups:
+        there = parquet.metadata.row_group(row_group).num_rows
+    if there != rows:
+        raise FormatError(
+            f"{path}: row group {row_group} has {there} rows, not the {rows} that were indexed"
+        )
+
+
+def bounds_of(found: centroid_blob.Centroids, version: IndexVersion) -> Bounds:
     """Return the bounds by covered file.
 
     A file of which the blob says nothing has no row that could be indexed; so has one without a

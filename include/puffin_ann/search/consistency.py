@@ -5,6 +5,7 @@ says of another is compared once, where they meet: the small blobs when a versio
 a shard when it is loaded. Whoever comes after that may rely on it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,10 @@ from puffin_ann.engines import SearchableShard
 from puffin_ann.engines.delta import DeltaShard
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.search.locators import Locators, are_among
+
+FEW_ROWS = 1 << 22
+"""Rows left out of the index that are looked up as numbers. A bitmap of very many takes no room, in
+a file as in memory, but their numbers would."""
 
 
 def check_version(routing: Routing, coverage: Coverage) -> None:
@@ -59,8 +64,10 @@ class CoveredRows:
         first_group: (m,) int64, place of a file's first row group in those below.
         group_rows: (g,) uint32, rows of each row group.
         group_starts: (g,) int64, number of each row group's first row.
-        has_left_out: (m,) bool, files with rows that are not indexed.
-        left_out: (p,) int64, ascending, rows deleted or not usable at the base snapshot.
+        has_few: (m,) bool, files with rows, deleted or not usable at the base snapshot, that are
+            among `few`.
+        few: (p,) int64, ascending, such rows.
+        many: by place of the other files that have such rows, their positions.
     """
 
     file_ids: NDArray[np.int64]
@@ -68,18 +75,22 @@ class CoveredRows:
     first_group: NDArray[np.int64]
     group_rows: NDArray[np.uint32]
     group_starts: NDArray[np.int64]
-    has_left_out: NDArray[np.bool_]
-    left_out: NDArray[np.int64]
+    has_few: NDArray[np.bool_]
+    few: NDArray[np.int64]
+    many: Mapping[int, BitMap]
 
     @classmethod
     def of(cls, files: CoveredFiles) -> "CoveredRows":
         """Lay out what a coverage blob says."""
         firsts = np.cumsum(files.rows) - files.rows
-        left_out = [np.zeros(0, np.int64)]
+        has_few = _smallest(files.left_out)
+        few, many = [np.zeros(0, np.int64)], {}
         for place in np.flatnonzero(files.left_out).tolist():
-            deleted, skipped = files.deleted.get(place), files.skipped.get(place)
-            positions = BitMap.union(*(one for one in (deleted, skipped) if one is not None))
-            left_out.append(np.asarray(positions.to_array(), np.int64) + firsts[place])
+            positions = files.deleted.get(place, BitMap()) | files.skipped.get(place, BitMap())
+            if has_few[place]:
+                few.append(np.asarray(positions.to_array(), np.int64) + firsts[place])
+            else:
+                many[place] = positions
         sizes = files.all_row_groups.astype(np.int64)
         return cls(
             file_ids=files.file_ids,
@@ -87,8 +98,9 @@ class CoveredRows:
             first_group=np.cumsum(files.group_counts) - files.group_counts,
             group_rows=files.all_row_groups,
             group_starts=np.cumsum(sizes) - sizes,
-            has_left_out=files.left_out > 0,
-            left_out=np.concatenate(left_out),
+            has_few=has_few,
+            few=np.concatenate(few),
+            many=many,
         )
 
     def not_among(self, locators: Locators) -> NDArray[np.bool_]:
@@ -103,12 +115,33 @@ class CoveredRows:
         if wrong.any():
             number[wrong] = 0
         wrong |= locators.offsets >= self.group_rows[number]
-        in_part = self.has_left_out[at] & is_covered
-        if in_part.any():
-            rows = np.flatnonzero(in_part[locators.places] & ~wrong)
-            positions = self.group_starts[number[rows]] + locators.offsets[rows]
-            wrong[rows] = _are_among_few(self.left_out, positions)
+        few = self.has_few[at] & is_covered
+        if few.any():
+            rows = np.flatnonzero(few[locators.places] & ~wrong)
+            numbers = self.group_starts[number[rows]] + locators.offsets[rows]
+            wrong[rows] = _are_among_few(self.few, numbers)
+        for place in sorted({*at[is_covered].tolist()} & self.many.keys()):
+            rows = np.flatnonzero((at == place)[locators.places] & ~wrong)
+            start = self.group_starts[self.first_group[place]]
+            positions = self.group_starts[number[rows]] - start + locators.offsets[rows]
+            found = self.many[place] & BitMap(positions.astype(np.uint32))
+            wrong[rows] = np.isin(positions, np.asarray(found.to_array(), np.int64))
         return wrong
+
+    def numbers(self, locators: Locators, ordinals: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return the numbers of covered rows, (m,), given by their (m,) ordinals in a shard."""
+        file = np.searchsorted(self.file_ids, locators.files[locators.places[ordinals]])
+        group = self.first_group[file] + locators.row_groups[ordinals]
+        found: NDArray[np.int64] = self.group_starts[group] + locators.offsets[ordinals]
+        return found.astype(np.uint64)
+
+
+def _smallest(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Mark counts above 0, (m,) bool, the smallest first, as long as they sum up to few rows."""
+    order = np.argsort(counts, kind="stable")
+    found: NDArray[np.bool_] = np.zeros(len(counts), np.bool_)
+    found[order] = np.cumsum(counts[order]) <= FEW_ROWS
+    return found & (counts > 0)
 
 
 def _are_among_few(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 import io
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from puffin_ann.blobs.coverage import CoveredFile, CoveredFiles
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import BlobFormatError
+from puffin_ann.search import consistency
 from puffin_ann.search.consistency import CoveredRows, check_rows
 from puffin_ann.search.locators import Locators
 
@@ -85,7 +87,11 @@ def test_rows_of_covered_files_are_let_through(order):
         "a row both deleted and not indexed",
     ],
 )
-def test_a_live_row_where_none_is_indexed_is_refused_and_a_dead_one_is_not(locator):
+@pytest.mark.parametrize("few", [0, 2, 1000])
+def test_a_live_row_where_none_is_indexed_is_refused_and_a_dead_one_is_not(
+    locator, few, monkeypatch
+):
+    monkeypatch.setattr(consistency, "FEW_ROWS", few)
     rows = [*SOUND, locator]
 
     with pytest.raises(BlobFormatError, match="x has row 8 in file"):
@@ -93,6 +99,19 @@ def test_a_live_row_where_none_is_indexed_is_refused_and_a_dead_one_is_not(locat
     check_rows("x", *shard(*rows, dead=[8]))
     with pytest.raises(BlobFormatError, match="x has row 8 in file"):
         check_rows("x", *shard(*rows, (5, 0, 0), dead=[9]))
+
+
+def test_rows_left_out_take_no_more_memory_than_they_do_in_the_file():
+    every = BitMap(range(2**32 - 2))
+    large = CoveredFile(1, "a", 1, 1, 2**32 - 1, (2**32 - 1,), every, BitMap())
+    locators = Locators.of(Rows(*(np.array([one], np.uint32) for one in (1, 0, 2**32 - 2))))
+
+    tracemalloc.start()
+    covered = CoveredRows.of(CoveredFiles.of([large]))
+    assert not covered.not_among(locators).any()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_no_row_is_indexed_where_nothing_is_covered():
