@@ -558,6 +558,8 @@ def paths_of_all_files(file, rng):
 
 @lie
 def deleted_rows_of_a_file(file, rng):
+    """Of an index with shards, which count rows, too."""
+    file.some(rng, rows)
     blob = file.only(coverage)
     records = blob.records("file", coverage.FILE)
     at = rng.randrange(len(records))

@@ -330,6 +330,11 @@ def _sections(table: NDArray[Any], end: int, kind: str) -> dict[str, Section]:
         section = Section(name, int(row["offset"]), int(row["length"]), int(row["checksum"]))
         if name in sections:
             raise BlobFormatError(f"{kind} blob: section {name!r} is there twice")
+        if section.offset % ALIGNMENT:
+            raise BlobFormatError(
+                f"{kind} blob: section {name!r} begins at {section.offset}, no multiple of "
+                f"{ALIGNMENT}"
+            )
         if section.offset < reached:
             raise BlobFormatError(f"{kind} blob: section {name!r} overlaps what is before it")
         reached = section.offset + section.length

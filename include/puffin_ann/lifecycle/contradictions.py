@@ -19,6 +19,8 @@ from puffin_ann.search.centroids import bounds_of, load_centroids
 from puffin_ann.search.shards import LoadedShard, load_shard
 from puffin_ann.search.versions import IndexVersion, load_version
 
+OWN = "doctor"
+"""The folder that one shard is unpacked to has no other table's."""
 UNBOUNDED = 1 << 62
 """Bytes that a folder may take which holds one shard and is removed: the disk's room bounds it."""
 
@@ -57,7 +59,7 @@ def _unpack_all(io: FileIO, version: IndexVersion) -> None:
     for shard in version.routing.shards:
         with TemporaryDirectory(prefix=f"puffin-ann-shard-{shard.shard_id}-") as folder:
             cache = LocalCache(Path(folder), UNBOUNDED)
-            rows = _live_rows(version, load_shard(io, version, shard, cache))
+            rows = _live_rows(version, load_shard(io, version, shard, cache, OWN))
         if len(rows & seen):
             raise BlobFormatError(
                 f"{version.file_of(shard)}: shard {shard.shard_id} has {len(rows & seen)} rows "

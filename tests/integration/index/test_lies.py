@@ -138,7 +138,7 @@ def test_what_cannot_be_loaded_leaves_nothing_in_the_cache(liar, tmp_path, name)
     for shard in version.routing.shards:
         cache = LocalCache(tmp_path / str(shard.shard_id))
         try:
-            load_shard(liar.table.io, version, shard, cache)
+            load_shard(liar.table.io, version, shard, cache, "test")
         except FormatError:
             refused.append(shard)
             assert {path.name for path in cache.root.iterdir()} <= {"names"}

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from mutation import assemble, sections_of
 from pyroaring import BitMap
 
-from puffin_ann.blobs import bitmaps, graph, kernels, routing, rows, strings
+from puffin_ann.blobs import bitmaps, container, graph, kernels, routing, rows, strings
 from puffin_ann.blobs.container import HEADER, ContainerReader, ContainerWriter
 from puffin_ann.errors import (
     BlobFormatError,
@@ -242,6 +242,20 @@ def test_checksum_names_the_section_that_is_damaged():
 
     with pytest.raises(ChecksumError, match="section cent"):
         routing.decode(bytes(blob))
+
+
+def test_sections_at_odd_places_are_refused(monkeypatch):
+    """Whoever maps a blob into memory relies on where its numbers stand."""
+    out = io.BytesIO()
+    with monkeypatch.context() as patch:
+        patch.setattr(container, "ALIGNMENT", 1)
+        writer = ContainerWriter(out, "rows")
+        writer.put("one", b"1")
+        writer.put("two", b"22")
+        writer.finish()
+
+    with pytest.raises(BlobFormatError, match="section 'two' begins at 17, no multiple of 8"):
+        ContainerReader(io.BytesIO(out.getvalue()), "rows")
 
 
 def test_container_with_too_many_sections_is_refused():
