@@ -23,7 +23,10 @@ def doctor(
         bool, typer.Option("--fix", help="Repair what can be repaired; clean up what is due.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Do not read whole files for their checksums.")
+        bool,
+        typer.Option(
+            "--quick", help="Do not read whole files for their checksums, nor unpack them."
+        ),
     ] = False,
     break_lease: Annotated[
         str | None,
@@ -37,6 +40,8 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Find what is wrong with a table's indexes: registrations, files, coverage, checksums.
+
+    Blobs are unpacked, one shard at a time, to tell those that contradict each other.
 
     Leaves with exit code 8 if problems are found and not repaired.
 

@@ -70,7 +70,8 @@ def doctor(
         table: by name, or as loaded.
         declarations: of this table's indexes; None: it is not known which are declared.
         fix: repair what can be repaired.
-        quick: leave out the checksums of blobs, for which whole files are read.
+        quick: leave out the checksums of blobs, for which whole files are read, and whether shards
+            fit the rest, for which they are unpacked, one at a time, to a temporary folder.
         at_ms: what counts as now, milliseconds since 1970.
     """
     loaded = load_table(table)

@@ -177,6 +177,10 @@ def test_doctor_tells_of_rows_that_two_shards_hold(liar):
 
 
 def test_partitions_that_claim_no_rows_hide_none(liar):
-    for seed in range(4):
-        liar.lie("rows_of_partitions", seed)
-        assert liar.outcome() == lied_to.RIGHT
+    file = IndexFile.read(liar.path)
+    cells = file.only(lies.partitions)
+    cells.sections["prow"] = bytes(len(cells.sections["prow"]))
+    file.write(liar.path)
+    liar.register()
+
+    assert liar.outcome() == lied_to.RIGHT
