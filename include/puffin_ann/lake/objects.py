@@ -5,17 +5,37 @@ is missing is a `FileNotFoundError`, a store that fails a `StoreUnavailableError
 """
 
 import io as streams
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.io import FileIO
 
+from puffin_ann.errors import FormatError
 from puffin_ann.lake.outages import patiently
+from puffin_ann.redaction import shown_cause
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 FOLDER = -1
 """Stands for a length where what stands in an object's place is none, such as a folder."""
+
+
+@contextmanager
+def locating(uri: str) -> Iterator[None]:
+    """Tell a location that no store has from one where nothing is.
+
+    Raises:
+        FormatError: its scheme or its name is none that the table's FileIO takes.
+    """
+    try:
+        yield
+    except ValueError as error:  # Arrow's `ArrowInvalid` is one
+        raise FormatError(
+            f"{uri} is no location that can be opened: {error}; if a store has it, the catalog's "
+            "'py-io-impl' has to know its scheme"
+        ) from shown_cause(error)
 
 
 def object_length(io: FileIO, uri: str) -> int | None:
@@ -29,7 +49,8 @@ def object_length(io: FileIO, uri: str) -> int | None:
         # Not `exists()`: fsspec says of whatever fails that it does not exist. Not `len()`, which
         # Arrow's folders have not.
         try:
-            length: Any = io.new_input(uri).__len__()
+            with locating(uri):
+                length: Any = io.new_input(uri).__len__()
         except RuntimeError:  # as fsspec's file raises that has no length
             return FOLDER
         return length if isinstance(length, int) else FOLDER
@@ -132,7 +153,8 @@ class ObjectStream(streams.RawIOBase):
         super().close()
 
     def _open(self) -> Any:
-        return self._io.new_input(self.uri).open()
+        with locating(self.uri):
+            return self._io.new_input(self.uri).open()
 
     def _stream(self) -> Any:
         """Return the stream, opened anew where the last one failed."""

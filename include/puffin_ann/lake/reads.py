@@ -10,7 +10,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import DataFileError, EnvironmentProblemError, PuffinAnnError
-from puffin_ann.lake.objects import open_object
+from puffin_ann.lake.objects import locating, open_object
 from puffin_ann.lake.outages import (
     as_told,
     is_missing,
@@ -95,7 +95,10 @@ def open_parquet(io: FileIO, path: str, what: str = "data file") -> pq.ParquetFi
 
 def _stream(io: FileIO, path: str) -> Any:
     """Open a file for Arrow's reader: by Arrow itself where it can, without a thread of Python."""
-    return io.new_input(path).open() if isinstance(io, PyArrowFileIO) else open_object(io, path)
+    if not isinstance(io, PyArrowFileIO):
+        return open_object(io, path)
+    with locating(path):
+        return io.new_input(path).open()
 
 
 def _is_of_a_decoder(error: BaseException) -> bool:
