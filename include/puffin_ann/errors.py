@@ -127,6 +127,10 @@ class CatalogUnavailableError(EnvironmentProblemError):
     """The catalog is not configured or does not answer."""
 
 
+class ObjectMissingError(EnvironmentProblemError, FileNotFoundError):
+    """The table's store says that an object is not there."""
+
+
 class StoreUnavailableError(EnvironmentProblemError):
     """The table's store does not say what an object is: it failed, or gave no answer.
 

@@ -13,14 +13,20 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(file: str) -> "Iterator[PuffinReader]":
-    """Open a Puffin file; NotFoundError if there is none that can be opened."""
+    """Open a Puffin file.
+
+    Raises:
+        NotFoundError: there is none that can be opened.
+        StoreUnavailableError: its store does not answer, or refuses access.
+    """
     from pyiceberg.io import load_file_io
 
+    from puffin_ann.lake.objects import open_object
     from puffin_ann.puffin.reader import PuffinReader
 
     location = file if "://" in file else str(Path(file).absolute())
     try:
-        stream = load_file_io({}, location).new_input(location).open()
+        stream = open_object(load_file_io({}, location), location)
     except (OSError, ValueError) as error:
         raise NotFoundError(f"{file}: cannot be opened: {error}") from None
     with stream:

@@ -13,8 +13,10 @@ from typing import Any
 
 from pyiceberg.io import FileIO
 
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.lake import local_copy, multipart
+from puffin_ann.lake.listing import delete_object
+from puffin_ann.lake.objects import open_object
 from puffin_ann.lake.recipe import Made, Recipe, Taken
 from puffin_ann.lake.s3 import Location, s3_of
 from puffin_ann.lake.staging import local_path, naming
@@ -69,7 +71,7 @@ class Assembly:
 
         Raises:
             StoreRefusedError: a source is gone or was changed since it was pinned.
-            StagingError: the store gives no answer, or a source is too short.
+            StagingError: a source is too short.
             EnvironmentProblemError: the object cannot be written, or a source not be read.
         """
         if self._s3 is None or any(Location.of(uri) is None for uri in self.recipe.versions):
@@ -119,11 +121,18 @@ class Assembly:
                     else:
                         self._copy(piece, out)
         except BaseException:
-            self._io.delete(path)
+            self._give_up(path)
             raise
 
+    def _give_up(self, path: str) -> None:
+        """Remove what is half written; why it was given up is what has to be told."""
+        try:
+            delete_object(self._io, path)
+        except EnvironmentProblemError as error:
+            _log.warning("%s is left behind: %s", path, error)
+
     def _copy(self, piece: Taken, out: Any) -> None:
-        with self._io.new_input(piece.source).open() as source:
+        with open_object(self._io, piece.source) as source:
             source.seek(piece.offset)
             left = piece.length
             while left:

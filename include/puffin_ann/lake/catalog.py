@@ -1,21 +1,26 @@
 """Find tables and snapshots through PyIceberg's own catalog configuration."""
 
 import warnings
+from collections.abc import Callable
 from functools import partial
 
 import pydantic
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.utils.config import Config
 
 from puffin_ann.errors import (
     CatalogUnavailableError,
+    ObjectMissingError,
     SnapshotNotFoundError,
     TableNotFoundError,
     UnsupportedTableError,
 )
+from puffin_ann.lake.outages import as_told, asked_again, is_missing, is_of_a_store
 from puffin_ann.lake.patience import HTTP_TIMEOUT, limit_requests, patiently, within
 from puffin_ann.redaction import remember_secrets, shown_cause
 from puffin_ann.settings import settings
@@ -33,7 +38,7 @@ def load_table(table: str | Table) -> Table:
 
     Raises TableNotFoundError if the name is not of that form or names nothing, and
     CatalogUnavailableError if the catalog is not configured or gives no answer within the setting
-    `catalog_seconds`.
+    `catalog_seconds`; StoreUnavailableError if it names a metadata file that cannot be read now.
     """
     if isinstance(table, Table):
         return table
@@ -44,7 +49,7 @@ def load_table(table: str | Table) -> Table:
             "with the catalog's name in the PyIceberg configuration first"
         )
     name, identifier = parts[0], ".".join(parts[1:])
-    return within(settings().catalog_seconds, name, lambda: _load(name, identifier))
+    return _answered(name, identifier, lambda: _load(name, identifier))
 
 
 def reload_table(table: Table) -> Table:
@@ -54,10 +59,11 @@ def reload_table(table: Table) -> Table:
     token. Vended credentials come with each answer.
 
     Raises:
-        TableNotFoundError, CatalogUnavailableError, UnsupportedTableError: as `load_table`.
+        TableNotFoundError, CatalogUnavailableError, StoreUnavailableError, UnsupportedTableError:
+            as `load_table`.
     """
     name, identifier = table.catalog.name, ".".join(table.name())
-    return within(settings().catalog_seconds, name, lambda: _ask(table.catalog, name, identifier))
+    return _answered(name, identifier, lambda: _ask(table.catalog, name, identifier))
 
 
 def snapshot(table: Table, snapshot_id: int | None = None) -> Snapshot | None:
@@ -94,6 +100,49 @@ def name_of(table: Table) -> str:
     return ".".join((table.catalog.name, *table.name()))
 
 
+def commit(
+    table: Table, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]
+) -> None:
+    """Change a table by one commit, and once more only where it cannot have come to anything.
+
+    Raises:
+        Exception: PyIceberg's, or its clients'. Most leave it open what became of the commit.
+    """
+    # A catalog that has PyIceberg read the metadata does so before it changes anything.
+    asked_again(
+        lambda: table._do_commit(updates=updates, requirements=requirements),
+        after=lambda error: bool(_unread_metadata(error)),
+    )
+
+
+def _answered(name: str, identifier: str, ask: Callable[[], Table]) -> Table:
+    """Return the table that a catalog answers with in time; a store that fails is asked again."""
+    try:
+        return asked_again(lambda: within(settings().catalog_seconds, name, ask))
+    except Exception as error:
+        file = _unread_metadata(error)
+        if not file:
+            raise
+        what = f"metadata file {file} of {name}.{identifier}"
+        if is_missing(error):
+            raise ObjectMissingError(f"{what} is gone from the store") from shown_cause(error)
+        raise as_told(error, what) from shown_cause(error)
+
+
+def _unread_metadata(error: BaseException) -> str:
+    """Return the location of the metadata file that a store did not give; empty if it is not that.
+
+    Catalogs that keep no more than its location have PyIceberg read it, in the midst of their
+    answer. What the store's client raises then does not tell itself from an error of the catalog's.
+    """
+    trace = error.__traceback__ if is_of_a_store(error) else None
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        if frame.f_code is FromInputFile.table_metadata.__code__:
+            return str(frame.f_locals["input_file"].location)
+    return ""
+
+
 def _load(name: str, identifier: str) -> Table:
     try:
         catalog = _connect(name)
@@ -125,6 +174,8 @@ def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
             f"PyIceberg cannot read the metadata of {name}.{identifier}: {error}"
         ) from shown_cause(error)
     except Exception as error:
+        if _unread_metadata(error):
+            raise
         raise _unavailable(name, error) from shown_cause(error)
     remember_secrets(table.io.properties)  # a catalog may have vended them with this answer
     return table

@@ -1,5 +1,6 @@
 """The index snapshot: a `replace` without data change, and when it is not to be used."""
 
+import logging
 import os
 import uuid
 from typing import Literal
@@ -16,8 +17,11 @@ from pyiceberg.typedef import EMPTY_DICT
 from puffin_ann.errors import ConflictError, UnsupportedTableError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.manifest import read_whole_manifest_list
+from puffin_ann.lake.outages import is_of_a_store
 
 PublishMode = Literal["snapshot", "statistics"]
+
+_log = logging.getLogger(__name__)
 
 WRITABLE_VERSION = 2
 """Newest format version to which PyIceberg can commit snapshots."""
@@ -69,7 +73,12 @@ class IndexSnapshot(_SnapshotProducer["IndexSnapshot"]):
 
     def remove_manifest_list(self) -> None:
         """Delete the manifest list, the only file written here, after a definite refusal."""
-        self._clean_all_uncommitted()
+        try:
+            self._clean_all_uncommitted()
+        except Exception as error:  # the refusal is what has to be told; clean-up finds the list
+            if not is_of_a_store(error):
+                raise
+            _log.warning("a manifest list is left behind: %s", error)
 
 
 def publish_mode(

@@ -22,7 +22,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyiceberg.io import FileIO
 
-from puffin_ann.errors import LeaseHeldError, StagingError
+from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError, StagingError
 from puffin_ann.lake.listing import StoredObject, delete_object, listed
 from puffin_ann.lake.staging import Staging
 from puffin_ann.moments import Moment, as_time
@@ -327,7 +327,7 @@ class Lease:
                 match = CLAIM.fullmatch(one.uri.rpartition("/")[2])
                 if match and int(match[1]) < below:
                     delete_object(self._place.io, one.uri)
-        except StagingError as error:
+        except EnvironmentProblemError as error:
             log.warning("lease: earlier claims on %s are left behind: %s", self.what, error)
 
 

@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from puffin_ann.errors import StagingError
 from puffin_ann.lake.multipart import Upload, abort_upload, uploads
 from puffin_ann.lake.objects import FOLDER, object_exists, object_length, open_object
-from puffin_ann.lake.outages import telling
+from puffin_ann.lake.outages import patiently, telling
 from puffin_ann.lake.s3 import S3, Location, answers, s3_of
 from puffin_ann.lake.staging import local_path
 from puffin_ann.redaction import shown_cause
@@ -38,10 +38,16 @@ def listed(io: FileIO, folder: str, *, recursive: bool = False) -> list[StoredOb
     """Return the objects in a folder, sorted by location; none if there is no such folder.
 
     Raises:
-        StagingError: the store does not answer, or its FileIO gives no way to list.
+        StagingError: its FileIO gives no way to list.
+        StoreUnavailableError: the store does not answer, or refuses access.
     """
     root = folder.rstrip("/")
-    found = _objects(io, root, recursive)
+    try:
+        found = patiently(root, lambda: list(_objects(io, root, recursive)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise StagingError(f"{root} cannot be listed: {error.strerror}") from shown_cause(error)
     return sorted(found, key=lambda one: one.uri)
 
 
@@ -121,13 +127,8 @@ def _objects(io: FileIO, root: str, recursive: bool) -> Iterator[StoredObject]:
 
 
 def _local(folder: Path, root: str, recursive: bool) -> Iterator[StoredObject]:
-    try:
-        with os.scandir(folder) as entries:
-            found = list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise StagingError(f"{root} cannot be listed: {error.strerror}") from shown_cause(error)
+    with os.scandir(folder) as entries:
+        found = list(entries)
     for entry in found:
         if not _is_text(entry.name):
             continue
@@ -178,10 +179,7 @@ def _by_arrow(io: PyArrowFileIO, root: str, recursive: bool) -> Iterator[StoredO
 
     scheme, netloc, path = PyArrowFileIO.parse_location(root)
     selector = FileSelector(path, allow_not_found=True, recursive=recursive)
-    try:
-        found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
-    except OSError as error:
-        raise StagingError(f"{root} cannot be listed: {error}") from shown_cause(error)
+    found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
     for one in found:
         if one.type == FileType.File:
             name = one.path[len(path.rstrip("/")) + 1 :]
@@ -190,16 +188,11 @@ def _by_arrow(io: PyArrowFileIO, root: str, recursive: bool) -> Iterator[StoredO
 
 def _by_fsspec(filesystem: Any, root: str, recursive: bool) -> Iterator[StoredObject]:
     base = filesystem._strip_protocol(root)
-    try:
-        found = filesystem.find(root, maxdepth=None if recursive else 1, detail=True)
-        for path, told in found.items():
-            modified = told.get("LastModified") or told.get("mtime") or filesystem.modified(path)
-            uri = f"{root}/{path[len(base) + 1 :]}"
-            yield StoredObject(uri, int(told["size"]), _ms(modified))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StagingError(f"{root} cannot be listed: {error}") from shown_cause(error)
+    found = filesystem.find(root, maxdepth=None if recursive else 1, detail=True)
+    for path, told in found.items():
+        modified = told.get("LastModified") or told.get("mtime") or filesystem.modified(path)
+        uri = f"{root}/{path[len(base) + 1 :]}"
+        yield StoredObject(uri, int(told["size"]), _ms(modified))
 
 
 def _ms(moment: datetime | float) -> int:

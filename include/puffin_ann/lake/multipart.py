@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from puffin_ann.errors import StagingError, StoreRefusedError
+from puffin_ann.errors import EnvironmentProblemError, StagingError, StoreRefusedError
 from puffin_ann.lake.parts import Part, plan
 from puffin_ann.lake.recipe import Made, Piece, Recipe, Taken
 from puffin_ann.lake.s3 import CONNECTIONS, S3, Location, answers
@@ -37,7 +37,7 @@ def assemble(store: S3, place: Location, recipe: Recipe) -> None:
 
     Raises:
         StoreRefusedError: a source is gone or changed, or the store does not allow the copy.
-        StagingError: the store gives no answer.
+        StoreUnavailableError: the store refuses access, or gives no answer.
     """
     job = _Job(store, place, recipe)
     try:
@@ -87,7 +87,7 @@ def _abort(store: S3, bucket: str, prefix: str, which: Callable[[Upload], bool])
     try:
         for upload in filter(which, uploads(store, bucket, prefix)):
             abort_upload(store, bucket, upload)
-    except StagingError as error:
+    except EnvironmentProblemError as error:
         _log.warning("unfinished uploads may be left under s3://%s/%s: %s", bucket, prefix, error)
 
 

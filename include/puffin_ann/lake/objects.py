@@ -1,7 +1,7 @@
 """Ask the table's store for an object: the door through which whatever is not Parquet is read.
 
 Here a store is asked with patience, and what it says is told as `outages` tells it: an object that
-is missing is a `FileNotFoundError`, a store that fails a `StoreUnavailableError`.
+is missing is an `ObjectMissingError`, a store that fails a `StoreUnavailableError`.
 """
 
 import io as streams
@@ -82,7 +82,7 @@ def open_object(io: FileIO, uri: str) -> "ObjectStream":
     """Open an object.
 
     Raises:
-        FileNotFoundError: it is not there.
+        ObjectMissingError: it is not there.
         IsADirectoryError: a folder stands in its place, or a link that leads to itself.
         StoreUnavailableError: the store does not answer, or refuses access.
     """

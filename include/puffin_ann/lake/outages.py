@@ -2,9 +2,10 @@
 
 Clients of stores raise `OSError` for the second and for the third, some of them with nothing but
 words to tell which. What is taken for missing is built anew, dropped or cleaned away, so that only
-a definite answer counts: it becomes `FileNotFoundError`. A store that fails, gives no answer or
-cuts one short is asked again for a while; then, or where it refuses access, that is a
-`StoreUnavailableError`. Bytes that came, and are wrong, are damage: a `FormatError`.
+a definite answer counts: it becomes an `ObjectMissingError`, which is a `FileNotFoundError`, too. A
+store that fails, gives no answer or cuts one short is asked again for a while; then, or where it
+refuses access, that is a `StoreUnavailableError`. Bytes that came, and are wrong, are damage: a
+`FormatError`.
 """
 
 import errno
@@ -12,11 +13,16 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from puffin_ann.errors import PuffinAnnError, StoreDeniedError, StoreUnavailableError
+from puffin_ann.errors import (
+    ObjectMissingError,
+    PuffinAnnError,
+    StoreDeniedError,
+    StoreUnavailableError,
+)
 from puffin_ann.redaction import shown_cause
 from puffin_ann.settings import settings
 
@@ -63,16 +69,33 @@ def patiently(uri: str, ask: Callable[[], _T]) -> _T:
         ask: asks the store, once; may be called several times.
 
     Raises:
-        FileNotFoundError: the object is definitely not there.
+        ObjectMissingError: the object is definitely not there.
         IsADirectoryError: a folder stands in its place, or a link that leads to itself.
         StoreDeniedError: the store refuses access.
         StoreUnavailableError: it has not answered within the setting `store_seconds`.
     """
+    with telling(uri):
+        return asked_again(ask)
+
+
+def asked_again(
+    ask: Callable[[], _T], *, after: Callable[[BaseException], bool] = lambda error: True
+) -> _T:
+    """Return what a store answers as `patiently` does; it raises the client's own errors.
+
+    Args:
+        ask: asks the store, once; may be called several times.
+        after: tells errors after which that does no harm.
+    """
+
+    def is_worth_it(error: BaseException) -> bool:
+        return _is_passing(error) and after(error)
+
     try:
         return ask()
     except Exception as error:
-        if not _is_passing(error):
-            _raise_told(error, uri)
+        if not is_worth_it(error):
+            raise
         failures = [error]
 
     def once_more() -> _T:
@@ -81,13 +104,12 @@ def patiently(uri: str, ask: Callable[[], _T]) -> _T:
         return ask()
 
     attempts = Retrying(
-        retry=retry_if_exception(_is_passing),
+        retry=retry_if_exception(is_worth_it),
         stop=stop_after_delay(settings().store_seconds),
         wait=wait_random_exponential(FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS),
         reraise=True,
     )
-    with telling(uri):
-        return attempts(once_more)
+    return attempts(once_more)
 
 
 @contextmanager
@@ -96,14 +118,10 @@ def telling(uri: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _raise_told(error, uri)
-
-
-def _raise_told(error: Exception, uri: str) -> NoReturn:
-    told = as_told(error, uri)
-    if told is error:
-        raise error
-    raise told from shown_cause(error)
+        told = as_told(error, uri)
+        if told is error:
+            raise
+        raise told from shown_cause(error)
 
 
 def as_told(error: Exception, uri: str) -> Exception:
@@ -111,15 +129,15 @@ def as_told(error: Exception, uri: str) -> Exception:
     if isinstance(error, PuffinAnnError) or not is_of_a_store(error):
         return error
     if is_missing(error):
-        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), uri)
+        return ObjectMissingError(f"{uri} is gone from the store")
     if _is_no_file(error):
         number = getattr(error, "errno", None) or errno.EISDIR
         return IsADirectoryError(number, os.strerror(number), uri)
     said = _words(error)
     if _is_denied(error):
         return StoreDeniedError(
-            f"the store refuses access to {uri}: {said}; check the credentials and what they "
-            "allow (some stores refuse what is not there, too, where listing is not allowed)"
+            f"the store refuses access to {uri}: {said}; check the credentials or permissions "
+            "(some stores refuse what is not there, too, where listing is not allowed)"
         )
     return StoreUnavailableError(
         f"the store gives no answer for {uri}: {said}; check that it can be reached, and try again"

@@ -16,8 +16,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import AssertTableUUID, SetStatisticsUpdate
 
-from puffin_ann.errors import UnclearCommitError
-from puffin_ann.lake.catalog import name_of
+from puffin_ann.errors import StoreUnavailableError, UnclearCommitError
+from puffin_ann.lake.catalog import commit, name_of
 from puffin_ann.lake.objects import object_exists
 from puffin_ann.lake.past import metadata_document
 from puffin_ann.lake.slots import slots
@@ -56,13 +56,26 @@ def overwritten(
     if log and seen_in is not None and log[-1].metadata_file == seen_in:
         return None
     registered = False
-    for state in _states(table):
+    for state in _known_states(table):
         entry = state.get(snapshot_id)
         if entry is not None and entry.statistics_path == path:
             registered = True
         elif registered:
             return entry if entry is not None and entry.statistics_path not in seen else None
     return None
+
+
+def _known_states(table: Table) -> Iterator[Mapping[int, StatisticsFile]]:
+    """Yield as `_states` does, as far as the store answers.
+
+    What was just registered stands whether it does or not, and the guard looks again.
+    """
+    try:
+        yield from _states(table)
+    except StoreUnavailableError as error:
+        _log.warning(
+            "cannot tell whether statistics of %s were overwritten: %s", name_of(table), error
+        )
 
 
 def _states(table: Table) -> Iterator[Mapping[int, StatisticsFile]]:
@@ -111,6 +124,9 @@ def displaced(table: Table, is_ours: Callable[[str], bool]) -> list[Displaced]:
     Args:
         table: as loaded.
         is_ours: tells locations of our files.
+
+    Raises:
+        StoreUnavailableError: the store does not say what stood there.
     """
     open_slots = {
         slot: entry for slot, entry in slots(table).items() if is_ours(entry.statistics_path)
@@ -153,9 +169,10 @@ def give_back(table: Table, entry: StatisticsFile, *, ours: str) -> None:
             fresh = table.catalog.load_table(table.name())
             if path_in(fresh, entry.snapshot_id) != ours:
                 return
-            fresh._do_commit(
-                updates=(SetStatisticsUpdate(statistics=entry),),
-                requirements=(AssertTableUUID(uuid=fresh.metadata.table_uuid),),
+            commit(
+                fresh,
+                (SetStatisticsUpdate(statistics=entry),),
+                (AssertTableUUID(uuid=fresh.metadata.table_uuid),),
             )
         except Exception as error:
             problem = error

@@ -8,7 +8,7 @@ from typing import Any
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from puffin_ann.errors import DataFileError, EnvironmentProblemError
+from puffin_ann.errors import DataFileError
 from puffin_ann.lake.listing import canonical
 from puffin_ann.lake.metadata_files import read_metadata
 
@@ -48,7 +48,7 @@ def former_entries(table: Table, paths: Collection[str]) -> dict[str, FormerEntr
     for log in reversed(table.metadata.metadata_log):
         if not wanted:
             break
-        document = _whole_document(table.io, log.metadata_file)
+        document = metadata_document(table.io, log.metadata_file)
         if document is None:
             continue
         snapshots = {one["snapshot-id"]: one for one in document.get("snapshots", ())}
@@ -74,25 +74,17 @@ def manifest_lists_of(table: Table) -> frozenset[str]:
     """
     found: set[str] = set()
     for log in table.metadata.metadata_log:
-        document = _whole_document(table.io, log.metadata_file) or {}
+        document = metadata_document(table.io, log.metadata_file) or {}
         found |= {one["manifest-list"] for one in document.get("snapshots", ())}
     return frozenset(found)
 
 
 def metadata_document(io: FileIO, location: str) -> dict[str, Any] | None:
-    """Read a metadata file as plain JSON; None if it is gone or cannot be read.
+    """Read a metadata file as plain JSON; None if it is gone, or no such file.
 
-    For those who can do without; what deletes has to tell the two apart.
+    Raises:
+        StoreUnavailableError: the store does not give it now.
     """
-    try:
-        return read_metadata(io, location)
-    except (DataFileError, EnvironmentProblemError) as error:
-        _log.info("earlier metadata: %s", error)
-        return None
-
-
-def _whole_document(io: FileIO, location: str) -> dict[str, Any] | None:
-    """Read a metadata file as plain JSON; None if it is gone or damaged."""
     try:
         return read_metadata(io, location)
     except DataFileError as error:

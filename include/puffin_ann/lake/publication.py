@@ -25,6 +25,7 @@ from puffin_ann.lake.index_snapshot import (
 )
 from puffin_ann.lake.overwrites import path_in
 from puffin_ann.lake.registration import NAMED_BY
+from puffin_ann.lake.staging import naming
 
 RUN_ID_SUFFIX = ".run-id"
 """A summary key `ann.<index>.run-id` names the run; a run publishes at most once."""
@@ -133,7 +134,8 @@ def _with_snapshot(fresh: Table, request: Request) -> Attempt:
         snapshot_properties={**request.summary, NAMED_BY: request.path},
         branch=request.branch,
     )
-    updates, requirements = snapshot._commit()  # asserts the branch head
+    with naming(f"the manifest list of an index snapshot of {name_of(fresh)}"):
+        updates, requirements = snapshot._commit()  # asserts the branch head
     base = request.base_snapshot_id
     fills_base = fresh.snapshot_by_id(base) is not None and path_in(fresh, base) is None
     under = (snapshot.snapshot_id, base) if fills_base else (snapshot.snapshot_id,)

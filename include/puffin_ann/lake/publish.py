@@ -26,11 +26,15 @@ from pyiceberg.table.statistics import BlobMetadata
 from puffin_ann.errors import (
     CatalogUnavailableError,
     ConflictError,
+    PuffinAnnError,
     StagingError,
+    StoreUnavailableError,
+    TableNotFoundError,
     UnclearCommitError,
 )
-from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.catalog import commit, name_of, reload_table
 from puffin_ann.lake.index_snapshot import PublishMode, publish_mode
+from puffin_ann.lake.objects import object_exists, object_length
 from puffin_ann.lake.overwrites import give_back, overwritten
 from puffin_ann.lake.publication import Attempt, Published, Request, find_published
 from puffin_ann.redaction import shown_cause
@@ -163,7 +167,7 @@ class _Publication:
         try:
             # Not commit_transaction(): that retries by itself, and puts the snapshot on the new
             # head. This is the one attempt below it, with our requirements.
-            fresh._do_commit(updates=attempt.updates, requirements=attempt.requirements)
+            commit(fresh, attempt.updates, attempt.requirements)
         except _REFUSALS as error:
             return self._refused(attempt, error)
         except Exception as error:
@@ -178,7 +182,7 @@ class _Publication:
         try:
             self._check_head(fresh)
             return Attempt.of(fresh, self.request)
-        except ConflictError as error:
+        except PuffinAnnError as error:
             if self.unclear:
                 raise self._unclear_error() from shown_cause(error)
             raise
@@ -257,21 +261,16 @@ class _Publication:
         )
 
     def _load(self) -> Table:
-        def load() -> Table:
-            return self.table.catalog.load_table(self.table.name())
-
         try:
-            return _with_patience(load)
-        except NoSuchTableError as error:
+            return _with_patience(lambda: reload_table(self.table))
+        except TableNotFoundError as error:
             raise ConflictError(
                 f"{name_of(self.table)} was dropped during the run"
             ) from shown_cause(error)
-        except Exception as error:
+        except PuffinAnnError as error:
             if self.unclear:
                 raise self._unclear_error() from shown_cause(error)
-            raise CatalogUnavailableError(
-                f"catalog {self.table.catalog.name!r} does not answer: {error}"
-            ) from shown_cause(error)
+            raise
 
     def _unclear_error(self) -> UnclearCommitError:
         ids = ", ".join(str(attempt.snapshot_id) for attempt in self.unclear)
@@ -283,20 +282,20 @@ class _Publication:
 
 
 def _check_file(table: Table, request: Request) -> None:
-    file = table.io.new_input(request.path)
-    if not file.exists():
+    length = object_length(table.io, request.path)
+    if length is None:
         raise StagingError(f"{request.path} is missing; nothing was published")
-    if len(file) != request.file_size:
+    if length != request.file_size:
         raise StagingError(
-            f"{request.path} has {len(file)} bytes, not {request.file_size}; nothing was published"
+            f"{request.path} has {length} bytes, not {request.file_size}; nothing was published"
         )
 
 
 def _check_still_there(table: Table, request: Request, published: Published) -> None:
     """Notice a file that orphan removal took between our first look and the commit."""
     try:
-        there = table.io.new_input(request.path).exists()
-    except OSError as error:
+        there = object_exists(table.io, request.path)
+    except StoreUnavailableError as error:
         _log.warning("cannot tell whether %s is still there: %s", request.path, error)
         return
     if not there:
@@ -310,8 +309,6 @@ def _with_patience(ask: Callable[[], Table]) -> Table:
     for look in range(LOOKS - 1):
         try:
             return ask()
-        except NoSuchTableError:
-            raise
-        except Exception:
+        except CatalogUnavailableError:
             time.sleep(WAIT_SECONDS * 2**look)
     return ask()

@@ -9,7 +9,12 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_ann.errors import DataFileError, EnvironmentProblemError, PuffinAnnError
+from puffin_ann.errors import (
+    DataFileError,
+    EnvironmentProblemError,
+    ObjectMissingError,
+    PuffinAnnError,
+)
 from puffin_ann.lake.objects import locating, open_object
 from puffin_ann.lake.outages import (
     as_told,
@@ -54,6 +59,8 @@ def reading(
     """
     try:
         yield
+    except ObjectMissingError as error:
+        raise _unread(error, f"{what} {path}") from shown_cause(error)
     except PuffinAnnError:
         raise
     except Exception as error:
@@ -107,7 +114,7 @@ def _is_of_a_decoder(error: BaseException) -> bool:
 
 def _unread(error: Exception, what: str) -> EnvironmentProblemError:
     if is_missing(error):
-        return EnvironmentProblemError(f"{what} is gone from the store")
+        return ObjectMissingError(f"{what} is gone from the store")
     told = as_told(error, what)
     if isinstance(told, EnvironmentProblemError):
         return told

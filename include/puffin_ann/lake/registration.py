@@ -30,6 +30,9 @@ def next_number(table: Table) -> int:
 
     Args:
         table: as it is published into; its folder is only listed where its metadata names none.
+
+    Raises:
+        StoreUnavailableError: the store does not answer, or refuses access.
     """
     paths = [entry.statistics_path for entry in table.metadata.statistics]
     summaries = (one.summary for one in table.snapshots() if one.summary)
@@ -37,7 +40,7 @@ def next_number(table: Table) -> int:
     newest = max(map(publication_number, paths), default=0)
     if not newest:
         # Registrations may have been lost, which the guard puts back.
-        with suppress(StagingError):  # of a store that cannot be listed it finds none either
+        with suppress(StagingError):  # where nothing can be listed, it finds none either
             files = listed(table.io, f"{table.location().rstrip('/')}/metadata")
             newest = max((publication_number(one.uri) for one in files), default=0)
     return newest + 1

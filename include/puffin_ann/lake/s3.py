@@ -36,7 +36,14 @@ from pyiceberg.io import (
 )
 from pyiceberg.utils.properties import get_first_property_value, property_as_bool
 
-from puffin_ann.errors import StagingError, StoreRefusedError
+from puffin_ann.errors import (
+    EnvironmentProblemError,
+    StagingError,
+    StoreDeniedError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from puffin_ann.lake.outages import as_told
 from puffin_ann.redaction import shown_cause
 
 SCHEMES = frozenset({"s3", "s3a", "s3n"})
@@ -101,8 +108,8 @@ def s3_of(io: FileIO, uri: str) -> "S3 | None":
 class S3:
     """A client of one store; its methods may be called from several threads.
 
-    Every method raises `StoreRefusedError` where the store refused, plain `StagingError` where it
-    gave no answer.
+    Every method raises `StoreRefusedError` where the store refused what was asked, and
+    `StoreUnavailableError` where it refused access or gave no answer.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -187,18 +194,22 @@ def answers(what: str) -> Iterator[None]:
     except ClientError as error:
         raise _answered(what, error.response) from shown_cause(error)
     except BotoCoreError as error:
-        raise StagingError(f"no answer from the store for {what}: {error}") from shown_cause(error)
+        raise as_told(error, what) from shown_cause(error)
 
 
-def _answered(what: str, response: Mapping[str, Any]) -> StagingError:
+def _answered(what: str, response: Mapping[str, Any]) -> EnvironmentProblemError:
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     error = response.get("Error", {})
     reason = f"{error.get('Code', status)}: {error.get('Message', '')}"
     if status == 412:
         reason = "it is not what it was when it was looked at; run the stage anew"
+    if status in (401, 403):
+        return StoreDeniedError(
+            f"the store refuses access to {what}: {reason}; check the credentials or permissions"
+        )
     if status == 501 or (400 <= status < 500 and status not in (408, 429)):
         return StoreRefusedError(f"the store refused {what}: {reason}", status)
-    return StagingError(f"the store failed at {what}: {reason}")
+    return StoreUnavailableError(f"the store failed at {what}: {reason}")
 
 
 @lru_cache(maxsize=8)  # a client takes a sixth of a second to make, and a run loads tables often

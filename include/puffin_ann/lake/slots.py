@@ -24,8 +24,13 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from puffin_ann.errors import CatalogUnavailableError, ConflictError, UnclearCommitError
-from puffin_ann.lake.catalog import name_of
+from puffin_ann.errors import (
+    ConflictError,
+    EnvironmentProblemError,
+    StoreUnavailableError,
+    UnclearCommitError,
+)
+from puffin_ann.lake.catalog import commit, name_of, reload_table
 from puffin_ann.lake.past import metadata_document
 from puffin_ann.redaction import shown_cause
 
@@ -78,16 +83,17 @@ def change_slots(table: Table, change: SlotChange, *, expected_head: int | None)
         ConflictError: the head or a slot is not what was seen; nothing was changed.
         UnclearCommitError: the catalog's answer was lost.
         CatalogUnavailableError: the catalog refuses, or does not answer.
+        StoreUnavailableError: the store does not give the table's metadata.
     """
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(WAIT_SECONDS * 2**attempt)
-        fresh = _load(table)
+        fresh = reload_table(table)
         if change.is_done(fresh):
             return fresh
         _check(fresh, change, expected_head)
         try:
-            fresh._do_commit(_updates(fresh, change), _requirements(fresh, expected_head))
+            commit(fresh, _updates(fresh, change), _requirements(fresh, expected_head))
         except CommitFailedException:
             continue  # if head and slots stayed, somebody was faster elsewhere in the table
         except Exception as error:
@@ -133,22 +139,18 @@ def _check(table: Table, change: SlotChange, expected_head: int | None) -> None:
 
 def _look(table: Table, change: SlotChange, error: Exception) -> Table:
     """Find out what became of a commit without an answer."""
-    fresh = _load(table)
+    what = f"the catalog's answer to a change of the statistics of {name_of(table)} was lost"
+    try:
+        fresh = reload_table(table)
+    except EnvironmentProblemError as problem:
+        raise UnclearCommitError(
+            f"{what} ({error}), and whether it came to pass cannot be told: {problem}"
+        ) from shown_cause(error)
     if change.is_done(fresh):
         return fresh
     raise UnclearCommitError(
-        f"the catalog's answer to a change of the statistics of {name_of(table)} was lost "
-        f"({error}), and it has not come to pass so far"
+        f"{what} ({error}), and it has not come to pass so far"
     ) from shown_cause(error)
-
-
-def _load(table: Table) -> Table:
-    try:
-        return table.catalog.load_table(table.name())
-    except Exception as error:
-        raise CatalogUnavailableError(
-            f"catalog {table.catalog.name!r} does not answer: {error}"
-        ) from shown_cause(error)
 
 
 def _put_back(table: Table, change: SlotChange) -> Table:
@@ -157,7 +159,11 @@ def _put_back(table: Table, change: SlotChange) -> Table:
     The metadata before ours says what was there; nothing is known where the catalog keeps none.
     """
     log = table.metadata.metadata_log
-    before = metadata_document(table.io, log[-1].metadata_file) if log else None
+    try:
+        before = metadata_document(table.io, log[-1].metadata_file) if log else None
+    except StoreUnavailableError as error:  # the change stands; the guard looks for such, too
+        _log.warning("cannot tell whether statistics of others came in meanwhile: %s", error)
+        return table
     if before is None:
         return table
     lost = [
@@ -172,7 +178,8 @@ def _put_back(table: Table, change: SlotChange) -> Table:
         "putting back statistics of others that came in meanwhile: %s",
         ", ".join(entry.statistics_path for entry in lost),
     )
-    table._do_commit(
+    commit(
+        table,
         tuple(SetStatisticsUpdate(statistics=entry) for entry in lost),
         (AssertTableUUID(uuid=table.metadata.table_uuid),),
     )

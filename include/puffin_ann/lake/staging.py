@@ -7,6 +7,7 @@ that was given up and still runs can do no harm.
 
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -21,9 +22,18 @@ from urllib.parse import urlparse
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_ann.errors import EnvironmentProblemError, StagingError
+from puffin_ann.errors import (
+    EnvironmentProblemError,
+    PuffinAnnError,
+    StagingError,
+    StoreUnavailableError,
+)
+from puffin_ann.lake.objects import object_exists, open_object
+from puffin_ann.lake.outages import as_told, asked_again, is_of_a_store, telling
 from puffin_ann.lake.s3 import s3_of
 from puffin_ann.redaction import shown_cause
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ class Staging:
 
     def exists(self, *parts: str) -> bool:
         """Tell whether an object is there."""
-        return self.io.new_input(self.uri(*parts)).exists()
+        return object_exists(self.io, self.uri(*parts))
 
     def read(self, *parts: str) -> bytes:
         """Return the bytes of a small object; StagingError if it is missing."""
@@ -89,14 +99,13 @@ class Staging:
         path = local_path(uri)
         if path is not None:
             return _link_new(path, data, lasting)
-        if self.io.new_input(uri).exists():
+        if object_exists(self.io, uri):
             return False
         if self._s3 is not None:
             created = self._s3.put_new(uri, data)
             if created is not None:
                 return created
-        with naming(uri), self.io.new_output(uri).create(overwrite=True) as out:
-            out.write(data)
+        self._put(uri, data)
         return self.read(name) == data
 
     def put_copy(self, name: str, of: str, data: bytes) -> bool:
@@ -124,7 +133,8 @@ class Staging:
         if path is None:
             return False
         try:
-            json.loads(path.read_bytes())
+            with telling(str(path)):
+                json.loads(path.read_bytes())
         except (ValueError, UnicodeDecodeError):
             path.unlink(missing_ok=True)
             return True
@@ -140,8 +150,7 @@ class Staging:
         uri = self.uri(name)
         path = local_path(uri)
         if path is None:
-            with naming(uri), self.io.new_output(uri).create(overwrite=True) as out:
-                out.write(data)
+            self._put(uri, data)
             return
         partial = _written_beside(path, data)
         try:
@@ -149,6 +158,16 @@ class Staging:
                 os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
+
+    def _put(self, uri: str, data: bytes) -> None:
+        """Write a whole object; done twice, it is the same."""
+
+        def write() -> None:
+            with self.io.new_output(uri).create(overwrite=True) as out:
+                out.write(data)
+
+        with naming(uri):
+            asked_again(write)
 
     @contextmanager
     def create(self, *parts: str) -> "Iterator[StagedWriter]":
@@ -162,15 +181,27 @@ class Staging:
         try:
             yield writer
         except BaseException:
-            writer.close()
-            self.io.delete(uri)
+            self._give_up(writer)
             raise
         writer.close()
 
-    def fetch(self, uri: str) -> BinaryIO:
-        """Open an object, of this folder or not, as a seekable stream."""
+    def _give_up(self, writer: "StagedWriter") -> None:
+        """Remove what is half written; why it was given up is what has to be told."""
         try:
-            return cast(BinaryIO, self.io.new_input(uri).open())
+            writer.close()
+            self.io.delete(writer.uri)
+        except (OSError, EnvironmentProblemError) as error:
+            _log.warning("%s is left behind: %s", writer.uri, error)
+
+    def fetch(self, uri: str) -> BinaryIO:
+        """Open an object, of this folder or not, as a seekable stream.
+
+        Raises:
+            StagingError: it is missing.
+            StoreUnavailableError: the store does not say; here, or when it is read.
+        """
+        try:
+            return cast(BinaryIO, open_object(self.io, uri))
         except FileNotFoundError as error:
             raise StagingError(
                 f"staged object {uri} is gone; run the stage that made it"
@@ -192,7 +223,8 @@ class Staging:
             # Arrow would leave an object that stands for the empty folder.
             self._s3.delete_tree(self.root)
         else:
-            _delete_remote_tree(self.io, self.root)
+            with telling(self.root):
+                _delete_remote_tree(self.io, self.root)
 
 
 def _check(staged: StagedObject, length: int, sha256: str) -> None:
@@ -207,14 +239,14 @@ class StagedWriter:
     """A binary stream that counts and digests what goes through it."""
 
     def __init__(self, uri: str, out: Any) -> None:
-        self._uri = uri
+        self.uri = uri
         self._out = out
         self._length = 0
         self._digest = hashlib.sha256()
 
     def write(self, data: bytes) -> int:
         """Write all of `data`; returns its length in bytes."""
-        with naming(self._uri):
+        with naming(self.uri):
             self._out.write(data)
         self._digest.update(data)
         size = memoryview(data).nbytes
@@ -230,13 +262,13 @@ class StagedWriter:
 
     def close(self) -> None:
         """Close the underlying stream, which makes the object appear."""
-        with naming(self._uri):
+        with naming(self.uri):
             self._out.close()
 
     @property
     def staged(self) -> StagedObject:
         """What was written through this stream."""
-        return StagedObject(self._uri, self._length, self._digest.hexdigest())
+        return StagedObject(self.uri, self._length, self._digest.hexdigest())
 
 
 def local_path(uri: str) -> Path | None:
@@ -253,11 +285,18 @@ def naming(where: str) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
-        said = error.strerror or str(error)
-        if error.filename and str(error.filename) not in where:  # what it is copied from
-            said += f" ({error.filename})"
-        raise EnvironmentProblemError(f"{where} cannot be written: {said}") from shown_cause(error)
+    except PuffinAnnError:
+        raise
+    except Exception as error:
+        if not is_of_a_store(error):
+            raise
+        said = getattr(error, "strerror", None) or str(error)
+        source = getattr(error, "filename", None)
+        if source and str(source) not in where:  # what it is copied from
+            said += f" ({source})"
+        told = as_told(error, where)
+        kind = type(told) if isinstance(told, StoreUnavailableError) else EnvironmentProblemError
+        raise kind(f"{where} cannot be written: {said}") from shown_cause(error)
 
 
 def _link_new(path: Path, data: bytes, lasting: bool) -> bool:

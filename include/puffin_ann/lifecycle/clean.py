@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.errors import StagingError, StoreDeniedError
 from puffin_ann.lake.catalog import load_table, name_of, reload_table
 from puffin_ann.lake.listing import abort, canonical, delete_object, unfinished_uploads
 from puffin_ann.lake.metadata_files import MetadataReader
@@ -180,7 +180,7 @@ def _remove(
             if _delete(inventory, table, one):
                 gone.append(one)
                 log.info("clean: removed %s %s: %s", one.kind, one.location, one.why)
-        except EnvironmentProblemError as error:
+        except (StagingError, StoreDeniedError) as error:
             failed.append(f"{one.location}: {error}")
             log.warning("clean: %s is left behind: %s", one.location, error)
     return tuple(gone)

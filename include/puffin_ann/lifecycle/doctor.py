@@ -11,6 +11,7 @@ from puffin_ann.errors import (
     EnvironmentProblemError,
     FormatError,
     PuffinAnnError,
+    StoreUnavailableError,
     UnsupportedTableError,
 )
 from puffin_ann.lake.catalog import load_table, name_of
@@ -73,6 +74,10 @@ def doctor(
         quick: leave out the checksums of blobs, for which whole files are read, and whether shards
             fit the rest, for which they are unpacked, one at a time, to a temporary folder.
         at_ms: what counts as now, milliseconds since 1970.
+
+    Raises:
+        StoreUnavailableError: the store does not answer, or refuses access: of a table of which
+            that is all that can be said nothing else is.
     """
     loaded = load_table(table)
     declared = None if declarations is None else tuple(declarations)
@@ -274,6 +279,8 @@ def _stale(
         return
     try:
         live = live_state(inventory.table, inventory.head)
+    except StoreUnavailableError:
+        raise
     except (DataFileError, EnvironmentProblemError) as error:
         for index, file in sorted(plan.live.items()):
             yield _unknown(index, file, error)
@@ -304,6 +311,8 @@ def _stale_index(
         return
     try:
         view = view_of(table, version, live)
+    except StoreUnavailableError:
+        raise
     except (UnsupportedTableError, DataFileError, EnvironmentProblemError) as error:
         yield _unknown(index, file, error)
         return

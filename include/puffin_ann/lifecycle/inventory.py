@@ -21,7 +21,7 @@ from puffin_ann.lake.past import FormerEntry, former_entries
 from puffin_ann.lake.registration import NAMED_BY, publication_number
 from puffin_ann.lake.slots import slots
 from puffin_ann.lifecycle.recorded import PROPERTY
-from puffin_ann.search.versions import open_puffin
+from puffin_ann.search.versions import confirmed, open_puffin
 
 log = logging.getLogger("puffin_ann")
 
@@ -267,7 +267,8 @@ def _content(
     """
     if length is None:
         return (), 0, ""
-    try:
+
+    def read() -> tuple[tuple[Holding, ...], int]:
         with open_puffin(io, path, length) as reader:
             holds = []
             for blob in reader.find(routing_blob.TYPE):
@@ -279,7 +280,10 @@ def _content(
                 declaration = properties.get(PROPERTY, "")
                 gone_ms = marks[index].at_ms if is_dropped(marks, index, version) else 0
                 holds.append(Holding(index, version, blob.snapshot_id, declaration, gone_ms))
-            return tuple(holds), reader.footer_size, ""
+            return tuple(holds), reader.footer_size
+
+    try:
+        return (*confirmed(read), "")
     except (FormatError, FileNotFoundError) as error:
         said = str(error)
         return (), 0, said if path in said else f"{path}: {said}"

@@ -354,7 +354,7 @@ def refresh_in_process(
             try:
                 published = _carry_out(plan, runner or InProcess(), step)
             except ConflictError as error:
-                Workspace.open(plan["table"], plan["plan"]).staging.delete_tree()
+                run.discard(plan["table"], plan["plan"])
                 if attempt == ATTEMPTS:
                     raise
                 log.warning("refresh: %s; planning it anew", error)
@@ -394,7 +394,7 @@ def _carry_out(plan: dict[str, Any], runner: Runner, step: Progress) -> dict[str
     if plan["action"] != "none":
         with step("publish"):
             published = run.publish(*where)
-        Workspace.open(*where).staging.delete_tree()
+        run.discard(*where)
     return published
 
 

@@ -293,9 +293,7 @@ def _carry_records(table: Table, before: str, after: str) -> None:
                     delete_object(table.io, one.uri)
         if not others:
             lease.remove()
-    except (
-        EnvironmentProblemError
-    ) as error:  # the index itself is renamed; clean-up takes what is left
+    except EnvironmentProblemError as error:  # the index is renamed; the clean-up takes the rest
         log.warning("rename: records of %r are left behind: %s", before, error)
 
 

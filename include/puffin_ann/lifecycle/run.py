@@ -31,7 +31,7 @@ from puffin_ann.lifecycle.plan import (
 from puffin_ann.lifecycle.publish import publish_run, was_published
 from puffin_ann.lifecycle.remake import SPARE_PLAN, publishing, restore_plan
 from puffin_ann.lifecycle.rename import carry_over
-from puffin_ann.lifecycle.workspace import Workspace, staging_root
+from puffin_ann.lifecycle.workspace import Workspace, discard_staged, staging_root
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.versions import newest_version
@@ -254,7 +254,7 @@ def publish(table: str, plan: str) -> dict[str, Any]:
 
 def discard(table: str, plan: str) -> None:
     """Remove what a run staged that is not carried out; another one plans for itself."""
-    Workspace.open(table, plan).staging.delete_tree()
+    discard_staged(Workspace.open(table, plan))
 
 
 def report(table: str, plan: str) -> str:
@@ -266,7 +266,7 @@ def report(table: str, plan: str) -> str:
     if plan:
         workspace = Workspace.open(table, plan)
         if workspace.staging.exists("publish.json"):
-            workspace.staging.delete_tree()
+            discard_staged(workspace)
     known = known_declarations()
     declared = None if known is None or known.problems else known.on(table)
     try:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pyiceberg.table import Table
 
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.column import VectorColumn, table_vector_column
 from puffin_ann.lake.staging import Staging
@@ -34,6 +35,8 @@ STAGING_FOLDER = "ann-staging"
 KEPT_SECONDS = 60.0
 """So long a run within one process goes on with the table as it was loaded: far less than vended
 credentials last."""
+
+log = logging.getLogger("puffin_ann")
 
 _kept: ContextVar["dict[tuple[str, str], tuple[float, Workspace]] | None"] = ContextVar(
     "_kept", default=None
@@ -192,6 +195,14 @@ def opened_once() -> Iterator[None]:
 def is_opened_once() -> bool:
     """Tell whether this thread does all stages of a run, one after the other."""
     return _kept.get() is not None
+
+
+def discard_staged(workspace: Workspace) -> None:
+    """Remove what a run staged whose outcome is settled; what stays is for the clean-up."""
+    try:
+        workspace.staging.delete_tree()
+    except EnvironmentProblemError as error:
+        log.warning("%s is left behind: %s", workspace.staging.root, error)
 
 
 def arrays_to_bytes(value: Any) -> bytes:

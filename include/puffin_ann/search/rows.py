@@ -16,7 +16,9 @@ from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.deletes import deleted_positions
 from puffin_ann.lake.live import LiveFile, live_files
+from puffin_ann.lake.outages import asked_again
 from puffin_ann.lake.parquet import read_rows, read_vectors, row_group_rows
+from puffin_ann.lake.reads import reading
 from puffin_ann.search.index import Index
 
 
@@ -70,9 +72,9 @@ def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict
         )
     try:
         wanted = literal(value).to(table.schema().find_type(key)).value
-        tasks = table.scan(
-            row_filter=EqualTo(term=key, value=value), snapshot_id=snapshot_id
-        ).plan_files()
+        scan = table.scan(row_filter=EqualTo(term=key, value=value), snapshot_id=snapshot_id)
+        with reading(name_of(table), "a manifest of"):
+            tasks = asked_again(lambda: list(scan.plan_files()))
     except (ValueError, TypeError) as error:
         raise QueryError(f"{key}={value!r} cannot be looked for: {error}") from None
     candidates = {task.file.file_path for task in tasks}

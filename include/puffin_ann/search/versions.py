@@ -5,10 +5,11 @@ registered file decides whether it holds the index and which snapshot it was com
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TypeVar
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
@@ -39,6 +40,9 @@ RETAINED_LIMIT = 16
 OUR_NAME = "/ann-"
 """What the names of our files begin with. Nothing but the footer says that a file holds an index;
 but one of another name that lists others' blobs is theirs, and there may be hundreds of those."""
+
+
+R = TypeVar("R")
 
 
 @contextmanager
@@ -119,8 +123,20 @@ def load_version(
         FormatError: the file is not a sound Puffin file, or the blobs are not ours.
         FileNotFoundError, StoreUnavailableError: as `open_puffin`.
     """
-    with open_puffin(io, path, length) as reader:
-        return _version_in(reader, index, snapshot_id)
+
+    def read() -> IndexVersion | None:
+        with open_puffin(io, path, length) as reader:
+            return _version_in(reader, index, snapshot_id)
+
+    return confirmed(read)
+
+
+def confirmed(read: Callable[[], R]) -> R:
+    """Return what is read of a file; broken twice, it is: what a network garbled is whole."""
+    try:
+        return read()
+    except FormatError:
+        return read()
 
 
 def _version_in(reader: PuffinReader, index: str, snapshot_id: int | None) -> IndexVersion | None:
@@ -194,20 +210,18 @@ def find_versions(table: Table, index: str) -> Found:
     for entry in _candidates(table):
         if read == RETAINED_LIMIT:
             break
+        held: set[str] = set()
         try:
-            says = _says(table, index, entry, marks)
-            with open_puffin(table.io, entry.path, entry.file_size) as reader:
-                says |= bool(reader.find(routing_blob.TYPE, index=index)) and index not in marks
-                held = index_names(reader, marks)
-                others |= held
-                read += bool(held)
-                version = _version_in(reader, index, entry.snapshot_id)
+            version = confirmed(partial(_look, table.io, entry, index, marks, held))
         except (FormatError, FileNotFoundError) as error:
             said = str(error)
             problems.append(said if said.startswith(entry.path) else f"{entry.path}: {said}")
-            is_damaged |= says
+            is_damaged |= index in held or _says(table, index, entry, marks)
+            others |= held
             read += 1
             continue
+        others |= held
+        read += bool(held)
         if version is not None and not is_dropped(marks, index, version.run_id):
             versions.append(version)
     return Found(tuple(versions), tuple(sorted(others - {index})), tuple(problems), is_damaged)
@@ -223,6 +237,17 @@ def _says(table: Table, index: str, entry: Registered, marks: Mapping[str, Dropp
         if any(key.startswith(f"ann.{index}.") for key in properties):
             return True
     return since < 0 and re.search(rf"/ann-{re.escape(index)}-\d+-", entry.path) is not None
+
+
+def _look(
+    io: FileIO, entry: Registered, index: str, marks: Mapping[str, Dropped], held: set[str]
+) -> IndexVersion | None:
+    """Return a file's version of an index; notes the indexes it holds, as far as it is read."""
+    with open_puffin(io, entry.path, entry.file_size) as reader:
+        if index not in marks and reader.find(routing_blob.TYPE, index=index):
+            held.add(index)
+        held |= index_names(reader, marks)
+        return _version_in(reader, index, entry.snapshot_id)
 
 
 def _candidates(table: Table) -> list[Registered]:

@@ -198,7 +198,9 @@ class _Stream:
 
     def read(self, size: int = -1) -> bytes:
         is_cut = self._io.store.meet("read", self._location)
-        data = self._inner.read(size) if size is not None and size >= 0 else self._inner.read()
+        if is_cut and (size is None or size < 0):  # whose length the client was told
+            raise FAULTS["reset"]()
+        data: bytes = self._inner.read() if size is None or size < 0 else self._inner.read(size)
         return data[: len(data) // 2] if is_cut else data
 
     def __getattr__(self, name: str) -> Any:

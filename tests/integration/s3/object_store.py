@@ -117,6 +117,9 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+REFUSAL = b"HTTP/1.1 %s Fault\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
 class Proxy:
     """Forwards connections, counts the bytes of both directions and notes each request."""
 
@@ -128,7 +131,10 @@ class Proxy:
         self._server = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
+        self._cut: set[socket.socket] = set()
         self._parts_left: int | None = None
+        self._failing: re.Pattern[str] | None = None
+        self._fault = ""
         self.bytes = 0
         self.requests: list[str] = []
         self.endpoint = f"http://127.0.0.1:{self._server.getsockname()[1]}"
@@ -138,10 +144,20 @@ class Proxy:
         """Count anew, and let everything pass."""
         with self._lock:
             self.bytes, self.requests, self._parts_left = 0, [], None
+            self._failing = None
 
     def cut_off_after(self, parts: int) -> None:
         """Let so many requests for parts pass, then nothing at all."""
         self._parts_left = parts
+
+    def fail(self, fault: str, requests: str) -> None:
+        """Answer requests whose first line has a pattern in it by a fault.
+
+        That is an HTTP status, `reset` for a connection that is closed, or `cut` for an answer
+        whose body ends in the middle.
+        """
+        with self._lock:
+            self._fault, self._failing = fault, re.compile(requests)
 
     def parts(self) -> list[str]:
         """The requests seen that upload or copy a part."""
@@ -173,12 +189,29 @@ class Proxy:
             while data := source.recv(1 << 16):
                 if not self._passes(data, requests):
                     break
+                fault = self._fault_of(data) if requests else None
+                if fault == "cut":
+                    with self._lock:
+                        self._cut.add(sink)
+                elif fault is not None:
+                    if fault != "reset":
+                        source.sendall(REFUSAL % fault.encode())
+                    break
+                if source in self._cut and not requests:
+                    head, _, body = data.partition(b"\r\n\r\n")
+                    sink.sendall(head + b"\r\n\r\n" + body[: len(body) // 2])
+                    break
                 sink.sendall(data)
         except OSError:
             pass
         for one in (source, sink):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+
+    def _fault_of(self, data: bytes) -> str | None:
+        failing = self._failing
+        lines = (one.decode() for one in self.REQUEST.findall(data))
+        return self._fault if failing and any(map(failing.search, lines)) else None
 
     def _passes(self, data: bytes, requests: bool) -> bool:
         with self._lock:

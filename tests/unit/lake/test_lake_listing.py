@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import StoreDeniedError
 from puffin_ann.lake.listing import listed
 
 IO = PyArrowFileIO()
@@ -41,5 +41,5 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(StagingError, match=f"{tmp_path} cannot be listed: Permission denied"):
+    with pytest.raises(StoreDeniedError, match=f"access to .*{tmp_path}: Permission denied"):
         names(tmp_path)
