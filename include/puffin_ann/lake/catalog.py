@@ -22,6 +22,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.outages import as_told, asked_again, is_missing, is_of_a_store
 from puffin_ann.lake.patience import HTTP_TIMEOUT, limit_requests, patiently, within
+from puffin_ann.lake.store_properties import refuse_steering
 from puffin_ann.redaction import remember_secrets, shown_cause
 from puffin_ann.settings import settings
 
@@ -178,6 +179,7 @@ def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
             raise
         raise _unavailable(name, error) from shown_cause(error)
     remember_secrets(table.io.properties)  # a catalog may have vended them with this answer
+    refuse_steering(table, f"{name}.{identifier}")
     return table
 
 
