@@ -5,23 +5,23 @@ call, one set for each thread at work, so that a single query pays for neither a
 clearing.
 """
 
-import weakref
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import blas, exact
+from puffin_ann.ann import blas
 from puffin_ann.ann.answers import Answers, Width
+from puffin_ann.ann.live_rows import LiveRows
 from puffin_ann.ann.mapping import read_only
 from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.vamana.frontier import passed_share
 from puffin_ann.ann.vamana.primitives import Whole
 
 SPARE = 8
 """Candidates measured exactly beyond k: the order they are found in is that of float32 sums."""
-LARGEST_WIDENING = 8
-"""Times as many candidates are kept, at most, where dead rows take places."""
 EXHAUSTIVE_ROWS = 256
 """With so few live rows, all are compared."""
 
@@ -49,7 +49,8 @@ class Part:
     Attributes:
         queries: `(q, d) float32`.
         widths: `(q,) int64`, candidates wanted; see `kernels_answer.kept`.
-        widening: times as many are kept, since dead rows take places.
+        live: how many rows are.
+        share: dead rows held for each live one that is kept, see `frontier.passed_share`.
         dead: `(n,) uint8`, or empty if all rows live.
         scratch: this thread's.
         ids: `(q, k) int64`, to be written.
@@ -60,7 +61,8 @@ class Part:
 
     queries: NDArray[np.float32]
     widths: NDArray[np.int64]
-    widening: int
+    live: int
+    share: float
     dead: NDArray[np.uint8]
     scratch: Scratch
     ids: NDArray[np.int64]
@@ -76,6 +78,8 @@ class Answering:
         vectors: `(n, d) float32`, as stored.
         zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction; the graph has
             no right place for them.
+        expansion: what the graph's search takes for a candidate that it keeps, in rows compared
+            one by one; between what that is for a query alone and for one of a large batch.
 
     """
 
@@ -84,12 +88,15 @@ class Answering:
         metric: str,
         vectors: NDArray[np.float32],
         zero_rows: NDArray[np.int64] | None = None,
+        *,
+        expansion: int,
     ) -> None:
         self.metric = METRICS[metric]
         self.vectors = read_only(vectors)
         self._zero_rows = np.empty(0, np.int64) if zero_rows is None else zero_rows
         self._free: list[Scratch] = []
-        self._counted: tuple[weakref.ref[NDArray[np.uint8]], int] | None = None
+        self._expansion = expansion
+        self._live_rows = LiveRows(self.metric, self.vectors)
 
     def answer(
         self,
@@ -104,7 +111,8 @@ class Answering:
         """Return min(k, live rows) near rows of each query, by (exact distance, row).
 
         A query for which the graph gives fewer is answered by comparing all live rows; so is one
-        that would keep as many candidates as there are, which takes longer by the graph.
+        that would keep as many candidates as there are, and one of rows of which so few live that
+        they are compared sooner than the graph is searched past the dead ones.
 
         Args:
             run: searches the graph.
@@ -120,7 +128,7 @@ class Answering:
 
         """
         rows = len(self.vectors)
-        live = rows if dead is None else rows - self._dead_rows(dead)
+        live = self._live_rows.count(dead)
         if live <= max(k, EXHAUSTIVE_ROWS) or not len(queries):
             return self.exhaustive(queries, k, dead=dead, threads=threads)
         if isinstance(width, np.ndarray):
@@ -129,15 +137,18 @@ class Answering:
         else:
             widths = np.full(len(queries), min(width, rows), np.int64)
             widest = width
+        share = passed_share(rows, live)
+        limit = live if live == rows else self._compared_from(live, share)
         compared = None  # a single query takes so little time that an array more would be felt
-        if widest >= live:
-            compared = widths >= live
+        if max(widest, k) >= limit:
+            compared = np.maximum(widths, k) >= limit
+            if compared.all():
+                return self.exhaustive(queries, k, dead=dead, threads=threads)
             widths = np.where(compared, 1, widths)
-        widening = min(LARGEST_WIDENING, -(-rows // live))
         ids = np.empty((len(queries), k), np.int64)
         distances = np.empty((len(queries), k), np.float32)
         counts = np.empty(len(queries), np.int64)
-        mask = _NOBODY if dead is None else dead
+        mask = _NOBODY if dead is None or live == rows else dead
 
         def run_some(some: slice) -> None:
             scratch = self._take()
@@ -145,7 +156,8 @@ class Answering:
                 Part(
                     queries[some],
                     widths[some],
-                    widening,
+                    live,
+                    share,
                     mask,
                     scratch,
                     ids[some],
@@ -180,19 +192,19 @@ class Answering:
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest live rows of each query, exactly."""
-        allowed = None if dead is None else dead == 0
-        return exact.search(queries, self.vectors, k, self.metric, allowed=allowed, threads=threads)
+        return self._live_rows.nearest(queries, k, dead=dead, threads=threads)
 
-    def _dead_rows(self, dead: NDArray[np.uint8]) -> int:
-        """Count a mask's rows; once, if the same mask comes again, or a view of all of it."""
-        base = dead.base
-        owner = base if isinstance(base, np.ndarray) and base.nbytes == dead.nbytes else dead
-        counted = self._counted
-        if counted is not None and counted[0]() is owner:
-            return counted[1]
-        count = int(np.count_nonzero(dead))
-        self._counted = weakref.ref(owner), count
-        return count
+    def _compared_from(self, live: int, share: float) -> int:
+        """Return from which width on it takes less time to compare all live rows.
+
+        A search expands as many live rows as it keeps and, between them, dead ones: as many as
+        there are beside a live one on the average, but no more than it holds. How many queries come
+        together does not matter, though a comparison takes a seventh of the time in a large batch:
+        answers must not depend on it.
+        """
+        dead_rows = len(self.vectors) - live
+        expanded = 1 + min(share, dead_rows / live)
+        return min(live, math.ceil(live / (self._expansion * expanded)))
 
     def _with_zero_rows(
         self,

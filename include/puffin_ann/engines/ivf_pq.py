@@ -16,6 +16,7 @@ from puffin_ann.ann.ivf import lists as inverted
 from puffin_ann.ann.ivf import search as searching
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.search import Searcher
+from puffin_ann.ann.live_rows import LiveRows
 from puffin_ann.ann.mapping import new_array
 from puffin_ann.blobs import ivf as ivf_blob
 from puffin_ann.blobs.ivf import Ivf
@@ -32,6 +33,9 @@ from puffin_ann.errors import LocalCopyError
 
 PACKED = f"packed-{fastscan.ORDER}.npy"
 KEPT_EFFORTS = 1024
+SCANNED = 16
+"""Rows whose codes are scanned in the time in which one is compared exactly; between what that is
+for a query alone and for one of a large batch. Where fewer live than that, they are compared."""
 INVERSE_NORMS = "inverse-norms.npy"
 """Written beside the unpacked blob: codes as this machine scans them, and norms for cosine."""
 
@@ -48,6 +52,7 @@ class IvfShard(StoredVectors):
     def __init__(self, ivf: Ivf, searcher: Searcher | None) -> None:
         super().__init__(ivf)
         self._searcher = searcher
+        self._live_rows = LiveRows(self._metric, self._vectors)
         self._coarseness = 1.0
         self._efforts: dict[tuple[int, int], tuple[int, int]] = {}
         if ivf.codebook is not None:
@@ -78,10 +83,13 @@ class IvfShard(StoredVectors):
             some = partial(self.search, k=k, dead=mask, threads=threads)
             return _by_width(some, queries, width)
         probes, refined = self.effort(k, width)
-        if mask is not None:
+        live = self._live_rows.count(mask)
+        if live < self.rows:
             # A list gives as much as if it had only the rows that may be answered, and those are
             # spread thinner: more lists hold the same number of them.
-            probes = min(probes * self.rows // max(1, self.rows - _count(mask)), searcher.lists)
+            probes = min(probes * self.rows // max(1, live), searcher.lists)
+            if live <= probes * self.rows // searcher.lists // SCANNED:
+                return self._live_rows.nearest(queries, k, dead=mask, threads=threads)
         return searcher.search(
             queries, k, probes=probes, refined=refined, barred=mask, threads=threads
         )
@@ -247,10 +255,6 @@ def _by_width(
     back = np.argsort(np.concatenate(groups))
     ids, distances = (np.concatenate(one)[back] for one in zip(*found, strict=True))
     return ids, distances
-
-
-def _count(mask: NDArray[np.uint8]) -> int:
-    return int(np.count_nonzero(mask.view(np.bool_)))
 
 
 def _parts(ivf: Ivf) -> tuple[Trained | None, Lists | None]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_vamana_kernels import is_dead
 
 from puffin_ann.ann.hnsw import kernels, library
 from puffin_ann.ann.hnsw.layers import Layers, first_lists
@@ -34,26 +35,37 @@ def some_lists(rows, counts, seed):
     return [generator.choice(rows, min(size, len(rows)), replace=False).tolist() for size in sizes]
 
 
-def best_first(measure, lists, begin, entry, keep):
-    """Expand the nearest not expanded yet; at the end, if there is room, once more from entry."""
-    pool, seen, expanded = [(measure(begin), begin)], {begin}, set()
+def best_first(measure, lists, begin, entry, keep, dead, most):
+    """Expand the nearest not expanded yet; at the end, if there is room, once more from entry.
+
+    Dead rows are passed through as `test_vamana_kernels.best_first` does.
+    """
+    pools, seen, done = {False: [], True: []}, set(), set()
     while True:
-        following = next((row for _, row in pool if row not in expanded), None)
-        if following is None:
-            if len(pool) == keep or entry in seen:
-                return pool
-            new = [entry]
+        open_ones = [one for one in sorted(pools[False] + pools[True]) if one[1] not in done]
+        is_full, lives = len(pools[False]) == keep, True
+        if not open_ones or (is_full and open_ones[0] > pools[False][-1]):
+            if is_full or begin in seen:
+                return pools[False]
+            new, begin = [begin], entry
+            pools[True] = pools[True][: most - is_dead(dead, new[0])]
         else:
-            expanded.add(following)
+            following = open_ones[0][1]
+            done.add(following)
+            lives = not is_dead(dead, following)
             new = [row for row in lists[following] if row not in seen]
         seen.update(new)
-        pool = sorted(pool + [(measure(row), row) for row in new])[:keep]
+        for row in new:
+            if lives or not is_full or not is_dead(dead, row):
+                pools[is_dead(dead, row)].append((measure(row), row))
+        pools = {False: sorted(pools[False])[:keep], True: sorted(pools[True])[:most]}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("keep", [1, 7, 60, ROWS])
 @pytest.mark.parametrize("product", [False, True])
-def test_the_beam_keeps_what_its_twin_does(seed, keep, product):
+@pytest.mark.parametrize("dead_share", [0.0, 0.4])
+def test_the_beam_keeps_what_its_twin_does(seed, keep, product, dead_share):
     space, query = whole_numbers(ROWS, seed), whole_numbers(1, seed + 100)[0]
     space[30:50] = space[2]
     # Half of the rows lead to each other only; the other half, where the entry is, to all.
@@ -62,6 +74,7 @@ def test_the_beam_keeps_what_its_twin_does(seed, keep, product):
     for row, line in zip(island, some_lists(island, len(island), seed + 1), strict=True):
         lists[row] = line
     neighbours, degrees = padded(lists, 2 * LINKS)
+    dead = np.random.default_rng(seed).random(ROWS if dead_share else 0) < dead_share
     pool = np.zeros(keep + 1, np.uint64)
     size = kernels.beam(
         product,
@@ -76,13 +89,15 @@ def test_the_beam_keeps_what_its_twin_does(seed, keep, product):
         0,
         pool,
         keep,
+        np.zeros(10, np.uint64),
+        dead.view(np.uint8),
         np.zeros(ROWS, np.uint8),
         np.uint8(1),
         np.zeros(2 * LINKS + 1, np.uint32),
     )
-    expected = best_first(lambda row: apart(product, space[row], query), lists, 4, 7, keep)
+    expected = best_first(lambda row: apart(product, space[row], query), lists, 4, 7, keep, dead, 9)
     assert [int(row_of.py_func(key)) for key in pool[:size]] == [row for _, row in expected]
-    assert keep < ROWS or 7 in {row for _, row in expected}
+    assert keep < ROWS or is_dead(dead, 7) or 7 in {row for _, row in expected}
 
 
 def some_layers(seed):

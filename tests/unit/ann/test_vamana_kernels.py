@@ -78,26 +78,39 @@ def test_measuring_leaves_the_node_itself_out_and_doubles_are_removed():
     assert found == pairs
 
 
-def best_first(space, lists, entry, query, keep):
-    """Beam search: expand the nearest candidate not expanded yet, keep the best, until none is."""
-    pool, seen, trail = [(squared(space[entry], query), entry)], {entry}, []
-    expanded = set()
+def best_first(space, lists, entry, query, keep, dead=(), most=1):
+    """Beam search: expand the nearest candidate not expanded yet, keep the best, until none is.
+
+    Of the dead rows the nearest are passed through: as many as `most`, as long as they are nearer
+    than what is kept, and, once enough live rows are, only such as a live row leads to.
+    """
+    pools, seen, trail, done = {False: [], True: []}, {entry}, [], set()
+    pools[is_dead(dead, entry)].append((squared(space[entry], query), entry))
     while True:
-        following = next((one for one in pool if one[1] not in expanded), None)
-        if following is None:
-            return pool, trail
-        expanded.add(following[1])
-        trail.append(following)
+        open_ones = [one for one in sorted(pools[False] + pools[True]) if one[1] not in done]
+        is_full = len(pools[False]) == keep
+        if not open_ones or (is_full and open_ones[0] > pools[False][-1]):
+            return pools[False], trail
+        following = open_ones[0]
+        done.add(following[1])
+        lives = not is_dead(dead, following[1])
+        trail += [following] * lives
         for row in lists[following[1]]:
             if row not in seen:
                 seen.add(row)
-                pool.append((squared(space[row], query), row))
-        pool = sorted(pool)[:keep]
+                if lives or not is_full or not is_dead(dead, row):
+                    pools[is_dead(dead, row)].append((squared(space[row], query), row))
+        pools = {False: sorted(pools[False])[:keep], True: sorted(pools[True])[:most]}
+
+
+def is_dead(dead, row):
+    return len(dead) > 0 and bool(dead[row])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("keep", [1, 5, 40, 300])
-def test_the_beam_keeps_and_expands_what_its_twin_does(seed, keep):
+@pytest.mark.parametrize("dead_share", [0.0, 0.3, 0.9])
+def test_the_beam_keeps_and_expands_what_its_twin_does(seed, keep, dead_share):
     generator = np.random.default_rng(seed)
     space = whole_numbers(200, seed)
     space[20:40] = space[1]
@@ -107,6 +120,7 @@ def test_the_beam_keeps_and_expands_what_its_twin_does(seed, keep):
     for row, line in enumerate(lists):
         neighbours[row, : len(line)] = line
     query = whole_numbers(1, seed + 100)
+    dead = (generator.random(200 if dead_share else 0) < dead_share).astype(np.uint8)
     pool, trail = np.zeros(keep + 1, np.uint64), np.zeros(1000, np.uint64)
     size, expanded = beam(
         space.reshape(-1),
@@ -119,12 +133,14 @@ def test_the_beam_keeps_and_expands_what_its_twin_does(seed, keep):
         0,
         pool,
         keep,
+        np.zeros(8, np.uint64),
+        dead,
         np.zeros(200, np.uint8),
         np.uint8(1),
         np.zeros(9, np.uint32),
         trail,
     )
-    expected_pool, expected_trail = best_first(space, lists, 3, query[0], keep)
+    expected_pool, expected_trail = best_first(space, lists, 3, query[0], keep, dead, 7)
 
     def unpacked(keys):
         return [(float(squared_of.py_func(key)), int(row_of.py_func(key))) for key in keys]

@@ -176,8 +176,8 @@ def test_walking_finds_what_its_twin_does(seed, keep):
     best, flat = np.empty(11, np.uint64), made.array.reshape(-1)
     found = kernels_walk.walk(
         flat, flat.view(np.uint32), layout.stride, layout.code_bytes, layout.blocks, 0, placed,
-        tables, step, base, np.empty(keep + 1, np.uint64), keep, np.empty(0, np.uint8),
-        np.zeros(300, np.uint8), np.uint8(1), best, np.empty(32, np.float32),
+        tables, step, base, np.empty(keep + 1, np.uint64), np.empty(2, np.uint64),
+        np.empty(0, np.uint8), np.zeros(300, np.uint8), np.uint8(1), best, np.empty(32, np.float32),
     )  # fmt: skip
     expected = walked(space, neighbours, degrees, query[0], keep, 10)
     assert [int(row_of.py_func(key)) for key in best[:found]] == [row for _, row in expected]

@@ -24,21 +24,21 @@ def some_graph(seed):
     return lists, neighbours.reshape(-1), np.array([len(line) for line in lists], np.uint16)
 
 
-def searched(kernel, *first, space, neighbours, degrees, queries, widths, widening, dead):
+def searched(kernel, *first, space, neighbours, degrees, queries, widths, dead, share=0.7):
     ids, distances = np.zeros((len(queries), K), np.int64), np.zeros((len(queries), K), "f4")
     counts = np.zeros(len(queries), np.int64)
+    live = ROWS - np.count_nonzero(dead)
     kernel(
         *first, space.reshape(-1), WIDTH, neighbours, MOST, degrees, ENTRY, queries.reshape(-1), L2,
-        space, queries, np.array(widths, np.int64), widening, 8, dead,
+        space, queries, np.array(widths, np.int64), live, share, 8, dead,
         np.zeros(ROWS, np.uint8), 250, ids, distances, counts,
     )  # fmt: skip
     return ids, distances, counts
 
 
-def answers(space, query, pool, dead):
-    """The K nearest live rows of a pool."""
-    live = [row for _, row in pool if not len(dead) or not dead[row]]
-    return sorted((np.sqrt(squared(space[row], query)), row) for row in live)[:K]
+def answers(space, query, pool):
+    """The K nearest rows of a pool."""
+    return sorted((np.sqrt(squared(space[row], query)), row) for _, row in pool)[:K]
 
 
 def assert_same(found, expected):
@@ -58,17 +58,20 @@ def test_a_search_by_full_vectors_answers_what_its_twin_does(seed, share):
     space, queries = whole_numbers(ROWS, seed), whole_numbers(len(WIDTHS), seed + 50)
     lists, neighbours, degrees = some_graph(seed)
     dead = (np.random.default_rng(seed).random(ROWS) < share).astype(np.uint8) if share else b""
-    dead, widening = np.frombuffer(bytes(dead), np.uint8), 1 + 2 * (share > 0)
+    dead = np.frombuffer(bytes(dead), np.uint8)
+    live = ROWS - np.count_nonzero(dead)
     found = searched(
         kernels_search.search_full, space=space, neighbours=neighbours, degrees=degrees,
-        queries=queries, widths=WIDTHS, widening=widening, dead=dead,
+        queries=queries, widths=WIDTHS, dead=dead, share=0.7,
     )  # fmt: skip
     expected = []
     for query, width in zip(queries, WIDTHS, strict=True):
-        keep = min(min(max(width, K), ROWS) * widening, ROWS)
-        pool, _ = best_first(space, lists, ENTRY, query, keep)
-        # The first K + 8 live rows of the pool are measured; with exact sums their order stays.
-        expected.append(answers(space, query, pool, dead))
+        keep = min(max(width, K), live)
+        most = max(1, min(int(0.7 * keep), ROWS - live))
+        pool, _ = best_first(space, lists, ENTRY, query, keep, dead, most)
+        # What dead rows cut off from too many live ones answers nothing; then all are compared.
+        # The first K + 8 rows of the pool are measured; with exact sums their order stays.
+        expected.append(answers(space, query, pool if len(pool) == keep or not share else []))
     assert_same(found, expected)
 
 
@@ -86,7 +89,7 @@ def test_a_search_by_codes_answers_what_its_twin_does(seed, by_product, subspace
     found = searched(
         kernels_search.search_codes, pq.turned(codebook), offsets, codes.reshape(-1), by_product,
         space=space, neighbours=neighbours, degrees=degrees, queries=queries, widths=WIDTHS,
-        widening=1, dead=np.empty(0, np.uint8),
+        dead=np.empty(0, np.uint8),
     )  # fmt: skip
     expected = []
     for query, width in zip(queries, WIDTHS, strict=True):
@@ -99,7 +102,7 @@ def test_a_search_by_codes_answers_what_its_twin_does(seed, by_product, subspace
         if by_product:  # candidates sort by bits: an estimate is taken from the least there can be
             estimates = estimates - sum(table.min() for table in tables)
         pool = by_estimate(estimates, lists, min(max(width, K), ROWS))
-        expected.append(answers(space, query, pool, b""))
+        expected.append(answers(space, query, pool))
     assert_same(found, expected)
 
 

@@ -4,16 +4,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.simd import prefetch
-from puffin_ann.ann.vamana.beam import insert, unseen
-from puffin_ann.ann.vamana.kernels_answer import answer_from, kept, next_stamp
+from puffin_ann.ann.vamana.beam import unseen
+from puffin_ann.ann.vamana.frontier import (
+    insert,
+    is_dead,
+    is_over,
+    let_in,
+    mark,
+    nearest_open,
+    open_from,
+    passed_room,
+)
+from puffin_ann.ann.vamana.kernels_answer import answer_from, found_enough, kept, next_stamp
 from puffin_ann.ann.vamana.primitives import (
     F32,
     FAST,
     U32,
     U64,
     Whole,
-    expanded,
-    is_expanded,
     row_of,
 )
 
@@ -119,6 +127,8 @@ def beam(
     query: Whole,
     pool: NDArray[np.uint64],
     keep: Whole,
+    passed: NDArray[np.uint64],
+    dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
     stamp: np.uint8,
     fresh: NDArray[np.uint32],
@@ -140,8 +150,11 @@ def beam(
         entry: row from which all can be reached.
         queries: flat float32.
         query: where in `queries` the query begins.
-        pool: `(keep + 1,) uint64`, written: candidates, ascending.
+        pool: `(keep + 1,) uint64`, written: live candidates, ascending.
         keep: ef, candidates kept.
+        passed: uint64, its length less 1 is the most dead rows it holds; written: those passed
+            through, see `frontier`.
+        dead: `(n,) uint8`, or empty if all rows live.
         stamps: `(n,) uint8`; rows that carry `stamp` count as seen.
         stamp: of this search, carried by no row yet.
         fresh: `(stride + 1,) uint32` scratch.
@@ -149,42 +162,43 @@ def beam(
     """
     w = U64(width)
     at = U64(query)
-    pool[0] = _signed(_apart(product, space, U64(begin) * w, queries, at, w), begin)
-    stamps[begin] = stamp
-    size = U64(1)
-    full = U64(keep)
+    full, most = U64(keep), U64(len(passed) - 1)
     ahead = min(w, U64(PREFETCHED))
-    current = U64(0)
+    size = current = count = beside = U64(0)
+    start = U64(begin)
     while True:
-        if current == size:
-            if size == full or stamps[entry] == stamp:
+        key = nearest_open(pool, current, size, passed, beside, count)
+        if is_over(key, pool, size, full):
+            if size == full or stamps[start] == stamp:
                 return size
-            stamps[entry] = stamp
-            new = _signed(_apart(product, space, U64(entry) * w, queries, at, w), entry)
-            current = U64(insert(pool, size, new))
-            size += U64(1)
-        key = pool[current]
-        if is_expanded(key):
-            current += U64(1)
+            stamps[start] = stamp
+            new = _signed(_apart(product, space, start * w, queries, at, w), start)
+            if is_dead(dead, start):
+                count = min(count, most - U64(1))
+                beside = U64(insert(passed, count, new))
+                count += U64(1)
+            else:
+                size, current = let_in(pool, size, full, new)
+            start = U64(entry)
             continue
-        pool[current] = expanded(key)
+        lives = mark(key, pool, current, size, passed, beside)
+        to_dead = lives or size < full
         node = row_of(key)
-        count = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
-        for j in range(count):
+        unknown = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
+        for j in range(unknown):
             for z in range(U64(0), ahead, U64(16)):
                 prefetch(space, U64(fresh[j]) * w + z)
-        nearest = current + U64(1)
-        for j in range(count):
+        for j in range(unknown):
             row = U64(fresh[j])
             new = _signed(_apart(product, space, row * w, queries, at, w), row)
-            if size == full:
-                if new >= pool[size - U64(1)]:
-                    continue
-                size -= U64(1)
-            place = U64(insert(pool, size, new))
-            size += U64(1)
-            nearest = min(nearest, place)
-        current = nearest
+            if not is_dead(dead, row):
+                size, place = let_in(pool, size, full, new)
+                current = min(current, place)
+            elif to_dead:
+                count, place = let_in(passed, count, most, new)
+                beside = min(beside, place)
+        current = open_from(pool, current, size)
+        beside = open_from(passed, beside, count)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -206,7 +220,8 @@ def search(
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
     widths: NDArray[np.int64],
-    widening: Whole,
+    live: Whole,
+    share: float,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -235,7 +250,8 @@ def search(
         vectors: `(n, d) float32`, as stored.
         queries: `(q, d) float32`.
         widths: `(q,) int64`, ef: candidates wanted.
-        widening: times as many are kept.
+        live: how many rows are.
+        share: dead rows held for each one kept, see `frontier.passed_share`.
         spare: candidates beyond k whose exact distance is taken.
         dead: `(n,) uint8`, or empty.
         stamps: `(n,) uint8` scratch, kept from call to call.
@@ -249,11 +265,14 @@ def search(
 
     """
     rows, k = len(stamps), ids.shape[1]
-    pool = np.empty(min(kept(widths.max(), k, rows) * widening, rows) + 1, np.uint64)
+    widest = kept(widths.max(), k, live)
+    pool = np.empty(widest + 1, np.uint64)
+    passed = np.empty(passed_room(widest, share, rows - live) + 1, np.uint64)
     keys = np.empty(k + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     for q in range(len(queries)):
         stamp = next_stamp(stamps, stamp)
+        keep = kept(widths[q], k, live)
         begin = descend(
             product,
             space,
@@ -279,13 +298,23 @@ def search(
             moved,
             q * width,
             pool,
-            min(kept(widths[q], k, rows) * widening, rows),
+            keep,
+            passed[: passed_room(keep, share, rows - live) + 1],
+            dead,
             stamps,
             np.uint8(stamp),
             fresh,
         )
         counts[q] = answer_from(
-            metric, vectors, queries, q, pool, size, dead, keys, ids[q], distances[q]
+            metric,
+            vectors,
+            queries,
+            q,
+            pool,
+            found_enough(size, keep, dead),
+            keys,
+            ids[q],
+            distances[q],
         )
     return stamp
 

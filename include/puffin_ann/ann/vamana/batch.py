@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann import blas
 from puffin_ann.ann.vamana import kernels_batch as kernels
 from puffin_ann.ann.vamana import kernels_whole, leaves
+from puffin_ann.ann.vamana.frontier import passed_share
 from puffin_ann.ann.vamana.insertion import Adjacency
 from puffin_ann.ann.vamana.primitives import Whole
 
@@ -21,7 +22,6 @@ NEAREST = 16
 """Candidates taken from the batch itself."""
 ARITY = 4
 REPAIR_KEEP = 32
-LARGEST_WIDENING = 8
 HASHED_ROWS = 65536
 
 _NOBODY = np.empty(0, np.uint8)
@@ -44,7 +44,7 @@ def insert(
         space: `(n, w) float32`, read-only: the rows of the graph, and the added ones after them.
         graph: of all n rows, changed; those from `first` on have no neighbours yet.
         first: the first added row, at least 1.
-        keep: L, candidates kept by the search for a row's place; more where many rows are dead.
+        keep: L, candidates kept by the search for a row's place: live ones.
         alpha: slack of pruning.
         dead: `(first,) uint8`, non-zero for rows that are passed through but get no new edges;
             None if all live.
@@ -52,12 +52,12 @@ def insert(
         progress: told the share that is done.
 
     """
-    mask = _NOBODY
+    mask, share = _NOBODY, 0.0
     if dead is not None and dead.any():
         mask = np.concatenate([dead, np.zeros(len(space) - first, np.uint8)])
         live = first - int(np.count_nonzero(dead))
-        keep *= min(LARGEST_WIDENING, -(-first // max(1, live)))
-    work = _Work(space, graph, keep, alpha, mask, threads)
+        share = passed_share(first, max(1, live))
+    work = _Work(space, graph, keep, share, alpha, mask, threads)
     leader = first_equal(space[first:], threads)
     added = np.arange(len(space) - first, dtype=np.uint32)
     different = added[leader == added] + np.uint32(first)
@@ -104,6 +104,7 @@ class _Work:
         space: NDArray[np.float32],
         graph: Adjacency,
         keep: int,
+        share: float,
         alpha: float,
         dead: NDArray[np.uint8],
         threads: int,
@@ -111,7 +112,7 @@ class _Work:
         self._space, self._graph = space, graph
         self._flat, self._width = space.reshape(-1), space.shape[1]
         self._most = graph.neighbours.shape[1]
-        self._keep, self._alpha, self._dead = keep, alpha, dead
+        self._keep, self._share, self._alpha, self._dead = keep, share, alpha, dead
         self._threads = threads
         self._plan = leaves.Plan()
         self._leaf = leaves.Scratch(self._plan, self._width)
@@ -139,6 +140,7 @@ class _Work:
                 near,
                 self._dead,
                 self._keep,
+                self._share,
                 self._alpha,
                 self._stamps[thread],
                 self._last[thread],

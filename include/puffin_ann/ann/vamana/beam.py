@@ -4,13 +4,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.simd import prefetch
+from puffin_ann.ann.vamana.frontier import (
+    is_dead,
+    is_over,
+    let_in,
+    mark,
+    nearest_open,
+    open_from,
+    start,
+)
 from puffin_ann.ann.vamana.primitives import (
     FAST,
     U64,
     Whole,
     candidate,
-    expanded,
-    is_expanded,
     row_of,
     squared_l2,
     squared_of_four,
@@ -44,17 +51,6 @@ def unseen(
     return count
 
 
-@njit(cache=True, nogil=True)
-def insert(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
-    """Insert a candidate in an ascending pool of `size`, which has room; return its place."""
-    place = U64(size)
-    while place > U64(0) and pool[place - U64(1)] > key:
-        pool[place] = pool[place - U64(1)]
-        place -= U64(1)
-    pool[place] = key
-    return place
-
-
 @njit(cache=True, nogil=True, fastmath=FAST)
 def beam(
     space: NDArray[np.float32],
@@ -67,6 +63,8 @@ def beam(
     query: Whole,
     pool: NDArray[np.uint64],
     keep: Whole,
+    passed: NDArray[np.uint64],
+    dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
     stamp: np.uint8,
     fresh: NDArray[np.uint32],
@@ -83,12 +81,15 @@ def beam(
         entry: row to begin at.
         queries: flat float32, of rows of `width`.
         query: where in `queries` the query begins.
-        pool: `(keep + 1,) uint64`, written: candidates, ascending.
+        pool: `(keep + 1,) uint64`, written: live candidates, ascending.
         keep: L, candidates kept.
+        passed: uint64, its length less 1 is the most dead rows it holds; written: those passed
+            through, see `frontier`.
+        dead: `(n,) uint8`, or empty if all rows live.
         stamps: `(n,) uint8`; rows that carry `stamp` count as seen.
         stamp: of this search, carried by no row yet.
         fresh: `(stride + 1,) uint32` scratch.
-        trail: every expanded candidate is written here, as far as there is room.
+        trail: every live candidate that is expanded is written here, as far as there is room.
 
     Returns:
         How many candidates the pool holds, and how many the trail.
@@ -96,30 +97,29 @@ def beam(
     """
     w = U64(width)
     at = U64(query)
-    pool[0] = candidate(squared_l2(space, U64(entry) * w, queries, at, w), entry)
-    stamps[entry] = stamp
-    size = U64(1)
-    full = U64(keep)
+    full, most = U64(keep), U64(len(passed) - 1)
     ahead = min(w, U64(PREFETCHED))
+    first = candidate(squared_l2(space, U64(entry) * w, queries, at, w), entry)
+    stamps[entry] = stamp
     recorded = U64(0)
-    current = U64(0)
-    while current < size:
-        key = pool[current]
-        if is_expanded(key):
-            current += U64(1)
-            continue
-        pool[current] = expanded(key)
-        if recorded < U64(len(trail)):
+    current = beside = U64(0)
+    size, count = start(first, pool, passed, dead)
+    while True:
+        key = nearest_open(pool, current, size, passed, beside, count)
+        if is_over(key, pool, size, full):
+            return size, recorded
+        lives = mark(key, pool, current, size, passed, beside)
+        to_dead = lives or size < full
+        if lives and recorded < U64(len(trail)):
             trail[recorded] = key
             recorded += U64(1)
         node = row_of(key)
-        count = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
-        for j in range(count):
+        new = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
+        for j in range(new):
             for z in range(U64(0), ahead, U64(16)):
                 prefetch(space, U64(fresh[j]) * w + z)
-        nearest = current + U64(1)
-        last = count - U64(1)
-        for j in range(U64(0), count, U64(4)):
+        last = new - U64(1)
+        for j in range(U64(0), new, U64(4)):
             four = (
                 U64(fresh[j]),
                 U64(fresh[min(j + U64(1), last)]),
@@ -129,14 +129,13 @@ def beam(
             squared = squared_of_four(
                 queries, at, space, four[0] * w, four[1] * w, four[2] * w, four[3] * w, w
             )
-            for z in range(min(U64(4), count - j)):
-                new = candidate(squared[z], four[z])
-                if size == full:
-                    if new >= pool[size - U64(1)]:
-                        continue
-                    size -= U64(1)
-                place = U64(insert(pool, size, new))
-                size += U64(1)
-                nearest = min(nearest, place)
-        current = nearest
-    return size, recorded
+            for z in range(min(U64(4), new - j)):
+                found = candidate(squared[z], four[z])
+                if not is_dead(dead, four[z]):
+                    size, place = let_in(pool, size, full, found)
+                    current = min(current, place)
+                elif to_dead:
+                    count, place = let_in(passed, count, most, found)
+                    beside = min(beside, place)
+        current = open_from(pool, current, size)
+        beside = open_from(passed, beside, count)

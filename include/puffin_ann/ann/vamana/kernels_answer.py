@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.kernels_distance import distance, dot, key_distance, order_key
-from puffin_ann.ann.vamana.beam import insert
+from puffin_ann.ann.vamana.frontier import insert
 from puffin_ann.ann.vamana.primitives import F32, U64, Whole, row_of
 
 from numba import njit  # isort: skip  (after the primitives have configured it)
@@ -25,6 +25,17 @@ def next_stamp(stamps: NDArray[np.uint8], stamp: Whole) -> Whole:
 def kept(width, k, rows):  # type: ignore[no-untyped-def]
     """Return how many candidates a search of a width keeps: no fewer than it answers."""
     return min(max(width, k), rows)
+
+
+@njit(inline="always")
+def found_enough(size, keep, dead):  # type: ignore[no-untyped-def]
+    """Return how many candidates are answered from: none if dead rows left too few of them.
+
+    A search that came to its end before it had as many live rows as its width says was cut off from
+    some: what it found may be anything. Then all are compared, as for one that found fewer than k;
+    else a wider search, which finds some more, would answer worse than a narrower one.
+    """
+    return U64(0) if len(dead) and U64(size) < U64(keep) else U64(size)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -56,12 +67,11 @@ def answer_from(
     query: int,
     pool: NDArray[np.uint64],
     size: Whole,
-    dead: NDArray[np.uint8],
     keys: NDArray[np.uint64],
     ids: NDArray[np.int64],
     distances: NDArray[np.float32],
 ) -> Whole:
-    """Write the nearest live rows of a pool, by exact distance; return how many.
+    """Write the nearest rows of a pool, by exact distance; return how many.
 
     Args:
         metric: code.
@@ -70,7 +80,6 @@ def answer_from(
         query: which of them.
         pool: candidates, ascending.
         size: how many.
-        dead: `(n,) uint8`, or empty if all rows live.
         keys: `uint64` scratch; as many rows are measured as it has room for, which is more than k,
             since the pool's order is float32's.
         ids: `(k,) int64`, written.
@@ -81,8 +90,6 @@ def answer_from(
     found = U64(0)
     for i in range(U64(size)):
         row = int(row_of(pool[i]))
-        if len(dead) and dead[row]:
-            continue
         insert(keys, found, order_key(distance(metric, queries, query, square, vectors, row), row))
         found += U64(1)
         if found == U64(len(keys)):

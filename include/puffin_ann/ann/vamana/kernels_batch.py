@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.simd import prefetch
 from puffin_ann.ann.vamana.beam import beam
+from puffin_ann.ann.vamana.frontier import passed_room
 from puffin_ann.ann.vamana.primitives import (
     F32,
     FAST,
@@ -23,19 +24,6 @@ NONE = 0xFFFFFFFF
 _NONE = np.uint32(NONE)
 
 
-@njit(cache=True, nogil=True)
-def _live(keys: NDArray[np.uint64], count: Whole, dead: NDArray[np.uint8]) -> Whole:
-    """Take dead rows out of candidates, in place; return how many are left."""
-    if not len(dead):
-        return count
-    kept = 0
-    for i in range(count):
-        if not dead[row_of(keys[i])]:
-            keys[kept] = keys[i]
-            kept += 1
-    return kept
-
-
 @njit(cache=True, nogil=True, fastmath=FAST)
 def find_places(
     space: NDArray[np.float32],
@@ -47,6 +35,7 @@ def find_places(
     near: NDArray[np.uint32],
     dead: NDArray[np.uint8],
     keep: Whole,
+    share: float,
     alpha: float,
     stamps: NDArray[np.uint8],
     stamp: Whole,
@@ -68,6 +57,7 @@ def find_places(
         near: `(b, k) uint32`, places in the batch of other new rows near each, or `NONE`.
         dead: `(n,) uint8`, or empty if all rows live.
         keep: L.
+        share: dead rows held for each one kept, see `frontier.passed_share`.
         alpha: slack.
         stamps: `(n,) uint8` scratch, kept from call to call.
         stamp: the last one used; 0 at first, with `stamps` all 0.
@@ -82,6 +72,7 @@ def find_places(
 
     """
     pool = np.empty(keep + 1, np.uint64)
+    passed = np.empty(passed_room(keep, share, len(dead)) + 1, np.uint64)
     trail = np.empty(8 * keep + 64, np.uint64)
     fresh = np.empty(lists.shape[1] + 1, np.uint32)
     keys = np.empty(len(trail) + near.shape[1], np.uint64)
@@ -93,7 +84,7 @@ def find_places(
             stamps[:] = 0
             stamp = 1
         row = U64(rows[b])
-        _, found = beam(
+        _, end = beam(
             space,
             width,
             flat,
@@ -104,12 +95,13 @@ def find_places(
             row * U64(width),
             pool,
             keep,
+            passed,
+            dead,
             stamps,
             np.uint8(stamp),
             fresh,
             trail,
         )
-        end = _live(trail, found, dead)
         twins[b] = _NONE
         for i in range(end):
             keys[i] = trail[i]

@@ -46,6 +46,7 @@ def find_places(
 
     """
     pool = np.empty(keep + 1, np.uint64)
+    passed, nobody = np.empty(1, np.uint64), np.empty(0, np.uint8)
     trail = np.empty(8 * keep + 64, np.uint64)
     fresh = np.empty(lists.shape[1] + 1, np.uint32)
     flat = lists.reshape(-1)
@@ -65,6 +66,8 @@ def find_places(
             batch[b] * width,
             pool,
             keep,
+            passed,
+            nobody,
             stamps,
             np.uint8(stamp),
             fresh,

@@ -5,16 +5,24 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.kernels_pq import tables as fill_tables
 from puffin_ann.ann.simd import prefetch
-from puffin_ann.ann.vamana.beam import beam, insert, unseen
-from puffin_ann.ann.vamana.kernels_answer import answer_from, kept, next_stamp
+from puffin_ann.ann.vamana.beam import beam, unseen
+from puffin_ann.ann.vamana.frontier import (
+    is_dead,
+    is_over,
+    let_in,
+    mark,
+    nearest_open,
+    open_from,
+    passed_room,
+    start,
+)
+from puffin_ann.ann.vamana.kernels_answer import answer_from, found_enough, kept, next_stamp
 from puffin_ann.ann.vamana.primitives import (
     F32,
     FAST,
     U64,
     Whole,
     candidate,
-    expanded,
-    is_expanded,
     row_of,
     squared_l2,
 )
@@ -35,7 +43,8 @@ def search_full(
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
     widths: NDArray[np.int64],
-    widening: Whole,
+    live: Whole,
+    share: float,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -58,7 +67,8 @@ def search_full(
         vectors: `(n, d) float32`, as stored.
         queries: `(q, d) float32`.
         widths: `(q,) int64`, L: candidates wanted.
-        widening: times as many are kept.
+        live: how many rows are.
+        share: dead rows held for each one kept, see `frontier.passed_share`.
         spare: candidates beyond k whose exact distance is taken.
         dead: `(n,) uint8`, or empty.
         stamps: `(n,) uint8` scratch, kept from call to call.
@@ -72,12 +82,15 @@ def search_full(
 
     """
     rows, k = len(stamps), ids.shape[1]
-    pool = np.empty(min(kept(widths.max(), k, rows) * widening, rows) + 1, np.uint64)
+    widest = kept(widths.max(), k, live)
+    pool = np.empty(widest + 1, np.uint64)
+    passed = np.empty(passed_room(widest, share, rows - live) + 1, np.uint64)
     keys = np.empty(k + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     trail = np.empty(0, np.uint64)
     for q in range(len(queries)):
         stamp = next_stamp(stamps, stamp)
+        keep = kept(widths[q], k, live)
         size, _ = beam(
             space,
             width,
@@ -88,14 +101,24 @@ def search_full(
             moved,
             q * width,
             pool,
-            min(kept(widths[q], k, rows) * widening, rows),
+            keep,
+            passed[: passed_room(keep, share, rows - live) + 1],
+            dead,
             stamps,
             np.uint8(stamp),
             fresh,
             trail,
         )
         counts[q] = answer_from(
-            metric, vectors, queries, q, pool, size, dead, keys, ids[q], distances[q]
+            metric,
+            vectors,
+            queries,
+            q,
+            pool,
+            found_enough(size, keep, dead),
+            keys,
+            ids[q],
+            distances[q],
         )
     return stamp
 
@@ -135,6 +158,8 @@ def _beam_codes(
     entry: Whole,
     pool: NDArray[np.uint64],
     keep: Whole,
+    passed: NDArray[np.uint64],
+    dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
     stamp: np.uint8,
     fresh: NDArray[np.uint32],
@@ -145,36 +170,34 @@ def _beam_codes(
     works for numbers that are not negative.
     """
     first = _estimate(tables, words, codes, U64(entry) * subspaces, subspaces) - floor
-    pool[0] = candidate(max(first, F32(0)), entry)
+    key = candidate(max(first, F32(0)), entry)
     stamps[entry] = stamp
-    size = U64(1)
-    full = U64(keep)
-    current = U64(0)
-    while current < size:
-        key = pool[current]
-        if is_expanded(key):
-            current += U64(1)
-            continue
-        pool[current] = expanded(key)
+    full, most = U64(keep), U64(len(passed) - 1)
+    current = beside = U64(0)
+    size, count = start(key, pool, passed, dead)
+    while True:
+        key = nearest_open(pool, current, size, passed, beside, count)
+        if is_over(key, pool, size, full):
+            return size  # type: ignore[no-any-return]
+        lives = mark(key, pool, current, size, passed, beside)
+        to_dead = lives or size < full
         node = row_of(key)
-        count = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
-        for j in range(count):
+        unknown = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
+        for j in range(unknown):
             prefetch(codes, U64(fresh[j]) * subspaces)
             prefetch(codes, U64(fresh[j]) * subspaces + subspaces - U64(1))
-        nearest = current + U64(1)
-        for j in range(count):
+        for j in range(unknown):
             row = U64(fresh[j])
             value = _estimate(tables, words, codes, row * subspaces, subspaces) - floor
             new = candidate(max(value, F32(0)), row)
-            if size == full:
-                if new >= pool[size - U64(1)]:
-                    continue
-                size -= U64(1)
-            place = U64(insert(pool, size, new))
-            size += U64(1)
-            nearest = min(nearest, place)
-        current = nearest
-    return size
+            if not is_dead(dead, row):
+                size, place = let_in(pool, size, full, new)
+                current = min(current, place)
+            elif to_dead:
+                count, place = let_in(passed, count, most, new)
+                beside = min(beside, place)
+        current = open_from(pool, current, size)
+        beside = open_from(passed, beside, count)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -194,7 +217,8 @@ def search_codes(
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
     widths: NDArray[np.int64],
-    widening: Whole,
+    live: Whole,
+    share: float,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -219,13 +243,16 @@ def search_codes(
     subspaces, _, count = words.shape
     w = U64(width)
     rows, k = len(stamps), ids.shape[1]
-    pool = np.empty(min(kept(widths.max(), k, rows) * widening, rows) + 1, np.uint64)
+    widest = kept(widths.max(), k, live)
+    pool = np.empty(widest + 1, np.uint64)
+    passed = np.empty(passed_room(widest, share, rows - live) + 1, np.uint64)
     keys = np.empty(k + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     tables = np.empty((subspaces, count), np.float32)
     flat = tables.reshape(-1)
     for q in range(len(queries)):
         stamp = next_stamp(stamps, stamp)
+        keep = kept(widths[q], k, live)
         fill_tables(words, offsets, moved[q * width : (q + 1) * width], by_product, tables)
         floor = F32(0)
         if by_product:
@@ -242,7 +269,9 @@ def search_codes(
             degrees,
             entry,
             pool,
-            min(kept(widths[q], k, rows) * widening, rows),
+            keep,
+            passed[: passed_room(keep, share, rows - live) + 1],
+            dead,
             stamps,
             np.uint8(stamp),
             fresh,
@@ -255,6 +284,14 @@ def search_codes(
             pool[i] = candidate(squared_l2(space, row * w, moved, U64(q) * w, w), row)
         pool[:size].sort()
         counts[q] = answer_from(
-            metric, vectors, queries, q, pool, size, dead, keys, ids[q], distances[q]
+            metric,
+            vectors,
+            queries,
+            q,
+            pool,
+            found_enough(size, keep, dead),
+            keys,
+            ids[q],
+            distances[q],
         )
     return stamp

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.answering import LARGEST_WIDENING
 from puffin_ann.ann.fastscan import BLOCK, GROUP_BYTES, block_sums
 from puffin_ann.ann.kernels_distance import distance, dot, order_key
 from puffin_ann.ann.simd import (
@@ -29,8 +28,19 @@ from puffin_ann.ann.simd import (
     store_of,
     sum_of,
 )
-from puffin_ann.ann.vamana.beam import insert
-from puffin_ann.ann.vamana.kernels_answer import kept, next_stamp, write_nearest
+from puffin_ann.ann.vamana.frontier import (
+    NOBODY,
+    has_room,
+    insert,
+    is_dead,
+    is_over,
+    mark,
+    nearest_open,
+    open_from,
+    passed_room,
+    start,
+)
+from puffin_ann.ann.vamana.kernels_answer import found_enough, kept, next_stamp, write_nearest
 from puffin_ann.ann.vamana.kernels_records import FAR, HEAD_BYTES, rotated, squared_from
 from puffin_ann.ann.vamana.kernels_tables import placed, tables_of
 from puffin_ann.ann.vamana.primitives import (
@@ -38,8 +48,6 @@ from puffin_ann.ann.vamana.primitives import (
     U64,
     Whole,
     candidate,
-    expanded,
-    is_expanded,
     row_of,
     squared_of,
 )
@@ -122,8 +130,14 @@ def _near(records, at, code_bytes, tables, step, base, own, limit, out):  # type
 
 
 @njit(inline="always")
-def _let_in(mask, estimates, numbers, place, pool, size, full, stamps, stamp, nearest):  # type: ignore[no-untyped-def]
-    """Put the rows of a mask into the pool; return its size, and the first place that changed."""
+def _let_in(  # type: ignore[no-untyped-def]
+    mask, estimates, numbers, place, pool, size, full, current, passed, count, most, beside,
+    to_dead, dead, stamps, stamp,
+):  # fmt: skip
+    """Put the rows of a mask into their pools.
+
+    Return the size of each, and its first place that may not be expanded.
+    """
     while mask:
         bit = lowest_bit(mask)
         mask &= mask - U64(1)
@@ -131,22 +145,18 @@ def _let_in(mask, estimates, numbers, place, pool, size, full, stamps, stamp, ne
         if stamps[row] == stamp:
             continue
         key = candidate(max(estimates[bit], F32(0)), row)
-        if size == full:
-            if key >= pool[size - U64(1)]:
-                continue
-            size -= U64(1)
-        stamps[row] = stamp
-        nearest = min(nearest, U64(enter(pool, size, key)))
-        size += U64(1)
-    return size, nearest
-
-
-@njit(inline="always")
-def _next(pool, current, size):  # type: ignore[no-untyped-def]
-    """Return the place of the nearest candidate not expanded yet, from `current` on."""
-    while current < size and is_expanded(pool[current]):
-        current += U64(1)
-    return current
+        if is_dead(dead, row):
+            if to_dead and has_room(passed, count, most, key):
+                stamps[row] = stamp
+                count -= U64(count == most)
+                beside = min(beside, U64(enter(passed, count, key)))
+                count += U64(1)
+        elif has_room(pool, size, full, key):
+            stamps[row] = stamp
+            size -= U64(size == full)
+            current = min(current, U64(enter(pool, size, key)))
+            size += U64(1)
+    return size, current, count, beside
 
 
 @njit(inline="always")
@@ -174,18 +184,17 @@ def walk(
     step: np.float32,
     base: np.float32,
     pool: NDArray[np.uint64],
-    keep: Whole,
+    passed: NDArray[np.uint64],
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
     stamp: np.uint8,
     best: NDArray[np.uint64],
     estimates: NDArray[np.float32],
 ) -> Whole:
-    """Find rows near a query; return how many.
+    """Find live rows near a query; return how many, none where dead ones left too few of them.
 
     A row enters the pool once, by the first estimate that was near enough: if later ones let it in
-    again, a fifth of the pool is doubles. For every dead row that is expanded one more is, so that
-    as many live ones are wherever the dead lie.
+    again, a fifth of the pool is doubles.
 
     Args:
         records: flat `(n · stride,) uint8`.
@@ -198,8 +207,9 @@ def walk(
         tables: `(8 · w,) uint8`, its tables.
         step: of the tables, see `tables_of`.
         base: likewise.
-        pool: uint64, its length less 1 is the most it holds; written: candidates, ascending.
-        keep: how many of the nearest candidates are expanded, at most the pool's length less 1.
+        pool: uint64, its length less 1 is the most it holds, and how many of the nearest live
+            candidates are expanded; written: those, ascending.
+        passed: likewise for dead rows, which are passed through, see `frontier`.
         dead: `(n,) uint8`, or empty if all rows live.
         stamps: `(n,) uint8`; rows that carry `stamp` were in the pool.
         stamp: of this search, carried by no row yet.
@@ -209,42 +219,41 @@ def walk(
 
     """
     stride, code_bytes = U64(stride), U64(code_bytes)
-    full = U64(len(pool) - 1)
-    near = U64(keep)
-    pool[0] = candidate(F32(0), entry)
+    full, most = U64(len(pool) - 1), U64(len(passed) - 1)
+    current = beside = found = U64(0)
     stamps[entry] = stamp
-    size, found, current = U64(1), U64(0), U64(0)
-    while current < min(size, near):
-        key = pool[current]
-        pool[current] = expanded(key)
-        current = _next(pool, current, size)
-        if current < size:
-            _ask_for(records, stride, pool[current])
+    key = candidate(F32(0), entry)
+    size, count = start(key, pool, passed, dead)
+    while not is_over(key, pool, size, full):
+        lives = mark(key, pool, current, size, passed, beside)
+        current = open_from(pool, current, size)
+        beside = open_from(passed, beside, count)
+        following = nearest_open(pool, current, size, passed, beside, count)
+        if following != NOBODY:
+            _ask_for(records, stride, following)
         at = row_of(key) * stride
         own = sum_of(squared_from(records, at, moved, len(moved)))
-        if len(dead) and dead[row_of(key)]:
-            near += U64(1)
-        else:
+        if lives:
             found = _kept(best, found, candidate(own, row_of(key)))
         at += U64(4 * len(moved))
         there = min(U64(numbers[at >> U64(2)]), U64(blocks))
         at += U64(HEAD_BYTES)
-        nearest = size
+        to_dead = lives or size < full
         for _ in range(there):
             limit = squared_of(pool[full - U64(1)]) if size == full else FAR
             mask = _near(records, at, code_bytes, tables, step, base, own, limit, estimates)
             at += code_bytes
-            size, nearest = _let_in(
-                mask, estimates, numbers, (at + U64(256)) >> U64(2), pool, size, full,
-                stamps, stamp, nearest,
+            size, current, count, beside = _let_in(
+                mask, estimates, numbers, (at + U64(256)) >> U64(2), pool, size, full, current,
+                passed, count, most, beside, to_dead, dead, stamps, stamp,
             )  # fmt: skip
             at += U64(384)
-        if nearest < current:
-            _ask_for(records, stride, pool[nearest])
-            current = nearest
-        else:
-            current = _next(pool, current, size)
-    return found
+        current = open_from(pool, current, size)
+        beside = open_from(passed, beside, count)
+        key = nearest_open(pool, current, size, passed, beside, count)
+        if key != following and key != NOBODY:
+            _ask_for(records, stride, key)
+    return found if found_enough(size, full, dead) else U64(0)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -316,6 +325,8 @@ def search_records(
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
     widths: NDArray[np.int64],
+    live: Whole,
+    share: float,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -334,6 +345,8 @@ def search_records(
         vectors: `(n, d) float32`, as stored.
         queries: `(q, d) float32`.
         widths: `(q,) int64`, L: candidates wanted.
+        live: how many rows are.
+        share: dead rows held for each one kept, see `frontier.passed_share`.
         spare: candidates beyond k that may be measured too, where rounding can have swapped them.
         dead: `(n,) uint8`, or empty.
         stamps: `(n,) uint8` scratch, kept from call to call.
@@ -348,8 +361,9 @@ def search_records(
     """
     width = len(origin)
     rows, k = len(stamps), ids.shape[1]
-    widening = LARGEST_WIDENING if len(dead) else 1
-    pools = np.empty(min(_over_records(widths.max(), k, rows) * widening, rows) + 1, np.uint64)
+    widest = _over_records(widths.max(), k, live)
+    pool = np.empty(widest + 1, np.uint64)
+    passed = np.empty(passed_room(widest, share, rows - live) + 1, np.uint64)
     best = np.empty(k + spare + 1, np.uint64)
     placed_query = np.empty(width, np.float32)
     scratch = np.empty(width, np.float32)
@@ -365,11 +379,12 @@ def search_records(
         if reach < LONGEST:
             rotated(placed_query, across, within, scratch, moved, U64(0), U64(1))
             step, base = tables_of(moved, floats, tables)
-            keep = _over_records(widths[q], k, rows)
-            pool = pools[: min(keep * widening, rows) + 1]
+            keep = _over_records(widths[q], k, live)
+            room = passed_room(keep, share, rows - live)
             found = walk(
                 records, numbers, stride, code_bytes, blocks, entry, moved, tables, step, base,
-                pool, keep, dead, stamps, np.uint8(stamp), best, estimates,
+                pool[: keep + 1], passed[: room + 1], dead, stamps, np.uint8(stamp), best,
+                estimates,
             )  # fmt: skip
         counts[q] = answer(
             metric, vectors, queries, q, square, reach, best, found, ids[q], distances[q]

@@ -206,6 +206,7 @@ def make_reachable(
     stamps = np.zeros(rows, np.uint8)
     stamp = 0
     pool = np.empty(keep + 1, np.uint64)
+    passed, nobody = np.empty(1, np.uint64), np.empty(0, np.uint8)
     fresh = np.empty(most + 1, np.uint32)
     trail = np.empty(0, np.uint64)
     flat = neighbours.reshape(-1)
@@ -229,6 +230,8 @@ def make_reachable(
             row * width,
             pool,
             keep,
+            passed,
+            nobody,
             stamps,
             np.uint8(stamp),
             fresh,

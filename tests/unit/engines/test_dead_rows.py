@@ -1,0 +1,100 @@
+"""What dead rows must not do, on real words: take the places of live ones, wherever they lie."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from shard_checks import assert_answers_are_sound, nearest, opened, recall
+
+SAMPLE = Path(__file__).parents[3] / "include" / "sample_data" / "glove-100d-20k.parquet"
+ROWS, QUERIES, K = 12_000, 150, 10
+WIDTHS = [10, 24, 60, 150, 400, 1000]
+SHARDS = {
+    "vamana by records": ("vamana", {"beam": "edges"}),
+    "vamana by vectors": ("vamana", {"beam": "full"}),
+    "vamana by codes": ("vamana", {"beam": "pq"}),
+    "hnsw": ("hnsw", {}),
+    "ivf_pq": ("ivf_pq", {}),
+    "exact": ("exact", {}),
+}
+LEAST = {"vamana by codes": 0.6, "hnsw": 0.7, "ivf_pq": 0.65}
+"""Recall of the narrowest search, where it is below 0.8 with every row alive, too."""
+
+
+@pytest.fixture(scope="module")
+def words():
+    column = pq.read_table(SAMPLE, columns=["embedding"]).column("embedding").combine_chunks()
+    values = column.flatten().to_numpy().reshape(len(column), -1)
+    chosen = np.random.default_rng(0).choice(len(values), ROWS + QUERIES, replace=False)
+    return np.ascontiguousarray(values[chosen], np.float32)
+
+
+@pytest.fixture(scope="module", params=SHARDS)
+def shard(request, words, tmp_path_factory):
+    algorithm, parameters = SHARDS[request.param]
+    opened_shard = opened(algorithm, words[:ROWS], tmp_path_factory.mktemp("shard"), **parameters)
+    return request.param, opened_shard
+
+
+def dead_rows(vectors, live, kind):
+    """Mark all rows but `live` of them: any, or the nearest to one, which is a cluster's middle."""
+    generator = np.random.default_rng(live)
+    order = generator.permutation(ROWS)
+    if kind == "in one cluster":
+        order = np.argsort(((vectors - vectors[order[0]]) ** 2).sum(axis=1))
+    dead = np.zeros(ROWS, np.bool_)
+    dead[order[: ROWS - live]] = True
+    return dead
+
+
+@pytest.mark.parametrize("kind", ["anywhere", "in one cluster"])
+@pytest.mark.parametrize("live", [11_999, 11_880, 9_720, 6_000, 1_200, 300, K, 3])
+def test_recall_never_falls_as_the_width_grows(shard, words, live, kind):
+    name, searched = shard
+    vectors, queries = words[:ROWS], words[ROWS:]
+    dead = dead_rows(vectors, live, kind)
+    truth = nearest(vectors, queries, K, "l2", dead)[1]
+    recalls = []
+    for width in WIDTHS:
+        answers = searched.search(queries, K, width=width, dead=dead)
+        assert_answers_are_sound(answers, vectors, queries, K, "l2", dead)
+        assert (np.count_nonzero(answers[0] >= 0, axis=1) == min(K, live)).all()
+        recalls.append(recall(answers[1], truth))
+    # One neighbour of 1,500 is less than what a wider search may lose by another way there.
+    assert (np.diff(recalls) > -0.002).all(), recalls
+    assert recalls[0] > LEAST.get(name, 0.8), recalls
+    assert recalls[-1] > 0.98, recalls
+
+
+@pytest.mark.parametrize("live", [11_999, 6_000, 300, 3])
+def test_a_query_alone_gets_what_it_gets_among_others(shard, words, live):
+    _, searched = shard
+    dead = dead_rows(words[:ROWS], live, "in one cluster")
+    queries = words[ROWS : ROWS + 12]
+    ids, distances = searched.search(queries, K, width=40, dead=dead)
+    for place in range(len(queries)):
+        alone = searched.search(queries[place : place + 1], K, width=40, dead=dead)
+        np.testing.assert_array_equal(ids[place], alone[0][0])
+        np.testing.assert_array_equal(distances[place], alone[1][0])
+
+
+def test_a_dead_row_that_no_query_is_near_changes_no_answer(shard, words):
+    _, searched = shard
+    vectors, queries = words[:ROWS], words[ROWS:]
+    dead = np.zeros(ROWS, np.bool_)
+    distances = ((vectors - queries.mean(axis=0)) ** 2).sum(axis=1)
+    dead[distances.argmax()] = True
+    without = searched.search(queries, K, width=40)
+    masked = searched.search(queries, K, width=40, dead=dead)
+    for found, expected in zip(masked, without, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_mask_that_marks_nothing_changes_no_answer(shard, words):
+    _, searched = shard
+    queries = words[ROWS:]
+    without = searched.search(queries, K, width=40)
+    masked = searched.search(queries, K, width=40, dead=np.zeros(ROWS, np.bool_))
+    for found, expected in zip(masked, without, strict=True):
+        np.testing.assert_array_equal(found, expected)
