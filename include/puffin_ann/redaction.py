@@ -111,15 +111,15 @@ def _passwords_in(text: str) -> list[str]:
 
 def shown_cause(error: BaseException) -> BaseException | None:
     """Return what may stand as an error's cause in a traceback: None where that tells a secret."""
-    one: BaseException | None = error
+    link: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
-        if one is None:
-            break
-        told = "\n".join((str(one), repr(one), *getattr(one, "__notes__", ())))
+        if link is None:
+            return error
+        told = "\n".join((str(link), repr(link), *getattr(link, "__notes__", ())))
         if redacted(told) != told:
             return None
-        one = one.__cause__ or one.__context__
-    return error
+        link = link.__cause__ or link.__context__
+    return None  # what is further down is not known
 
 
 class _Redaction(logging.Filter):

@@ -20,8 +20,8 @@ from puffin_ann.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from puffin_ann.lake.catalog_timeouts import HTTP_TIMEOUT, limit_requests, retried, within
 from puffin_ann.lake.outages import as_told, asked_again, is_missing, is_of_a_store
-from puffin_ann.lake.patience import HTTP_TIMEOUT, limit_requests, patiently, within
 from puffin_ann.lake.store_properties import refuse_steering
 from puffin_ann.redaction import remember_secrets, shown_cause
 from puffin_ann.settings import settings
@@ -162,7 +162,7 @@ def _load(name: str, identifier: str) -> Table:
 
 def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
     try:
-        table = patiently(lambda: catalog.load_table(identifier))
+        table = retried(lambda: catalog.load_table(identifier))
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableNotFoundError(
             f"catalog {name!r} has no table {identifier!r}",
@@ -197,7 +197,7 @@ def _remember_configured(name: str) -> None:
 def _connect(name: str) -> Catalog:
     if _speaks_http(name):
         limit_requests()
-    catalog = patiently(lambda: load_catalog(name))
+    catalog = retried(lambda: load_catalog(name))
     session = getattr(catalog, "_session", None)
     if session is None:
         return catalog

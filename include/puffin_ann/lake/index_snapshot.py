@@ -21,7 +21,7 @@ from puffin_ann.lake.outages import is_of_a_store
 
 PublishMode = Literal["snapshot", "statistics"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("puffin_ann")
 
 WRITABLE_VERSION = 2
 """Newest format version to which PyIceberg can commit snapshots."""

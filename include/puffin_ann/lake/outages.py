@@ -89,7 +89,7 @@ def asked_again(
     """
 
     def is_worth_it(error: BaseException) -> bool:
-        return _is_passing(error) and after(error)
+        return is_passing(error) and after(error)
 
     try:
         return ask()
@@ -180,7 +180,7 @@ def _is_no_file(error: BaseException) -> bool:
     return _WORDS_OF_FOLDERS.search(str(error)) is not None
 
 
-def _is_passing(error: BaseException) -> bool:
+def is_passing(error: BaseException) -> bool:
     """Tell whether a store may answer otherwise in a moment."""
     if isinstance(error, PuffinAnnError) or not is_of_a_store(error):
         return False

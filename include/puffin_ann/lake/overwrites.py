@@ -17,7 +17,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import AssertTableUUID, SetStatisticsUpdate
 
 from puffin_ann.errors import StoreUnavailableError, UnclearCommitError
-from puffin_ann.lake.catalog import commit, name_of
+from puffin_ann.lake.catalog import commit, name_of, reload_table
 from puffin_ann.lake.objects import object_exists
 from puffin_ann.lake.past import metadata_document
 from puffin_ann.lake.slots import slots
@@ -166,7 +166,7 @@ def give_back(table: Table, entry: StatisticsFile, *, ours: str) -> None:
     problem: Exception | None = None
     for _ in range(ATTEMPTS):
         try:
-            fresh = table.catalog.load_table(table.name())
+            fresh = reload_table(table)
             if path_in(fresh, entry.snapshot_id) != ours:
                 return
             commit(

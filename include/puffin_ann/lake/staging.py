@@ -33,7 +33,7 @@ from puffin_ann.lake.outages import as_told, asked_again, is_of_a_store, telling
 from puffin_ann.lake.s3 import s3_of
 from puffin_ann.redaction import shown_cause
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("puffin_ann")
 
 
 @dataclass(frozen=True)

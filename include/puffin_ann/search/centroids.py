@@ -28,7 +28,7 @@ from puffin_ann.lake.parquet import open_file, read_vectors
 from puffin_ann.search.coverage import View
 from puffin_ann.search.probe import Source
 from puffin_ann.search.scan import Best, RowBatch
-from puffin_ann.search.versions import IndexVersion, open_puffin
+from puffin_ann.search.versions import IndexVersion, open_part
 from puffin_ann.search.within import Part, batch_part
 from puffin_ann.settings import MIB, settings
 
@@ -68,7 +68,7 @@ def load_centroids(io: FileIO, version: IndexVersion) -> centroid_blob.Centroids
     Raises:
         FormatError: there is not exactly one, or it does not fit the version's other blobs.
     """
-    with open_puffin(io, version.path, version.length) as reader:
+    with open_part(io, version.path, version.length) as reader:
         blobs = reader.find(centroid_blob.TYPE, index=version.index)
         if len(blobs) != 1:
             raise FormatError(

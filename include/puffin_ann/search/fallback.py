@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyiceberg.table import Table
 
 from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError
-from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.catalog import name_of, reload_table
 from puffin_ann.search.coverage import LiveState, View, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, find_versions
 
@@ -96,7 +96,7 @@ class Serving:
         """Open the best of the other versions, as the table names them now."""
         table, version = failed.table, failed.version
         try:
-            fresh = table.catalog.load_table(table.name())
+            fresh = reload_table(table)
         except Exception as problem:  # the damage is what has to be told
             log.warning("%s cannot be loaded anew: %s", name_of(table), problem)
             fresh = table

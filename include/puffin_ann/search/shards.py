@@ -14,7 +14,7 @@ from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines import SearchableShard
-from puffin_ann.errors import FormatError, LocalCopyError, PuffinFormatError
+from puffin_ann.errors import FormatError, LocalCopyError
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.cache import Fill, LocalCache
@@ -22,7 +22,7 @@ from puffin_ann.search.consistency import check_engine, check_rows
 from puffin_ann.search.locators import Locators, MaskedRows
 from puffin_ann.search.places import Place, apart, in_cache
 from puffin_ann.search.shard_blobs import engine_of, shard_blobs
-from puffin_ann.search.versions import IndexVersion, open_puffin
+from puffin_ann.search.versions import IndexVersion, gone_is_damage, open_part
 
 log = logging.getLogger("puffin_ann")
 
@@ -114,7 +114,7 @@ class _Loading:
     def load(self) -> LoadedShard:
         """Fill the folders that are not there, in an order in which each bounds the next."""
         version, shard = self._version, self._shard
-        with _open(self._io, self._path) as reader:
+        with open_part(self._io, self._path) as reader:
             blobs = shard_blobs(reader, version, shard)
             searchable = self._engine(reader, blobs.engine)
             locators = self._locators(reader, blobs.rows)
@@ -166,7 +166,7 @@ class _Loading:
         def fill_new(folder: Path) -> None:
             nonlocal is_new
             is_new = True
-            with _gone_is_damage(self._path):
+            with gone_is_damage(self._path):
                 fill(folder)
 
         try:
@@ -188,21 +188,3 @@ class _Loading:
                 f"{folder}, unpacked of {self._where}, cannot be opened: {error}; check the disk "
                 "and what removes files from it, or set PUFFIN_ANN_CACHE_DIR"
             ) from error
-
-
-@contextmanager
-def _open(io: FileIO, path: str) -> Iterator[PuffinReader]:
-    """Open a file; that it is gone, or goes in the body, is damage, too."""
-    with _gone_is_damage(path), open_puffin(io, path) as reader:
-        yield reader
-
-
-@contextmanager
-def _gone_is_damage(path: str) -> Iterator[None]:
-    """Tell that a file of the table is gone from that one of the local disk is."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        if error.filename != path:
-            raise
-        raise PuffinFormatError(f"{path} is gone") from None

@@ -24,6 +24,7 @@ from puffin_ann.errors import (
     DamagedIndexError,
     FormatError,
     IndexNotFoundError,
+    ObjectMissingError,
     PuffinFormatError,
 )
 from puffin_ann.lake.catalog import name_of
@@ -64,6 +65,31 @@ def open_puffin(io: FileIO, path: str, length: int | None = None) -> Iterator[Pu
         raise
     with opened as stream:
         yield PuffinReader(stream, length=length, name=path)
+
+
+@contextmanager
+def open_part(io: FileIO, path: str, length: int | None = None) -> Iterator[PuffinReader]:
+    """Open a Puffin file that a version names; that it is gone, or goes in the body, is damage.
+
+    Raises:
+        PuffinFormatError: it is not a sound Puffin file, or is gone.
+        StoreUnavailableError: its store does not say; here, or when a blob is read.
+    """
+    with gone_is_damage(path), open_puffin(io, path, length) as reader:
+        yield reader
+
+
+@contextmanager
+def gone_is_damage(path: str) -> Iterator[None]:
+    """Take it for damage that a version's file is gone from the store, not one of the local disk.
+
+    Raises:
+        PuffinFormatError: the file is gone.
+    """
+    try:
+        yield
+    except ObjectMissingError:
+        raise PuffinFormatError(f"{path} is gone from the store") from None
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from puffin_ann.errors import (
     StoreUnavailableError,
     UnclearCommitError,
 )
-from puffin_ann.lake import outages, patience, publish, slots
+from puffin_ann.lake import catalog_timeouts, outages, publish, slots
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import Diagnosis, doctor
@@ -77,7 +77,7 @@ def _lake(folder: Path, patch: pytest.MonkeyPatch):
         patch.setattr(place, name, 0.001)
     for place in (publish, slots):
         patch.setattr(place, "WAIT_SECONDS", 0.001)
-    patch.setattr(patience.patiently.retry, "wait", wait_none())
+    patch.setattr(catalog_timeouts.retried.retry, "wait", wait_none())
     settings.cache_clear()
     live.mkdir()
     catalog = load_catalog("test")

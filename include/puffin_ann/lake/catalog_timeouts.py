@@ -23,6 +23,7 @@ from tenacity import (
 from tenacity.stop import stop_base
 
 from puffin_ann.errors import CatalogUnavailableError
+from puffin_ann.lake.outages import is_passing
 
 ATTEMPTS = 3
 HTTP_TIMEOUT = (10.0, 60.0)
@@ -96,7 +97,7 @@ def _require_answers(name: str) -> None:
 
 def is_transient(error: BaseException) -> bool:
     """Tell a missing answer from an answer: only the former may be different next time."""
-    return isinstance(error, OSError) or type(error).__name__ in {
+    return is_passing(error) or type(error).__name__ in {
         "OperationalError",  # SQLAlchemy: locked or unreachable database
         "ServiceUnavailableError",
         "ServerError",
@@ -119,8 +120,8 @@ class NobodyWaits(stop_base):
     wait=wait_exponential(multiplier=0.2, max=2),
     reraise=True,
 )
-def patiently(ask: Callable[[], _T]) -> _T:
-    """Return what `ask` returns; a missing answer is asked for again while somebody waits."""
+def retried(ask: Callable[[], _T]) -> _T:
+    """Return what `ask` returns; where no answer comes, it is asked again while somebody waits."""
     return ask()
 
 
