@@ -1,6 +1,14 @@
 import logging
+import os
 
 from hypothesis import settings
+
+# Tests choose their settings themselves, whatever is set for whoever runs them. What remains is
+# where compiled kernels lie, and for which instructions they are compiled.
+REMAINING = ("PUFFIN_ANN_CACHE_DIR", "PUFFIN_ANN_SIMD")
+for name in [name for name in os.environ if name.startswith("PUFFIN_ANN_")]:
+    if name not in REMAINING:
+        del os.environ[name]
 
 # The first example of a test pays for imports and compiled kernels, on a machine that is often
 # shared; what takes too long is seen in the durations that pytest prints.

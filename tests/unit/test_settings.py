@@ -1,9 +1,11 @@
 import os
+import runpy
 import shutil
 import stat
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -21,6 +23,14 @@ def fresh(monkeypatch, tmp_path):
     settings.cache_clear()
     yield tmp_path
     settings.cache_clear()
+
+
+def test_settings_of_whoever_runs_the_tests_do_not_hold_in_them_but_for_the_cache(monkeypatch):
+    for name, value in {"THREADS": "1", "STORE_SECONDS": "0", "CACHE_DIR": "/kept"}.items():
+        monkeypatch.setenv(f"PUFFIN_ANN_{name}", value)
+    runpy.run_path(str(Path(__file__).parents[1] / "conftest.py"))
+    left = {name for name in os.environ if name.startswith("PUFFIN_ANN_")} - {"PUFFIN_ANN_SIMD"}
+    assert left == {"PUFFIN_ANN_CACHE_DIR"}
 
 
 def test_compiled_kernels_go_into_the_cache_folder(fresh):
