@@ -1,7 +1,7 @@
 """The live data files of a snapshot, each with the delete files that apply to it."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Literal
@@ -79,14 +79,21 @@ class Listed:
     manifests: Sequence[Manifest]
 
 
-def live_files(table: Table, snapshot_id: int | None = None) -> list[LiveFile]:
+def live_files(
+    table: Table, snapshot_id: int | None = None, wanted: Callable[[Entry], bool] | None = None
+) -> list[LiveFile]:
     """Return the data files of a snapshot (default: the current one), sorted by path.
 
     A table without snapshots has none. Raises SnapshotNotFoundError, and UnsupportedTableError for
     what we refuse by name: equality deletes that apply to a live file, encrypted files, data files
     that are not Parquet.
+
+    Args:
+        table: as it was loaded.
+        snapshot_id: of the snapshot.
+        wanted: tells of an entry with its statistics whether its file is; default: all are.
     """
-    return files_of(listed(table, snapshot_id))
+    return files_of(listed(table, snapshot_id), wanted)
 
 
 def listed(table: Table, snapshot_id: int | None = None) -> Listed:
@@ -100,7 +107,7 @@ def listed(table: Table, snapshot_id: int | None = None) -> Listed:
     return Listed(table.io, name_of(table), manifests)
 
 
-def files_of(at: Listed) -> list[LiveFile]:
+def files_of(at: Listed, wanted: Callable[[Entry], bool] | None = None) -> list[LiveFile]:
     """Return the data files of a snapshot, sorted by path; as `live_files`."""
     deletes = DeleteIndex(at.table_name)
     for entry in read_entries(at.io, [one for one in at.manifests if one.holds_deletes]):
@@ -108,8 +115,11 @@ def files_of(at: Listed) -> list[LiveFile]:
 
     def read(manifest: Manifest) -> list[LiveFile]:
         # Made in the thread that reads, so that the larger entries are not all held at a time.
+        entries = read_manifest(at.io, manifest, with_statistics=wanted is not None)
         return [
-            live_file(entry, deletes, at.table_name) for entry in read_manifest(at.io, manifest)
+            live_file(entry, deletes, at.table_name)
+            for entry in entries
+            if wanted is None or wanted(entry)
         ]
 
     data = [one for one in at.manifests if not one.holds_deletes]

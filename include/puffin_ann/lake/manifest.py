@@ -5,7 +5,7 @@ PyIceberg reads both with the v2 schemas, which have neither `first_row_id` nor
 manifest's bytes. We hand its Avro reader schemas of our own: what they do not name is skipped.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -27,6 +27,7 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
 )
@@ -64,12 +65,27 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
+class Statistics:
+    """What an entry tells of the columns of its file, by their ids; None where it does not.
+
+    Bounds are in Iceberg's single-value serialization, and may be truncated.
+    """
+
+    values: Mapping[int, int] | None
+    nulls: Mapping[int, int] | None
+    nans: Mapping[int, int] | None
+    lower: Mapping[int, bytes] | None
+    upper: Mapping[int, bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A live entry of a manifest; what it inherits from the manifest is filled in.
 
     `sequence_number` is the data sequence number, `file_sequence_number` the one of the commit
     that added the file; both are 0 in v1 tables. `path_bounds` are the lowest and highest data
     file path named by a position-delete file, None where unknown (bounds may be truncated).
+    `statistics` are those of a data file, None unless they were asked for.
     """
 
     content: FileContent
@@ -87,17 +103,27 @@ class Entry:
     content_offset: int | None
     content_size: int | None
     path_bounds: tuple[bytes, bytes] | None
+    statistics: Statistics | None = None
 
 
-def _bounds(field_id: int, name: str, key_id: int) -> NestedField:
-    kind = MapType(
-        key_id=key_id, key_type=IntegerType(), value_id=key_id + 1, value_type=BinaryType()
-    )
-    return NestedField(field_id, name, kind, required=False)
+def _by_column(field_id: int, name: str, key_id: int, kind: PrimitiveType) -> NestedField:
+    by_column = MapType(key_id=key_id, key_type=IntegerType(), value_id=key_id + 1, value_type=kind)
+    return NestedField(field_id, name, by_column, required=False)
 
 
-def _schema(*, deletes: bool) -> Schema:
-    bounds = (_bounds(125, "lower_bounds", 126), _bounds(128, "upper_bounds", 129))
+_BOUNDS = (
+    _by_column(125, "lower_bounds", 126, BinaryType()),
+    _by_column(128, "upper_bounds", 129, BinaryType()),
+)
+_STATISTICS = (
+    _by_column(109, "value_counts", 119, LongType()),
+    _by_column(110, "null_value_counts", 121, LongType()),
+    _by_column(137, "nan_value_counts", 138, LongType()),
+    *_BOUNDS,
+)
+
+
+def _schema(*statistics: NestedField) -> Schema:
     file = StructType(
         # v1 manifests have no `content`: all their files are data.
         NestedField(134, "content", IntegerType(), required=True, initial_default=0),
@@ -112,7 +138,7 @@ def _schema(*, deletes: bool) -> Schema:
         NestedField(143, "referenced_data_file", StringType(), required=False),
         NestedField(144, "content_offset", LongType(), required=False),
         NestedField(145, "content_size_in_bytes", LongType(), required=False),
-        *(bounds if deletes else ()),
+        *statistics,
     )
     return Schema(
         NestedField(0, "status", IntegerType(), required=True),
@@ -134,8 +160,12 @@ _LIST_SCHEMA = Schema(
     NestedField(512, "added_rows_count", LongType(), required=False),
     NestedField(513, "existing_rows_count", LongType(), required=False),
 )
-_DATA_SCHEMA = _schema(deletes=False)
-_DELETE_SCHEMA = _schema(deletes=True)
+_FIRST_STATISTIC = 11
+"""Place of the first of a file's statistics among what is read of it."""
+
+_DATA_SCHEMA = _schema()
+_DATA_SCHEMA_WITH_STATISTICS = _schema(*_STATISTICS)
+_DELETE_SCHEMA = _schema(*_BOUNDS)
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[Manifest]:
@@ -182,9 +212,19 @@ def _sum(added: int | None, existing: int | None) -> int | None:
     return None if added is None or existing is None else added + existing
 
 
-def read_manifest(io: FileIO, manifest: Manifest) -> Iterator[Entry]:
-    """Yield the live entries of a manifest in its order; it raises as `read_manifest_list` does."""
-    schema = _DELETE_SCHEMA if manifest.holds_deletes else _DATA_SCHEMA
+def read_manifest(
+    io: FileIO, manifest: Manifest, *, with_statistics: bool = False
+) -> Iterator[Entry]:
+    """Yield the live entries of a manifest in its order; it raises as `read_manifest_list` does.
+
+    Args:
+        io: of the table.
+        manifest: as its list names it.
+        with_statistics: read those of data files, too, which are most of a manifest's bytes.
+    """
+    schema = _DATA_SCHEMA_WITH_STATISTICS if with_statistics else _DATA_SCHEMA
+    if manifest.holds_deletes:
+        schema = _DELETE_SCHEMA
     next_row_id = manifest.first_row_id
     is_empty = True
     with _named(manifest.path, "manifest"):
@@ -225,6 +265,7 @@ def _entry(record: Record, manifest: Manifest) -> Entry:
     # Null means "of the commit that wrote this manifest" (spec, sequence number inheritance); v1
     # manifests have sequence number 0 throughout.
     inherited = manifest.sequence_number
+    read = [file[at] for at in range(_FIRST_STATISTIC, len(file))]
     return Entry(
         content=FileContent(file[0]),
         path=path,
@@ -240,11 +281,14 @@ def _entry(record: Record, manifest: Manifest) -> Entry:
         referenced_data_file=file[8],
         content_offset=file[9],
         content_size=file[10],
-        path_bounds=_path_bounds(file) if manifest.holds_deletes else None,
+        path_bounds=_path_bounds(*read) if manifest.holds_deletes else None,
+        statistics=Statistics(*read) if read and not manifest.holds_deletes else None,
     )
 
 
-def _path_bounds(file: Record) -> tuple[bytes, bytes] | None:
-    lower = (file[11] or {}).get(DELETE_FILE_PATH_FIELD_ID)
-    upper = (file[12] or {}).get(DELETE_FILE_PATH_FIELD_ID)
+def _path_bounds(
+    lowest: Mapping[int, bytes] | None, highest: Mapping[int, bytes] | None
+) -> tuple[bytes, bytes] | None:
+    lower = (lowest or {}).get(DELETE_FILE_PATH_FIELD_ID)
+    upper = (highest or {}).get(DELETE_FILE_PATH_FIELD_ID)
     return None if lower is None or upper is None else (lower, upper)

@@ -13,6 +13,7 @@ from puffin_ann.errors import (
     DataFileError,
     EnvironmentProblemError,
     ObjectMissingError,
+    OutputLimitError,
     PuffinAnnError,
 )
 from puffin_ann.lake.objects import locating, open_object
@@ -61,6 +62,8 @@ def reading(
         yield
     except ObjectMissingError as error:
         raise _unread(error, f"{what} {path}") from shown_cause(error)
+    except OutputLimitError as error:
+        raise DataFileError(f"{path} is not a readable {form}: {error}") from shown_cause(error)
     except PuffinAnnError:
         raise
     except Exception as error:

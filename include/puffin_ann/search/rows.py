@@ -16,9 +16,8 @@ from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.deletes import deleted_positions
 from puffin_ann.lake.live import LiveFile, live_files
-from puffin_ann.lake.outages import asked_again
 from puffin_ann.lake.parquet import read_rows, read_vectors, row_group_rows
-from puffin_ann.lake.reads import reading
+from puffin_ann.lake.pruning import may_match
 from puffin_ann.search.index import Index
 
 
@@ -64,7 +63,7 @@ def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
 
 
 def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict[str, Any]]:
-    """Yield the locators of the live rows with a key, from files whose statistics allow it."""
+    """Yield the locators of the live rows with a key, from files that may hold it."""
     names = [field.name for field in table.schema().fields]
     if key not in names:
         raise ColumnNotFoundError(
@@ -72,13 +71,10 @@ def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict
         )
     try:
         wanted = literal(value).to(table.schema().find_type(key)).value
-        scan = table.scan(row_filter=EqualTo(term=key, value=value), snapshot_id=snapshot_id)
-        with reading(name_of(table), "a manifest of"):
-            tasks = asked_again(lambda: list(scan.plan_files()))
+        may_hold = may_match(table, EqualTo(term=key, value=value))
     except (ValueError, TypeError) as error:
         raise QueryError(f"{key}={value!r} cannot be looked for: {error}") from None
-    candidates = {task.file.file_path for task in tasks}
-    files = [file for file in live_files(table, snapshot_id) if file.path in candidates]
+    files = live_files(table, snapshot_id, may_hold)
     deleted = deleted_positions(table.io, files)
     for file in files:
         for row_group, offset, position in _matches(table, file, key, wanted):

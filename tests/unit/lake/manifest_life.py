@@ -69,7 +69,7 @@ class Life:
     def _key(self, delete: DeleteFile) -> tuple[str, int | None]:
         return (delete.path, delete.content_offset)
 
-    def _read(self, _io: object, manifest: Manifest) -> list[Entry]:
+    def _read(self, _io: object, manifest: Manifest, **_: bool) -> list[Entry]:
         return list(self.entries[manifest.path])
 
     def _read_unlisted(self, _io: object, path: str) -> list[Entry]:
