@@ -134,7 +134,7 @@ def _with_snapshot(fresh: Table, request: Request) -> Attempt:
         snapshot_properties={**request.summary, NAMED_BY: request.path},
         branch=request.branch,
     )
-    with naming(f"the manifest list of an index snapshot of {name_of(fresh)}"):
+    with naming(f"the manifest list of an index snapshot in {fresh.location()}/metadata"):
         updates, requirements = snapshot._commit()  # asserts the branch head
     base = request.base_snapshot_id
     fills_base = fresh.snapshot_by_id(base) is not None and path_in(fresh, base) is None

@@ -295,8 +295,10 @@ def naming(where: str) -> Iterator[None]:
         if source and str(source) not in where:  # what it is copied from
             said += f" ({source})"
         told = as_told(error, where)
-        kind = type(told) if isinstance(told, StoreUnavailableError) else EnvironmentProblemError
-        raise kind(f"{where} cannot be written: {said}") from shown_cause(error)
+        said = f"{where} cannot be written: {said}"
+        if isinstance(told, StoreUnavailableError):
+            raise type(told)(f"{said}; look at its store, and try again") from shown_cause(error)
+        raise EnvironmentProblemError(said) from shown_cause(error)
 
 
 def _link_new(path: Path, data: bytes, lasting: bool) -> bool:
