@@ -1,7 +1,10 @@
 import logging
 import os
 
+import pytest
 from hypothesis import settings
+
+from puffin_ann import redaction
 
 # Tests choose their settings themselves, whatever is set for whoever runs them. What remains is
 # where compiled kernels lie, and for which instructions they are compiled.
@@ -17,3 +20,9 @@ settings.load_profile("puffin-ann")
 
 # Its connections say farewell when they are collected, which may be after pytest's streams closed.
 logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_met(monkeypatch):
+    """The password of one test's catalog may be a plain word in another's messages."""
+    monkeypatch.setattr(redaction, "_met", {})

@@ -21,11 +21,6 @@ SECRET = "S3cretPw"
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _nothing_met(monkeypatch):
-    monkeypatch.setattr(redaction, "_met", {})
-
-
 @pytest.mark.parametrize(
     "told",
     [

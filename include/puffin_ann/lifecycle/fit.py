@@ -11,7 +11,7 @@ from puffin_ann.lake.column import VectorColumn, table_vector_column
 from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.parquet import dimension_of
 from puffin_ann.lifecycle.keys import require_key
-from puffin_ann.lifecycle.plan import check_rows
+from puffin_ann.lifecycle.plan import check_partitions, check_rows
 from puffin_ann.search.coverage import LiveState
 
 
@@ -54,4 +54,5 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
             f"in {rows} rows"
         )
     check_subspaces(declaration.algorithm, declaration.parameters, dimension)
+    check_partitions(declaration, rows, dimension)
     return Fit(column, rows, dimension)
