@@ -32,6 +32,12 @@ of order the fields; of others the whole file is read."""
 MOST_BYTES = 512 << 20
 """A metadata file of more, packed or not, counts as damaged."""
 
+MOST_OF_SMALL_BYTES = 64 << 20
+MOST_RATIO = 64
+"""A packed file counts as damaged that unpacks to more than the first and so many times its own
+size. Snapshots are packed to a sixth. Only the schemas of a table that often changes its few
+columns are packed more, to a 150th, and of those the first bound holds tens of thousands."""
+
 READERS = 16
 
 _WHOLE_READERS = 4
@@ -211,10 +217,12 @@ def _is_packed(location: str) -> bool:
 
 
 def _parsed(location: str, data: bytes) -> Any:
+    most = MOST_BYTES
     if _is_packed(location):
-        data = _unpacked(location, data, MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise DataFileError(f"{location} is no metadata file: it has more than {MOST_BYTES} bytes")
+        most = min(most, MOST_OF_SMALL_BYTES + MOST_RATIO * len(data))
+        data = _unpacked(location, data, most + 1)
+    if len(data) > most:
+        raise DataFileError(f"{location} is no metadata file: it has more than {most} bytes")
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

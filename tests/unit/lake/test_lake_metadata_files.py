@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 import uuid
 
 import pytest
@@ -140,6 +141,27 @@ def test_what_unpacks_to_more_than_any_metadata_has_is_damaged(tmp_path, monkeyp
     uri = stored(tmp_path, {**DOCUMENT, "properties": {"a": "x" * 5000}}, "a.gz.metadata.json")
     with pytest.raises(DataFileError, match="more than 1000 bytes"):
         read_metadata(IO, uri)
+
+
+def test_what_unpacks_to_more_than_a_file_of_its_size_has_is_damaged_and_takes_little(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(metadata_files, "MOST_OF_SMALL_BYTES", 1 << 20)
+    bomb = {**DOCUMENT, "properties": {"a": "x" * (24 << 20)}}
+    uri = stored(tmp_path, bomb, "a.gz.metadata.json")
+    tracemalloc.start()
+    try:
+        assert "more than" in whole(uri).problem
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert whole(stored(tmp_path, bomb, "b.metadata.json")).head == head(uri)
+
+
+def test_versions_whose_schemas_are_much_alike_are_read(tmp_path):
+    schemas = [{"schema-id": at, "fields": [{"id": 1, "type": "string"}]} for at in range(50_000)]
+    uri = stored(tmp_path, {**DOCUMENT, "schemas": schemas}, "a.gz.metadata.json")
+    assert whole(uri).head == head(uri)
 
 
 def test_gone_and_unreadable_and_no_file_are_three_things(tmp_path, monkeypatch):
