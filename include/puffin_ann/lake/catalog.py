@@ -3,15 +3,16 @@
 import warnings
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pydantic
+from pyiceberg import catalog as catalogs
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.utils.config import Config
 
 from puffin_ann.errors import (
     CatalogUnavailableError,
@@ -189,9 +190,15 @@ def _remember_configured(name: str) -> None:
     Where the catalog could not even be made, PyIceberg has them, but no object of it.
     """
     try:
-        remember_secrets(Config().get_catalog_config(name) or {})
+        remember_secrets(_configured(name))
     except ValueError:  # the configuration is what is wrong
         return
+
+
+def _configured(name: str) -> dict[str, Any]:
+    """Return what PyIceberg read of a catalog when it was imported; it reads its file but once."""
+    found: dict[str, Any] = catalogs._ENV_CONFIG.get_catalog_config(name) or {}
+    return found
 
 
 def _connect(name: str) -> Catalog:
@@ -211,7 +218,7 @@ def _connect(name: str) -> Catalog:
 
 
 def _speaks_http(name: str) -> bool:
-    given = Config().get_catalog_config(name) or {}
+    given = _configured(name)
     return given.get("type") == "rest" or str(given.get("uri", "")).startswith("http")
 
 

@@ -128,6 +128,17 @@ def test_a_plan_refuses_what_the_refresh_refuses(cli, words, declare, why, publi
     assert words.refresh().metadata_location == before
 
 
+def test_more_partitions_than_a_blob_holds_are_refused_before_anything_is_built(
+    cli, words, declare, monkeypatch
+):
+    monkeypatch.setattr("puffin_ann.lifecycle.plan.MAX_JAVA_BLOB", 300)
+    declare()
+    planned = cli("plan", *TABLE)
+    assert planned[0] == 2
+    assert "takes at most 300: declare a partitions_per_shard of at most 1" in planned[1]
+    assert cli("refresh", builds.INDEX) == planned
+
+
 def test_a_plan_of_a_table_without_a_snapshot_is_refused_as_the_run_is(cli, catalog, declare):
     catalog.create_table("demo.words", schema=builds.rows([]).schema)
     declare()
