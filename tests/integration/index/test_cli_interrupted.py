@@ -10,7 +10,7 @@ import builds
 import pytest
 import yaml
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds; far more than anything here takes."""
 
 
