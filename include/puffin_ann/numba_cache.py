@@ -115,7 +115,10 @@ def _opened(path: str) -> BinaryIO:
     if stat.S_ISREG(status.st_mode) and (_Place.trusted or private_folders.is_ours(status)):
         return file
     file.close()
-    raise UnsafeFolderError(f"user {status.st_uid} may have written it, and others may write to it")
+    raise UnsafeFolderError(
+        f"it is no regular file that its user or root alone can write to (it belongs to user "
+        f"{status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o})"
+    )
 
 
 def _unpickled(file: BinaryIO) -> Any:

@@ -92,7 +92,7 @@ class Settings(BaseSettings):
         ge=0,
         le=86_400.0,
         description="A store that fails, or gives no answer, is asked again for so long before it "
-        "is taken for unreachable; 0: not once.",
+        "is taken for unreachable; 0: it is asked only once.",
     )
     lease_seconds: float = Field(
         default=120.0,

@@ -126,7 +126,7 @@ def look_around(
         return Reach(fresh, elsewhere=problem)
     reader = reader or MetadataReader()
     line = _Line(fresh, reader)
-    unknown = {key: one.uri for key, one in stored.items()}
+    unknown = {key: file.uri for key, file in stored.items()}
     while len(line.beyond(unknown)) > FEW and line.step():
         pass
     heads = reader.heads(fresh.io, list(line.beyond(unknown).values()))
@@ -138,14 +138,14 @@ def look_around(
     if line.unread is not None:
         foreign.append(line.unread)
     foreign += _named_elsewhere(fresh, stored, foreign, reader)
-    gone = forgotten(fresh) | {canonical(one) for one in forget}
-    gone |= {name for one in foreign if canonical(one.location) in gone for name in one.earlier}
+    gone = forgotten(fresh) | {canonical(location) for location in forget}
+    gone |= {name for file in foreign if canonical(file.location) in gone for name in file.earlier}
     return Reach(
         fresh,
         stored=stored,
         older=tuple(older),
-        foreign=tuple(one for one in foreign if canonical(one.location) not in gone),
-        forgotten=tuple(one.location for one in foreign if canonical(one.location) in gone),
+        foreign=tuple(file for file in foreign if canonical(file.location) not in gone),
+        forgotten=tuple(file.location for file in foreign if canonical(file.location) in gone),
         uncounted=sorter.uncounted,
     )
 
@@ -160,7 +160,7 @@ def _listed(table: Table) -> tuple[Table, dict[str, StoredObject]]:
             return table, stored
         for key, folder in missing.items():
             found = listed(table.io, folder)
-            stored |= {canonical(one.uri): one for one in found if is_metadata_name(one.uri)}
+            stored |= {canonical(file.uri): file for file in found if is_metadata_name(file.uri)}
             done.add(key)
         table = reload_table(table)
     raise StagingError(f"the location of {name_of(table)} changes too fast to be looked at")
@@ -177,7 +177,7 @@ class _Line:
     def __init__(self, table: Table, reader: MetadataReader) -> None:
         log = table.metadata.metadata_log
         self._table, self._reader, self._steps = table, reader, 0
-        self._known = {canonical(one.metadata_file) for one in log}
+        self._known = {canonical(entry.metadata_file) for entry in log}
         self._known.add(canonical(table.metadata_location))
         self._oldest = canonical(log[0].metadata_file) if log else ""
         self.horizon_ms = log[0].timestamp_ms if log else table.metadata.last_updated_ms
@@ -329,15 +329,15 @@ def _named_elsewhere(
     place = _store_of(canonical(table.location()))
     wanted = {
         name
-        for one in foreign
-        for name in one.earlier
+        for file in foreign
+        for name in file.earlier
         if name not in stored and folder_of(name) not in folders and _store_of(name) == place
     }
     found = reader.whole(table.io, sorted(wanted)[:ELSEWHERE])
     for version in found.values():
         if isinstance(version, Unread):
             _log.warning("foreign metadata: %s", version.problem)
-    by_uuid = {one.table_uuid: one for one in foreign if one.table_uuid}
+    by_uuid = {file.table_uuid: file for file in foreign if file.table_uuid}
     return [
         replace(
             by_uuid[version.head.table_uuid],

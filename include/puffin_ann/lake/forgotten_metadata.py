@@ -17,7 +17,7 @@ def forgotten(table: Table) -> frozenset[str]:
     """Return the metadata files of no account, canonically; a property that is not ours is none."""
     try:
         found: Any = json.loads(table.properties.get(PROPERTY, "[]"))
-        return frozenset(canonical(one) for one in found if isinstance(one, str))
+        return frozenset(canonical(location) for location in found if isinstance(location, str))
     except (ValueError, TypeError):
         return frozenset()
 
@@ -35,7 +35,7 @@ def forget(table: Table, locations: Iterable[str], *, stored: Collection[str]) -
         UnclearCommitError: the catalog's answer was lost.
         CatalogUnavailableError: the catalog refuses, or does not answer.
     """
-    wanted = {canonical(one) for one in locations}
+    wanted = {canonical(location) for location in locations}
     kept = sorted((forgotten(table) & set(stored)) | wanted)
     change = SlotChange(seen={}, properties={PROPERTY: json.dumps(kept)})
     change_slots(table, change, expected_head=table.metadata.current_snapshot_id)

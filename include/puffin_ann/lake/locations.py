@@ -20,7 +20,7 @@ from puffin_ann.errors import PuffinFormatError
 from puffin_ann.lake.listing import canonical
 
 DATA_PATHS = ("write.data.path", "write.object-storage.path")
-METADATA_PATHS = ("write.metadata.path",)
+METADATA_PATH = "write.metadata.path"
 """Properties of a table that name the folders its writers use besides its location."""
 
 _JOINED_BY = "|"
@@ -52,7 +52,7 @@ class TableFolders:
             found = (table.properties.get(key) for key in keys)
             return (location, *(str(folder) for folder in found if folder))
 
-        return cls(location, named(DATA_PATHS), named(METADATA_PATHS))
+        return cls(location, named(DATA_PATHS), named((METADATA_PATH,)))
 
     def hold_data_files(self, paths: Sequence[str]) -> bool:
         """Tell whether data files, by paths as index files have them, all lie in the folders."""
@@ -64,6 +64,11 @@ class TableFolders:
     def hold_manifests(self, paths: Iterable[str]) -> bool:
         """Tell whether manifests all lie in the folders."""
         return all(any(is_within(folder, path) for folder in self.metadata) for path in paths)
+
+
+def metadata_folder(table: Table) -> str:
+    """Return the folder in which index files are made."""
+    return f"{table.location().rstrip('/')}/metadata"
 
 
 def absolute_path(location: str, path: str) -> str:

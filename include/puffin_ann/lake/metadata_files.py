@@ -19,11 +19,9 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import DataFileError, EnvironmentProblemError
 from puffin_ann.lake.listing import canonical
+from puffin_ann.lake.locations import METADATA_PATH, metadata_folder
 from puffin_ann.lake.objects import open_object
 from puffin_ann.lake.registration import NAMED_BY
-
-METADATA_PATH = "write.metadata.path"
-"""The table property that puts metadata files into another folder."""
 
 HEAD_BYTES = 16 << 10
 """Bytes from the start of a metadata file that tell its table and its time, as all writers we know
@@ -102,7 +100,7 @@ def folder_of(location: str) -> str:
 
 def metadata_folders(table: Table) -> dict[str, str]:
     """Return the folders in which metadata of a table may lie, by their canonical spelling."""
-    folders = [f"{table.location().rstrip('/')}/metadata"]
+    folders = [metadata_folder(table)]
     if table.metadata_location:
         folders.append(folder_of(table.metadata_location))
     if declared := table.properties.get(METADATA_PATH):
@@ -118,7 +116,7 @@ def location_problem(table: Table) -> str:
     if not table.metadata_location:
         return f"the catalog does not tell where the metadata of {table.location()} lies"
     home = canonical(folder_of(table.metadata_location))
-    usual = f"{table.location().rstrip('/')}/metadata"
+    usual = metadata_folder(table)
     declared = table.properties.get(METADATA_PATH, "").rstrip("/")
     if home == canonical(usual) or (declared and home == canonical(declared)):
         return ""

@@ -8,6 +8,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import StagingError
 from puffin_ann.lake.listing import listed
+from puffin_ann.lake.locations import metadata_folder
 
 NAMED_BY = "statistics-file"
 """Key of an index snapshot's summary that names its file."""
@@ -41,7 +42,7 @@ def next_number(table: Table) -> int:
     if not newest:
         # Registrations may have been lost, which the guard puts back.
         with suppress(StagingError):  # where nothing can be listed, it finds none either
-            files = listed(table.io, f"{table.location().rstrip('/')}/metadata")
+            files = listed(table.io, metadata_folder(table))
             newest = max((publication_number(one.uri) for one in files), default=0)
     return newest + 1
 

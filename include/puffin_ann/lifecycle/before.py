@@ -51,7 +51,7 @@ def _names(document: dict[str, Any], index: str, mark: Dropped) -> bool:
 def _mappings(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the entries of a list in a metadata file; nobody has validated it."""
     found = document.get(name)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
 def _number(value: object) -> int:

@@ -26,6 +26,7 @@ from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.decision import DRIFT, NEXT_FILE_ID, Drift
 from puffin_ann.lifecycle.documents import BuildPlan, BuiltShard, RunPlan
+from puffin_ann.lifecycle.notes import STAGE_SECONDS
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.lifecycle.train import TrainResult
@@ -153,7 +154,7 @@ def measured(
         search_width=width,
         probe_partitions=probe_partitions,
         recall=recall,
-        properties={**routing.properties, "stage-seconds": json.dumps(dict(seconds))},
+        properties={**routing.properties, STAGE_SECONDS: json.dumps(dict(seconds))},
     )
 
 

@@ -18,9 +18,10 @@ from puffin_ann.lake.listing import abort, canonical, delete_object, unfinished_
 from puffin_ann.lake.metadata_files import MetadataReader
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
 from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle.foreign_notes import told
 from puffin_ann.lifecycle.inventory import Inventory, take_inventory
 from puffin_ann.lifecycle.leftovers import Kind, Leftover, leftovers, registered_paths
-from puffin_ann.lifecycle.withheld import Protection, forget_metadata, told
+from puffin_ann.lifecycle.withheld import Protection, forget_metadata
 
 log = logging.getLogger("puffin_ann")
 
@@ -101,7 +102,7 @@ def clean(
     inventory = take_inventory(loaded, at_ms=at_ms)
     found = leftovers(inventory, tuple(declarations), grace=grace)
     look = _Look(inventory, found, forgotten)
-    due = [one for one in found if one.is_due]
+    due = [leftover for leftover in found if leftover.is_due]
     free, kept = look.split(due)
     failed: list[str] = []
     gone = tuple(free) if dry_run else _remove(inventory, free, failed, kept, look)
@@ -109,7 +110,7 @@ def clean(
         table=name_of(inventory.table),
         dry_run=dry_run,
         gone=gone,
-        waiting=tuple(one for one in found if not one.is_due),
+        waiting=tuple(leftover for leftover in found if not leftover.is_due),
         failed=tuple(failed),
         kept=tuple(kept),
         notes=look.notes,
@@ -130,7 +131,7 @@ class _Look:
         self, inventory: Inventory, found: Sequence[Leftover], forget: Sequence[str]
     ) -> None:
         self._inventory, self._forget, self._any = inventory, forget, bool(found)
-        self._grace_ms = 1000 * max((one.grace_seconds for one in found), default=0)
+        self._grace_ms = 1000 * max((leftover.grace_seconds for leftover in found), default=0)
         self._reader = MetadataReader()
         self.notes: tuple[str, ...] = ()
 
@@ -149,16 +150,16 @@ class _Look:
             forget=self._forget,
             reader=self._reader,
         )
-        self.notes = tuple(f"{one.what}; {one.remedy}" for one in told(protection.reach))
+        self.notes = tuple(f"{note.what}; {note.remedy}" for note in told(protection.reach))
         if due:
             protection.require_readable()
-        reasons = [protection.why_kept(one) for one in due]
+        reasons = [protection.why_kept(leftover) for leftover in due]
         kept = [
-            Kept(kind=one.kind, location=one.location, bytes=one.bytes, why=why)
-            for one, why in zip(due, reasons, strict=True)
+            Kept(kind=leftover.kind, location=leftover.location, bytes=leftover.bytes, why=why)
+            for leftover, why in zip(due, reasons, strict=True)
             if why
         ]
-        return [one for one, why in zip(due, reasons, strict=True) if not why], kept
+        return [leftover for leftover, why in zip(due, reasons, strict=True) if not why], kept
 
 
 def _remove(
@@ -175,37 +176,37 @@ def _remove(
     free, more = look.split(due)  # whoever registered the table elsewhere may have committed
     kept += more
     gone = []
-    for one in free:
+    for leftover in free:
         try:
-            if _delete(inventory, table, one):
-                gone.append(one)
-                log.info("clean: removed %s %s: %s", one.kind, one.location, one.why)
+            if _delete(inventory, table, leftover):
+                gone.append(leftover)
+                log.info("clean: removed %s %s: %s", leftover.kind, leftover.location, leftover.why)
         except (StagingError, StoreDeniedError) as error:
-            failed.append(f"{one.location}: {error}")
-            log.warning("clean: %s is left behind: %s", one.location, error)
+            failed.append(f"{leftover.location}: {error}")
+            log.warning("clean: %s is left behind: %s", leftover.location, error)
     return tuple(gone)
 
 
 def _deregister(inventory: Inventory, due: Iterable[Leftover]) -> Table:
     held = slots(inventory.table)
-    cleared = frozenset(slot for one in due for slot in one.slots)
+    cleared = frozenset(slot for leftover in due for slot in leftover.slots)
     if not cleared:
         return reload_table(inventory.table)
     change = SlotChange(seen={slot: held[slot].statistics_path for slot in cleared}, clear=cleared)
     return change_slots(inventory.table, change, expected_head=inventory.head)
 
 
-def _delete(inventory: Inventory, table: Table, one: Leftover) -> bool:
+def _delete(inventory: Inventory, table: Table, leftover: Leftover) -> bool:
     io = inventory.table.io
-    if canonical(one.location) in {canonical(path) for path in registered_paths(table)}:
-        log.warning("clean: %s was registered meanwhile and stays", one.location)
+    if canonical(leftover.location) in {canonical(path) for path in registered_paths(table)}:
+        log.warning("clean: %s was registered meanwhile and stays", leftover.location)
         return False
-    if one.kind == "staging":
-        Staging(io, one.location).delete_tree()
-    elif one.kind == "upload":
-        for uri, upload in unfinished_uploads(io, one.location):
-            if uri == one.location and f"upload {upload.id} " in one.why:
+    if leftover.kind == "staging":
+        Staging(io, leftover.location).delete_tree()
+    elif leftover.kind == "upload":
+        for uri, upload in unfinished_uploads(io, leftover.location):
+            if uri == leftover.location and f"upload {upload.id} " in leftover.why:
                 abort(io, uri, upload)
     else:
-        delete_object(io, one.location)
+        delete_object(io, leftover.location)
     return True

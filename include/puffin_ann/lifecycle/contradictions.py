@@ -5,15 +5,13 @@ the rest only once it is asked. This looks at all of them, one at a time, and at
 could afford: that together they hold every covered row once.
 """
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import numpy as np
 from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import BlobFormatError, FormatError
+from puffin_ann.lifecycle.scratch import scratch_folder
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.centroids import bounds_of, load_centroids
 from puffin_ann.search.shards import LoadedShard, load_shard
@@ -57,8 +55,8 @@ def _unpack_all(io: FileIO, version: IndexVersion) -> None:
         return
     seen = BitMap64()
     for shard in version.routing.shards:
-        with TemporaryDirectory(prefix=f"puffin-ann-shard-{shard.shard_id}-") as folder:
-            cache = LocalCache(Path(folder), UNBOUNDED)
+        with scratch_folder(f"shard-{shard.shard_id}") as folder:
+            cache = LocalCache(folder, UNBOUNDED)
             rows = _live_rows(version, load_shard(io, version, shard, cache, OWN))
         if len(rows & seen):
             raise BlobFormatError(

@@ -23,13 +23,14 @@ from puffin_ann.lifecycle.damage import Damage, find_damage, mend
 from puffin_ann.lifecycle.displaced import find_displaced
 from puffin_ann.lifecycle.doctor_declared import lost, secrets, undeclared
 from puffin_ann.lifecycle.findings import Finding
+from puffin_ann.lifecycle.foreign_notes import told
 from puffin_ann.lifecycle.guard import LEAD_MS, GuardPlan, guard, plan_guard
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.lease_findings import lease_findings
 from puffin_ann.lifecycle.leftovers import leftovers
 from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
 from puffin_ann.lifecycle.source import nearest_version
-from puffin_ann.lifecycle.withheld import Protection, told
+from puffin_ann.lifecycle.withheld import Protection
 from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.versions import load_version
 

@@ -21,11 +21,11 @@ def lost(
     """
     for index in plan.lost:
         yield _lost(index, "a snapshot names its publication")
-    for one in declarations or ():
-        if one.name in plan.live or one.name in plan.lost:
+    for declaration in declarations or ():
+        if declaration.name in plan.live or declaration.name in plan.lost:
             continue
-        sign = published_before(inventory.table, one.name)
-        yield _lost(one.name, sign) if sign else _unbuilt(one.name)
+        sign = published_before(inventory.table, declaration.name)
+        yield _lost(declaration.name, sign) if sign else _unbuilt(declaration.name)
 
 
 def _lost(index: str, sign: str) -> Finding:
@@ -53,7 +53,7 @@ def undeclared(
     inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
 ) -> Iterator[Finding]:
     """Tell which indexes are published, and not declared as far as this machine knows."""
-    known = {one.name for one in declarations or ()}
+    known = {declaration.name for declaration in declarations or ()}
     for index in sorted(plan.live.keys() - known):
         file = plan.live[index]
         command = f"{name_of(inventory.table)} {index}"
@@ -98,5 +98,5 @@ def secrets(inventory: Inventory, plan: GuardPlan) -> Iterator[Finding]:
 
 
 def _recorded(file: IndexFile, index: str) -> Recorded:
-    text = next((one.declaration for one in file.holds if one.index == index), "")
+    text = next((held.declaration for held in file.holds if held.index == index), "")
     return Recorded.of(text)

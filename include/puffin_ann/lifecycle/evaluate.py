@@ -17,6 +17,7 @@ from puffin_ann.errors import RecallTooLowError, StagingError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.listing import delete_object, listed
 from puffin_ann.lake.staging import Staging
+from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.documents import (
     EVALUATED,
     PLAN,
@@ -30,7 +31,7 @@ from puffin_ann.lifecycle.documents import (
 from puffin_ann.lifecycle.run import plan_of_whole_table, safe_run_id
 from puffin_ann.lifecycle.truth import MAX_DUPLICATES
 from puffin_ann.lifecycle.withheld import is_shared
-from puffin_ann.lifecycle.workspace import STAGING_FOLDER, Workspace, staging_root
+from puffin_ann.lifecycle.workspace import Workspace, staging_root
 from puffin_ann.search.coverage import live_state
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.versions import require_versions
@@ -212,8 +213,7 @@ def judged(one: Evaluation) -> str:
 
 
 def _place(table: Table, index: str) -> Staging:
-    root = f"{table.location().rstrip('/')}/metadata/{STAGING_FOLDER}"
-    return Staging(table.io, f"{root}/{index}")
+    return Staging(table.io, leases.index_folder(table, index))
 
 
 def _records(table: Table, index: str) -> list[str]:

@@ -16,6 +16,7 @@ from puffin_ann.errors import FormatError
 from puffin_ann.lake.catalog import reload_table
 from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
 from puffin_ann.lake.listing import StoredObject, canonical, listed
+from puffin_ann.lake.locations import metadata_folder
 from puffin_ann.lake.objects import FOLDER, object_length
 from puffin_ann.lake.past import FormerEntry, former_entries
 from puffin_ann.lake.registration import NAMED_BY, publication_number
@@ -137,11 +138,6 @@ def live_files(published: Iterable[IndexFile]) -> dict[str, IndexFile]:
 def now_ms() -> int:
     """Return the time, milliseconds since 1970."""
     return int(time.time() * 1000)
-
-
-def metadata_folder(table: Table) -> str:
-    """Return the folder in which index files are made."""
-    return f"{table.location().rstrip('/')}/metadata"
 
 
 def is_index_name(path: str) -> bool:

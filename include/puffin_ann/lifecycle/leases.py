@@ -21,7 +21,7 @@ from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError, NotFoundE
 from puffin_ann.lake.catalog import load_table, name_of
 from puffin_ann.lake.leases import CLAIM, Held, Lease
 from puffin_ann.lake.listing import listed
-from puffin_ann.lifecycle.workspace import STAGING_FOLDER
+from puffin_ann.lifecycle.workspace import STAGING_FOLDER, staging_folder
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
@@ -50,12 +50,12 @@ def index_folder(table: Table, index: str) -> str:
     Raises:
         BadInputError: no index can have that name, which may lead out of there.
     """
-    return f"{_staging(table)}/{checked_name(index)}"
+    return f"{staging_folder(table)}/{checked_name(index)}"
 
 
 def table_lease(table: Table) -> Lease:
     """Return the lease of those who assemble a table's index file and publish it."""
-    return Lease(table.io, _staging(table), f"the index file of {name_of(table)}")
+    return Lease(table.io, staging_folder(table), f"the index file of {name_of(table)}")
 
 
 def index_of(plan: str) -> str:
@@ -65,7 +65,7 @@ def index_of(plan: str) -> str:
 
 def leases_of(table: Table) -> list[tuple[str, Lease]]:
     """Return the leases that somebody has or had: on indexes, by name, and on the table, as ""."""
-    root = _staging(table)
+    root = staging_folder(table)
     found = listed(table.io, root, recursive=True)
     paths = {one.uri[len(root) + 1 :].rpartition("/") for one in found}
     indexes = {index for index, _, name in paths if CLAIM.fullmatch(name) and "/" not in index}
@@ -91,10 +91,6 @@ def take_away(table: str | Table, index: str) -> str:
     if held is None:
         raise NotFoundError(f"nobody holds the lease on {lease.what}")
     return f"took the lease on {lease.what} away from {held.described}"
-
-
-def _staging(table: Table) -> str:
-    return f"{table.location().rstrip('/')}/metadata/{STAGING_FOLDER}"
 
 
 def begin(table: str | Table, index: str, owner: str, purpose: str) -> Held:

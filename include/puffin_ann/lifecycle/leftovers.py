@@ -12,13 +12,14 @@ from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.errors import BadInputError
 from puffin_ann.lake.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.listing import StoredObject, canonical, listed, unfinished_uploads
+from puffin_ann.lake.locations import metadata_folder
 from puffin_ann.lake.past import manifest_lists_of
 from puffin_ann.lake.staging import is_partial
 from puffin_ann.lifecycle.alive import ALIVE_MS
 from puffin_ann.lifecycle.documents import EVALUATED
-from puffin_ann.lifecycle.inventory import Inventory, metadata_folder
+from puffin_ann.lifecycle.inventory import Inventory
 from puffin_ann.lifecycle.retention import Verdict, judge, names_of_snapshots, policies
-from puffin_ann.lifecycle.workspace import STAGING_FOLDER
+from puffin_ann.lifecycle.workspace import staging_folder
 
 Kind = Literal[
     "superseded version", "unpublished file", "staging", "record", "manifest list", "upload"
@@ -144,7 +145,7 @@ def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
 def _staging(
     inventory: Inventory, retention: Mapping[str, RetentionOptions], longest: int
 ) -> Iterable[Leftover]:
-    root = f"{metadata_folder(inventory.table)}/{STAGING_FOLDER}"
+    root = staging_folder(inventory.table)
     runs: dict[tuple[str, str], list[StoredObject]] = defaultdict(list)
     for one in listed(inventory.table.io, root, recursive=True):
         index, _, rest = one.uri[len(root) + 1 :].partition("/")
@@ -175,7 +176,7 @@ def _records(
     Those of published indexes stay: a lease's numbers grow, and evaluations are its history. What
     was to become one, and was not since its writer was killed, goes in any case.
     """
-    root = f"{metadata_folder(inventory.table)}/{STAGING_FOLDER}"
+    root = staging_folder(inventory.table)
     for one in listed(inventory.table.io, root, recursive=True):
         *index, name = one.uri[len(root) + 1 :].split("/")
         is_needed = index[0] in retention if index else bool(retention)

@@ -26,6 +26,7 @@ from puffin_ann.lake.assembly import Assembly, Names
 from puffin_ann.lake.catalog import reload_table
 from puffin_ann.lake.dropped import dropped, is_dropped
 from puffin_ann.lake.index_snapshot import publish_mode
+from puffin_ann.lake.locations import metadata_folder
 from puffin_ann.lake.publication import Published
 from puffin_ann.lake.publish import publish as commit
 from puffin_ann.lake.recipe import Recipe
@@ -252,7 +253,7 @@ def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
     parts by itself need not be sent a byte of them; what is small stands beside the footer.
     """
     names = Names(
-        folder=f"{table.location().rstrip('/')}/metadata",
+        folder=metadata_folder(table),
         kind="ann",
         run=f"{plan.declaration.name}-{plan.base_snapshot_id}-{_short_hash(plan.run_id)}",
         number=next_number(table),

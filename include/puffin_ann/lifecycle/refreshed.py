@@ -30,7 +30,7 @@ from puffin_ann.lifecycle.decision import (
     Rates,
 )
 from puffin_ann.lifecycle.documents import load
-from puffin_ann.lifecycle.notes import skipped
+from puffin_ann.lifecycle.notes import SKIPPED, STAGE_SECONDS, skipped
 from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.lifecycle.refresh_documents import (
     CHANGES,
@@ -105,11 +105,11 @@ def refreshed(workspace: Workspace) -> Content:
             **source.routing.properties,
             PROPERTY: plan.declaration.model_dump_json(),
             "run-id": plan.run_id,
-            "stage-seconds": json.dumps(
+            STAGE_SECONDS: json.dumps(
                 {"read": changes.seconds, "apply": sum(group.seconds for group in groups)}
             ),
             "vector-bytes-read": str(changes.vector_bytes_read),
-            "skipped": json.dumps(_skipped(source.routing, changes)),
+            SKIPPED: json.dumps(_skipped(source.routing, changes)),
             NEXT_FILE_ID: str(plan.next_file_id),
             RATES: _rates(plan, changes, list(applied.values())).model_dump_json(),
             DRIFT: _drift(plan, source, changes, summary).model_dump_json(),

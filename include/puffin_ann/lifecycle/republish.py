@@ -19,12 +19,13 @@ from puffin_ann.lake.assembly import Assembly, Names
 from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.index_snapshot import publish_mode
 from puffin_ann.lake.listing import delete_object
+from puffin_ann.lake.locations import metadata_folder
 from puffin_ann.lake.publish import publish
 from puffin_ann.lake.recipe import Recipe
 from puffin_ann.lake.registration import publication_number, registered
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.cargo import Blob, is_foreign, listed_blobs, pinned
-from puffin_ann.lifecycle.inventory import IndexFile, Inventory, metadata_folder
+from puffin_ann.lifecycle.inventory import IndexFile, Inventory
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter

@@ -38,6 +38,7 @@ from puffin_ann.lifecycle.documents import (
     store,
 )
 from puffin_ann.lifecycle.gate import require_passed, run_gate
+from puffin_ann.lifecycle.notes import SKIPPED
 from puffin_ann.lifecycle.remake import remaking
 from puffin_ann.lifecycle.runners import Runner
 from puffin_ann.lifecycle.train import SampleTask, TrainResult
@@ -232,7 +233,7 @@ def gate(runner: Runner, table: str, plan: str) -> Gated:
             "build": sum(group.seconds for group in groups),
         }
         figures = {
-            "skipped": json.dumps(assigned.skipped),
+            SKIPPED: json.dumps(assigned.skipped),
             "vector-bytes-read": str(assigned.vector_bytes_read),
         }
         figures[RATES] = _rates(assigned, groups).model_dump_json()

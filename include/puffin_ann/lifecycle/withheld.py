@@ -6,11 +6,8 @@ file names.
 """
 
 import logging
-import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from pyiceberg.table import Table
 
@@ -20,9 +17,12 @@ from puffin_ann.lake.catalog import name_of
 from puffin_ann.lake.foreign_metadata import Foreign, Reach, look_around
 from puffin_ann.lake.forgotten_metadata import forget
 from puffin_ann.lake.listing import canonical, delete_object
-from puffin_ann.lake.metadata_files import METADATA_PATH, MetadataReader, Unread
+from puffin_ann.lake.locations import is_within, metadata_folder
+from puffin_ann.lake.metadata_files import MetadataReader, Unread
 from puffin_ann.lake.s3 import s3_of
-from puffin_ann.lifecycle.inventory import metadata_folder, now_ms
+from puffin_ann.lifecycle.foreign_notes import SHOWN, blocking
+from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.leftovers import Leftover
 
 log = logging.getLogger("puffin_ann")
 
@@ -32,41 +32,6 @@ whatever grace is declared there."""
 
 OLDER_READ = 500
 """Most metadata files older than the log that are searched for manifest lists."""
-
-SHOWN = 5
-
-
-class Thing(Protocol):
-    """What is to be removed; see `clean.Leftover`."""
-
-    @property
-    def kind(self) -> str:
-        """What it is."""
-
-    @property
-    def location(self) -> str:
-        """Where it is."""
-
-    @property
-    def idle_seconds(self) -> int:
-        """How long it has not been needed, or not been written to."""
-
-
-@dataclass(frozen=True)
-class Told:
-    """Something about the metadata in reach that somebody should know.
-
-    Attributes:
-        file: a metadata file, the newest of those it is about; empty if it is about none.
-        what: in one sentence.
-        remedy: what to do about it.
-        is_problem: whether something should be done; else it is merely told.
-    """
-
-    file: str
-    what: str
-    remedy: str
-    is_problem: bool
 
 
 class Protection:
@@ -79,9 +44,9 @@ class Protection:
 
     def __init__(self, reach: Reach, reader: MetadataReader) -> None:
         self.reach, self._reader = reach, reader
-        self._home = canonical(metadata_folder(reach.table)) + "/"
-        self._named = {name: one for one in reach.foreign for name in one.names}
-        inside = (name for name in self._named if name.startswith(self._home))
+        home = canonical(metadata_folder(reach.table)) + "/"
+        self._named = {name: foreign for foreign in reach.foreign for name in foreign.names}
+        inside = (name for name in self._named if name.startswith(home))
         self._named |= {up: self._named[name] for name in inside for up in _folders_of(name)}
 
     @classmethod
@@ -115,13 +80,12 @@ class Protection:
     @cached_property
     def nothing_goes(self) -> str:
         """Why nothing at all may be removed; empty if something may."""
-        blocking = [*_elsewhere(self.reach), *_unknown(self.reach)]
-        return "; ".join(one.what for one in blocking[:SHOWN])
+        return "; ".join(note.what for note in blocking(self.reach)[:SHOWN])
 
     @property
     def unreadable(self) -> tuple[Foreign, ...]:
         """Metadata files that the store does not give now."""
-        return tuple(one for one in self.reach.foreign if one.kind == "unreadable")
+        return tuple(foreign for foreign in self.reach.foreign if foreign.kind == "unreadable")
 
     def require_readable(self) -> None:
         """Require that the store gives every metadata file that has to be known.
@@ -129,66 +93,64 @@ class Protection:
         Raises:
             StoreUnavailableError: it does not.
         """
-        for one in self.unreadable:
+        for foreign in self.unreadable:
             raise StoreUnavailableError(
-                f"{one.problem}; nothing is removed while it is not known what it names"
+                f"{foreign.problem}; nothing is removed while it is not known what it names"
             )
 
-    def why_kept(self, thing: Thing) -> str:
-        """Say why a thing is not to be removed; empty if it may go."""
-        kept = self.why_file_kept(thing.location)
-        if kept or not (self.reach.foreign or thing.kind in ("manifest list", "unpublished file")):
+    def why_kept(self, leftover: Leftover) -> str:
+        """Say why a leftover is not to be removed; empty if it may go."""
+        if kept := self.why_file_kept(leftover.location):
             return kept
-        if thing.kind in ("staging", "upload"):
-            return self._why_run_kept(thing)
-        if thing.kind == "record":
+        if leftover.kind in ("staging", "upload"):
+            return self._why_run_kept(leftover)
+        if leftover.kind == "record":
             return self._why_record_kept()
-        if thing.kind in ("manifest list", "unpublished file"):
-            return self._named_earlier(thing)
+        if leftover.kind in ("manifest list", "unpublished file"):
+            return self._named_earlier(leftover)
         return ""
 
     def why_file_kept(self, location: str) -> str:
         """Say why a file, or a folder with all in it, is not to be removed; empty if it may go."""
         if self.nothing_goes:
             return self.nothing_goes
-        key = canonical(location)
-        if not key.startswith(self._home) or "/../" in key:
+        if not is_within(metadata_folder(self.reach.table), location):
             return (
                 f"it lies outside of {metadata_folder(self.reach.table)}, and who else needs it is "
                 "not known"
             )
-        by = self._named.get(key)
+        by = self._named.get(canonical(location))
         return f"{by.location} names it, {_KINDS[by.kind]}" if by else ""
 
-    def _why_run_kept(self, thing: Thing) -> str:
-        if thing.idle_seconds * 1000 >= ALL_OVER_MS or not self.reach.foreign:
+    def _why_run_kept(self, leftover: Leftover) -> str:
+        if leftover.idle_seconds * 1000 >= ALL_OVER_MS or not self.reach.foreign:
             return ""
-        one = self.reach.foreign[0]
+        foreign = self.reach.foreign[0]
         return (
-            f"it may be of a run of another registration of the table, which {one.location} shows; "
-            "after 7 days without a sign of life it goes"
+            f"it may be of a run of another registration of the table, which {foreign.location} "
+            "shows; after 7 days without a sign of life it goes"
         )
 
     def _why_record_kept(self) -> str:
         if not self.reach.foreign:
             return ""
-        one = self.reach.foreign[0]
-        return f"another registration of the table may need it, which {one.location} shows"
+        foreign = self.reach.foreign[0]
+        return f"another registration of the table may need it, which {foreign.location} shows"
 
-    def _named_earlier(self, thing: Thing) -> str:
-        """Say that earlier metadata of the table names a thing, or may do so."""
+    def _named_earlier(self, leftover: Leftover) -> str:
+        """Say that earlier metadata of the table names a leftover, or may do so."""
         names, problem = self._own_names
-        if canonical(thing.location) in names:
+        if canonical(leftover.location) in names:
             return "earlier metadata of the table names it"
-        if problem or thing.kind == "unpublished file":
+        if problem or leftover.kind == "unpublished file":
             return problem
         names, problem = self._older_lists
-        return "an old metadata file names it" if canonical(thing.location) in names else problem
+        return "an old metadata file names it" if canonical(leftover.location) in names else problem
 
     @cached_property
     def _own_names(self) -> tuple[frozenset[str], str]:
         table = self.reach.table
-        return self._names_in([one.metadata_file for one in table.metadata.metadata_log])
+        return self._names_in([entry.metadata_file for entry in table.metadata.metadata_log])
 
     @cached_property
     def _older_lists(self) -> tuple[frozenset[str], str]:
@@ -198,10 +160,10 @@ class Protection:
         files; and few are looked for.
         """
         table = self.reach.table
-        known = {canonical(one.metadata_file) for one in table.metadata.metadata_log}
-        known |= {canonical(one.location) for one in self.reach.foreign}
+        known = {canonical(entry.metadata_file) for entry in table.metadata.metadata_log}
+        known |= {canonical(foreign.location) for foreign in self.reach.foreign}
         known.add(canonical(table.metadata_location))
-        older = [one.uri for key, one in self.reach.stored.items() if key not in known]
+        older = [file.uri for key, file in self.reach.stored.items() if key not in known]
         if len(older) > OLDER_READ:
             return frozenset(), (
                 f"which of {len(older):,} old metadata files name it is not looked up; it goes when"
@@ -212,9 +174,9 @@ class Protection:
 
     def _names_in(self, locations: Sequence[str]) -> tuple[frozenset[str], str]:
         found = self._reader.whole(self.reach.table.io, locations)
-        unread = [one.problem for one in found.values() if isinstance(one, Unread)]
+        unread = [version.problem for version in found.values() if isinstance(version, Unread)]
         names = frozenset[str]().union(
-            *(one.names for one in found.values() if not isinstance(one, Unread))
+            *(version.names for version in found.values() if not isinstance(version, Unread))
         )
         return names, f"it is not known what earlier metadata names: {unread[0]}" if unread else ""
 
@@ -226,11 +188,6 @@ _KINDS = {
     "damaged": "a damaged metadata file",
     "unreadable": "a metadata file that cannot be read now",
 }
-
-
-def told(reach: Reach) -> list[Told]:
-    """Say what is to be known of the metadata in reach: that the table may be another's, too."""
-    return [*_elsewhere(reach), *_unknown(reach), *_others(reach), *_strays(reach)]
 
 
 def forget_metadata(
@@ -259,13 +216,13 @@ def forget_metadata(
         raise BadInputError(f"{reach.elsewhere}; so there is no metadata file to forget")
     oldest = (now_ms() if at_ms is None else at_ms) - RetentionOptions().grace_ms
     chosen = [_chosen(reach, file) for file in files if canonical(file) not in _forgotten(reach)]
-    for one in chosen:
-        if one.updated_ms > oldest:
+    for foreign in chosen:
+        if foreign.updated_ms > oldest:
             raise BadInputError(
-                f"{one.location} is younger than {RetentionOptions().grace}: whoever made it may be"
-                " about to commit it, or be at work on the table; forget it when that is over"
+                f"{foreign.location} is younger than {RetentionOptions().grace}: whoever made it "
+                "may be about to commit it, or be at work on the table; forget it when that is over"
             )
-    found = tuple(one.location for one in chosen)
+    found = tuple(foreign.location for foreign in chosen)
     if found and not dry_run:
         forget(reach.table, found, stored=reach.stored)
         log.info("clean: of no account from now on: %s", ", ".join(found))
@@ -303,96 +260,20 @@ def _folders_of(location: str) -> list[str]:
 
 
 def _forgotten(reach: Reach) -> set[str]:
-    return {canonical(one) for one in reach.forgotten}
+    return {canonical(location) for location in reach.forgotten}
 
 
 def _chosen(reach: Reach, file: str) -> Foreign:
     wanted = canonical(file)
     found = [
-        one
-        for one in reach.foreign
-        if canonical(one.location) == wanted or one.location.rpartition("/")[2] == file
+        foreign
+        for foreign in reach.foreign
+        if canonical(foreign.location) == wanted or foreign.location.rpartition("/")[2] == file
     ]
     if len(found) != 1:
-        known = ", ".join(sorted(one.location for one in reach.foreign)[:SHOWN]) or "none"
+        known = ", ".join(sorted(foreign.location for foreign in reach.foreign)[:SHOWN]) or "none"
         raise BadInputError(
             f"{file!r} is no foreign metadata file in reach of {name_of(reach.table)}; there are: "
             f"{known}"
         )
     return found[0]
-
-
-def _elsewhere(reach: Reach) -> list[Told]:
-    if not reach.elsewhere:
-        return []
-    remedy = (
-        "set the table's location to the folder that 'metadata/' lies in, or the property "
-        f"'{METADATA_PATH}' to where its metadata lies; until then nothing is removed"
-    )
-    return [Told("", f"{reach.elsewhere}: its files may be another table's", remedy, True)]
-
-
-def _unknown(reach: Reach) -> list[Told]:
-    found = []
-    for one in reach.foreign:
-        if one.kind == "damaged":
-            what = f"what {one.location} names is not known, so nothing is removed: {one.problem}"
-            remedy = f"if no catalog points to it, delete it, or {_way_out(reach, one)}"
-            found.append(Told(one.location, what, remedy, True))
-        elif one.kind == "unreadable":
-            what = f"nothing is removed while it is not known what it names: {one.problem}"
-            remedy = "try again when the store gives it, or see why it does not"
-            found.append(Told(one.location, what, remedy, True))
-    if reach.uncounted:
-        what = f"{reach.uncounted:,} more foreign metadata files than can be read lie in "
-        what += f"{metadata_folder(reach.table)}, so nothing is removed"
-        found.append(Told("", what, "move the other table's metadata elsewhere", True))
-    return found
-
-
-def _others(reach: Reach) -> list[Told]:
-    """Tell of other tables and of second registrations, each once."""
-    groups: dict[tuple[str, str], list[Foreign]] = {}
-    for one in reach.foreign:
-        if one.kind in ("other table", "other history"):
-            groups.setdefault((one.kind, one.table_uuid), []).append(one)
-    found = []
-    for (kind, table_uuid), files in groups.items():
-        newest = max(files, key=lambda one: one.updated_ms)
-        remedy = f"if no catalog points to them, {_way_out(reach, newest)}"
-        if kind == "other table":
-            what = f"{len(files)} metadata files of another table, {table_uuid}, lie beside this "
-            what += "table's: it is there, too, or was; what they name is kept"
-        else:
-            what = f"{len(files)} metadata files are not of this catalog entry's history: the table"
-            what += " is registered a second time, or the catalog was restored from a backup; what "
-            what += "they name is kept"
-            remedy = f"let one catalog alone write the table; {remedy}"
-        found.append(Told(newest.location, what, remedy, kind == "other history"))
-    return found
-
-
-def _strays(reach: Reach) -> list[Told]:
-    strays = sorted(
-        (one for one in reach.foreign if one.kind == "single commit"),
-        key=lambda one: -one.updated_ms,
-    )
-    what = (
-        "a metadata file that is not of this catalog entry's history: a commit lost a race, or the "
-        "table is registered a second time; what it names is kept"
-    )
-    return [
-        Told(
-            one.location,
-            what,
-            f"none needed: it is of no account when it is older than the table's metadata log; if "
-            f"no catalog points to it, {_way_out(reach, one)}",
-            False,
-        )
-        for one in strays[:SHOWN]
-    ]
-
-
-def _way_out(reach: Reach, one: Foreign) -> str:
-    file = shlex.quote(one.location.rpartition("/")[2])
-    return f"'puffin-ann clean {name_of(reach.table)} --forget-metadata {file}'"

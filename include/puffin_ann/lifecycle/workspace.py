@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.column import VectorColumn, table_vector_column
+from puffin_ann.lake.locations import metadata_folder
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle.documents import (
     PLAN,
@@ -51,9 +52,14 @@ def attempt_unique(name: str) -> str:
     return f"{name}.{uuid.uuid4().hex[:12]}"
 
 
+def staging_folder(table: Table) -> str:
+    """Return the folder of what runs stage, and of what is kept beside indexes."""
+    return f"{metadata_folder(table)}/{STAGING_FOLDER}"
+
+
 def staging_root(table: Table, index: str, run_id: str) -> str:
     """Return the staging folder of a run, inside the table's metadata folder."""
-    return f"{table.location().rstrip('/')}/metadata/{STAGING_FOLDER}/{index}/{run_id}"
+    return f"{staging_folder(table)}/{index}/{run_id}"
 
 
 @dataclass(frozen=True)

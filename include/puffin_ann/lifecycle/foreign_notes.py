@@ -1,0 +1,114 @@
+"""What is to be said of metadata files that are not of a table's history: who has it, too."""
+
+import shlex
+from dataclasses import dataclass
+
+from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.foreign_metadata import Foreign, Reach
+from puffin_ann.lake.locations import METADATA_PATH, metadata_folder
+
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Told:
+    """Something about the metadata in reach that somebody should know.
+
+    Attributes:
+        file: a metadata file, the newest of those it is about; empty if it is about none.
+        what: in one sentence.
+        remedy: what to do about it.
+        is_problem: whether something should be done; else it is merely told.
+    """
+
+    file: str
+    what: str
+    remedy: str
+    is_problem: bool
+
+
+def told(reach: Reach) -> list[Told]:
+    """Say what is to be known of the metadata in reach: that the table may be another's, too."""
+    return [*blocking(reach), *_others(reach), *_strays(reach)]
+
+
+def blocking(reach: Reach) -> list[Told]:
+    """Say why nothing at all may be removed, if that is so."""
+    return [*_elsewhere(reach), *_unknown(reach)]
+
+
+def _elsewhere(reach: Reach) -> list[Told]:
+    if not reach.elsewhere:
+        return []
+    remedy = (
+        "set the table's location to the folder that 'metadata/' lies in, or the property "
+        f"'{METADATA_PATH}' to where its metadata lies; until then nothing is removed"
+    )
+    return [Told("", f"{reach.elsewhere}: its files may be another table's", remedy, True)]
+
+
+def _unknown(reach: Reach) -> list[Told]:
+    found = []
+    for foreign in reach.foreign:
+        if foreign.kind == "damaged":
+            what = f"what {foreign.location} names is not known, so nothing is removed: "
+            what += foreign.problem
+            remedy = f"if no catalog points to it, delete it, or {_way_out(reach, foreign)}"
+            found.append(Told(foreign.location, what, remedy, True))
+        elif foreign.kind == "unreadable":
+            what = f"nothing is removed while it is not known what it names: {foreign.problem}"
+            remedy = "try again when the store gives it, or see why it does not"
+            found.append(Told(foreign.location, what, remedy, True))
+    if reach.uncounted:
+        what = f"{reach.uncounted:,} more foreign metadata files than can be read lie in "
+        what += f"{metadata_folder(reach.table)}, so nothing is removed"
+        found.append(Told("", what, "move the other table's metadata elsewhere", True))
+    return found
+
+
+def _others(reach: Reach) -> list[Told]:
+    """Tell of other tables and of second registrations, each once."""
+    groups: dict[tuple[str, str], list[Foreign]] = {}
+    for foreign in reach.foreign:
+        if foreign.kind in ("other table", "other history"):
+            groups.setdefault((foreign.kind, foreign.table_uuid), []).append(foreign)
+    found = []
+    for (kind, table_uuid), files in groups.items():
+        newest = max(files, key=lambda foreign: foreign.updated_ms)
+        remedy = f"if no catalog points to them, {_way_out(reach, newest)}"
+        if kind == "other table":
+            what = f"{len(files)} metadata files of another table, {table_uuid}, lie beside this "
+            what += "table's: it is there, too, or was; what they name is kept"
+        else:
+            what = f"{len(files)} metadata files are not of this catalog entry's history: the table"
+            what += " is registered a second time, or the catalog was restored from a backup; what "
+            what += "they name is kept"
+            remedy = f"let one catalog alone write the table; {remedy}"
+        found.append(Told(newest.location, what, remedy, kind == "other history"))
+    return found
+
+
+def _strays(reach: Reach) -> list[Told]:
+    strays = sorted(
+        (foreign for foreign in reach.foreign if foreign.kind == "single commit"),
+        key=lambda foreign: -foreign.updated_ms,
+    )
+    what = (
+        "a metadata file that is not of this catalog entry's history: a commit lost a race, or the "
+        "table is registered a second time; what it names is kept"
+    )
+    return [
+        Told(
+            foreign.location,
+            what,
+            f"none needed: it is of no account when it is older than the table's metadata log; if "
+            f"no catalog points to it, {_way_out(reach, foreign)}",
+            False,
+        )
+        for foreign in strays[:SHOWN]
+    ]
+
+
+def _way_out(reach: Reach, foreign: Foreign) -> str:
+    file = shlex.quote(foreign.location.rpartition("/")[2])
+    return f"'puffin-ann clean {name_of(reach.table)} --forget-metadata {file}'"
