@@ -19,9 +19,9 @@ HIDDEN = "***"
 """What stands in place of a secret."""
 
 _NAME = (
-    r"secret|passw(?:or)?d|passphrase|token(?!iz)|credential|signature|authorization"
-    r"|(?<![a-z])(?:pwd|sig|sas)(?![a-z])"
-    r"|(?:access|account|api|private|encryption|session)[._-]?key"
+    r"secret|passw(?:or)?d|passphrase|token(?!iz)|credential|signature|authorization|assertion"
+    r"|(?<![a-z])(?:pwd|pass|sig|sas|x-auth)(?![a-z])"
+    r"|(?:access|account|api|private|encryption|session|kms)[._-]?key"
 )
 _SECRET_NAME = re.compile(rf"{_NAME}|[._-]key$", re.IGNORECASE)
 
@@ -36,15 +36,30 @@ _USERINFO = re.compile(
 )
 _CONTAINER_SCHEMES = ("abfs", "wasb")
 
+_NAMED = rf"(?P<name>(?:{_NAME})[\w.-]{{0,100}}"
+_SCHEME = r"(?P<scheme>(?:bearer|basic|aws4-hmac-sha256)\s+)?"
+
 _ASSIGNED = re.compile(
-    # In an address, in a file of settings, in a dict's repr, in JSON or in a header.
-    rf"(?P<name>(?:{_NAME})[\w.-]{{0,100}})"
-    r"(?P<between>\\?['\"]?\s?(?:=|:|%3D)\s?[\[({]{0,3})"
-    r"(?P<quote>\\?['\"]?)"
-    r"(?P<scheme>(?:bearer|basic|aws4-hmac-sha256)\s+)?"
+    # In an address, in a dict's repr, in JSON: a sign of equality, or a value in quotes.
+    rf"{_NAMED}|(?<=[?&])key)"
+    r"(?P<between>\\?['\"]?\s?(?:(?:=|%3D)\s?[\[({]{0,3}|:\s?[\[({]{0,3}(?=\\?['\"])))"
+    rf"(?P<quote>\\?['\"]?){_SCHEME}"
     r"(?:(?<=')[^']+|(?<=\")[^\"]+|[^\s'\"&]*[^\s'\"&).,;:}\]])",
     re.IGNORECASE,
 )
+_SETTING = re.compile(
+    # The line of a file of settings or a header: a name and its value, and no more.
+    rf"^(?P<name>[ \t]*[\w.-]{{0,100}}?(?:{_NAME})[\w.-]{{0,100}}:[ \t]+){_SCHEME}\S+[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TOLD = re.compile(
+    # Within a sentence, where words and counts follow colons: what is neither.
+    rf"{_NAMED})(?P<between>:\s?){_SCHEME}"
+    r"(?=[^\s'\"]{0,300}[^a-z\s'\".,;:-])(?!(?-i:[\d.,]+(?:\s|$)))[^\s'\"&]*[^\s'\"&).,;:}\]]",
+    re.IGNORECASE,
+)
+_ORACLE = re.compile(r"(?P<user>:thin:[^/\s@]{0,300})/[^\s@]{1,300}@", re.IGNORECASE)
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]*(?:-----END)?")
 _BEARER = re.compile(r"\b(?P<scheme>bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}", re.IGNORECASE)
 
 _SHORTEST = 6
@@ -63,7 +78,11 @@ def redacted(text: str) -> str:
             text = text.replace(value, HIDDEN)
     if "@" in text:
         text = _USERINFO.sub(_without_userinfo, text)
+        text = _ORACLE.sub(rf"\g<user>/{HIDDEN}@", text)
+    text = _PRIVATE_KEY.sub(HIDDEN, text)
     text = _ASSIGNED.sub(rf"\g<name>\g<between>\g<quote>{HIDDEN}", text)
+    text = _SETTING.sub(rf"\g<name>{HIDDEN}", text)
+    text = _TOLD.sub(rf"\g<name>\g<between>{HIDDEN}", text)
     return _BEARER.sub(rf"\g<scheme> {HIDDEN}", text)
 
 

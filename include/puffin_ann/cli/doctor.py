@@ -32,8 +32,9 @@ def doctor(
         str | None,
         typer.Option(
             metavar="INDEX",
-            help="First end the lease of the run at work on an index (or, given TABLE, of the one "
-            "that publishes), which goes on without: for a run that is known to be dead.",
+            help="First end the lease of the run at work on an index (or, given the table's "
+            "name, of the one that publishes), which goes on without: for a run that is known to "
+            "be dead.",
             show_default=False,
         ),
     ] = None,

@@ -13,7 +13,7 @@ from puffin_ann.errors import UnsupportedTableError
 
 _STEERING = re.compile(
     r"py-io-impl|s3\.(endpoint|proxy-uri|signer.*|retry-strategy-impl|role-.*)|client\.role-.*"
-    r"|adls\.(connection-string|account-host|(blob|dfs)-storage-(authority|scheme))"
+    r"|adls\.(connection-string|account-(host|name)|(blob|dfs)-storage-(authority|scheme))"
     r"|gcs\.(service\.host|session-kwargs)|hdfs\.(host|port)|hf\.endpoint"
 )
 

@@ -89,7 +89,7 @@ def drop(
     if not force and any(one.name == index for one in declarations):
         raise BadInputError(
             f"index {index!r} is declared, so its next run would build it again: remove its "
-            "declaration first, or force it"
+            "declaration first, or give --force"
         )
     if dry_run:
         return _drop(loaded, index, dry_run=True, at_ms=at_ms)
