@@ -278,7 +278,7 @@ class _Sorter:
 
     def _parts_of_histories(self, versions: Mapping[str, Version | Unread]) -> set[str]:
         """Return the versions that are some of several in a row: no commit that lost a race is."""
-        by_key = {canonical(uri): uri for uri in versions}
+        by_name = {uri.rpartition("/")[2]: uri for uri in versions}  # however the folder is spelt
         parts: set[str] = set()
         for uri, version in versions.items():
             if isinstance(version, Version) and version.head.table_uuid == self._mine:
@@ -288,7 +288,8 @@ class _Sorter:
                     if made_ms >= self._line.horizon_ms and name not in self._line
                 }
                 if before:
-                    parts |= {uri, *(by_key[name] for name in before if name in by_key)}
+                    names = {name.rpartition("/")[2] for name in before}
+                    parts |= {uri, *(by_name[name] for name in names if name in by_name)}
         return parts
 
     def _foreign(self, uri: str, version: Version, *, is_part: bool) -> Foreign:

@@ -1,6 +1,7 @@
 """List and remove what lies in a folder of the table's store, which FileIO cannot."""
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,9 @@ from puffin_ann.lake.outages import patiently, telling
 from puffin_ann.lake.s3 import S3, Location, answers, s3_of
 from puffin_ann.lake.staging import local_path
 from puffin_ann.redaction import shown_cause
+
+_SAME_STORE = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "gcs": "gs"}
+_USUAL_PORT = re.compile(r"^(hdfs://[^/]*):8020/")
 
 
 @dataclass(frozen=True)
@@ -105,10 +109,20 @@ def canonical(uri: str) -> str:
     """Return a location in one spelling: engines write `s3a://` and `file:/` for the same place."""
     scheme, colon, rest = uri.partition(":")
     if not colon or "/" in scheme:
-        return f"file://{uri}"
+        return f"file://{_plain(uri)}"
     if scheme == "file":
-        return f"file:///{rest.lstrip('/')}"
-    return f"s3:{rest}" if scheme in ("s3a", "s3n") else uri
+        return f"file://{_plain('/' + rest.lstrip('/'))}"
+    if scheme == "hdfs":
+        return _USUAL_PORT.sub(r"\1/", uri)
+    return f"{_SAME_STORE[scheme]}:{rest}" if scheme in _SAME_STORE else uri
+
+
+def _plain(path: str) -> str:
+    """Return a local path without the parts that lead nowhere; in a store, they are of the key."""
+    if not path.startswith("/") or ("//" not in path and "/." not in path):
+        return path
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return "/".join(["", *parts, *([""] if path.endswith("/") else [])])
 
 
 def _objects(io: FileIO, root: str, recursive: bool) -> Iterator[StoredObject]:

@@ -14,13 +14,14 @@ from pyiceberg.table import Table
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import StagingError, StoreDeniedError
 from puffin_ann.lake.catalog import load_table, name_of, reload_table
-from puffin_ann.lake.listing import abort, canonical, delete_object, unfinished_uploads
+from puffin_ann.lake.listing import abort, delete_object, unfinished_uploads
 from puffin_ann.lake.metadata_files import MetadataReader
 from puffin_ann.lake.slots import SlotChange, change_slots, slots
 from puffin_ann.lake.staging import Staging
 from puffin_ann.lifecycle.foreign_notes import told
 from puffin_ann.lifecycle.inventory import Inventory, take_inventory
-from puffin_ann.lifecycle.leftovers import Kind, Leftover, leftovers, registered_paths
+from puffin_ann.lifecycle.leftovers import Kind, Leftover, leftovers
+from puffin_ann.lifecycle.object_names import names_with_folders, object_name, registered
 from puffin_ann.lifecycle.withheld import Protection, forget_metadata
 
 log = logging.getLogger("puffin_ann")
@@ -198,7 +199,7 @@ def _deregister(inventory: Inventory, due: Iterable[Leftover]) -> Table:
 
 def _delete(inventory: Inventory, table: Table, leftover: Leftover) -> bool:
     io = inventory.table.io
-    if canonical(leftover.location) in {canonical(path) for path in registered_paths(table)}:
+    if object_name(leftover.location) in names_with_folders(registered(table)):
         log.warning("clean: %s was registered meanwhile and stays", leftover.location)
         return False
     if leftover.kind == "staging":

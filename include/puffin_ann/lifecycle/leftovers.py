@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.errors import BadInputError
@@ -18,6 +17,7 @@ from puffin_ann.lake.staging import is_partial
 from puffin_ann.lifecycle.alive import ALIVE_MS
 from puffin_ann.lifecycle.documents import EVALUATED
 from puffin_ann.lifecycle.inventory import Inventory
+from puffin_ann.lifecycle.object_names import names_with_folders, object_name, registered
 from puffin_ann.lifecycle.retention import Verdict, judge, names_of_snapshots, policies
 from puffin_ann.lifecycle.workspace import staging_folder
 
@@ -152,10 +152,10 @@ def _staging(
         run, slash, _ = rest.partition("/")
         if slash:
             runs[index, run].append(one)
-    registered = [canonical(path) for path in registered_paths(inventory.table)]
+    needed = names_with_folders(registered(inventory.table))
     for (index, run), objects in sorted(runs.items()):
         folder = f"{root}/{index}/{run}"
-        if any(path.startswith(canonical(folder) + "/") for path in registered):
+        if object_name(folder) in needed:
             continue
         grace = retention[index].grace_ms if index in retention else longest
         yield Leftover(
@@ -228,11 +228,6 @@ def _uploads(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
             idle_seconds=_seconds(inventory.now_ms - begun_ms),
             grace_seconds=_seconds(grace_ms),
         )
-
-
-def registered_paths(table: Table) -> list[str]:
-    """Return the locations of a table's statistics."""
-    return [entry.statistics_path for entry in table.metadata.statistics]
 
 
 def _seconds(milliseconds: int) -> int:

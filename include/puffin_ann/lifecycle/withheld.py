@@ -23,6 +23,7 @@ from puffin_ann.lake.s3 import s3_of
 from puffin_ann.lifecycle.foreign_notes import SHOWN, blocking
 from puffin_ann.lifecycle.inventory import now_ms
 from puffin_ann.lifecycle.leftovers import Leftover
+from puffin_ann.lifecycle.object_names import named_by, names_with_folders, object_name
 
 log = logging.getLogger("puffin_ann")
 
@@ -44,10 +45,9 @@ class Protection:
 
     def __init__(self, reach: Reach, reader: MetadataReader) -> None:
         self.reach, self._reader = reach, reader
-        home = canonical(metadata_folder(reach.table)) + "/"
-        self._named = {name: foreign for foreign in reach.foreign for name in foreign.names}
-        inside = (name for name in self._named if name.startswith(home))
-        self._named |= {up: self._named[name] for name in inside for up in _folders_of(name)}
+        self._named = {
+            name: foreign for foreign in reach.foreign for name in names_with_folders(foreign.names)
+        }
 
     @classmethod
     def of(
@@ -119,7 +119,7 @@ class Protection:
                 f"it lies outside of {metadata_folder(self.reach.table)}, and who else needs it is "
                 "not known"
             )
-        by = self._named.get(canonical(location))
+        by = self._named.get(object_name(location))
         return f"{by.location} names it, {_KINDS[by.kind]}" if by else ""
 
     def _why_run_kept(self, leftover: Leftover) -> str:
@@ -139,13 +139,20 @@ class Protection:
 
     def _named_earlier(self, leftover: Leftover) -> str:
         """Say that earlier metadata of the table names a leftover, or may do so."""
+        name = object_name(leftover.location)
+        if name in self._current_names:
+            return "the table's metadata names it, by another spelling of its location"
         names, problem = self._own_names
-        if canonical(leftover.location) in names:
+        if name in names:
             return "earlier metadata of the table names it"
         if problem or leftover.kind == "unpublished file":
             return problem
         names, problem = self._older_lists
-        return "an old metadata file names it" if canonical(leftover.location) in names else problem
+        return "an old metadata file names it" if name in names else problem
+
+    @cached_property
+    def _current_names(self) -> frozenset[str]:
+        return names_with_folders(named_by(self.reach.table))
 
     @cached_property
     def _own_names(self) -> tuple[frozenset[str], str]:
@@ -175,9 +182,10 @@ class Protection:
     def _names_in(self, locations: Sequence[str]) -> tuple[frozenset[str], str]:
         found = self._reader.whole(self.reach.table.io, locations)
         unread = [version.problem for version in found.values() if isinstance(version, Unread)]
-        names = frozenset[str]().union(
+        named = frozenset[str]().union(
             *(version.names for version in found.values() if not isinstance(version, Unread))
         )
+        names = names_with_folders(named)
         return names, f"it is not known what earlier metadata names: {unread[0]}" if unread else ""
 
 
@@ -252,11 +260,6 @@ def is_shared(table: Table) -> bool:
         log.warning("it cannot be told whether %s is registered twice: %s", name_of(table), error)
         return True
     return bool(protection.nothing_goes or protection.reach.foreign)
-
-
-def _folders_of(location: str) -> list[str]:
-    parts = location.split("/")
-    return ["/".join(parts[:end]) for end in range(len(parts) - 1, 3, -1)]
 
 
 def _forgotten(reach: Reach) -> set[str]:

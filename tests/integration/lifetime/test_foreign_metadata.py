@@ -11,6 +11,7 @@ import lives
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table.statistics import StatisticsFile
+from pyiceberg.table.update import AssertTableUUID, SetLocationUpdate
 from registrations import (
     NAME,
     assert_whole,
@@ -197,6 +198,66 @@ def test_nothing_goes_where_the_location_is_another_tables(words, tmp_path, know
     assert doctor(table, fix=True).problems_left > 0
     assert files_of(words) == before
     assert_whole(words)
+
+
+@pytest.mark.parametrize("part", ["//", "/./", "/link/"])
+def test_a_table_that_spells_anothers_location_differently_removes_nothing_of_it(words, part):
+    publish_versions(words, "a1")
+    folder, _, name = words.location().rpartition("/")
+    os.symlink(local(folder), f"{local(folder)}/link")
+    hostile = words.catalog.create_table(
+        "demo.hostile", schema=builds.rows([]).schema, location=f"{folder}{part}{name}"
+    )
+    hostile.append(builds.rows(range(5)))
+    before = files_of(words)
+
+    report = clean(hostile, at_ms=later(1000))
+
+    assert going(report) == {}
+    assert files_of(words) == before
+    assert len(report.kept) > 1
+    assert_whole(words)
+
+
+@pytest.mark.parametrize("part", ["//", "/./", "/link/"])
+def test_what_a_second_catalog_names_stays_however_it_spells_the_location(words, elsewhere, part):
+    folder, _, name = words.location().rpartition("/")
+    os.symlink(local(folder), f"{local(folder)}/link")
+    respell(elsewhere, f"{folder}{part}{name}")
+    theirs = publish_versions(elsewhere, "b1", "b2")
+    publish_versions(words, "a1", "a2")
+
+    for hours in (25, 1000):
+        report = clean(words, at_ms=later(hours))
+        assert not {path.rpartition("/")[2] for path in theirs} & {
+            path.rpartition("/")[2] for path in going(report)
+        }
+    clean(elsewhere, at_ms=later(1000))
+
+    assert_whole(elsewhere)
+    assert_whole(words)
+
+
+def test_a_table_whose_own_location_is_spelt_anew_keeps_what_it_names(words):
+    published = publish_versions(words, "a1", "a2")
+    folder, _, name = words.location().rpartition("/")
+    os.symlink(local(folder), f"{local(folder)}/link")
+    respell(words, f"{folder}/link/{name}")
+
+    report = clean(words, at_ms=later(1000))
+
+    assert os.path.exists(local(published[-1]))
+    assert not any("-70756666-696e-" in path for path in going(report))
+    assert_whole(words)
+
+
+def respell(table, location: str) -> None:
+    """Let a table's metadata name its folder by another spelling."""
+    table._do_commit(
+        (SetLocationUpdate(location=location),),
+        (AssertTableUUID(uuid=table.metadata.table_uuid),),
+    )
+    table.refresh()
 
 
 def test_a_file_of_another_table_is_not_removed_by_being_registered(words):
