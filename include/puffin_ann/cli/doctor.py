@@ -84,9 +84,9 @@ def clean(
         typer.Option(
             metavar="FILE",
             help="Let a foreign metadata file, by its name or location, be of no account from now "
-            "on: a stray one, or the newest of a registration that no catalog has any more; those "
-            "that its log names go with it. What they name is then removed as if they were not "
-            "there. May be given several times.",
+            "on: a stray one, or one of a registration that no catalog has any more. What it names "
+            "is then removed as if it were not there. Only files that are named are forgotten, "
+            "since another catalog may point to any: may be given several times.",
             show_default=False,
         ),
     ] = None,

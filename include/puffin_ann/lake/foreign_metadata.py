@@ -139,7 +139,6 @@ def look_around(
         foreign.append(line.unread)
     foreign += _named_elsewhere(fresh, stored, foreign, reader)
     gone = forgotten(fresh) | {canonical(location) for location in forget}
-    gone |= {name for file in foreign if canonical(file.location) in gone for name in file.earlier}
     return Reach(
         fresh,
         stored=stored,

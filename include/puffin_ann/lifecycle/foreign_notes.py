@@ -1,6 +1,7 @@
 """What is to be said of metadata files that are not of a table's history: who has it, too."""
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from puffin_ann.lake.catalog import name_of
@@ -53,7 +54,7 @@ def _unknown(reach: Reach) -> list[Told]:
         if foreign.kind == "damaged":
             what = f"what {foreign.location} names is not known, so nothing is removed: "
             what += foreign.problem
-            remedy = f"if no catalog points to it, delete it, or {_way_out(reach, foreign)}"
+            remedy = f"if no catalog points to it, delete it, or {_way_out(reach, [foreign])}"
             found.append(Told(foreign.location, what, remedy, True))
         elif foreign.kind == "unreadable":
             what = f"nothing is removed while it is not known what it names: {foreign.problem}"
@@ -75,7 +76,7 @@ def _others(reach: Reach) -> list[Told]:
     found = []
     for (kind, table_uuid), files in groups.items():
         newest = max(files, key=lambda foreign: foreign.updated_ms)
-        remedy = f"if no catalog points to them, {_way_out(reach, newest)}"
+        remedy = f"if no catalog points to any of them, {_way_out(reach, files)}"
         if kind == "other table":
             what = f"{len(files)} metadata files of another table, {table_uuid}, lie beside this "
             what += "table's: it is there, too, or was; what they name is kept"
@@ -102,13 +103,22 @@ def _strays(reach: Reach) -> list[Told]:
             foreign.location,
             what,
             f"none needed: it is of no account when it is older than the table's metadata log; if "
-            f"no catalog points to it, {_way_out(reach, foreign)}",
+            f"no catalog points to it, {_way_out(reach, [foreign])}",
             False,
         )
         for foreign in strays[:SHOWN]
     ]
 
 
-def _way_out(reach: Reach, foreign: Foreign) -> str:
-    file = shlex.quote(foreign.location.rpartition("/")[2])
-    return f"'puffin-ann clean {name_of(reach.table)} --forget-metadata {file}'"
+def _way_out(reach: Reach, files: Iterable[Foreign]) -> str:
+    """Return the command by which files are of no account, as a shell takes it."""
+    ordered = sorted(files, key=lambda foreign: (foreign.updated_ms, foreign.location))
+    named = (f"--forget-metadata {shlex.quote(_shortest(reach, foreign))}" for foreign in ordered)
+    return f"run: puffin-ann clean {shlex.quote(name_of(reach.table))} {' '.join(named)}"
+
+
+def _shortest(reach: Reach, foreign: Foreign) -> str:
+    """Return the name of a file, or its location where others have that name, too."""
+    name = foreign.location.rpartition("/")[2]
+    alike = [one for one in reach.foreign if one.location.rpartition("/")[2] == name]
+    return name if len(alike) == 1 else foreign.location

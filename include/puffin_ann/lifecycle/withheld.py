@@ -206,7 +206,7 @@ def forget_metadata(
     Args:
         table: is loaded anew; a property of it remembers them.
         files: their locations, or names where those are enough. Of several commits in a row it
-            takes the newest: those before it, which its log names, go with it.
+            takes each: any of them may be what another catalog points to.
         dry_run: remember nothing.
         at_ms: what counts as now.
 

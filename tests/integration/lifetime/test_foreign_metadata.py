@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import uuid
 from pathlib import Path
@@ -331,6 +332,26 @@ def test_a_foreign_metadata_file_has_to_be_named_and_old_to_be_forgotten(
 
     commit(elsewhere, "still alive")
     assert len(foreign(doctor(words))) == 1
+
+
+def test_to_forget_the_newest_forgets_no_registration_at_a_file_before_it(
+    words, elsewhere, tmp_path, known_catalogs
+):
+    (theirs,) = publish_versions(elsewhere, "b1")
+    third = register(catalog_beside(known_catalogs, tmp_path, "third"), elsewhere.metadata_location)
+    publish_versions(third, "c1")
+    newest = third.metadata_location.rpartition("/")[2]
+
+    (note,) = clean(words, at_ms=later(), dry_run=True).notes
+    report = clean(words, at_ms=later(), forget=[newest])
+
+    named = shlex.split(note.partition("run: ")[2])[4::2]
+    assert named[-1] == newest
+    assert elsewhere.metadata_location.rpartition("/")[2] in named
+    assert [one.rpartition("/")[2] for one in report.forgotten] == [newest]
+    assert theirs in kept(report)
+    assert_whole(elsewhere)
+    assert theirs in going(clean(words, at_ms=later(), forget=named[:-1]))
 
 
 def _no_answer(*_, **__):
