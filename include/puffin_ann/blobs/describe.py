@@ -1,6 +1,5 @@
 """Say what a blob holds without loading its arrays, for `puffin-ann inspect`."""
 
-import json
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
@@ -21,6 +20,7 @@ from puffin_ann.blobs import (
     tombstones,
 )
 from puffin_ann.blobs.container import ContainerReader
+from puffin_ann.foreign_json import parsed
 
 OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     routing.TYPE: (routing.KIND, routing.HEAD),
@@ -97,8 +97,8 @@ def _trials(reader: ContainerReader) -> dict[str, Any]:
     """Return what engines did on a sample, if the build wrote that into the free properties."""
     properties = strings.decode_mapping(reader.read("prop"), f"{reader.kind} blob, section prop")
     try:
-        trials = json.loads(properties.get("trials", "[]"))
-    except (ValueError, RecursionError):
+        trials = parsed(properties.get("trials", "[]"))
+    except ValueError:
         return {}
     if not isinstance(trials, list) or not all(isinstance(one, dict) for one in trials):
         return {}

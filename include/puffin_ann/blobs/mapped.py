@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.errors import BlobFormatError, LocalCopyError
+from puffin_ann.foreign_json import object_of, parsed
 
 MANIFEST = "shard.json"
 FORM = 1
@@ -84,7 +85,7 @@ def open_folder(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any
 
     """
     try:
-        manifest = json.loads((directory / MANIFEST).read_text())
+        manifest = object_of(parsed((directory / MANIFEST).read_bytes()))
         if manifest["form"] != FORM:
             raise LocalCopyError(f"{directory}: form {manifest['form']}, not {FORM}")
         arrays = {
@@ -92,7 +93,7 @@ def open_folder(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any
             for name, entry in manifest["arrays"].items()
         }
         return arrays, manifest["values"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
 
 

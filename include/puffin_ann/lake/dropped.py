@@ -8,9 +8,10 @@ would restore. It names runs, so that an index built anew under the same name is
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyiceberg.table import Table
+
+from puffin_ann.foreign_json import long_of, object_of, parsed, text_of
 
 PREFIX = "puffin-ann.dropped."
 """What the names of such properties begin with; the name of the index follows."""
@@ -62,14 +63,17 @@ def mark(
 
 def _parsed(text: str) -> Dropped:
     try:
-        value: Any = json.loads(text)
+        value = object_of(parsed(text))
+        versions = value.get("versions")
+        if not isinstance(versions, list):
+            return NEVER
         return Dropped(
-            versions=frozenset(str(one) for one in value["versions"]),
-            sequence_number=int(value["sequence-number"]),
-            at_ms=int(value["at-ms"]),
-            renamed_to=str(value.get("renamed-to", "")),
+            versions=frozenset(map(text_of, versions)),
+            sequence_number=long_of(value.get("sequence-number")),
+            at_ms=long_of(value.get("at-ms")),
+            renamed_to=text_of(value.get("renamed-to", "")),
         )
-    except (ValueError, KeyError, TypeError):
+    except ValueError:
         return NEVER
 
 

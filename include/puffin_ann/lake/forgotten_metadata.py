@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Collection, Iterable
-from typing import Any
 
 from pyiceberg.table import Table
 
+from puffin_ann.foreign_json import parsed
 from puffin_ann.lake.listing import canonical
 from puffin_ann.lake.slots import SlotChange, change_slots
 
@@ -16,10 +16,12 @@ PROPERTY = "puffin-ann.forgotten-metadata"
 def forgotten(table: Table) -> frozenset[str]:
     """Return the metadata files of no account, canonically; a property that is not ours is none."""
     try:
-        found: Any = json.loads(table.properties.get(PROPERTY, "[]"))
-        return frozenset(canonical(location) for location in found if isinstance(location, str))
-    except (ValueError, TypeError):
+        found = parsed(table.properties.get(PROPERTY, "[]"))
+    except ValueError:
         return frozenset()
+    if not isinstance(found, list):
+        return frozenset()
+    return frozenset(canonical(location) for location in found if isinstance(location, str))
 
 
 def forget(table: Table, locations: Iterable[str], *, stored: Collection[str]) -> None:

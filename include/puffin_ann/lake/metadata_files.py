@@ -4,12 +4,11 @@ They are read as plain JSON, not by PyIceberg's models, which refuse blob types 
 and within bounds, since anybody may have put them there.
 """
 
-import json
 import re
 import sys
 import uuid
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,11 +16,12 @@ from typing import Any, TypeVar
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from puffin_ann.errors import DataFileError, EnvironmentProblemError
+from puffin_ann.errors import DataFileError, EnvironmentProblemError, FormatError
+from puffin_ann.foreign_json import first_value, long_of, parsed, shown, text_of
 from puffin_ann.lake.listing import canonical
 from puffin_ann.lake.locations import METADATA_PATH, metadata_folder
+from puffin_ann.lake.metadata_fields import checked, named_in
 from puffin_ann.lake.objects import open_object
-from puffin_ann.lake.registration import NAMED_BY
 
 HEAD_BYTES = 16 << 10
 """Bytes from the start of a metadata file that tell its table and its time, as all writers we know
@@ -167,7 +167,7 @@ class MetadataReader:
 
 
 def read_metadata(io: FileIO, location: str) -> dict[str, Any] | None:
-    """Read a metadata file as plain JSON; None if it is gone.
+    """Read a metadata file as plain JSON whose fields are as `checked` says; None if it is gone.
 
     Raises:
         StoreUnavailableError: the store does not give it now.
@@ -176,10 +176,7 @@ def read_metadata(io: FileIO, location: str) -> dict[str, Any] | None:
     data = _bytes(io, location, MOST_BYTES + 1)
     if data is None:
         return None
-    document = _parsed(location, data)
-    if not isinstance(document, dict):
-        raise DataFileError(f"{location} is no metadata file: it holds no JSON object")
-    return document
+    return _parsed(location, data)
 
 
 def _all(
@@ -188,7 +185,7 @@ def _all(
     def one(location: str) -> T | Unread | None:
         try:
             return read(location)
-        except DataFileError as error:
+        except FormatError as error:  # damage, or no location that a store has
             return Unread(str(error), is_damaged=True)
         except EnvironmentProblemError as error:
             return Unread(str(error), is_damaged=False)
@@ -214,7 +211,7 @@ def _is_packed(location: str) -> bool:
     return location.endswith((".gz.metadata.json", ".metadata.json.gz"))
 
 
-def _parsed(location: str, data: bytes) -> Any:
+def _parsed(location: str, data: bytes) -> dict[str, Any]:
     most = MOST_BYTES
     if _is_packed(location):
         most = min(most, MOST_OF_SMALL_BYTES + MOST_RATIO * len(data))
@@ -222,8 +219,8 @@ def _parsed(location: str, data: bytes) -> Any:
     if len(data) > most:
         raise DataFileError(f"{location} is no metadata file: it has more than {most} bytes")
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return checked(parsed(data))
+    except ValueError as error:
         raise DataFileError(f"{location} is no metadata file: {error}") from error
 
 
@@ -244,14 +241,14 @@ def _quick_head(location: str, data: bytes) -> Head | None:
 
 def _first_fields(text: str, wanted: set[str]) -> dict[str, Any] | None:
     """Return fields that stand among the first of a JSON object; None if the text ends before."""
-    decode, found = json.JSONDecoder().raw_decode, dict[str, Any]()
+    found: dict[str, Any] = {}
     mark, at = "{", 0
     while wanted - found.keys():
         try:
             at = _past(text, at, mark)
-            key, at = decode(text, at)
-            value, at = decode(text, _past(text, at, ":"))
-        except (ValueError, RecursionError):
+            key, at = first_value(text, at)
+            value, at = first_value(text, _past(text, at, ":"))
+        except ValueError:
             return None
         if _past(text, at, "") == len(text):
             return None  # a number that is cut off is another number
@@ -271,41 +268,24 @@ def _past(text: str, at: int, mark: str) -> int:
 def _head_of(location: str, fields: Mapping[str, Any]) -> Head:
     told, updated = fields.get("table-uuid"), fields.get("last-updated-ms")
     try:
-        known = str(uuid.UUID(told)) if told is not None else ""
-    except (ValueError, AttributeError, TypeError):
-        raise DataFileError(f"{location} is no metadata file: table-uuid is {told!r}") from None
-    if not isinstance(updated, int):
-        raise DataFileError(f"{location} is no metadata file: last-updated-ms is {updated!r}")
-    return Head(known, updated)
+        known = str(uuid.UUID(text_of(told))) if told is not None else ""
+    except ValueError:
+        problem = f"table-uuid is {shown(told)}"
+        raise DataFileError(f"{location} is no metadata file: {problem}") from None
+    try:
+        return Head(known, long_of(updated))
+    except ValueError as error:
+        problem = f"last-updated-ms: {error}"
+        raise DataFileError(f"{location} is no metadata file: {problem}") from None
 
 
 def _version_of(location: str, document: Mapping[str, Any]) -> Version:
-    try:
-        return Version(
-            head=_head_of(location, document),
-            earlier=tuple(
-                (int(entry["timestamp-ms"]), sys.intern(canonical(_text(entry["metadata-file"]))))
-                for entry in document.get("metadata-log") or ()
-            ),
-            # Versions name much the same: of thousands, each name is kept once.
-            names=frozenset(sys.intern(canonical(_text(name))) for name in _names(document)),
-        )
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise DataFileError(f"{location} is no metadata file: {error!r}") from error
-
-
-def _names(document: Mapping[str, Any]) -> Iterator[Any]:
-    for kind in ("statistics", "partition-statistics"):
-        for entry in document.get(kind) or ():
-            yield entry["statistics-path"]
-    for snapshot in document.get("snapshots") or ():
-        if "manifest-list" in snapshot:  # format version 1 may list manifests instead
-            yield snapshot["manifest-list"]
-        if NAMED_BY in (snapshot.get("summary") or {}):
-            yield snapshot["summary"][NAMED_BY]
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no location")
-    return value
+    return Version(
+        head=_head_of(location, document),
+        earlier=tuple(
+            (entry["timestamp-ms"], sys.intern(canonical(entry["metadata-file"])))
+            for entry in document["metadata-log"]
+        ),
+        # Versions name much the same: of thousands, each name is kept once.
+        names=frozenset(sys.intern(canonical(name)) for name in named_in(document)),
+    )

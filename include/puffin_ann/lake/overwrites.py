@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import AssertTableUUID, SetStatisticsUpdate
@@ -19,7 +18,7 @@ from pyiceberg.table.update import AssertTableUUID, SetStatisticsUpdate
 from puffin_ann.errors import StoreUnavailableError, UnclearCommitError
 from puffin_ann.lake.catalog import commit, name_of, reload_table
 from puffin_ann.lake.objects import object_exists
-from puffin_ann.lake.past import metadata_document
+from puffin_ann.lake.past import metadata_document, statistics_of
 from puffin_ann.lake.slots import slots
 
 ATTEMPTS = 4
@@ -90,15 +89,7 @@ def _states(table: Table) -> Iterator[Mapping[int, StatisticsFile]]:
                 entry.metadata_file,
             )
             return
-        yield {one.snapshot_id: one for one in _entries(document)}
-
-
-def _entries(document: Mapping[str, Any]) -> Iterator[StatisticsFile]:
-    for entry in document.get("statistics", ()):
-        try:
-            yield StatisticsFile.model_validate(entry)
-        except ValidationError as error:  # of a blob type that PyIceberg does not know
-            _log.warning("an earlier statistics entry cannot be read: %s", error)
+        yield {one.snapshot_id: one for one in statistics_of(document)}
 
 
 @dataclass(frozen=True)

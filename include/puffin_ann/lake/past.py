@@ -1,14 +1,16 @@
 """What earlier metadata files of a table named, as far as the table keeps them."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyiceberg.table.statistics import StatisticsFile
 
-from puffin_ann.errors import DataFileError
+from puffin_ann.errors import FormatError
 from puffin_ann.lake.listing import canonical
 from puffin_ann.lake.metadata_files import read_metadata
 
@@ -51,9 +53,9 @@ def former_entries(table: Table, paths: Collection[str]) -> dict[str, FormerEntr
         document = metadata_document(table.io, log.metadata_file)
         if document is None:
             continue
-        snapshots = {one["snapshot-id"]: one for one in document.get("snapshots", ())}
+        snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in document["snapshots"]}
         here: dict[str, FormerEntry] = {}
-        for entry in document.get("statistics", ()):
+        for entry in document["statistics"]:
             path = wanted.get(canonical(entry["statistics-path"]))
             under = snapshots.get(entry["snapshot-id"], {})
             if path is not None:
@@ -70,23 +72,34 @@ def manifest_lists_of(table: Table) -> frozenset[str]:
     """Return the manifest lists that the table's earlier metadata name.
 
     Raises:
+        FormatError: one of them is damaged, so that it is not known what it names.
         StoreUnavailableError: the store does not give a metadata file now.
     """
     found: set[str] = set()
     for log in table.metadata.metadata_log:
-        document = metadata_document(table.io, log.metadata_file) or {}
-        found |= {one["manifest-list"] for one in document.get("snapshots", ())}
+        document = read_metadata(table.io, log.metadata_file)
+        snapshots = document["snapshots"] if document is not None else []
+        found |= {entry["manifest-list"] for entry in snapshots if "manifest-list" in entry}
     return frozenset(found)
 
 
+def statistics_of(document: Mapping[str, Any]) -> Iterator[StatisticsFile]:
+    """Yield the statistics that a metadata file registers, as far as PyIceberg knows them."""
+    for entry in document["statistics"]:
+        try:
+            yield StatisticsFile.model_validate(entry)
+        except ValidationError as error:  # of a blob type that PyIceberg does not know
+            _log.warning("an earlier statistics entry cannot be read: %s", error)
+
+
 def metadata_document(io: FileIO, location: str) -> dict[str, Any] | None:
-    """Read a metadata file as plain JSON; None if it is gone, or no such file.
+    """Read a metadata file as `read_metadata` does; None if it is gone, or no such file.
 
     Raises:
         StoreUnavailableError: the store does not give it now.
     """
     try:
         return read_metadata(io, location)
-    except DataFileError as error:
+    except FormatError as error:  # damage, or no location that a store has
         _log.warning("earlier metadata: %s", error)
         return None

@@ -31,7 +31,7 @@ from puffin_ann.errors import (
     UnclearCommitError,
 )
 from puffin_ann.lake.catalog import commit, name_of, reload_table
-from puffin_ann.lake.past import metadata_document
+from puffin_ann.lake.past import metadata_document, statistics_of
 from puffin_ann.redaction import shown_cause
 
 ATTEMPTS = 4
@@ -167,10 +167,10 @@ def _put_back(table: Table, change: SlotChange) -> Table:
     if before is None:
         return table
     lost = [
-        StatisticsFile.model_validate(entry)
-        for entry in before.get("statistics", ())
-        if entry["snapshot-id"] in change.seen
-        and entry["statistics-path"] != change.seen[entry["snapshot-id"]]
+        entry
+        for entry in statistics_of(before)
+        if entry.snapshot_id in change.seen
+        and entry.statistics_path != change.seen[entry.snapshot_id]
     ]
     if not lost:
         return table

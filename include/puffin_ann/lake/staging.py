@@ -6,7 +6,6 @@ that was given up and still runs can do no harm.
 """
 
 import hashlib
-import json
 import logging
 import os
 import re
@@ -28,6 +27,7 @@ from puffin_ann.errors import (
     StagingError,
     StoreUnavailableError,
 )
+from puffin_ann.foreign_json import parsed
 from puffin_ann.lake.objects import object_exists, open_object
 from puffin_ann.lake.outages import as_told, asked_again, is_of_a_store, telling
 from puffin_ann.lake.s3 import s3_of
@@ -134,8 +134,8 @@ class Staging:
             return False
         try:
             with telling(str(path)):
-                json.loads(path.read_bytes())
-        except (ValueError, UnicodeDecodeError):
+                parsed(path.read_bytes())
+        except ValueError:
             path.unlink(missing_ok=True)
             return True
         except FileNotFoundError:

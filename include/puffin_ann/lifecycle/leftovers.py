@@ -1,5 +1,6 @@
 """List what no index needs any more: superseded versions, and what failed runs left behind."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
-from puffin_ann.errors import BadInputError
+from puffin_ann.errors import BadInputError, FormatError
 from puffin_ann.lake.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.listing import StoredObject, canonical, listed, unfinished_uploads
 from puffin_ann.lake.locations import metadata_folder
@@ -20,6 +21,8 @@ from puffin_ann.lifecycle.inventory import Inventory
 from puffin_ann.lifecycle.object_names import names_with_folders, object_name, registered
 from puffin_ann.lifecycle.retention import Verdict, judge, names_of_snapshots, policies
 from puffin_ann.lifecycle.workspace import staging_folder
+
+_log = logging.getLogger("puffin_ann")
 
 Kind = Literal[
     "superseded version", "unpublished file", "staging", "record", "manifest list", "upload"
@@ -203,7 +206,11 @@ def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
     needed = {canonical(one.manifest_list) for one in inventory.table.snapshots()}
     unknown = [one for one in found if canonical(one.uri) not in needed]
     if unknown:  # snapshots that expired are the catalog's and Iceberg's to clear
-        needed |= {canonical(path) for path in manifest_lists_of(inventory.table)}
+        try:
+            needed |= {canonical(path) for path in manifest_lists_of(inventory.table)}
+        except FormatError as error:
+            _log.warning("manifest lists that may be needed stay: %s", error)
+            return
     for one in unknown:
         if canonical(one.uri) not in needed:
             yield Leftover(

@@ -1,9 +1,9 @@
 """Words for what is decided: one sentence for people."""
 
-import json
 from collections.abc import Sequence
 
 from puffin_ann.declaration import SHAPING, IndexDeclaration
+from puffin_ann.foreign_json import parsed
 from puffin_ann.lifecycle.decision import DeltaAction, ShardAction
 from puffin_ann.lifecycle.state import Change, IndexState
 
@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.state import Change, IndexState
 def changed_fields(state: IndexState, declaration: IndexDeclaration) -> str:
     """Name the fields that shape the index and are not as they were when it was built."""
     try:
-        before = json.loads(state.declaration)
+        before = parsed(state.declaration)
     except ValueError:
         before = None
     if not isinstance(before, dict):

@@ -4,7 +4,6 @@ It says what shapes and governs the index to whoever has the table and no declar
 no part of it; versions that were published before that was left out have it, and may hold secrets.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 
 from puffin_ann.declaration import IndexDeclaration, SparkOptions, parse_declaration
 from puffin_ann.errors import DeclarationError
+from puffin_ann.foreign_json import parsed
 
 PROPERTY = "declaration"
 """The property of a routing blob that holds it, as JSON."""
@@ -34,8 +34,8 @@ class Recorded:
     def of(cls, text: str) -> "Recorded":
         """Return what the property's text says."""
         try:
-            fields = json.loads(text)
-        except (ValueError, RecursionError):
+            fields = parsed(text)
+        except ValueError:
             return cls({})
         if not isinstance(fields, dict):
             return cls({})

@@ -1,13 +1,12 @@
 """Decide which published files stay: pure, from what they hold and when they were published."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
+from puffin_ann.foreign_json import object_of, parsed
 from puffin_ann.lifecycle.inventory import Holding, IndexFile
 
 
@@ -50,8 +49,9 @@ def policies(
 
 def _recorded(held: Holding) -> RetentionOptions:
     try:
-        return RetentionOptions.model_validate(json.loads(held.declaration).get("retention", {}))
-    except (ValueError, AttributeError, ValidationError):
+        recorded = object_of(parsed(held.declaration))
+        return RetentionOptions.model_validate(recorded.get("retention", {}))
+    except ValueError:  # what does not fit is one, too
         return RetentionOptions()
 
 

@@ -1,7 +1,6 @@
 """What every stage of a run opens first: the table, the staging folder and the plan."""
 
 import io
-import json
 import logging
 import time
 import uuid
@@ -16,6 +15,7 @@ import numpy as np
 from pyiceberg.table import Table
 
 from puffin_ann.errors import EnvironmentProblemError, StagingError
+from puffin_ann.foreign_json import object_of, parsed
 from puffin_ann.lake.catalog import load_table
 from puffin_ann.lake.column import VectorColumn, table_vector_column
 from puffin_ann.lake.locations import metadata_folder
@@ -130,8 +130,8 @@ class Workspace:
         if not self.staging.exists(PLAN):
             return self.plan  # which says so
         try:
-            kind = json.loads(self.staging.read(PLAN)).get("kind")
-        except (ValueError, AttributeError):
+            kind = object_of(parsed(self.staging.read(PLAN))).get("kind")
+        except ValueError:
             kind = None
         return self.refresh if kind == "refresh" else self.plan
 

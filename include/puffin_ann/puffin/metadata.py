@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from puffin_ann.errors import PuffinFormatError
+from puffin_ann.foreign_json import is_long, parsed
 
 ABSENT = -1
 """A snapshot id or sequence number not recorded: files of the first spec, deletion vectors."""
-
-_LONG = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,7 @@ def decode(payload: bytes, name: str) -> FileMetadata:
     because two readers could then disagree on what the file holds.
     """
     try:
-        document = json.loads(
-            payload.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant
-        )
-    except RecursionError:
-        raise PuffinFormatError(f"{name}: footer JSON is nested too deeply") from None
+        document = parsed(payload)
     except ValueError as error:  # bad UTF-8, bad JSON, a number of thousands of digits
         raise PuffinFormatError(f"{name}: footer is not valid JSON: {error}") from None
     where = f"{name}: footer"
@@ -133,7 +128,7 @@ def _text(value: object, where: str) -> str:
 
 
 def _long(value: object, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value not in _LONG:
+    if not isinstance(value, int) or not is_long(value):
         raise PuffinFormatError(f"{where} is not a 64-bit integer")
     return value
 
@@ -143,14 +138,3 @@ def _size(value: object, where: str) -> int:
     if size < 0:
         raise PuffinFormatError(f"{where} is negative: {size}")
     return size
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a key is given twice")
-    return result
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not a JSON number")

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from puffin_ann.foreign_json import long_of, object_of, parsed
+
 MARK = ".complete"
 """The file in a folder that holds the seal; it is written last."""
 
@@ -60,10 +62,13 @@ class Seal:
     def of(cls, folder: Path) -> "Seal | None":
         """Return a folder's seal; None if it has none that can be read, as if it were not there."""
         try:
-            told = json.loads((folder / MARK).read_text())
-            files = {str(name): Sealed(*map(int, one)) for name, one in told["files"].items()}
+            told = object_of(parsed((folder / MARK).read_bytes()))
+            files = {
+                name: Sealed(*map(long_of, one))
+                for name, one in object_of(told.get("files")).items()
+            }
             return cls(folder, files, float(told["proved_at"]))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, OverflowError):
             return None
 
     @property

@@ -40,7 +40,7 @@ class Folder:
             "table-uuid": table_uuid,
             "last-updated-ms": self.now_ms,
             "metadata-log": log,
-            "statistics": [{"statistics-path": names}] if names else [],
+            "statistics": [{"snapshot-id": 1, "statistics-path": names}] if names else [],
         }
         self.files[path] = json.dumps(document).encode()
         return path

@@ -119,6 +119,14 @@ def test_a_number_that_is_cut_off_is_not_taken_for_another(tmp_path, monkeypatch
         json.dumps({**DOCUMENT, "statistics": 7}).encode(),
         json.dumps({**DOCUMENT, "snapshots": [{"manifest-list": None}]}).encode(),
         json.dumps({**DOCUMENT, "snapshots": [7]}).encode(),
+        json.dumps({**DOCUMENT, "snapshots": [{}]}).encode(),
+        json.dumps({**DOCUMENT, "snapshots": "abc"}).encode(),
+        json.dumps({**DOCUMENT, "snapshots": [{"snapshot-id": 1, "summary": [1]}]}).encode(),
+        json.dumps({**DOCUMENT, "last-updated-ms": 10**300}).encode(),
+        json.dumps({**DOCUMENT, "statistics": [{"snapshot-id": 1, "statistics-path": 1}]}).encode(),
+        json.dumps(DOCUMENT).encode().replace(b'"timestamp-ms": 5', b'"timestamp-ms": Infinity'),
+        json.dumps(DOCUMENT).encode().replace(b'"timestamp-ms": 5', b'"timestamp-ms": 1e999'),
+        json.dumps(DOCUMENT).encode().replace(b"{", b'{"snapshots": [],', 1),
         json.dumps({**DOCUMENT, "metadata-log": [{"timestamp-ms": 1}]}).encode(),
     ],
 )
@@ -127,6 +135,14 @@ def test_what_is_no_metadata_is_damaged(tmp_path, broken):
     assert isinstance(found, Unread)
     assert found.is_damaged
     assert "v3.metadata.json is no metadata file" in found.problem
+
+
+@pytest.mark.parametrize("path", ["/tmp/\0x/y", "/tmp/\ud800x/y"])
+def test_what_no_store_can_have_is_damage_of_one_file_and_ends_no_search(tmp_path, path):
+    uri = stored(tmp_path, DOCUMENT)
+    found = MetadataReader().whole(IO, [f"file://{path}", uri])
+    assert found[f"file://{path}"].is_damaged
+    assert isinstance(found[uri], Version)
 
 
 def test_packed_bytes_that_are_not_are_damaged(tmp_path):
