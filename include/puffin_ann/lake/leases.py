@@ -41,6 +41,9 @@ MOST_SECONDS = 86_400.0
 """No run asks for a lease that lasts longer than this without a sign of life, or than twice what
 the settings say. The settings are not those of whoever wrote it, so the bound is wide."""
 
+MOST_AHEAD_MS = 86_400_000
+"""No clock of a store is this far ahead of ours."""
+
 ATTEMPTS = 8
 WAIT_SECONDS = 0.02
 """Before the second attempt twice as long, and twice that before each one after it."""
@@ -296,7 +299,9 @@ class Lease:
             if said is not None:
                 until, written_ms = said.until_ms, beat.modified_ms
         oddity = ""
-        if until > written_ms + _most_ms():
+        # Where files can be given any time of writing, that time says no more than the claim does.
+        believed_ms = min(written_ms, self._clock() + MOST_AHEAD_MS)
+        if until > believed_ms + _most_ms():
             oddity = f"it was written at {shown(written_ms)} to last until {shown(until)}"
         return Held(number, claim, until, released, oddity)
 

@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import StagingError
 from puffin_ann.lake.multipart import Upload, abort_upload, uploads
-from puffin_ann.lake.objects import FOLDER, object_exists, object_length, open_object
+from puffin_ann.lake.objects import FOLDER, is_special, object_exists, object_length, open_object
 from puffin_ann.lake.outages import patiently, telling
 from puffin_ann.lake.s3 import S3, Location, answers, s3_of
 from puffin_ann.lake.staging import local_path
@@ -150,6 +150,8 @@ def _local(folder: Path, root: str, recursive: bool) -> Iterator[StoredObject]:
         try:
             if not entry.is_dir(follow_symlinks=False):
                 told = _told(entry)
+                if is_special(told.st_mode):
+                    continue  # as a folder, it is no object
                 yield StoredObject(uri, told.st_size, int(told.st_mtime * 1000))
             elif recursive:
                 yield from _local(folder / entry.name, uri, recursive)

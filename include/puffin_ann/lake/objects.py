@@ -4,12 +4,16 @@ Here a store is asked with patience, and what it says is told as `outages` tells
 is missing is an `ObjectMissingError`, a store that fails a `StoreUnavailableError`.
 """
 
+import errno
 import io as streams
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.outages import patiently
@@ -50,6 +54,7 @@ def object_length(io: FileIO, uri: str) -> int | None:
         # Arrow's folders have not.
         try:
             with locating(uri):
+                _check_regular(uri)
                 length: Any = io.new_input(uri).__len__()
         except RuntimeError:  # as fsspec's file raises that has no length
             return FOLDER
@@ -61,6 +66,30 @@ def object_length(io: FileIO, uri: str) -> int | None:
         return None
     except IsADirectoryError:
         return FOLDER
+
+
+def is_special(mode: int) -> bool:
+    """Tell whether a file's mode is that of a pipe, a socket, or a device."""
+    return any(of(mode) for of in (stat.S_ISFIFO, stat.S_ISSOCK, stat.S_ISCHR, stat.S_ISBLK))
+
+
+def _check_regular(uri: str) -> None:
+    """Refuse what a local file system has in a file's place: to open a pipe waits for a writer.
+
+    Raises:
+        IsADirectoryError: it is a pipe, a device, or the like; also a folder.
+    """
+    scheme, _, path = PyArrowFileIO.parse_location(uri)
+    if scheme != "file":
+        return
+    # Arrow takes what follows a `?` for no part of the path, fsspec does.
+    for place in {path, uri.removeprefix("file:")}:
+        try:
+            mode = os.stat(place).st_mode
+        except OSError:  # which opening it tells
+            continue
+        if not stat.S_ISREG(mode):
+            raise IsADirectoryError(errno.EISDIR, "it is not a regular file", place)
 
 
 def object_exists(io: FileIO, uri: str) -> bool:
@@ -83,7 +112,8 @@ def open_object(io: FileIO, uri: str) -> "ObjectStream":
 
     Raises:
         ObjectMissingError: it is not there.
-        IsADirectoryError: a folder stands in its place, or a link that leads to itself.
+        IsADirectoryError: what stands in its place is no file: a folder, a pipe, a device, a link
+            that leads to itself.
         StoreUnavailableError: the store does not answer, or refuses access.
     """
     return ObjectStream(io, uri)
@@ -154,6 +184,7 @@ class ObjectStream(streams.RawIOBase):
 
     def _open(self) -> Any:
         with locating(self.uri):
+            _check_regular(self.uri)
             return self._io.new_input(self.uri).open()
 
     def _stream(self) -> Any:

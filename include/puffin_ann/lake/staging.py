@@ -28,7 +28,7 @@ from puffin_ann.errors import (
     StoreUnavailableError,
 )
 from puffin_ann.foreign_json import parsed
-from puffin_ann.lake.objects import object_exists, open_object
+from puffin_ann.lake.objects import object_exists, open_object, read_object
 from puffin_ann.lake.outages import as_told, asked_again, is_of_a_store, telling
 from puffin_ann.lake.s3 import s3_of
 from puffin_ann.redaction import shown_cause
@@ -134,7 +134,7 @@ class Staging:
             return False
         try:
             with telling(str(path)):
-                parsed(path.read_bytes())
+                parsed(read_object(self.io, self.uri(name)))
         except ValueError:
             path.unlink(missing_ok=True)
             return True

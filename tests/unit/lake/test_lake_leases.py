@@ -3,6 +3,7 @@
 import json
 import logging
 import multiprocessing
+import os
 import threading
 import time
 
@@ -301,3 +302,22 @@ def test_a_lease_on_what_is_no_more_is_removed_unless_somebody_holds_it(lease):
     assert lease.remove()
     assert lease.look() is None
     assert lease.acquire("two", "work", 60.0).number == 1
+
+
+def test_a_claim_whose_file_is_from_years_ahead_keeps_nobody_out(tmp_path):
+    lease = lease_in(tmp_path)
+    years = 10 * 365 * 86_400
+    planted(tmp_path, "_lease-00000001", claim_of(until_ms=leases.now_ms() + years * 1000))
+    (path,) = tmp_path.rglob("_lease-00000001")
+    os.utime(path, (time.time() + years, time.time() + years))
+    assert lease.look().oddity
+    assert lease.acquire("run-b", "refresh", 60).number == 2
+
+
+def test_a_claim_by_a_clock_that_is_hours_ahead_holds(tmp_path):
+    lease = lease_in(tmp_path)
+    planted(tmp_path, "_lease-00000001", claim_of(until_ms=leases.now_ms() + 3 * 3_600_000))
+    (path,) = tmp_path.rglob("_lease-00000001")
+    os.utime(path, (time.time() + 7_200, time.time() + 7_200))
+    with pytest.raises(LeaseHeldError):
+        lease.acquire("run-b", "refresh", 60)
