@@ -6,6 +6,7 @@ and within bounds, since anybody may have put them there.
 
 import re
 import sys
+import threading
 import uuid
 import zlib
 from collections.abc import Callable, Collection, Mapping
@@ -30,11 +31,17 @@ of order the fields; of others the whole file is read."""
 MOST_BYTES = 512 << 20
 """A metadata file of more, packed or not, counts as damaged."""
 
-MOST_OF_SMALL_BYTES = 64 << 20
-MOST_RATIO = 64
+MOST_OF_SMALL_BYTES = 16 << 20
+MOST_RATIO = 16
 """A packed file counts as damaged that unpacks to more than the first and so many times its own
 size. Snapshots are packed to a sixth. Only the schemas of a table that often changes its few
-columns are packed more, to a 150th, and of those the first bound holds tens of thousands."""
+columns are packed more, to a 150th, and of those the first bound holds thousands.
+Parsed, the worst of texts takes thirty times its bytes."""
+
+LARGE_BYTES = 2 << 20
+"""Of files of more, packed or not, one is in memory at a time."""
+
+_large_turn = threading.Lock()
 
 READERS = 16
 
@@ -159,10 +166,10 @@ class MetadataReader:
     def _version(self, io: FileIO, location: str) -> Version | None:
         key = canonical(location)
         if key not in self._whole:
-            document = read_metadata(io, location)
-            if document is None:
+            version = _made_of(io, location, lambda document: _version_of(location, document))
+            if version is None:
                 return None
-            self._whole[key] = _version_of(location, document)
+            self._whole[key] = version
         return self._whole[key]
 
 
@@ -173,10 +180,25 @@ def read_metadata(io: FileIO, location: str) -> dict[str, Any] | None:
         StoreUnavailableError: the store does not give it now.
         DataFileError: it is no metadata file.
     """
-    data = _bytes(io, location, MOST_BYTES + 1)
+    return _made_of(io, location, lambda document: document)
+
+
+def _made_of(io: FileIO, location: str, make: Callable[[dict[str, Any]], T]) -> T | None:
+    """Return what is made of a metadata file; None if it is gone."""
+    data = _bytes(io, location, LARGE_BYTES + 1)
     if data is None:
         return None
-    return _parsed(location, data)
+    if not _is_large(location, data):
+        return make(_parsed(location, data))
+    with _large_turn:
+        data = _bytes(io, location, MOST_BYTES + 1)
+        return None if data is None else make(_parsed(location, data))
+
+
+def _is_large(location: str, start: bytes) -> bool:
+    if len(start) <= LARGE_BYTES and _is_packed(location):
+        start = _unpacked(location, start, LARGE_BYTES + 1)
+    return len(start) > LARGE_BYTES
 
 
 def _all(

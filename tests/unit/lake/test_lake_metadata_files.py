@@ -174,6 +174,28 @@ def test_what_unpacks_to_more_than_a_file_of_its_size_has_is_damaged_and_takes_l
     assert whole(stored(tmp_path, bomb, "b.metadata.json")).head == head(uri)
 
 
+def test_a_packed_file_of_kilobytes_takes_no_gigabytes(tmp_path):
+    uri = stored(tmp_path, b'{"x":[' + b"{}," * (6 << 20) + b"{}]}", "a.gz.metadata.json")
+    found = whole(uri)
+    assert found.is_damaged
+    assert "more than" in found.problem
+
+
+def test_of_large_files_one_is_in_memory_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(metadata_files, "LARGE_BYTES", 1000)
+
+    def watched(data, read=metadata_files.parsed):
+        assert metadata_files._large_turn.locked()
+        return read(data)
+
+    monkeypatch.setattr(metadata_files, "parsed", watched)
+    large = {**DOCUMENT, "properties": {"a": "x" * 2000}}
+    names = [f"{number}.{kind}metadata.json" for number in range(4) for kind in ("", "gz.")]
+    uris = [stored(tmp_path, large, name) for name in names]
+    found = MetadataReader().whole(IO, uris)
+    assert {found[uri].head for uri in uris} == {Head(UUID, 1700000000123)}
+
+
 def test_versions_whose_schemas_are_much_alike_are_read(tmp_path):
     schemas = [{"schema-id": at, "fields": [{"id": 1, "type": "string"}]} for at in range(50_000)]
     uri = stored(tmp_path, {**DOCUMENT, "schemas": schemas}, "a.gz.metadata.json")
