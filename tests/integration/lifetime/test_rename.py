@@ -252,11 +252,11 @@ def test_where_the_file_it_was_renamed_in_is_lost_its_version_from_before_is_tak
     lost = newest_file(one, NEW)
     lose(lost)
     said = preview(one, named(NEW)).decision
-    assert (said.action, f"{lost}: " in said.reason) == ("none", True)
+    assert (said.action, str(lost) in said.reason) == ("none", True)
     assert f"publishes its version from before it was renamed from {builds.INDEX!r}" in said.reason
     done = refresh_in_process(named(NEW), run_id="third")
     assert done["action"] == "none"
-    assert f"{lost}: " in done["reason"]
+    assert str(lost) in done["reason"]
     assert (
         f"published its version from before it was renamed from {builds.INDEX!r}" in done["reason"]
     )
