@@ -36,6 +36,8 @@ FAMILIES: Mapping[str, Measure] = {
     "graphs-gloss-384d": _family("graphs", "gloss-384d"),
     "lists-glove-100d": _family("lists", "glove-100d"),
     "lists-gloss-384d": _family("lists", "gloss-384d"),
+    "deleted-glove-100d": _family("deleted", "glove-100d"),
+    "deleted-gloss-384d": _family("deleted", "gloss-384d"),
     "sharded": _family("sharded", "glove-100d"),
     "first": _family("first", "glove-100d"),
     "spark": _family("spark", "glove-100d"),
@@ -48,6 +50,7 @@ FAMILIES: Mapping[str, Measure] = {
 QUICK: Mapping[str, Measure] = {
     "graphs-glove-20k": _family("graphs", "glove-20k"),
     "lists-glove-20k": _family("lists", "glove-20k"),
+    "deleted-glove-20k": _family("deleted", "glove-20k"),
     "insert-glove-20k": _family("insert", "glove-20k"),
     "refresh-glove-20k": _family("refresh", "glove-20k"),
 }

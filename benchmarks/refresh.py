@@ -38,7 +38,7 @@ def measure(name: str, rounds: int) -> Result:
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = Path(temporary)
         lakehouse.configure(folder)
-        lived = _Life(data, folder)
+        lived = Life(data, folder)
         lived.start()
         lived.warm_up()
         for change in (_append, _merge_on_read, _copy_on_write, _compaction, _merge):
@@ -62,7 +62,7 @@ class _Cost:
     deeds: dict[str, int]
 
 
-class _Life:
+class Life:
     """A table and its index, changed and refreshed step by step."""
 
     def __init__(self, data: DataSet, folder: Path) -> None:
@@ -216,7 +216,7 @@ def _row(
     )
 
 
-def _append(lived: _Life, data: DataSet) -> list[Row]:
+def _append(lived: Life, data: DataSet) -> list[Row]:
     cost = lived.change(lived.append, 0.01, delta_ratio=0.5)
     blobs = lived.blobs()
     note = (
@@ -239,7 +239,7 @@ def _append(lived: _Life, data: DataSet) -> list[Row]:
     ]
 
 
-def _merge_on_read(lived: _Life, data: DataSet) -> list[Row]:
+def _merge_on_read(lived: Life, data: DataSet) -> list[Row]:
     before = lived.blobs()
     cost = lived.change(lived.delete_merge_on_read, 0.01)
     after = lived.blobs()
@@ -270,28 +270,28 @@ def _merge_on_read(lived: _Life, data: DataSet) -> list[Row]:
     ]
 
 
-def _copy_on_write(lived: _Life, data: DataSet) -> list[Row]:
+def _copy_on_write(lived: Life, data: DataSet) -> list[Row]:
     cost = lived.change(lived.delete_copy_on_write, 0.01)
     built = lived.build()
     what = "refresh after 1 % was deleted and every file rewritten"
     return [_row("refresh-rewrite", what, data, cost, built, 0.05, _moved(lived, cost))]
 
 
-def _compaction(lived: _Life, data: DataSet) -> list[Row]:
+def _compaction(lived: Life, data: DataSet) -> list[Row]:
     cost = lived.change(lived.compact, 0)
     built = lived.build()
     what = "refresh after a compaction of the whole table"
     return [_row("refresh-compaction", what, data, cost, built, 0.05, _moved(lived, cost))]
 
 
-def _moved(lived: _Life, cost: _Cost) -> str:
+def _moved(lived: Life, cost: _Cost) -> str:
     return (
         f"{cost.deeds['deltas']} deltas, {cost.deeds['dead']:,} rows dead, "
         f"{cost.deeds['inserted']:,} inserted; {cost.written:,} new bytes"
     )
 
 
-def _merge(lived: _Life, data: DataSet) -> list[Row]:
+def _merge(lived: Life, data: DataSet) -> list[Row]:
     cost = lived.change(lived.append, SHARE, delta_ratio=0.0)
     if cost.deeds["deltas"]:
         raise RuntimeError("the deltas were not merged")
@@ -300,7 +300,7 @@ def _merge(lived: _Life, data: DataSet) -> list[Row]:
     return [_row("refresh-merge", "merge of 5 %", data, cost, built, 0.25, note)]
 
 
-def _recall(lived: _Life, data: DataSet, facts: list[str]) -> Row:
+def _recall(lived: Life, data: DataSet, facts: list[str]) -> Row:
     """Delete and insert in turn, and compare what is then found with a fresh build's answers."""
     from puffin_ann.search.index import open_index
 

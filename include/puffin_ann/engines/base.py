@@ -230,15 +230,20 @@ def barred(dead: Dead, allowed: Dead, rows: int) -> NDArray[np.uint8] | None:
 
     Costs nothing where no row is excluded by `allowed`: `dead` itself is returned, not a copy.
     """
-    for name, mask in (("dead", dead), ("allowed", allowed)):
-        if mask is not None and (mask.shape != (rows,) or mask.dtype.itemsize != 1):
-            raise QueryError(
-                f"{name} has shape {mask.shape} and type {mask.dtype}; the shard has {rows} rows, "
-                "each marked by a bool or uint8"
-            )
+    if dead is not None:
+        _check_mask("dead", dead, rows)
     if allowed is None:
         return None if dead is None else dead.view(np.uint8)
+    _check_mask("allowed", allowed, rows)
     excluded: NDArray[np.bool_] = allowed.view(np.uint8) == 0
     if dead is not None:
         excluded |= dead.view(np.uint8) != 0
     return excluded.view(np.uint8)
+
+
+def _check_mask(name: str, mask: NDArray[np.generic], rows: int) -> None:
+    if mask.shape != (rows,) or mask.dtype.itemsize != 1:
+        raise QueryError(
+            f"{name} has shape {mask.shape} and type {mask.dtype}; the shard has {rows} rows, "
+            "each marked by a bool or uint8"
+        )

@@ -83,12 +83,12 @@ class IvfShard(StoredVectors):
             some = partial(self.search, k=k, dead=mask, threads=threads)
             return _by_width(some, queries, width)
         probes, refined = self.effort(k, width)
-        live = self._live_rows.count(mask)
-        if live < self.rows:
+        rows, live = self.rows, self._live_rows.count(mask)
+        if live < rows:
             # A list gives as much as if it had only the rows that may be answered, and those are
             # spread thinner: more lists hold the same number of them.
-            probes = min(probes * self.rows // max(1, live), searcher.lists)
-            if live <= probes * self.rows // searcher.lists // SCANNED:
+            probes = min(probes * rows // max(1, live), searcher.lists)
+            if live <= probes * rows // searcher.lists // SCANNED:
                 return self._live_rows.nearest(queries, k, dead=mask, threads=threads)
         return searcher.search(
             queries, k, probes=probes, refined=refined, barred=mask, threads=threads

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_vamana_kernels import is_dead
+from test_vamana_kernels import is_dead, still_open
 
 from puffin_ann.ann.hnsw import kernels, library
 from puffin_ann.ann.hnsw.layers import Layers, first_lists
@@ -42,8 +42,8 @@ def best_first(measure, lists, begin, entry, keep, dead, most):
     """
     pools, seen, done = {False: [], True: []}, set(), set()
     while True:
-        open_ones = [one for one in sorted(pools[False] + pools[True]) if one[1] not in done]
         is_full, lives = len(pools[False]) == keep, True
+        open_ones = still_open(pools, done, is_full)
         if not open_ones or (is_full and open_ones[0] > pools[False][-1]):
             if is_full or begin in seen:
                 return pools[False]

@@ -67,7 +67,7 @@ def test_rows_of_a_batch_choose_among_live_rows_and_each_other(seed, some_dead):
     chosen, counts = np.zeros((len(rows), MOST), np.uint32), np.zeros(len(rows), np.uint16)
     twins = np.zeros(len(rows), np.uint32)
     kernels_batch.find_places(
-        space.reshape(-1), WIDTH, lists, degrees, 7, rows, near, dead, 20, 0.5, 1.25,
+        space.reshape(-1), WIDTH, lists, degrees, 7, rows, near, dead, 20, 1.25,
         np.zeros(ROWS, np.uint8), 0, chosen, counts, twins, 2, len(rows),
     )  # fmt: skip
     assert not counts[:2].any(), "the first two were not asked for"
@@ -75,7 +75,7 @@ def test_rows_of_a_batch_choose_among_live_rows_and_each_other(seed, some_dead):
     for b, row in enumerate(rows.tolist()):
         if b < 2:
             continue
-        live = [one for _, one in best_first(space, graph, 7, space[row], 20, dead, 10)[1]]
+        live = [one for _, one in best_first(space, graph, 7, space[row], 20, dead, 20)[1]]
         beside = [int(rows[place]) for place in near[b] if place != NONE]
         expected = pruned(space, nearest_to(space, row, live + beside), MOST, 1.25)
         assert chosen[b, : counts[b]].tolist() == expected

@@ -81,14 +81,14 @@ def test_measuring_leaves_the_node_itself_out_and_doubles_are_removed():
 def best_first(space, lists, entry, query, keep, dead=(), most=1):
     """Beam search: expand the nearest candidate not expanded yet, keep the best, until none is.
 
-    Of the dead rows the nearest are passed through: as many as `most`, as long as they are nearer
-    than what is kept, and, once enough live rows are, only such as a live row leads to.
+    Of the dead rows the nearest are passed through, as many as `most`, as long as they are nearer
+    than what is kept; and, once enough live rows are, after those, and if a live row leads to them.
     """
     pools, seen, trail, done = {False: [], True: []}, {entry}, [], set()
     pools[is_dead(dead, entry)].append((squared(space[entry], query), entry))
     while True:
-        open_ones = [one for one in sorted(pools[False] + pools[True]) if one[1] not in done]
         is_full = len(pools[False]) == keep
+        open_ones = still_open(pools, done, is_full)
         if not open_ones or (is_full and open_ones[0] > pools[False][-1]):
             return pools[False], trail
         following = open_ones[0]
@@ -101,6 +101,12 @@ def best_first(space, lists, entry, query, keep, dead=(), most=1):
                 if lives or not is_full or not is_dead(dead, row):
                     pools[is_dead(dead, row)].append((squared(space[row], query), row))
         pools = {False: sorted(pools[False])[:keep], True: sorted(pools[True])[:most]}
+
+
+def still_open(pools, done, is_full):
+    """What is not expanded yet, in its order: with a full pool the live rows come first."""
+    live, dead = ([one for one in pools[kind] if one[1] not in done] for kind in (False, True))
+    return sorted(live) or sorted(dead) if is_full else sorted(live + dead)
 
 
 def is_dead(dead, row):

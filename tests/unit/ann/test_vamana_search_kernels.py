@@ -24,13 +24,13 @@ def some_graph(seed):
     return lists, neighbours.reshape(-1), np.array([len(line) for line in lists], np.uint16)
 
 
-def searched(kernel, *first, space, neighbours, degrees, queries, widths, dead, share=0.7):
+def searched(kernel, *first, space, neighbours, degrees, queries, widths, dead):
     ids, distances = np.zeros((len(queries), K), np.int64), np.zeros((len(queries), K), "f4")
     counts = np.zeros(len(queries), np.int64)
     live = ROWS - np.count_nonzero(dead)
     kernel(
         *first, space.reshape(-1), WIDTH, neighbours, MOST, degrees, ENTRY, queries.reshape(-1), L2,
-        space, queries, np.array(widths, np.int64), live, share, 8, dead,
+        space, queries, np.array(widths, np.int64), live, 8, dead,
         np.zeros(ROWS, np.uint8), 250, ids, distances, counts,
     )  # fmt: skip
     return ids, distances, counts
@@ -62,12 +62,12 @@ def test_a_search_by_full_vectors_answers_what_its_twin_does(seed, share):
     live = ROWS - np.count_nonzero(dead)
     found = searched(
         kernels_search.search_full, space=space, neighbours=neighbours, degrees=degrees,
-        queries=queries, widths=WIDTHS, dead=dead, share=0.7,
+        queries=queries, widths=WIDTHS, dead=dead,
     )  # fmt: skip
     expected = []
     for query, width in zip(queries, WIDTHS, strict=True):
         keep = min(max(width, K), live)
-        most = max(1, min(int(0.7 * keep), ROWS - live))
+        most = max(1, min(keep, ROWS - live))
         pool, _ = best_first(space, lists, ENTRY, query, keep, dead, most)
         # What dead rows cut off from too many live ones answers nothing; then all are compared.
         # The first K + 8 rows of the pool are measured; with exact sums their order stays.

@@ -11,7 +11,7 @@ from puffin_ann.ann.vamana.frontier import (
     is_over,
     let_in,
     mark,
-    nearest_open,
+    next_open,
     open_from,
     passed_room,
 )
@@ -167,7 +167,7 @@ def beam(
     size = current = count = beside = U64(0)
     start = U64(begin)
     while True:
-        key = nearest_open(pool, current, size, passed, beside, count)
+        key = next_open(pool, current, size, full, passed, beside, count)
         if is_over(key, pool, size, full):
             if size == full or stamps[start] == stamp:
                 return size
@@ -221,7 +221,6 @@ def search(
     queries: NDArray[np.float32],
     widths: NDArray[np.int64],
     live: Whole,
-    share: float,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -251,7 +250,6 @@ def search(
         queries: `(q, d) float32`.
         widths: `(q,) int64`, ef: candidates wanted.
         live: how many rows are.
-        share: dead rows held for each one kept, see `frontier.passed_share`.
         spare: candidates beyond k whose exact distance is taken.
         dead: `(n,) uint8`, or empty.
         stamps: `(n,) uint8` scratch, kept from call to call.
@@ -267,7 +265,7 @@ def search(
     rows, k = len(stamps), ids.shape[1]
     widest = kept(widths.max(), k, live)
     pool = np.empty(widest + 1, np.uint64)
-    passed = np.empty(passed_room(widest, share, rows - live) + 1, np.uint64)
+    passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
     keys = np.empty(k + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     for q in range(len(queries)):
@@ -299,7 +297,7 @@ def search(
             q * width,
             pool,
             keep,
-            passed[: passed_room(keep, share, rows - live) + 1],
+            passed[: passed_room(keep, rows - live) + 1],
             dead,
             stamps,
             np.uint8(stamp),

@@ -94,7 +94,6 @@ class Searcher:
             part.queries,
             part.widths,
             part.live,
-            part.share,
             SPARE,
             part.dead,
             part.scratch.stamps,

@@ -204,7 +204,7 @@ def packed_codes(lists: Lists, count: int) -> Iterator[NDArray[np.uint8]]:
 
 
 def _read_only(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    view = np.ascontiguousarray(mask).view()
+    view = mask.view() if mask.flags.c_contiguous else mask.copy()
     view.flags.writeable = False
     return view
 

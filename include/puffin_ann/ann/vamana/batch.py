@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from puffin_ann.ann import blas
 from puffin_ann.ann.vamana import kernels_batch as kernels
 from puffin_ann.ann.vamana import kernels_whole, leaves
-from puffin_ann.ann.vamana.frontier import passed_share
 from puffin_ann.ann.vamana.insertion import Adjacency
 from puffin_ann.ann.vamana.primitives import Whole
 
@@ -52,12 +51,10 @@ def insert(
         progress: told the share that is done.
 
     """
-    mask, share = _NOBODY, 0.0
+    mask = _NOBODY
     if dead is not None and dead.any():
         mask = np.concatenate([dead, np.zeros(len(space) - first, np.uint8)])
-        live = first - int(np.count_nonzero(dead))
-        share = passed_share(first, max(1, live))
-    work = _Work(space, graph, keep, share, alpha, mask, threads)
+    work = _Work(space, graph, keep, alpha, mask, threads)
     leader = first_equal(space[first:], threads)
     added = np.arange(len(space) - first, dtype=np.uint32)
     different = added[leader == added] + np.uint32(first)
@@ -104,7 +101,6 @@ class _Work:
         space: NDArray[np.float32],
         graph: Adjacency,
         keep: int,
-        share: float,
         alpha: float,
         dead: NDArray[np.uint8],
         threads: int,
@@ -112,7 +108,7 @@ class _Work:
         self._space, self._graph = space, graph
         self._flat, self._width = space.reshape(-1), space.shape[1]
         self._most = graph.neighbours.shape[1]
-        self._keep, self._share, self._alpha, self._dead = keep, share, alpha, dead
+        self._keep, self._alpha, self._dead = keep, alpha, dead
         self._threads = threads
         self._plan = leaves.Plan()
         self._leaf = leaves.Scratch(self._plan, self._width)
@@ -140,7 +136,6 @@ class _Work:
                 near,
                 self._dead,
                 self._keep,
-                self._share,
                 self._alpha,
                 self._stamps[thread],
                 self._last[thread],

@@ -9,7 +9,7 @@ from puffin_ann.ann.vamana.frontier import (
     is_over,
     let_in,
     mark,
-    nearest_open,
+    next_open,
     open_from,
     start,
 )
@@ -105,7 +105,7 @@ def beam(
     current = beside = U64(0)
     size, count = start(first, pool, passed, dead)
     while True:
-        key = nearest_open(pool, current, size, passed, beside, count)
+        key = next_open(pool, current, size, full, passed, beside, count)
         if is_over(key, pool, size, full):
             return size, recorded
         lives = mark(key, pool, current, size, passed, beside)

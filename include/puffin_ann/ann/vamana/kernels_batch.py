@@ -35,7 +35,6 @@ def find_places(
     near: NDArray[np.uint32],
     dead: NDArray[np.uint8],
     keep: Whole,
-    share: float,
     alpha: float,
     stamps: NDArray[np.uint8],
     stamp: Whole,
@@ -57,7 +56,6 @@ def find_places(
         near: `(b, k) uint32`, places in the batch of other new rows near each, or `NONE`.
         dead: `(n,) uint8`, or empty if all rows live.
         keep: L.
-        share: dead rows held for each one kept, see `frontier.passed_share`.
         alpha: slack.
         stamps: `(n,) uint8` scratch, kept from call to call.
         stamp: the last one used; 0 at first, with `stamps` all 0.
@@ -72,7 +70,7 @@ def find_places(
 
     """
     pool = np.empty(keep + 1, np.uint64)
-    passed = np.empty(passed_room(keep, share, len(dead)) + 1, np.uint64)
+    passed = np.empty(passed_room(keep, len(dead)) + 1, np.uint64)
     trail = np.empty(8 * keep + 64, np.uint64)
     fresh = np.empty(lists.shape[1] + 1, np.uint32)
     keys = np.empty(len(trail) + near.shape[1], np.uint64)

@@ -11,7 +11,7 @@ from puffin_ann.ann.vamana.frontier import (
     is_over,
     let_in,
     mark,
-    nearest_open,
+    next_open,
     open_from,
     passed_room,
     start,
@@ -44,7 +44,6 @@ def search_full(
     queries: NDArray[np.float32],
     widths: NDArray[np.int64],
     live: Whole,
-    share: float,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -68,7 +67,6 @@ def search_full(
         queries: `(q, d) float32`.
         widths: `(q,) int64`, L: candidates wanted.
         live: how many rows are.
-        share: dead rows held for each one kept, see `frontier.passed_share`.
         spare: candidates beyond k whose exact distance is taken.
         dead: `(n,) uint8`, or empty.
         stamps: `(n,) uint8` scratch, kept from call to call.
@@ -84,7 +82,7 @@ def search_full(
     rows, k = len(stamps), ids.shape[1]
     widest = kept(widths.max(), k, live)
     pool = np.empty(widest + 1, np.uint64)
-    passed = np.empty(passed_room(widest, share, rows - live) + 1, np.uint64)
+    passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
     keys = np.empty(k + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     trail = np.empty(0, np.uint64)
@@ -102,7 +100,7 @@ def search_full(
             q * width,
             pool,
             keep,
-            passed[: passed_room(keep, share, rows - live) + 1],
+            passed[: passed_room(keep, rows - live) + 1],
             dead,
             stamps,
             np.uint8(stamp),
@@ -176,7 +174,7 @@ def _beam_codes(
     current = beside = U64(0)
     size, count = start(key, pool, passed, dead)
     while True:
-        key = nearest_open(pool, current, size, passed, beside, count)
+        key = next_open(pool, current, size, full, passed, beside, count)
         if is_over(key, pool, size, full):
             return size  # type: ignore[no-any-return]
         lives = mark(key, pool, current, size, passed, beside)
@@ -218,7 +216,6 @@ def search_codes(
     queries: NDArray[np.float32],
     widths: NDArray[np.int64],
     live: Whole,
-    share: float,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -245,7 +242,7 @@ def search_codes(
     rows, k = len(stamps), ids.shape[1]
     widest = kept(widths.max(), k, live)
     pool = np.empty(widest + 1, np.uint64)
-    passed = np.empty(passed_room(widest, share, rows - live) + 1, np.uint64)
+    passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
     keys = np.empty(k + spare, np.uint64)
     fresh = np.empty(stride + 1, np.uint32)
     tables = np.empty((subspaces, count), np.float32)
@@ -270,7 +267,7 @@ def search_codes(
             entry,
             pool,
             keep,
-            passed[: passed_room(keep, share, rows - live) + 1],
+            passed[: passed_room(keep, rows - live) + 1],
             dead,
             stamps,
             np.uint8(stamp),

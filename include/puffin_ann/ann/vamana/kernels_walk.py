@@ -35,7 +35,7 @@ from puffin_ann.ann.vamana.frontier import (
     is_dead,
     is_over,
     mark,
-    nearest_open,
+    next_open,
     open_from,
     passed_room,
     start,
@@ -228,7 +228,7 @@ def walk(
         lives = mark(key, pool, current, size, passed, beside)
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
-        following = nearest_open(pool, current, size, passed, beside, count)
+        following = next_open(pool, current, size, full, passed, beside, count)
         if following != NOBODY:
             _ask_for(records, stride, following)
         at = row_of(key) * stride
@@ -250,7 +250,7 @@ def walk(
             at += U64(384)
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
-        key = nearest_open(pool, current, size, passed, beside, count)
+        key = next_open(pool, current, size, full, passed, beside, count)
         if key != following and key != NOBODY:
             _ask_for(records, stride, key)
     return found if found_enough(size, full, dead) else U64(0)
@@ -326,7 +326,6 @@ def search_records(
     queries: NDArray[np.float32],
     widths: NDArray[np.int64],
     live: Whole,
-    share: float,
     spare: Whole,
     dead: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
@@ -346,7 +345,6 @@ def search_records(
         queries: `(q, d) float32`.
         widths: `(q,) int64`, L: candidates wanted.
         live: how many rows are.
-        share: dead rows held for each one kept, see `frontier.passed_share`.
         spare: candidates beyond k that may be measured too, where rounding can have swapped them.
         dead: `(n,) uint8`, or empty.
         stamps: `(n,) uint8` scratch, kept from call to call.
@@ -363,7 +361,7 @@ def search_records(
     rows, k = len(stamps), ids.shape[1]
     widest = _over_records(widths.max(), k, live)
     pool = np.empty(widest + 1, np.uint64)
-    passed = np.empty(passed_room(widest, share, rows - live) + 1, np.uint64)
+    passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
     best = np.empty(k + spare + 1, np.uint64)
     placed_query = np.empty(width, np.float32)
     scratch = np.empty(width, np.float32)
@@ -380,7 +378,7 @@ def search_records(
             rotated(placed_query, across, within, scratch, moved, U64(0), U64(1))
             step, base = tables_of(moved, floats, tables)
             keep = _over_records(widths[q], k, live)
-            room = passed_room(keep, share, rows - live)
+            room = passed_room(keep, rows - live)
             found = walk(
                 records, numbers, stride, code_bytes, blocks, entry, moved, tables, step, base,
                 pool[: keep + 1], passed[: room + 1], dead, stamps, np.uint8(stamp), best,
