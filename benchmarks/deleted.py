@@ -40,7 +40,7 @@ Search = Callable[[NDArray[np.float32], int], Ids]
 
 @dataclass
 class _Timed:
-    """A search at the two widths on either side of a recall.
+    """A search at the two widths on either side of a recall, or at the least.
 
     Attributes:
         search: what is timed.
@@ -50,7 +50,10 @@ class _Timed:
 
     search: Search
     points: list[Point]
-    seconds: list[dict[int, float]] = field(default_factory=lambda: [{}, {}])
+    seconds: list[dict[int, float]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seconds = [{} for _ in self.points]
 
     def rate(self, queries: int) -> float | None:
         """Return queries per second at the recall."""
