@@ -22,9 +22,8 @@ GROWTH, WIDEST = 1.25, 4000
 PART = 125
 """Queries that are timed together, in one call or one a call: interleaved so finely, all contenders
 have the same share of what else the machine does."""
-SINGLES, COMPARED = 500, 125
-"""Queries that are asked one a call, and those of an engine that compares all rows."""
-ROUNDS = 7
+COMPARED = 125
+"""Queries of an engine that compares all rows; it finds all, so that no more are needed."""
 ENGINES = ("vamana", "hnsw", "ivf_pq", "exact")
 SHARES = {"1 row": 0.9, "1 %": 0.9, "5 %": 0.9, "19 %": 0.8}
 """Deleted, and the least share of the speed that is to be left; more than a fifth has a shard built
@@ -64,6 +63,7 @@ class _Timed:
 
 def measure(name: str, rounds: int) -> Result:
     """Search shards of each engine, and an index that was refreshed."""
+    rounds = 2 * rounds + 1
     data = load(name)
     result = Result(family=f"deleted-{name}")
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
@@ -72,11 +72,11 @@ def measure(name: str, rounds: int) -> Result:
         for algorithm in ENGINES:
             _, built = engines.build_ours(algorithm, data.vectors, folder)
             shard, _ = engines.through_blob(algorithm, built, folder)
-            result.rows += _rows(algorithm, shard, data, max(rounds, ROUNDS))
-        result.rows.append(_refreshed(data, folder, max(rounds, ROUNDS)))
+            result.rows += _rows(algorithm, shard, data, rounds)
+        result.rows.append(_refreshed(data, folder, rounds))
     result.facts.append(
         f"{data.title}, deleted rows: seconds are those of the processor, since one thread "
-        f"searches; the least of {max(rounds, ROUNDS)} rounds for every {PART} queries, all masks "
+        f"searches; the least of {rounds} rounds for every {PART} queries, all masks "
         "in turn"
     )
     return result
@@ -99,10 +99,9 @@ def _rows(algorithm: str, shard: SearchableShard, data: DataSet, rounds: int) ->
         (share, place): deleted(data.vectors, share, place) for share in SHARES for place in PLACES
     }
     found: dict[tuple[str, str, str], tuple[float | None, float | None]] = {}
+    queries = data.queries[: COMPARED if algorithm == "exact" else QUERIES]
     for how in ("batch", "one query a call"):
-        count = COMPARED if algorithm == "exact" else QUERIES if how == "batch" else SINGLES
-        queries = data.queries[:count]
-        clean = _timed(_search_of(shard, None), queries, data.truth[:count])
+        clean = _timed(_search_of(shard, None), queries, data.truth[: len(queries)])
         others = {}
         for key, dead in masks.items():
             truth = exact.search(
