@@ -10,7 +10,7 @@ import pytest
 from object_store import BUCKET, properties
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_ann.errors import StagingError, StoreRefusedError
+from puffin_ann.errors import EnvironmentProblemError, StoreRefusedError
 from puffin_ann.lake import s3 as s3_module
 from puffin_ann.lake.assembly import Assembly, Names
 from puffin_ann.lake.staging import Staging
@@ -131,7 +131,7 @@ def test_an_attempt_after_one_that_died_makes_only_what_is_missing(
     uris = stage(s3, folder, shards)
     assembly = assembly_of(io, folder, uris)
     proxy.cut_off_after(4)
-    with pytest.raises(StagingError, match="no answer"):
+    with pytest.raises(EnvironmentProblemError, match="no answer"):
         assembly.make()
     assert len(uploads(s3, folder)) == 1
 
