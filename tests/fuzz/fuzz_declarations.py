@@ -34,7 +34,9 @@ def read(data: bytes) -> None:
             declaration = load_declaration(Path(file.name))
         except DeclarationError:
             return
+    # No dump of a declaration has what concerns Spark: it is never stored.
     dumped = json.loads(declaration.model_dump_json(by_alias=True))
+    dumped["spark"] = declaration.spark.model_dump(mode="json")
     assert parse_declaration(dumped, source=file.name) == declaration
 
 
