@@ -1,5 +1,8 @@
 """`puffin-ann drop`: take an index out of its table."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,8 +60,11 @@ def _ask(planned: "DropReport", *, as_json: bool) -> None:
     if not as_json:
         _show(planned)
     question = f"Drop {planned.index} from {planned.table}?"
-    if as_json or not typer.confirm(question, default=False):
-        raise BadInputError("nothing was dropped; give --yes, too, to drop without being asked")
+    told = "nothing was dropped; give --yes, too, to drop without being asked"
+    with _unless_nobody_answers(told):
+        may_drop = not as_json and typer.confirm(question, default=False)
+    if not may_drop:
+        raise BadInputError(told)
 
 
 def _ask_for_the_name(planned: "DropReport", *, may_ask: bool) -> None:
@@ -76,8 +82,35 @@ def _ask_for_the_name(planned: "DropReport", *, may_ask: bool) -> None:
         )
     _show(planned)
     console.print(told, highlight=False, markup=False, soft_wrap=True)
-    if typer.prompt("Type the index's name to drop it", default="").strip() != planned.index:
+    with _unless_nobody_answers(
+        "nothing was dropped: nobody typed the index's name; type it at a terminal, or give "
+        "--force and --yes to drop the index without being asked"
+    ):
+        name = typer.prompt("Type the index's name to drop it", default="").strip()
+    if name != planned.index:
         raise BadInputError("nothing was dropped; that is not the name of the index")
+
+
+@contextmanager
+def _unless_nobody_answers(told: str) -> Iterator[None]:
+    """Tell what to do where a question meets the end of the input, or a closed one.
+
+    An interrupt stays one, though Typer raises the same for both.
+    """
+    try:
+        yield
+    except typer.Abort as error:
+        if not isinstance(error.__context__, EOFError):
+            raise
+        console.print()  # the question's line is still open
+        raise BadInputError(told) from None
+    except RuntimeError:
+        if sys.stdin is not None:
+            raise
+        console.print()
+        raise BadInputError(told) from None
+    except UnicodeDecodeError:
+        raise BadInputError(told) from None
 
 
 def _show(report: "DropReport") -> None:

@@ -1,11 +1,14 @@
+import sys
 from pathlib import Path
 
 import builds
 import pytest
+import yaml
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
+from puffin_ann.cli.main import run
 from puffin_ann.settings import settings
 
 
@@ -47,3 +50,47 @@ def build(words):
         return words.refresh()
 
     return make
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    """Run the command line in this process; returns exit code, output and errors."""
+
+    def call(*arguments: str, width: int = 200) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["puffin-ann", *arguments])
+        monkeypatch.setattr("puffin_ann.cli.output.console.width", width, raising=False)
+        with pytest.raises(SystemExit) as left:
+            run()
+        said = capsys.readouterr()
+        return left.value.code or 0, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, catalog):
+    """A folder of declarations that the library looks in."""
+    folder = tmp_path / "indexes"
+    folder.mkdir()
+    monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(folder))
+    settings.cache_clear()
+    return folder
+
+
+@pytest.fixture
+def declare(folder):
+    """Write a declaration into the folder; None takes it away."""
+
+    def write(name: str = builds.INDEX, **changes):
+        declared = builds.declaration(name=name, **changes)
+        data = declared.model_dump(mode="json")
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(data))
+        return declared
+
+    return write
+
+
+@pytest.fixture
+def indexed(words, declare):
+    builds.build(declare(), "run")
+    return words.refresh()

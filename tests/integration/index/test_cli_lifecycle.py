@@ -1,14 +1,12 @@
-"""`puffin-ann plan`, `history` and `drop`, on the embedded catalog."""
+"""`puffin-ann plan`, `history` and `status`, on the embedded catalog."""
 
 import json
-import sys
 
 import builds
 import pytest
 import yaml
 
 from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.cli.main import run
 from puffin_ann.declaration import load_declaration, parse_declaration
 from puffin_ann.errors import EnvironmentProblemError
 from puffin_ann.lifecycle.history import history
@@ -18,51 +16,6 @@ from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.lifecycle.runners import InProcess
 from puffin_ann.search.versions import open_puffin
 from puffin_ann.settings import settings
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run the command line in this process; returns exit code, output and errors."""
-
-    def call(*arguments: str, width: int = 200) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["puffin-ann", *arguments])
-        monkeypatch.setattr("puffin_ann.cli.output.console.width", width, raising=False)
-        with pytest.raises(SystemExit) as left:
-            run()
-        said = capsys.readouterr()
-        return left.value.code or 0, said.out, said.err
-
-    return call
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch, catalog):
-    """A folder of declarations that the library looks in."""
-    folder = tmp_path / "indexes"
-    folder.mkdir()
-    monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(folder))
-    settings.cache_clear()
-    return folder
-
-
-@pytest.fixture
-def declare(folder):
-    """Write a declaration into the folder; None takes it away."""
-
-    def write(name: str = builds.INDEX, **changes):
-        declared = builds.declaration(name=name, **changes)
-        data = declared.model_dump(mode="json")
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(data))
-        return declared
-
-    return write
-
-
-@pytest.fixture
-def indexed(words, declare):
-    builds.build(declare(), "run")
-    return words.refresh()
-
 
 TABLE = ("test.demo.words", builds.INDEX)
 
@@ -388,47 +341,6 @@ def test_bytes_of_other_indexes_are_copied_not_written(cli, indexed, declare):
     )
 
 
-def test_drop_asks_first_and_tells_what_it_did(cli, indexed, declare, folder, monkeypatch):
-    before = indexed.metadata_location
-    code, _, err = cli("drop", *TABLE, "--yes")
-    assert (code, "is declared" in err) == (2, True)
-    (folder / f"{builds.INDEX}.yaml").unlink()
-    code, out, _ = cli("drop", *TABLE, "--dry-run")
-    assert (code, "would be dropped, 1 version" in out) == (0, True)
-    for given in ("--yes", "--json"):
-        code, out, err = cli("drop", *TABLE, given)
-        assert (code, out) == (2, "")
-        assert "not declared here" in err
-        assert "give --force" in err
-    monkeypatch.setattr("typer.prompt", lambda *_, **__: "y")
-    code, out, err = cli("drop", *TABLE)
-    assert (code, "nothing was dropped" in err) == (2, True)
-    assert "it records: column 'embedding'" in out
-    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
-    code, _, err = cli("drop", *TABLE, "--force")
-    assert (code, "nothing was dropped" in err) == (2, True)
-    assert indexed.refresh().metadata_location == before
-    monkeypatch.setattr("typer.prompt", lambda *_, **__: f" {builds.INDEX} ")
-    code, out, _ = cli("drop", *TABLE)
-    assert (code, "was dropped, 1 version" in out) == (0, True)
-    assert "deregistered" in out
-    code, _, err = cli("drop", *TABLE, "--yes")
-    assert (code, "was dropped before" in err) == (3, True)
-
-
-def test_what_would_be_dropped_is_told_beside_a_bad_declaration(cli, indexed, folder):
-    (folder / f"{builds.INDEX}.yaml").rename(folder / "kept.yaml.orig")
-    (folder / "other.yaml").write_text("metric: [")
-    code, out, err = cli("drop", *TABLE, "--dry-run")
-    assert (code, "would be dropped, 1 version" in out) == (0, True)
-    assert "other.yaml: is not valid YAML" in err
-    code, out, err = cli("drop", *TABLE, "--yes")
-    assert (code, out) == (2, "")
-    assert f"it cannot be known whether index '{builds.INDEX}' is declared" in err
-    code, out, err = cli("drop", *TABLE, "--yes", "--force")
-    assert (code, "was dropped, 1 version" in out) == (0, True)
-
-
 def test_commands_about_an_index_that_two_files_declare_name_both(cli, indexed, declare, folder):
     declare("third")
     text = (folder / f"{builds.INDEX}.yaml").read_text()
@@ -441,13 +353,6 @@ def test_commands_about_an_index_that_two_files_declare_name_both(cli, indexed, 
         assert "no index named" not in err
     code, out, err = cli("plan", TABLE[0], "third")
     assert (code, "build: " in out, "each declares" in err) == (0, True, True)
-
-
-def test_drop_by_force_is_for_machines_as_well(cli, indexed):
-    code, out, _ = cli("drop", *TABLE, "--yes", "--force", "--json")
-    report = json.loads(out)
-    assert code == 0
-    assert (report["dry_run"], report["versions"], report["others"]) == (False, ["run"], [])
 
 
 def test_status_names_an_orphan(cli, indexed, declare, folder):
