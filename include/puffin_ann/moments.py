@@ -16,3 +16,8 @@ def as_time(at_ms: int, *, sep: Literal[" ", "T"] = " ") -> str:
     if not 0 <= at_ms <= LAST_MS:
         return f"{at_ms} ms"
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(sep=sep, timespec="seconds")
+
+
+def as_utc(at_ms: int) -> str:
+    """Return a moment as `as_time` does, and say that it is in UTC."""
+    return as_time(at_ms).replace("+00:00", " UTC")

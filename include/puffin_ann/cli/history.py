@@ -7,7 +7,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_ann.cli.output import WIDE, AsJson, TableName, console, print_json
-from puffin_ann.moments import as_time
+from puffin_ann.moments import as_utc
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.history import History, HistoryEntry
@@ -77,13 +77,12 @@ def _lines(one: "HistoryEntry") -> Text:
 
 def _cells(one: "HistoryEntry") -> tuple[str, ...]:
     record = one.record
-    when = as_time(record.at_ms)
     changed = (record.rows_added, record.rows_gone)
     # An index of an emptied table has no row; of other runs that tell none it is not known.
     rows = f"{record.rows:,}" if record.rows or any(changed) else ""
     sizes = (record.bytes_written, record.bytes_copied)
     return (
-        when.removesuffix("+00:00"),
+        as_utc(record.at_ms),
         record.run_id,
         one.trigger,
         record.action,

@@ -25,7 +25,7 @@ from pyiceberg.io import FileIO
 from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError, StagingError
 from puffin_ann.lake.listing import StoredObject, delete_object, listed
 from puffin_ann.lake.staging import Staging
-from puffin_ann.moments import Moment, as_time
+from puffin_ann.moments import Moment, as_utc
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
@@ -116,17 +116,12 @@ class Held:
     @property
     def described(self) -> str:
         """Who holds it, doing what, and since when."""
-        return f"{self.claim.purpose} (run {self.claim.owner}) since {shown(self.claim.since_ms)}"
+        return f"{self.claim.purpose} (run {self.claim.owner}) since {as_utc(self.claim.since_ms)}"
 
 
 def now_ms() -> int:
     """Return the time, milliseconds since 1970."""
     return int(time.time() * 1000)
-
-
-def shown(at_ms: int) -> str:
-    """Return a moment as people write it."""
-    return f"{as_time(at_ms).removesuffix('+00:00')} UTC"
 
 
 class Lease:
@@ -302,7 +297,7 @@ class Lease:
         # Where files can be given any time of writing, that time says no more than the claim does.
         believed_ms = min(written_ms, self._clock() + MOST_AHEAD_MS)
         if until > believed_ms + _most_ms():
-            oddity = f"it was written at {shown(written_ms)} to last until {shown(until)}"
+            oddity = f"it was written at {as_utc(written_ms)} to last until {as_utc(until)}"
         return Held(number, claim, until, released, oddity)
 
     def _read_beat(self, beat: StoredObject) -> Beat | None:

@@ -3,9 +3,10 @@
 from pyiceberg.table import Table
 
 from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.leases import Held, Lease, now_ms, shown
+from puffin_ann.lake.leases import Held, Lease, now_ms
 from puffin_ann.lifecycle.findings import Finding
 from puffin_ann.lifecycle.leases import leases_of
+from puffin_ann.moments import as_utc
 
 
 def lease_findings(table: Table) -> tuple[list[Finding], list[Lease]]:
@@ -41,7 +42,7 @@ def _at_work(table: Table, index: str, lease: Lease, held: Held) -> Finding:
         indexes=(index,) if index else (),
         file=lease.location_of(held),
         what=f"{lease.what} is being worked on by {held.described}",
-        remedy=f"none needed; without a sign of life it ends at {shown(held.until_ms)}, "
+        remedy=f"none needed; without a sign of life it ends at {as_utc(held.until_ms)}, "
         f"and {taken!r} ends it at once",
         is_problem=False,
     )
