@@ -106,7 +106,7 @@ def test_an_evaluation_is_recorded(stage, followed):
     ("command", "said"),
     [
         (("evaluate", INDEX), "the target is 0.9"),
-        (("maintain", "demo.glove.followed"), f"{INDEX}: none: "),
+        (("maintain", "demo.glove.followed"), f"{INDEX}: nothing to do: "),
     ],
 )
 def test_the_command_line_does_the_same(stage, followed, command, said):

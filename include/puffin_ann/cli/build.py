@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from puffin_ann.cli.declared import DeclaredIndex, find_declared
-from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.output import AsJson, console, in_words, print_json
 from puffin_ann.cli.progress import Step, steps
 from puffin_ann.cli.spark import Master, on_spark, require_pyspark
 from puffin_ann.cli.waiting import NoWait, own_run_id, writing
@@ -47,7 +47,7 @@ def build(
     if as_json:
         print_json({"action": plan["action"], "reason": plan["reason"], **status.model_dump()})
         return
-    line = f"{declaration.name}: {plan['action']}: {plan['reason']}"
+    line = f"{declaration.name}: {in_words(plan['action'])}: {plan['reason']}"
     console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(statuses.grid(status))
 

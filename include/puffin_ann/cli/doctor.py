@@ -149,12 +149,7 @@ def _show_clean(report: "CleanReport") -> None:
         for one in report.gone:
             grid.add_row(*map(Text, (one.kind, f"{one.bytes:,}", one.location, one.why)))
         console.print(grid)
-    size = sum(one.bytes for one in report.gone)
-    console.print(
-        f"{report.table}: {len(report.gone)} things {verb}, {size:,} bytes; "
-        f"{len(report.waiting)} wait for their grace to end",
-        highlight=False,
-    )
+    console.print(f"{report.table}: {_cleaned(report, verb)}", highlight=False, soft_wrap=True)
     for kept in report.kept:
         _say(f"kept {kept.kind} {kept.location}: {kept.why}")
     for note in report.notes:
@@ -163,6 +158,22 @@ def _show_clean(report: "CleanReport") -> None:
         _say(f"of no account{'' if report.dry_run else ' from now on'}: {file}")
     for problem in report.failed:
         _say(f"not removed: {problem}")
+
+
+def _cleaned(report: "CleanReport", verb: str) -> str:
+    """Return in one line what went, and how much goes later."""
+    if report.gone:
+        size = sum(one.bytes for one in report.gone)
+        told = f"{_counted(len(report.gone), 'object')} {verb}, {size:,} bytes"
+    else:
+        told = "nothing removed" if report.failed else "nothing to delete"
+    if report.waiting:
+        told += f"; {_counted(len(report.waiting), 'object')} left until the grace has ended"
+    return told
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _say(line: str) -> None:

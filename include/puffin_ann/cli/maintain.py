@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from puffin_ann.cli.declared import find_declared
-from puffin_ann.cli.output import AsJson, console, print_json, tell
+from puffin_ann.cli.output import AsJson, console, in_words, print_json, tell
 from puffin_ann.cli.spark import Master, on_spark, require_pyspark
 from puffin_ann.cli.waiting import NoWait, own_run_id
 from puffin_ann.errors import DeclarationError
@@ -54,7 +54,7 @@ def _show(done: dict[str, Any]) -> None:
     for action in done["actions"]:
         console.print(action, highlight=False, markup=False, soft_wrap=True)
     for index, found in done["indexes"].items():
-        line = f"{index}: {found['action']}: {found['reason']}"
+        line = f"{index}: {in_words(found['action'])}: {found['reason']}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -19,6 +19,8 @@ TableName = Annotated[
 
 console = LiteralConsole()
 
+NOTHING = "nothing to do"
+
 WIDE = 150
 """Columns of a terminal that tables of many figures need; narrower ones are shown lines instead."""
 
@@ -44,6 +46,11 @@ def errors_to(stream: TextIO, error: PuffinAnnError) -> None:
     LiteralConsole(file=stream, soft_wrap=True, highlight=False).print(
         f"error: {told}", style="red"
     )
+
+
+def in_words(action: str) -> str:
+    """Return what a run does, as people are told it; JSON and records have the action's name."""
+    return NOTHING if action == "none" else action
 
 
 def warn(text: str) -> None:

@@ -7,7 +7,15 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_ann.cli.declared import declaration_of
-from puffin_ann.cli.output import WIDE, AsJson, TableName, console, print_json
+from puffin_ann.cli.output import (
+    NOTHING,
+    WIDE,
+    AsJson,
+    TableName,
+    console,
+    in_words,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.decision import Decision
@@ -63,7 +71,10 @@ def _show(found: "Preview") -> None:
             for row in _rows(decision):
                 console.print(_lines(*row), highlight=False, soft_wrap=True)
     console.print(
-        f"{decision.action}: {decision.reason}", highlight=False, markup=False, soft_wrap=True
+        f"{in_words(decision.action)}: {decision.reason}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
     )
 
 
@@ -91,7 +102,9 @@ def _lines(
         name, reason = reason, ""
     else:
         name = f"{shard if shard == _ALL else f'shard {shard}'}: {action}"
-    head = "; ".join([name, *figures, f"{seconds} s"])
+    if action != NOTHING:
+        figures.append(f"{seconds} s")
+    head = "; ".join([name, *figures])
     return Text(f"{head}\n    {reason}" if reason else head)
 
 
@@ -119,4 +132,5 @@ def _rows(decision: "Decision") -> list[tuple[str, str, str, str, str, str, str]
 def _row(
     shard: str, action: str, reason: str, rows: int, written: int, copied: int, seconds: float
 ) -> tuple[str, str, str, str, str, str, str]:
-    return (shard, action, reason, f"{rows:,}", f"{written:,}", f"{copied:,}", f"{seconds:.2f}")
+    said = in_words(action)
+    return (shard, said, reason, f"{rows:,}", f"{written:,}", f"{copied:,}", f"{seconds:.2f}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from puffin_ann.cli.declared import DeclaredIndex, find_declared
-from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.output import AsJson, console, in_words, print_json
 from puffin_ann.cli.progress import steps
 from puffin_ann.cli.spark import on_spark, require_pyspark
 from puffin_ann.cli.waiting import NoWait, own_run_id, writing
@@ -62,7 +62,7 @@ def refresh(
     if as_json:
         print_json(done)
         return
-    lines = [f"{declaration.name}: {done['action']}: {done['reason']}"]
+    lines = [f"{declaration.name}: {in_words(done['action'])}: {done['reason']}"]
     if done["snapshot_id"] is not None:
         lines += [
             f"published as snapshot {done['snapshot_id']}: {done['bytes_written']:,} bytes "

@@ -1,6 +1,7 @@
 """`puffin-ann plan`, `history` and `status`, on the embedded catalog."""
 
 import json
+import re
 
 import builds
 import pytest
@@ -108,8 +109,8 @@ def test_a_plan_in_a_narrow_terminal_has_each_reason_on_a_line_of_its_own(cli, i
     lines = cli("plan", *TABLE, width=80)[1].splitlines()
     assert lines[0] == "plan for words_index on test.demo.words"
     assert [one.split(";")[0] for one in lines[1::2][:3]] == [
-        "shard 0: none",
-        "shard 1: none",
+        "shard 0: nothing to do",
+        "shard 1: nothing to do",
         "shard 2 (new delta): add",
     ]
     assert [one for one in lines if one.startswith(" ")] == [
@@ -138,7 +139,7 @@ def test_a_plan_for_rows_that_wait_says_how_long(cli, indexed):
     indexed.append(builds.rows(range(100, 105)))
     code, out, _ = cli("plan", *TABLE)
     assert code == 0
-    assert "none: 5 changed rows are fewer than refresh.min_rows 1,000" in out
+    assert "nothing to do: 5 changed rows are fewer than refresh.min_rows 1,000" in out
 
 
 def test_a_plan_after_a_change_of_shape_is_a_build(cli, indexed, declare):
@@ -191,6 +192,7 @@ def test_history_tells_what_each_run_did_and_what_is_retained(cli, indexed, decl
     assert code == 0
     assert "2 versions are retained" in out
     assert "manual__2026-01-02" in out
+    assert len(re.findall(r"\d\d:\d\d:\d\d UTC", out)) == 2
     columns = ("trigger", "action", "rows", "written", "copied", "seconds", "recall", "coverage")
     assert all(f" {name} " in out for name in columns)
 
@@ -311,7 +313,7 @@ def test_no_spark_is_started_where_nothing_is_due(cli, indexed, declare, monkeyp
     monkeypatch.setattr(f"puffin_ann.cli.{command[0]}.require_pyspark", lambda: None)
     code, out, _ = cli(*command)
     assert code == 0
-    assert f"{builds.INDEX}: none: " in out
+    assert f"{builds.INDEX}: nothing to do: " in out
     declare(refresh={"min_rows": 1, "delta_ratio": 0.5})
     indexed.append(builds.rows(range(60, 70)))
     code, _, err = cli(*command)

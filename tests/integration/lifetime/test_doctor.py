@@ -303,8 +303,8 @@ def test_the_command_lists_what_would_go_and_then_removes_it(words, command):
     (gone,) = json.loads(text)["gone"]
     assert gone["location"] == first
     assert "newer versions" in gone["why"]
-    assert "0 things would go" in command("clean", "test.demo.words", "--dry-run")[1]
-    assert "1 things removed" in command("clean", "test.demo.words", "--grace", "0s")[1]
+    assert "nothing to delete" in command("clean", "test.demo.words", "--dry-run")[1]
+    assert "1 object removed" in command("clean", "test.demo.words", "--grace", "0s")[1]
     assert first not in lives.index_files(words)
     assert command("clean", "test.demo.words", "--grace", "soon")[0] == 2
 
