@@ -6,7 +6,7 @@ from statistics import median
 import numpy as np
 
 from benchmarks.results import Result, Row
-from puffin_ann.ann.centroid_bounds import Bounds
+from puffin_ann.ann.clustering.bounds import Bounds
 
 FILES = 10_000
 DIMENSION = 768

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.failures import CannotMeasureError
-from puffin_ann.ann import exact
+from puffin_ann.ann.core import exact
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "include" / "sample_data" / "glove-100d-20k.parquet"

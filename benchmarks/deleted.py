@@ -14,7 +14,7 @@ from benchmarks import engines, lakehouse
 from benchmarks.data import NEIGHBOURS, QUERIES, DataSet, load, recall
 from benchmarks.race import Point, rate_at, rate_text
 from benchmarks.results import Result, Row
-from puffin_ann.ann import exact
+from puffin_ann.ann.core import exact
 from puffin_ann.engines import SearchableShard
 
 RECALL = 0.95

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
-from puffin_ann.ann.answers import Answers, Width
+from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.declaration import PARAMETERS
 from puffin_ann.errors import DeclarationError, QueryError
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.answers import Answers, Width
+from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.blobs import delta as delta_blob
 from puffin_ann.blobs.delta import Delta
 from puffin_ann.engines import engine

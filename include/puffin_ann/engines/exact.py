@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from puffin_ann.ann import exact
-from puffin_ann.ann.answers import Answers, Width
-from puffin_ann.ann.metrics import METRICS
-from puffin_ann.ann.vamana import growth
+from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.vamana import append_files
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.engines.base import (
@@ -42,7 +42,7 @@ def appended(
             f"rows of shape {added.shape} cannot be added to a shard of "
             f"{stored.shape[1]} dimensions"
         )
-    return growth.appended(stored, added, path)
+    return append_files.appended(stored, added, path)
 
 
 class HasVectors(Protocol):

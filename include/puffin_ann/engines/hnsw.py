@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from puffin_ann.ann.answers import Answers, Width
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.hnsw import library
 from puffin_ann.ann.hnsw.layers import Layers
 from puffin_ann.ann.hnsw.search import Searcher, space_metric
-from puffin_ann.ann.metrics import METRICS
-from puffin_ann.ann.vamana import space as spaces
 from puffin_ann.blobs import hnsw as hnsw_blob
 from puffin_ann.blobs.hnsw import Hnsw
 from puffin_ann.engines.base import (

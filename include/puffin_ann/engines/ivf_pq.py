@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from puffin_ann.ann import fastscan
-from puffin_ann.ann.answers import Answers, Width
+from puffin_ann.ann.core.live_rows import LiveRows
+from puffin_ann.ann.core.memmap import new_array
+from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.ivf import lists as inverted
 from puffin_ann.ann.ivf import search as searching
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.search import Searcher
-from puffin_ann.ann.live_rows import LiveRows
-from puffin_ann.ann.mapping import new_array
+from puffin_ann.ann.simd import fastscan
 from puffin_ann.blobs import ivf as ivf_blob
 from puffin_ann.blobs.ivf import Ivf
 from puffin_ann.engines.base import (

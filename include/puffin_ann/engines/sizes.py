@@ -100,12 +100,12 @@ def predict(shape: IndexShape, engine: Engine) -> IndexSize:
 def _kept(shape: IndexShape, engine: Engine, count: int) -> int:
     """Return the bytes that searches keep in their cache beside what a shard's blob holds."""
     if engine.algorithm == "vamana":
-        from puffin_ann.ann.vamana.kept import expected_bytes
+        from puffin_ann.ann.vamana.packed_policy import expected_bytes
 
         return expected_bytes(count, shape.metric, shape.dimension, shape.max_degree)
     if not engine.lists:
         return 0
-    from puffin_ann.ann import fastscan
+    from puffin_ann.ann.simd import fastscan
 
     # Codes once more as they are scanned; the last block of a list is half full.
     blocks = math.ceil(count / fastscan.BLOCK) + engine.lists // 2

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from puffin_ann.ann import pq
-from puffin_ann.ann.answers import Answers, Width
-from puffin_ann.ann.vamana import growth
-from puffin_ann.ann.vamana import records as edge_records
-from puffin_ann.ann.vamana import space as spaces
-from puffin_ann.ann.vamana.kept import kept
-from puffin_ann.ann.vamana.records import Records
+from puffin_ann.ann.clustering import product_quantisation
+from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.graph import space as spaces
+from puffin_ann.ann.vamana import append_files
+from puffin_ann.ann.vamana.packed import layout as edge_records
+from puffin_ann.ann.vamana.packed.layout import Records
+from puffin_ann.ann.vamana.packed_policy import kept
 from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
@@ -66,7 +66,9 @@ class VamanaShard(StoredVectors):
         if graph.codes is not None and graph.codebook is not None:
             offsets = graph.subspace_offsets
             if offsets is None:
-                offsets = pq.subspace_offsets(graph.dimension, len(graph.codebook))
+                offsets = product_quantisation.subspace_offsets(
+                    graph.dimension, len(graph.codebook)
+                )
             codes = Codes(graph.codebook, offsets, graph.codes)
         self._searcher = Searcher(
             _linked(graph, space),
@@ -158,11 +160,15 @@ class VamanaEngine:
             progress=tell,
         )
         tell("codes", 0.0)
-        offsets = pq.subspace_offsets(dimension, parameters.pq_m or max(1, dimension // 4))
+        offsets = product_quantisation.subspace_offsets(
+            dimension, parameters.pq_m or max(1, dimension // 4)
+        )
         codebook, codes = None, None
         if rows:
-            codebook = pq.train(space, offsets, parameters.pq_nbits, seed=seed, threads=threads)
-            codes = pq.encode(space, codebook, offsets, threads)
+            codebook = product_quantisation.train(
+                space, offsets, parameters.pq_nbits, seed=seed, threads=threads
+            )
+            codes = product_quantisation.encode(space, codebook, offsets, threads)
         tell("codes", 1.0)
         return Graph(
             metric=metric,
@@ -198,8 +204,8 @@ class VamanaEngine:
         The stored codebook encodes the added rows. A batch larger than half the shard is built
         together with it instead, codebook and all, which is faster and better.
         """
-        from puffin_ann.ann.vamana import batch  # see the module
-        from puffin_ann.ann.vamana.insertion import Adjacency
+        from puffin_ann.ann.vamana.incremental_build import Adjacency  # see the module
+        from puffin_ann.ann.vamana.insert import insert
 
         tell = progress or (lambda stage, share: None)
         stored = graph_blob.open(directory)
@@ -211,7 +217,7 @@ class VamanaEngine:
         if not stored.max_degree:
             raise BlobFormatError(f"{directory}: the shard has no graph to add rows to")
         mask = barred(dead, None, first)
-        vectors = growth.appended(_vectors(stored), added, scratch / "vectors.npy")
+        vectors = append_files.appended(_vectors(stored), added, scratch / "vectors.npy")
         if not first or len(added) > REBUILT_SHARE * first:
             return self.build(
                 vectors,
@@ -224,7 +230,7 @@ class VamanaEngine:
                 progress=progress,
                 dead=mask,
             )
-        space = growth.grown_space(
+        space = append_files.grown_space(
             directory / SPACE, vectors, first, stored.metric, scratch / SPACE
         )
         adjacency = Adjacency(
@@ -235,7 +241,7 @@ class VamanaEngine:
         adjacency.neighbours[:first] = stored.neighbours
         adjacency.degrees[:first] = stored.degrees
         if len(added):
-            batch.insert(
+            insert(
                 space,
                 adjacency,
                 first,
@@ -250,8 +256,8 @@ class VamanaEngine:
         if codes is not None and stored.codebook is not None:
             offsets = stored.subspace_offsets
             if offsets is None:
-                offsets = pq.subspace_offsets(dimension, len(stored.codebook))
-            new = pq.encode(space[first:], stored.codebook, offsets, threads)
+                offsets = product_quantisation.subspace_offsets(dimension, len(stored.codebook))
+            new = product_quantisation.encode(space[first:], stored.codebook, offsets, threads)
             codes = np.concatenate([codes, new])
         tell("codes", 1.0)
         return replace(

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from pyroaring import BitMap
 
-from puffin_ann.ann import kmeans
-from puffin_ann.ann.centroids import of_rows, radii
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.clustering import kmeans
+from puffin_ann.ann.clustering.centroids import of_rows, radii
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import CENTROID, CentroidParameters
 from puffin_ann.errors import BadVectorsError
 from puffin_ann.lifecycle import truth

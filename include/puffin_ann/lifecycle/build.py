@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann import __version__
-from puffin_ann.ann.mapping import new_array
+from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.engines import engine

@@ -25,7 +25,7 @@ MODULES = (
     "puffin_ann.lifecycle.stages",
     "puffin_ann.lifecycle.refresh_stages",
     "puffin_ann.engines.vamana",  # the default; other engines are imported where they are used
-    "puffin_ann.ann.vamana.batch",
+    "puffin_ann.ann.vamana.insert",
     "puffin_ann.ann.vamana.build",
 )
 CATALOGS = {"rest": "pyiceberg.catalog.rest", "sql": "pyiceberg.catalog.sql"}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import kmeans, partitioning
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.clustering import kmeans, shard_assignment
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import AUTO
 from puffin_ann.errors import TooFewRowsError
 from puffin_ann.lake.vectors import LARGEST_NORM
@@ -141,7 +141,7 @@ def train(plan: BuildPlan, rows: StagedRows, *, threads: int) -> TrainResult:
     centroids = kmeans.train(enough, partitions, seed=declaration.seed, threads=threads)
     nearest, _ = kmeans.assign(space, centroids, threads=threads)
     sizes = np.bincount(nearest, minlength=partitions)
-    shards = partitioning.partitions_to_shards(centroids, sizes, plan.shard_count)
+    shards = shard_assignment.partitions_to_shards(centroids, sizes, plan.shard_count)
     queries = rows.vectors[held_out(plan, usable)]
     return TrainResult(
         centroids=centroids,

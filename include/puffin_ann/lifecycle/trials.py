@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import exact
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import AUTO, EXACT, PARAMETERS
 from puffin_ann.engines import SearchableShard, engine
 from puffin_ann.lifecycle.documents import BuildPlan, Choice, Trial

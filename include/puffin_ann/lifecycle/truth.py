@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import exact
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.lake.identity import hash_rows
 from puffin_ann.lifecycle.segments import StagedRows
 

@@ -16,9 +16,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
-from puffin_ann.ann import exact
-from puffin_ann.ann.centroid_bounds import Bounds
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.clustering.bounds import Bounds
+from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs.coverage import CoveredFile
 from puffin_ann.errors import FormatError

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.table import Table
 
-from puffin_ann.ann import exact
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.lake.column import VectorColumn
 from puffin_ann.lake.diff import ALL
 from puffin_ann.lake.parquet import open_file, read_vectors

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from puffin_ann.ann import blas
-from puffin_ann.ann.answers import Answers
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.core import blas
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.core.types import Answers
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.declaration import EXACT
 from puffin_ann.search import ties

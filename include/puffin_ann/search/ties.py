@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.answers import Answers
+from puffin_ann.ann.core.types import Answers
 from puffin_ann.search.probe import LocatorKeys
 
 Ask = Callable[[NDArray[np.float32], int], Answers]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.centroid_bounds import Bounds
-from puffin_ann.ann.nearer import rows_nearer
+from puffin_ann.ann.clustering.bounds import Bounds
+from puffin_ann.ann.core.range_search import rows_nearer
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.search.locators import FileRanks
 from puffin_ann.search.probe import LocatorKeys

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lake_tables import delete_positions, open_catalog
 from pyiceberg.table.statistics import StatisticsFile
 
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.cli.inspect import inspect
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.status import as_text, status

@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import pytest
 
-from puffin_ann.ann import blas
+from puffin_ann.ann.core import blas
 
 control = blas._openblas()
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from puffin_ann.ann import centroids, kernels_centroid
-from puffin_ann.ann.centroid_bounds import Bounds
-from puffin_ann.ann.metrics import METRICS
-from puffin_ann.ann.nearer import FEW_QUERIES, rows_nearer
+from puffin_ann.ann.clustering import centroids, kernels_bounds
+from puffin_ann.ann.clustering.bounds import Bounds
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.core.range_search import FEW_QUERIES, rows_nearer
 
 NAMES = sorted(METRICS)
 
@@ -122,11 +122,11 @@ def test_products_are_those_of_integers():
             np.full(width, most, np.int16),
         ):
             out = np.empty(37, np.int32)
-            kernels_centroid.products(codes.reshape(-1), np.uint64(width), query, out)
+            kernels_bounds.products(codes.reshape(-1), np.uint64(width), query, out)
             np.testing.assert_array_equal(out, codes.astype(np.int64) @ query.astype(np.int64))
     extreme = np.full((1, 4096), -127, np.int8)
     out = np.empty(1, np.int32)
-    kernels_centroid.products(
+    kernels_bounds.products(
         extreme.reshape(-1), np.uint64(4096), np.full(4096, 4128, np.int16), out
     )
     assert out[0] == -127 * 4096 * 4128

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from puffin_ann.ann import exact
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.errors import QueryError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.ann import kernels_distance as kernels
+from puffin_ann.ann.simd import kernels_distance as kernels
 
 
 def in_order(terms):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from puffin_ann.ann import fastscan
-from puffin_ann.ann.simd import F32X16, LEVEL, store_of
+from puffin_ann.ann.simd import fastscan
+from puffin_ann.ann.simd.vectors import F32X16, LEVEL, store_of
 
 store = store_of(F32X16)
 LEVELS = {"vbmi": ["vbmi", "avx2", "portable"], "avx2": ["avx2", "portable"]}

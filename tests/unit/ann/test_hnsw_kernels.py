@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from test_vamana_kernels import is_dead, still_open
 
+from puffin_ann.ann.graph.primitives import row_of
 from puffin_ann.ann.hnsw import kernels, library
 from puffin_ann.ann.hnsw.layers import Layers, first_lists
-from puffin_ann.ann.vamana.primitives import row_of
 
 WIDTH, ROWS, LINKS = 16, 200, 4
 SEEDS = range(6)

@@ -6,9 +6,9 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.ivf import kernels_lists
 from puffin_ann.ann.ivf.search import tiled
-from puffin_ann.ann.metrics import METRICS
 from puffin_ann.blobs import ivf as blob
 from puffin_ann.engines import engine
 

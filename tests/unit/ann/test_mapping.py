@@ -4,8 +4,8 @@ import os
 import numpy as np
 import pytest
 
-from puffin_ann.ann.mapping import new_array
-from puffin_ann.ann.vamana import growth
+from puffin_ann.ann.core.memmap import new_array
+from puffin_ann.ann.vamana import append_files
 
 
 def test_a_mapped_array_has_its_room_on_disk_before_it_is_written(tmp_path):
@@ -34,10 +34,10 @@ def test_a_full_disk_is_an_error_and_a_file_system_that_cannot_tell_is_none(
 def test_appended_rows_follow_the_stored_ones_whatever_is_copied_at_a_time(
     stored, added, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(growth, "COPIED_BYTES", 4 * 3 * 10)
+    monkeypatch.setattr(append_files, "COPIED_BYTES", 4 * 3 * 10)
     rows = np.random.default_rng(0).standard_normal((stored + added, 3)).astype(np.float32)
     np.save(tmp_path / "stored.npy", rows[:stored])
     before = np.load(tmp_path / "stored.npy", mmap_mode="r" if stored else None)
-    found = growth.appended(before, rows[stored:], tmp_path / "appended.npy")
+    found = append_files.appended(before, rows[stored:], tmp_path / "appended.npy")
     assert found.shape == rows.shape
     assert np.array_equal(found, rows)

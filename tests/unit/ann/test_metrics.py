@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.core.metrics import METRICS
 
 
 def in_float64(metric, queries, vectors):

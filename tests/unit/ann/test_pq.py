@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from puffin_ann.ann import kernels_pq, pq
+from puffin_ann.ann.clustering import kernels_pq, product_quantisation
 
 
 def normal(n, d, seed=0):
@@ -24,7 +24,7 @@ def decoded(codebook, offsets, codes):
 
 @pytest.mark.parametrize(("dimension", "subspaces"), [(100, 25), (100, 7), (5, 5), (2, 1), (16, 3)])
 def test_sub_spaces_cover_every_dimension_and_differ_by_one_at_most(dimension, subspaces):
-    offsets = pq.subspace_offsets(dimension, subspaces)
+    offsets = product_quantisation.subspace_offsets(dimension, subspaces)
 
     widths = np.diff(offsets.astype(np.int64))
     assert offsets.dtype == np.uint32
@@ -35,14 +35,14 @@ def test_sub_spaces_cover_every_dimension_and_differ_by_one_at_most(dimension, s
 
 @pytest.mark.parametrize("rows", [1, 511, 512, 513, 1200])
 def test_codes_name_the_nearest_word_and_the_lowest_of_equals(rows):
-    vectors, offsets = whole_numbers(rows, 11), pq.subspace_offsets(11, 3)
+    vectors, offsets = whole_numbers(rows, 11), product_quantisation.subspace_offsets(11, 3)
     codebook = np.zeros((3, 32, 4), np.float32)
     for j in range(3):
         width = offsets[j + 1] - offsets[j]
         codebook[j, :, :width] = whole_numbers(32, width, j)
         codebook[j, 20] = codebook[j, 3]
 
-    codes = pq.encode(vectors, codebook, offsets, 2)
+    codes = product_quantisation.encode(vectors, codebook, offsets, 2)
 
     for j in range(3):
         part = vectors[:, offsets[j] : offsets[j + 1]]
@@ -53,11 +53,11 @@ def test_codes_name_the_nearest_word_and_the_lowest_of_equals(rows):
 
 @pytest.mark.parametrize("by_product", [False, True])
 def test_tables_hold_what_each_word_contributes(by_product):
-    offsets, query = pq.subspace_offsets(11, 3), whole_numbers(1, 16, 5)[0]
+    offsets, query = product_quantisation.subspace_offsets(11, 3), whole_numbers(1, 16, 5)[0]
     codebook = whole_numbers(3 * 16, 4).reshape(3, 16, 4)
     tables = np.empty((3, 16), np.float32)
 
-    kernels_pq.tables(pq.turned(codebook), offsets, query, by_product, tables)
+    kernels_pq.tables(product_quantisation.turned(codebook), offsets, query, by_product, tables)
 
     for j in range(3):
         part = query[offsets[j] : offsets[j + 1]]
@@ -70,9 +70,9 @@ def test_more_bits_and_more_sub_spaces_lose_less():
     vectors = normal(3000, 24)
 
     def loss(subspaces, bits):
-        offsets = pq.subspace_offsets(24, subspaces)
-        codebook = pq.train(vectors, offsets, bits, seed=1, threads=2)
-        codes = pq.encode(vectors, codebook, offsets, 2)
+        offsets = product_quantisation.subspace_offsets(24, subspaces)
+        codebook = product_quantisation.train(vectors, offsets, bits, seed=1, threads=2)
+        codes = product_quantisation.encode(vectors, codebook, offsets, 2)
         return float(((vectors - decoded(codebook, offsets, codes)) ** 2).mean())
 
     losses = [loss(3, 4), loss(6, 4), loss(6, 8), loss(12, 8)]
@@ -82,21 +82,24 @@ def test_more_bits_and_more_sub_spaces_lose_less():
 
 
 def test_a_codebook_does_not_depend_on_the_threads():
-    vectors, offsets = normal(2000, 10), pq.subspace_offsets(10, 4)
+    vectors, offsets = normal(2000, 10), product_quantisation.subspace_offsets(10, 4)
 
-    one = pq.train(vectors, offsets, 6, seed=3, threads=1)
-    three = pq.train(vectors, offsets, 6, seed=3, threads=3)
+    one = product_quantisation.train(vectors, offsets, 6, seed=3, threads=1)
+    three = product_quantisation.train(vectors, offsets, 6, seed=3, threads=3)
 
     assert one.tobytes() == three.tobytes()
-    assert one.tobytes() != pq.train(vectors, offsets, 6, seed=4, threads=1).tobytes()
+    assert (
+        one.tobytes()
+        != product_quantisation.train(vectors, offsets, 6, seed=4, threads=1).tobytes()
+    )
 
 
 @pytest.mark.parametrize("rows", [1, 2, 17])
 def test_fewer_rows_than_words_are_coded_without_loss(rows):
-    vectors, offsets = normal(rows, 7), pq.subspace_offsets(7, 2)
+    vectors, offsets = normal(rows, 7), product_quantisation.subspace_offsets(7, 2)
 
-    codebook = pq.train(vectors, offsets, 5, seed=0, threads=1)
+    codebook = product_quantisation.train(vectors, offsets, 5, seed=0, threads=1)
 
-    codes = pq.encode(vectors, codebook, offsets, 1)
+    codes = product_quantisation.encode(vectors, codebook, offsets, 1)
     assert codebook.shape == (2, 32, 4)
     assert np.allclose(decoded(codebook, offsets, codes), vectors, atol=1e-6)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from puffin_ann.ann.simd import (
+from puffin_ann.ann.simd.vectors import (
     F32X16,
     LEVEL,
     U8X16,

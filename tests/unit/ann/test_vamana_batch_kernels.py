@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from puffin_ann.ann.vamana import kernels_batch as kernels
+from puffin_ann.ann.vamana import kernels_insert as kernels
 
 
 def points(n, seed=0):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from test_vamana_kernels import NONE, WIDTH, best_first, pruned, squared, whole_numbers
 
-from puffin_ann.ann import kernels_kmeans
-from puffin_ann.ann.vamana import kernels_batch, kernels_insertion, kernels_leaves
+from puffin_ann.ann.clustering import kernels_kmeans
+from puffin_ann.ann.vamana import kernels_bulk_build, kernels_incremental_build, kernels_insert
 
 ROWS, MOST = 160, 8
 SEEDS = range(4)
@@ -37,7 +37,7 @@ def test_new_rows_choose_among_what_their_search_expanded(seed, keep, alpha):
     lists, degrees = some_graph(ROWS, MOST, seed)
     batch = np.array([3, 50, 51, 159], np.int64)
     chosen, counts = np.zeros((4, MOST), np.uint32), np.zeros(4, np.uint16)
-    stamp = kernels_insertion.find_places(
+    stamp = kernels_incremental_build.find_places(
         space.reshape(-1), WIDTH, lists, degrees, 7, batch, keep, alpha,
         np.zeros(ROWS, np.uint8), 254, chosen, counts,
     )  # fmt: skip
@@ -66,7 +66,7 @@ def test_rows_of_a_batch_choose_among_live_rows_and_each_other(seed, some_dead):
     dead[: len(dead) : 3] = 1
     chosen, counts = np.zeros((len(rows), MOST), np.uint32), np.zeros(len(rows), np.uint16)
     twins = np.zeros(len(rows), np.uint32)
-    kernels_batch.find_places(
+    kernels_insert.find_places(
         space.reshape(-1), WIDTH, lists, degrees, 7, rows, near, dead, 20, 1.25,
         np.zeros(ROWS, np.uint8), 0, chosen, counts, twins, 2, len(rows),
     )  # fmt: skip
@@ -87,7 +87,7 @@ def test_chosen_neighbours_are_put_in_their_rows():
     lists, degrees = some_graph(20, MOST, 0)
     before, batch = named(lists, degrees), np.array([4, 9], np.int64)
     chosen = np.array([[1, 2, 3], [8, 0, 0]], np.uint32)
-    kernels_insertion.put_lists(batch, chosen, np.array([3, 1], np.uint16), lists, degrees)
+    kernels_incremental_build.put_lists(batch, chosen, np.array([3, 1], np.uint16), lists, degrees)
     before[4], before[9] = [1, 2, 3], [8]
     assert named(lists, degrees) == before
 
@@ -108,7 +108,9 @@ def test_edges_are_added_and_lists_that_overflow_are_pruned(seed):
         expected[node] = expected[node] + new
         if len(expected[node]) > room:
             expected[node] = pruned(space, nearest_to(space, node, expected[node]), MOST, 1.25)
-    kernels_insertion.add_edges(space.reshape(-1), WIDTH, edges, starts, MOST, 1.25, lists, degrees)
+    kernels_incremental_build.add_edges(
+        space.reshape(-1), WIDTH, edges, starts, MOST, 1.25, lists, degrees
+    )
     assert named(lists, degrees) == expected
 
 
@@ -121,7 +123,7 @@ def test_lists_are_brought_to_their_final_width():
     ]
     neighbours = np.zeros((ROWS, MOST), np.uint32)
     for first, last in [(0, 50), (50, ROWS)]:
-        kernels_insertion.prune_lists(
+        kernels_incremental_build.prune_lists(
             space.reshape(-1), WIDTH, first, last, 1.25, lists, degrees, neighbours
         )
     assert named(neighbours, degrees) == expected
@@ -133,9 +135,9 @@ def test_bulk_building_prunes_what_was_found_both_ways(seed):
     forward, degrees = some_graph(ROWS, 10, seed)
     counts, found = degrees.astype(np.int32), named(forward, degrees)
     starts, sources = np.zeros(ROWS + 1, np.int64), np.zeros(counts.sum(), np.uint32)
-    kernels_leaves.turn_round(forward, counts, starts, sources)
+    kernels_bulk_build.turn_round(forward, counts, starts, sources)
     chosen = np.zeros(ROWS, np.uint16)
-    kernels_leaves.choose(
+    kernels_bulk_build.choose(
         space.reshape(-1), WIDTH, 0, ROWS, forward, counts, starts, sources, MOST, 1.25, chosen
     )
     for row in range(ROWS):
@@ -148,7 +150,7 @@ def test_neighbours_found_in_a_leaf_go_to_the_slots_of_its_rows():
     rows, slots = np.array([5, 2, 9], np.uint32), np.array([0, 2, 1], np.uint32)
     places = np.array([[1, 2], [0, NONE], [NONE, 1]], np.uint32)
     forward = np.full((10, 4), 77, np.uint32)
-    kernels_leaves.put_neighbours(rows, slots, places, forward)
+    kernels_bulk_build.put_neighbours(rows, slots, places, forward)
     assert forward[[5, 2, 9]].tolist() == [[2, 9, 77, 77], [77, 77, 5, NONE], [77, NONE, 2, 77]]
     assert (np.delete(forward, rows, axis=0) == 77).all()
 

@@ -7,13 +7,14 @@ the last decision.
 import numpy as np
 import pytest
 
-from puffin_ann.ann.vamana import kernels_leaves, prune
-from puffin_ann.ann.vamana.beam import beam
-from puffin_ann.ann.vamana.primitives import candidate, row_of, squared_of, squared_of_four
+from puffin_ann.ann.graph import kernels_prune
+from puffin_ann.ann.graph.kernels_beam import beam
+from puffin_ann.ann.graph.primitives import candidate, row_of, squared_of, squared_of_four
+from puffin_ann.ann.vamana import kernels_bulk_build
 
 WIDTH = 16
 SEEDS = range(8)
-NONE = kernels_leaves.NONE
+NONE = kernels_bulk_build.NONE
 
 
 def whole_numbers(n, seed, spread=6):
@@ -62,7 +63,7 @@ def test_pruning_chooses_what_its_twin_does(seed, most, alpha):
     space[70:90] = space[3]
     keys, pairs = keys_of(space, 0, np.arange(120))
     out = np.zeros(most, np.uint32)
-    count = prune.robust_prune(space.reshape(-1), WIDTH, keys, len(keys), most, alpha, out)
+    count = kernels_prune.robust_prune(space.reshape(-1), WIDTH, keys, len(keys), most, alpha, out)
     assert out[:count].tolist() == pruned(space, pairs, most, alpha)
 
 
@@ -70,9 +71,9 @@ def test_measuring_leaves_the_node_itself_out_and_doubles_are_removed():
     space = whole_numbers(30, 0)
     rows = np.array([4, 9, 4, 2, 7, 2, 2], np.uint32)
     keys = np.zeros(20, np.uint64)
-    end = prune.measure(space.reshape(-1), WIDTH, 7, rows, len(rows), keys, 0)
+    end = kernels_prune.measure(space.reshape(-1), WIDTH, 7, rows, len(rows), keys, 0)
     ordered = np.sort(keys[:end])
-    count = int(prune.without_doubles(ordered, end))
+    count = int(kernels_prune.without_doubles(ordered, end))
     _, pairs = keys_of(space, 7, [2, 4, 9])
     found = [(float(squared_of.py_func(key)), int(row_of.py_func(key))) for key in ordered[:count]]
     assert found == pairs
@@ -172,7 +173,7 @@ def test_the_lowest_of_equally_near_columns_are_taken(columns, count):
     products[3] = 1.0
     squares = np.full(columns, 4.0, np.float32)
     places = np.zeros((4, count), np.uint32)
-    kernels_leaves.nearest(products, squares, 1, places)
+    kernels_bulk_build.nearest(products, squares, 1, places)
     for i in range(4):
         order = np.argsort(-products[i], kind="stable").tolist()
         order = [column for column in order if column != 1 + i][:count]
@@ -187,7 +188,7 @@ def test_the_nearest_columns_are_those_of_sorting_all(columns, own):
     products = np.stack([generator.permutation(columns) * 7.0 for _ in range(5)])
     squares = generator.integers(0, 7, columns).astype(np.float32)
     places = np.zeros((5, 6), np.uint32)
-    kernels_leaves.nearest(products.astype(np.float32), squares, own, places)
+    kernels_bulk_build.nearest(products.astype(np.float32), squares, own, places)
     for i in range(5):
         scores = squares - 2 * products[i]
         order = [c for c in np.argsort(scores, kind="stable").tolist() if c != own + i][:6]
@@ -198,7 +199,7 @@ def test_gathered_rows_are_moved_by_their_mean():
     space = whole_numbers(64, 0)
     rows = np.array([5, 1, 60, 33], np.uint32)
     out, squares = np.empty((4, WIDTH), np.float32), np.empty(4, np.float32)
-    kernels_leaves.gather(space, rows, out, squares)
+    kernels_bulk_build.gather(space, rows, out, squares)
     expected = space[rows] - space[rows].mean(axis=0)
     np.testing.assert_allclose(out, expected, atol=1e-6)
     np.testing.assert_allclose(squares, (expected**2).sum(axis=1), rtol=1e-6)
@@ -207,21 +208,21 @@ def test_gathered_rows_are_moved_by_their_mean():
 def test_grouping_turning_round_and_tidying_lists():
     leaders = np.array([2, 0, NONE, 2, 1, 0, 2], np.uint32)
     starts, members = np.zeros(4, np.int64), np.zeros(7, np.uint32)
-    kernels_leaves.group(leaders, starts, members)
+    kernels_bulk_build.group(leaders, starts, members)
     assert starts.tolist() == [0, 2, 3, 6]
     assert members[:6].tolist() == [1, 5, 4, 0, 3, 6]
 
     forward = np.array([[2, 1, 2, NONE], [NONE] * 4, [1, NONE, 1, 0]], np.uint32)
     counts = np.zeros(3, np.int32)
     seen_by = np.zeros(3, np.uint32)
-    kernels_leaves.tidy(forward, 0, 2, counts, seen_by)
-    kernels_leaves.tidy(forward, 2, 3, counts, seen_by)
+    kernels_bulk_build.tidy(forward, 0, 2, counts, seen_by)
+    kernels_bulk_build.tidy(forward, 2, 3, counts, seen_by)
     assert [line[:count].tolist() for line, count in zip(forward, counts, strict=True)] == [
         [2, 1],
         [],
         [1, 0],
     ]
     starts, sources = np.zeros(4, np.int64), np.zeros(4, np.uint32)
-    kernels_leaves.turn_round(forward, counts, starts, sources)
+    kernels_bulk_build.turn_round(forward, counts, starts, sources)
     assert starts.tolist() == [0, 1, 3, 4]
     assert sources.tolist() == [2, 0, 2, 0]

@@ -7,12 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puffin_ann.ann import fastscan
-from puffin_ann.ann.metrics import METRICS
-from puffin_ann.ann.vamana import kernels_records, kernels_tables, kernels_walk, records
-from puffin_ann.ann.vamana import space as spaces
-from puffin_ann.ann.vamana.primitives import candidate, row_of, squared_of
-from puffin_ann.ann.vamana.records import Frame, Layout
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.graph import space as spaces
+from puffin_ann.ann.graph.primitives import candidate, row_of, squared_of
+from puffin_ann.ann.simd import fastscan
+from puffin_ann.ann.vamana.packed import (
+    kernels_pack,
+    kernels_search,
+    kernels_tables,
+)
+from puffin_ann.ann.vamana.packed import (
+    layout as records,
+)
+from puffin_ann.ann.vamana.packed.layout import Frame, Layout
 from puffin_ann.ann.vamana.search import Linked, Searcher
 
 LEVELS = np.array([-1.5104, -0.4528, 0.4528, 1.5104])
@@ -84,7 +91,7 @@ def parts_of(made, node, block):
     record = made.array[node]
     row = record[: layout.head].view(np.float32)
     count = int(record[layout.head : layout.head + 4].view(np.uint32)[0])
-    at = layout.head + kernels_records.HEAD_BYTES + block * (layout.code_bytes + 384)
+    at = layout.head + kernels_pack.HEAD_BYTES + block * (layout.code_bytes + 384)
     codes = record[at : at + layout.code_bytes]
     tail = record[at + layout.code_bytes :]
     return (
@@ -117,7 +124,7 @@ def test_records_hold_what_their_twin_does(rows, width, most, threads, monkeypat
             assert numbers[:count].tolist() == twin.lists[node][here].tolist()
             np.testing.assert_allclose(got_sums[:count], sums[here], rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(got_factors[:count], factors[here], rtol=1e-4, atol=1e-6)
-            assert (got_sums[count:] == kernels_records.FAR).all()
+            assert (got_sums[count:] == kernels_pack.FAR).all()
             expected = fastscan.pack(levels[here][:, 0::2] + 4 * levels[here][:, 1::2]).reshape(-1)
             np.testing.assert_array_equal(codes, expected)
 
@@ -174,7 +181,7 @@ def test_walking_finds_what_its_twin_does(seed, keep):
     floats, tables = np.empty(8 * 96, np.float32), np.empty(8 * 96, np.uint8)
     step, base = kernels_tables.tables_of(placed, floats, tables)
     best, flat = np.empty(11, np.uint64), made.array.reshape(-1)
-    found = kernels_walk.walk(
+    found = kernels_search.walk(
         flat, flat.view(np.uint32), layout.stride, layout.code_bytes, layout.blocks, 0, placed,
         tables, step, base, np.empty(keep + 1, np.uint64), np.empty(2, np.uint64),
         np.empty(0, np.uint8), np.zeros(300, np.uint8), np.uint8(1), best, np.empty(32, np.float32),
@@ -194,7 +201,7 @@ def test_entering_keeps_a_pool_ascending(sizes):
     expected = []
     for row, size in enumerate(sizes):
         key = candidate.py_func(np.float32(size), row)
-        place = kernels_walk.enter(pool, len(expected), key)
+        place = kernels_search.enter(pool, len(expected), key)
         expected = sorted([*expected, int(key)])
         assert pool[: len(expected)].tolist() == expected
         assert expected[place] == key

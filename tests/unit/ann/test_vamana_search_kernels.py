@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from test_vamana_kernels import WIDTH, best_first, squared, whole_numbers
 
-from puffin_ann.ann import pq
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.clustering import product_quantisation
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.vamana import kernels_search
 
 ROWS, MOST, ENTRY, K = 200, 8, 3, 5
@@ -82,12 +82,13 @@ def test_a_search_by_codes_answers_what_its_twin_does(seed, by_product, subspace
     generator = np.random.default_rng(seed)
     space, queries = whole_numbers(ROWS, seed), whole_numbers(len(WIDTHS), seed + 50)
     lists, neighbours, degrees = some_graph(seed)
-    offsets = pq.subspace_offsets(WIDTH, subspaces)
+    offsets = product_quantisation.subspace_offsets(WIDTH, subspaces)
     widest = int(np.diff(offsets.astype(np.int64)).max())
     codebook = generator.integers(-5, 6, (subspaces, 16, widest)).astype(np.float32)
     codes = generator.integers(0, 16, (ROWS, subspaces)).astype(np.uint8)
     found = searched(
-        kernels_search.search_codes, pq.turned(codebook), offsets, codes.reshape(-1), by_product,
+        kernels_search.search_codes, product_quantisation.turned(codebook), offsets,
+        codes.reshape(-1), by_product,
         space=space, neighbours=neighbours, degrees=degrees, queries=queries, widths=WIDTHS,
         dead=np.empty(0, np.uint8),
     )  # fmt: skip

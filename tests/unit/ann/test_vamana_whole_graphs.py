@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from puffin_ann.ann.vamana import build, insertion, kernels_leaves, kernels_whole, leaves
+from puffin_ann.ann.graph import kernels_connectivity
+from puffin_ann.ann.vamana import build, bulk_build, incremental_build, kernels_bulk_build
 
 
 def padded(vectors):
@@ -33,7 +34,9 @@ def reached(neighbours, degrees, entry):
 
 
 def repaired(space, neighbours, degrees, entry):
-    return kernels_whole.make_reachable(space.reshape(-1), 16, neighbours, degrees, entry, 32)
+    return kernels_connectivity.make_reachable(
+        space.reshape(-1), 16, neighbours, degrees, entry, 32
+    )
 
 
 def test_rows_without_any_edges_are_all_made_reachable():
@@ -69,7 +72,7 @@ def test_full_lists_are_spliced_and_nothing_is_lost(most):
 
 
 def test_a_whole_graph_is_left_alone():
-    graph = insertion.build(normal(300), most=8, keep=20, alpha=1.2, seed=[1], threads=1)
+    graph = incremental_build.build(normal(300), most=8, keep=20, alpha=1.2, seed=[1], threads=1)
     repaired(normal(300), graph.neighbours, graph.degrees, graph.entry)
     before = graph.neighbours.copy()
 
@@ -82,10 +85,12 @@ def test_equal_rows_are_named_by_their_first(colliding):
     words = np.random.default_rng(0).integers(0, 3, (400, 3)).astype(np.uint32)
     hashes = np.zeros(400, np.uint64)
     if not colliding:
-        kernels_whole.hash_rows(words, hashes)
+        kernels_connectivity.hash_rows(words, hashes)
     first = np.empty(400, np.uint32)
 
-    doubles = kernels_whole.find_equal(words, hashes, np.argsort(hashes, kind="stable"), first)
+    doubles = kernels_connectivity.find_equal(
+        words, hashes, np.argsort(hashes, kind="stable"), first
+    )
 
     assert np.array_equal(words[first], words)
     assert (first <= np.arange(400)).all()
@@ -101,7 +106,7 @@ def test_equal_rows_hang_below_their_first_and_lead_out_again(most, arity):
     degrees[5] = 2
     members = np.array([5, *range(10, 40)], np.uint32)
 
-    kernels_whole.hang_equal(members, arity, neighbours, degrees)
+    kernels_connectivity.hang_equal(members, arity, neighbours, degrees)
 
     assert reached(neighbours, degrees, 5) >= set(members.tolist()) | {50, 51}
     for member in members[1:].tolist():
@@ -115,7 +120,7 @@ def test_long_edges_take_the_place_of_the_last_ones_only_if_they_must():
     degrees = np.zeros(10, np.uint16)
     degrees[2], degrees[3] = 4, 2
 
-    kernels_whole.add_long_edges(
+    kernels_connectivity.add_long_edges(
         np.array([2, 3, 8], np.uint32),
         np.array([[1, 2], [0, 2]], np.uint32),
         np.array([2, 2], np.uint16),
@@ -135,7 +140,7 @@ def test_lists_are_moved_together(width, most):
     degrees = generator.integers(0, most + 1, 50).astype(np.uint16)
     twin = np.where(np.arange(most) < degrees[:, None], lists[:, :most], 0)
 
-    kernels_leaves.compact(lists.reshape(-1), width, most, degrees)
+    kernels_bulk_build.compact(lists.reshape(-1), width, most, degrees)
 
     assert np.array_equal(lists.reshape(-1)[: 50 * most].reshape(50, most), twin)
 
@@ -160,7 +165,7 @@ def test_wide_rows_are_built_from_smaller_leaves_and_no_row_is_lost():
 
     graph = build.build(space, most=16, keep=32, alpha=1.2, seed=9, threads=2)
 
-    assert leaves.Plan.of_width(272).leaf < leaves.Plan.of_width(112).leaf
+    assert bulk_build.Plan.of_width(272).leaf < bulk_build.Plan.of_width(112).leaf
     assert len(reached(graph.neighbours, graph.degrees, graph.entry)) == 5000
 
 

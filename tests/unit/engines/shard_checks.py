@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.engines import engine
 
 METRIC_NAMES = sorted(METRICS)

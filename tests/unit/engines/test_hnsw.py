@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened, recall
 
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.hnsw import library
 from puffin_ann.ann.hnsw.layers import first_lists, list_layers
-from puffin_ann.ann.metrics import METRICS
 from puffin_ann.blobs import hnsw as hnsw_blob
 from puffin_ann.engines import engine
 from puffin_ann.errors import BlobFormatError, FormatError

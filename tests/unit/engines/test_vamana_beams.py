@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened, recall
 
-from puffin_ann.ann import simd
-from puffin_ann.ann.vamana import kept
-from puffin_ann.ann.vamana.records import FRAME, RECORDS
+from puffin_ann.ann.simd import vectors as simd
+from puffin_ann.ann.vamana import packed_policy
+from puffin_ann.ann.vamana.packed.layout import FRAME, RECORDS
 from puffin_ann.engines.vamana import VamanaEngine
 from puffin_ann.settings import Settings
 
@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 
 
 def allow(monkeypatch, **settings):
-    monkeypatch.setattr(kept, "settings", lambda: Settings(**settings))
+    monkeypatch.setattr(packed_policy, "settings", lambda: Settings(**settings))
 
 
 def without_records(folder, tmp_path):
@@ -103,7 +103,7 @@ def test_records_stay_below_what_the_settings_allow(limit, folder, tmp_path, mon
 def test_records_are_not_made_on_a_disk_nearly_full(folder, tmp_path, monkeypatch):
     copy = without_records(folder, tmp_path)
     free = SimpleNamespace(free=1_000_000)
-    monkeypatch.setattr(kept.shutil, "disk_usage", lambda _: free)
+    monkeypatch.setattr(packed_policy.shutil, "disk_usage", lambda _: free)
     assert ENGINE.open(copy).beam == "full"
 
 
@@ -113,7 +113,7 @@ def test_a_shard_that_cannot_be_written_beside_is_searched_without(folder, tmp_p
     def refuse(**_):
         raise PermissionError("read-only")
 
-    monkeypatch.setattr(kept.tempfile, "TemporaryDirectory", refuse)
+    monkeypatch.setattr(packed_policy.tempfile, "TemporaryDirectory", refuse)
     assert ENGINE.open(copy).beam == "full"
     assert ENGINE.open(copy, "edges").beam == "edges"  # in memory
 

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.lifecycle import truth
 from puffin_ann.lifecycle.segments import StagedRows
 

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.simd import prefetch
-from puffin_ann.ann.vamana.beam import unseen
-from puffin_ann.ann.vamana.frontier import (
+from puffin_ann.ann.graph.kernels_answer import answer_from, found_enough, kept, next_stamp
+from puffin_ann.ann.graph.kernels_beam import unseen
+from puffin_ann.ann.graph.kernels_frontier import (
     insert,
     is_dead,
     is_over,
@@ -15,15 +15,8 @@ from puffin_ann.ann.vamana.frontier import (
     open_from,
     passed_room,
 )
-from puffin_ann.ann.vamana.kernels_answer import answer_from, found_enough, kept, next_stamp
-from puffin_ann.ann.vamana.primitives import (
-    F32,
-    FAST,
-    U32,
-    U64,
-    Whole,
-    row_of,
-)
+from puffin_ann.ann.graph.primitives import F32, FAST, U32, U64, Whole, row_of
+from puffin_ann.ann.simd.vectors import prefetch
 
 from numba import njit  # isort: skip  (after the primitives have configured it)
 

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core.memmap import new_array
+from puffin_ann.ann.graph import kernels_connectivity
+from puffin_ann.ann.graph.primitives import MAX_ROWS
 from puffin_ann.ann.hnsw import kernels
 from puffin_ann.ann.hnsw.layers import Layers, empty, list_layers
-from puffin_ann.ann.mapping import new_array
-from puffin_ann.ann.vamana import kernels_whole
-from puffin_ann.ann.vamana.primitives import MAX_ROWS
 from puffin_ann.errors import BadInputError
 
 HEADER = np.dtype(
@@ -285,9 +285,9 @@ def _first_equal(space: NDArray[np.float32]) -> NDArray[np.uint32]:
     words = space.view(np.uint32)
     hashes = np.empty(len(space), np.uint64)
     for at in range(0, len(space), HASHED_ROWS):
-        kernels_whole.hash_rows(words[at : at + HASHED_ROWS], hashes[at : at + HASHED_ROWS])
+        kernels_connectivity.hash_rows(words[at : at + HASHED_ROWS], hashes[at : at + HASHED_ROWS])
     first = np.empty(len(space), np.uint32)
-    kernels_whole.find_equal(words, hashes, np.argsort(hashes, kind="stable"), first)
+    kernels_connectivity.find_equal(words, hashes, np.argsort(hashes, kind="stable"), first)
     return first
 
 
@@ -310,8 +310,8 @@ def _finished(
             own = own[~np.isin(own, members)]
             layers.neighbours[top, : len(own)] = own
             layers.degrees[top] = len(own)
-            kernels_whole.hang_equal(members, arity, layers.neighbours, layers.degrees)
-    kernels_whole.make_reachable(
+            kernels_connectivity.hang_equal(members, arity, layers.neighbours, layers.degrees)
+    kernels_connectivity.make_reachable(
         space.reshape(-1),
         space.shape[1],
         layers.neighbours,

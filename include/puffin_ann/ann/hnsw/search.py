@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.answering import SPARE, Answering, Part
-from puffin_ann.ann.answers import Answers, Width
+from puffin_ann.ann.core.memmap import read_only
+from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.graph import space as spaces
+from puffin_ann.ann.graph.searcher import SPARE, Answering, Part
 from puffin_ann.ann.hnsw import kernels
 from puffin_ann.ann.hnsw.layers import Layers, first_lists
-from puffin_ann.ann.mapping import read_only
-from puffin_ann.ann.vamana import space as spaces
 
 EXPANSION = 240
 """Rows compared one by one in the time that a candidate takes which is kept, see `Answering`.

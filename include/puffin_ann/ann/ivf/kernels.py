@@ -6,7 +6,6 @@ Candidates are the integers of `kernels_lists`.
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.fastscan import BLOCK, GROUP, GROUP_BYTES, block_sums, quantised_tables
 from puffin_ann.ann.ivf.kernels_lists import (
     TILE,
     TOGETHER,
@@ -17,8 +16,9 @@ from puffin_ann.ann.ivf.kernels_lists import (
     score_of,
     select,
 )
-from puffin_ann.ann.kernels_distance import COSINE, L2, distance, dot
-from puffin_ann.ann.simd import (
+from puffin_ann.ann.simd.fastscan import BLOCK, GROUP, GROUP_BYTES, block_sums, quantised_tables
+from puffin_ann.ann.simd.kernels_distance import COSINE, L2, distance, dot
+from puffin_ann.ann.simd.vectors import (
     F32X16,
     fill_of,
     less_mask,

@@ -7,8 +7,8 @@ Scores need no root and no sum that is the same for all rows: they order as dist
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.kernels_distance import L2
-from puffin_ann.ann.simd import F32X16, fill_of, load_of, multiply_add, store_of
+from puffin_ann.ann.simd.kernels_distance import L2
+from puffin_ann.ann.simd.vectors import F32X16, fill_of, load_of, multiply_add, store_of
 
 from numba import njit  # isort: skip  (after the vectors' module has configured it)
 

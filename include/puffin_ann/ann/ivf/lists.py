@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import kmeans, pq
-from puffin_ann.ann.metrics import METRICS
+from puffin_ann.ann.clustering import kmeans, product_quantisation
+from puffin_ann.ann.core.metrics import METRICS
 
 BITS = 4
 LEAST_ROWS = 256
@@ -137,7 +137,7 @@ def train(
     if metric == "ip":
         scale = 1 / extent
     blank = np.zeros((0, 0), np.float32)
-    offsets = pq.subspace_offsets(dimension, subspaces)
+    offsets = product_quantisation.subspace_offsets(dimension, subspaces)
     space = Trained(metric, False, scale, origin, blank, offsets, blank[None])
     sample = space.to_space(sample)
     centroids = kmeans.train(
@@ -146,7 +146,7 @@ def train(
     centroids = _with_wide_ones_divided(sample, centroids, seed, threads)
     ids, _ = kmeans.assign(sample, centroids, threads)
     residuals = (sample - centroids[ids])[:, :dimension]
-    codebook = pq.train(residuals, offsets, BITS, seed=seed, threads=threads)
+    codebook = product_quantisation.train(residuals, offsets, BITS, seed=seed, threads=threads)
     spread = float(np.square(residuals, dtype=np.float64).sum())
     relative = spread < NARROW * float(np.square(sample[:, :dimension], dtype=np.float64).sum())
     return Trained(metric, relative, scale, origin, centroids, offsets, codebook)
@@ -250,7 +250,7 @@ def _coded(
     dimension = trained.dimension
     centroids = trained.centroids[ids]
     residuals = (trained.to_space(block) - centroids)[:, :dimension]
-    codes = pq.encode(residuals, trained.codebook, trained.offsets, threads)
+    codes = product_quantisation.encode(residuals, trained.codebook, trained.offsets, threads)
     squares = np.einsum("ij,ij->i", centroids, centroids, dtype=np.float64)
     if trained.relative:
         decoded = _decoded(trained, codes)

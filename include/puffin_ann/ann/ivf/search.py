@@ -5,13 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import blas, exact, fastscan
-from puffin_ann.ann.answers import Answers
+from puffin_ann.ann.clustering.product_quantisation import turned
+from puffin_ann.ann.core import blas, exact
+from puffin_ann.ann.core.metrics import METRICS, frozen
+from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.ivf import kernels
 from puffin_ann.ann.ivf.kernels_lists import TILE
 from puffin_ann.ann.ivf.lists import Lists, Trained, one_in_a_byte
-from puffin_ann.ann.metrics import METRICS, frozen
-from puffin_ann.ann.pq import turned
+from puffin_ann.ann.simd import fastscan
 
 QUERIES_A_PIECE = 64
 """Queries that one thread takes at a time."""

@@ -5,12 +5,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import exact, kmeans
-from puffin_ann.ann.metrics import METRICS
-from puffin_ann.ann.vamana import insertion, kernels_whole, leaves
-from puffin_ann.ann.vamana.batch import first_equal
-from puffin_ann.ann.vamana.insertion import Adjacency
-from puffin_ann.ann.vamana.primitives import MAX_ROWS
+from puffin_ann.ann.clustering import kmeans
+from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.graph import kernels_connectivity
+from puffin_ann.ann.graph.primitives import MAX_ROWS
+from puffin_ann.ann.vamana import bulk_build, incremental_build
+from puffin_ann.ann.vamana.incremental_build import Adjacency
+from puffin_ann.ann.vamana.insert import first_equal
 from puffin_ann.errors import BadInputError
 
 INSERTED_ROWS = 4096
@@ -74,7 +76,7 @@ def build(
     _hang_equal(graph, first)
     _add_landmarks(space, different, graph, seed, threads)
     tell("repair", 0.0)
-    kernels_whole.make_reachable(
+    kernels_connectivity.make_reachable(
         space.reshape(-1),
         space.shape[1],
         graph.neighbours,
@@ -95,7 +97,7 @@ def _inserted(
     seed: int,
     threads: int,
 ) -> Adjacency:
-    part = insertion.build(
+    part = incremental_build.build(
         space[different], most=most, keep=keep, alpha=alpha, seed=[seed], threads=threads
     )
     if len(different) == len(space):
@@ -116,12 +118,12 @@ def _bulk(
     threads: int,
     tell: Progress,
 ) -> Adjacency:
-    neighbours, degrees = leaves.build(
+    neighbours, degrees = bulk_build.build(
         space,
         different,
         most=most,
         alpha=alpha,
-        plan=leaves.Plan.of_width(space.shape[1]),
+        plan=bulk_build.Plan.of_width(space.shape[1]),
         seed=[seed, 1],
         threads=threads,
         progress=lambda share: tell("leaves", share),
@@ -130,7 +132,7 @@ def _bulk(
     chosen = np.random.default_rng([seed, 2]).choice(len(different), size, replace=False)
     sample = different[np.sort(chosen)]
     tell("sample", 0.0)
-    long = insertion.build(
+    long = incremental_build.build(
         space[sample],
         most=max(1, most // 2),
         keep=SAMPLE_KEEP,
@@ -138,7 +140,7 @@ def _bulk(
         seed=[seed, 3],
         threads=threads,
     )
-    kernels_whole.add_long_edges(sample, long.neighbours, long.degrees, neighbours, degrees)
+    kernels_connectivity.add_long_edges(sample, long.neighbours, long.degrees, neighbours, degrees)
     tell("sample", 1.0)
     return Adjacency(neighbours, degrees, int(sample[long.entry]))
 
@@ -164,7 +166,7 @@ def _add_landmarks(
     nearest, _ = exact.search(centroids, rows, 1, METRICS["l2"], threads=threads)
     landmarks = np.setdiff1d(sample[nearest[:, 0]], [graph.entry]).astype(np.uint32)
     edges = np.arange(1, len(landmarks) + 1, dtype=np.uint32)[None, :]
-    kernels_whole.add_long_edges(
+    kernels_connectivity.add_long_edges(
         np.append(np.uint32(graph.entry), landmarks),
         edges,
         np.array([len(landmarks)], np.uint16),
@@ -181,4 +183,4 @@ def _hang_equal(graph: Adjacency, first: NDArray[np.uint32]) -> None:
     arity = max(1, min(ARITY, most // 2 - 1))
     for top in np.flatnonzero(sizes > 1):
         members = order[ends[top] - sizes[top] : ends[top]]
-        kernels_whole.hang_equal(members, arity, graph.neighbours, graph.degrees)
+        kernels_connectivity.hang_equal(members, arity, graph.neighbours, graph.degrees)

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.kernels_pq import tables as fill_tables
-from puffin_ann.ann.simd import prefetch
-from puffin_ann.ann.vamana.beam import beam, unseen
-from puffin_ann.ann.vamana.frontier import (
+from puffin_ann.ann.clustering.kernels_pq import tables as fill_tables
+from puffin_ann.ann.graph.kernels_answer import answer_from, found_enough, kept, next_stamp
+from puffin_ann.ann.graph.kernels_beam import beam, unseen
+from puffin_ann.ann.graph.kernels_frontier import (
     is_dead,
     is_over,
     let_in,
@@ -16,16 +16,8 @@ from puffin_ann.ann.vamana.frontier import (
     passed_room,
     start,
 )
-from puffin_ann.ann.vamana.kernels_answer import answer_from, found_enough, kept, next_stamp
-from puffin_ann.ann.vamana.primitives import (
-    F32,
-    FAST,
-    U64,
-    Whole,
-    candidate,
-    row_of,
-    squared_l2,
-)
+from puffin_ann.ann.graph.primitives import F32, FAST, U64, Whole, candidate, row_of, squared_l2
+from puffin_ann.ann.simd.vectors import prefetch
 
 from numba import njit  # isort: skip  (after the primitives have configured it)
 

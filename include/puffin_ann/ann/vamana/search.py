@@ -10,14 +10,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann import pq
-from puffin_ann.ann.answering import SPARE, Answering, Part
-from puffin_ann.ann.answers import Answers, Width
-from puffin_ann.ann.mapping import read_only
+from puffin_ann.ann.clustering import product_quantisation
+from puffin_ann.ann.core.memmap import read_only
+from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.graph import space as spaces
+from puffin_ann.ann.graph.searcher import SPARE, Answering, Part
 from puffin_ann.ann.vamana import kernels_search as kernels
-from puffin_ann.ann.vamana import kernels_walk
-from puffin_ann.ann.vamana import space as spaces
-from puffin_ann.ann.vamana.records import Records
+from puffin_ann.ann.vamana.packed import kernels_search
+from puffin_ann.ann.vamana.packed.layout import Records
 
 Beam = Literal["auto", "full", "pq", "edges"]
 Chosen = Literal["full", "pq", "edges"]
@@ -144,7 +144,7 @@ class Searcher:
         self._run = self._over_rows
         if self.beam == "pq" and codes is not None:
             self._codes = codes
-            self._words = pq.turned(codes.codebook)
+            self._words = product_quantisation.turned(codes.codebook)
             self._run = self._over_codes
 
     def search(
@@ -211,4 +211,4 @@ class Searcher:
             part.distances,
             part.counts,
         )
-        part.scratch.stamp = kernels_walk.search_records(*arguments)
+        part.scratch.stamp = kernels_search.search_records(*arguments)

@@ -1,0 +1,158 @@
+"""Exact nearest neighbours: as brute force over `Metric.distances`, but as fast as BLAS."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core import blas
+from puffin_ann.ann.core import kernels_exact as kernels
+from puffin_ann.ann.core.metrics import METRICS, Metric, frozen
+from puffin_ann.errors import QueryError
+
+QUERY_BLOCK = 256
+PRODUCT_BYTES = 4 << 20
+"""Float32 products held at once by one thread."""
+VECTOR_BLOCK_BYTES = 1 << 20
+"""Vectors looked at in one go; they stay in the cache of a core while they are."""
+ROWS_WORTH_A_THREAD = 16384
+
+
+def search(
+    queries: NDArray[np.float32],
+    vectors: NDArray[np.float32],
+    k: int,
+    metric: Metric | str,
+    *,
+    allowed: NDArray[np.bool_] | None = None,
+    threads: int = 1,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the k nearest vectors of each query.
+
+    Equal, to the last bit, to sorting all of `metric.distances(queries, vectors)` by (distance,
+    id), whatever the number of threads.
+
+    Args:
+        queries: `(q, d) float32`, finite.
+        vectors: `(n, d) float32`, finite; may be memory-mapped, it is read once per 256 queries.
+        k: neighbours wanted, at least 0.
+        metric: a metric or its name.
+        allowed: `(n,) bool`, the rows that may be answered; all if None.
+        threads: threads to use.
+
+    Returns:
+        `(q, k) int64` ids and `(q, k) float32` distances, ascending by (distance, id); where fewer
+        rows are allowed, padded with −1 and infinity.
+
+    Raises:
+        QueryError: the shapes do not fit each other, or k is negative.
+
+    """
+    if isinstance(metric, str):
+        metric = METRICS[metric]
+    _check(queries, vectors, k, allowed)
+    job = _Job(metric, frozen(queries), vectors, min(k, len(vectors)), _mask(allowed))
+    parts = max(1, min(threads, len(vectors) // ROWS_WORTH_A_THREAD))
+    cuts = [len(vectors) * part // parts for part in range(parts + 1)]
+    with blas.single_thread():
+        found = list(blas.parallel(job.nearest_in, pairwise(cuts), threads))
+    return _merged(found, len(queries), k)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """One search; `allowed` is empty if every row is."""
+
+    metric: Metric
+    queries: NDArray[np.float32]
+    vectors: NDArray[np.float32]
+    k: int
+    allowed: NDArray[np.bool_]
+
+    def nearest_in(self, rows: tuple[int, int]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Return `(q, k) uint64` keys, unordered, and how many of each line are used."""
+        heaps = np.zeros((len(self.queries), self.k), dtype=np.uint64)
+        sizes = np.zeros(len(self.queries), dtype=np.int64)
+        if not self.k or not len(self.queries):
+            return heaps, sizes
+        for at in range(0, len(self.queries), QUERY_BLOCK):
+            part = slice(at, at + QUERY_BLOCK)
+            self._scan(self.queries[part], rows, heaps[part], sizes[part])
+        return heaps, sizes
+
+    def _scan(
+        self,
+        queries: NDArray[np.float32],
+        rows: tuple[int, int],
+        heaps: NDArray[np.uint64],
+        sizes: NDArray[np.int64],
+    ) -> None:
+        first, last = rows
+        dimension = max(1, queries.shape[1])
+        step = max(16, min(PRODUCT_BYTES // len(queries), VECTOR_BLOCK_BYTES // dimension) // 4)
+        query_squares = np.empty(len(queries))
+        kernels.squares(queries, query_squares)
+        room = np.empty(len(queries) * min(step, last - first), dtype=np.float32)
+        squares = np.empty(min(step, last - first))
+        for at in range(first, last, step):
+            end = min(at + step, last)
+            allowed = self.allowed[at:end]
+            if len(allowed) and not allowed.any():
+                continue
+            block = frozen(self.vectors[at:end])
+            kernels.squares(block, squares)
+            products = room[: len(queries) * len(block)].reshape(len(queries), len(block))
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.dot(queries, block.T, out=products)
+            kernels.scan(
+                self.metric.code,
+                queries,
+                query_squares,
+                block,
+                squares[: len(block)],
+                products,
+                at,
+                allowed,
+                heaps,
+                sizes,
+            )
+
+
+def _mask(allowed: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    mask = np.empty(0, np.bool_) if allowed is None else np.ascontiguousarray(allowed, np.bool_)
+    mask = mask.view(np.ndarray)
+    mask.flags.writeable = False
+    return mask
+
+
+def _merged(
+    found: list[tuple[NDArray[np.uint64], NDArray[np.int64]]], queries: int, k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    unused = np.uint64(2**64 - 1)
+    lines = []
+    for heaps, sizes in found:
+        heaps[np.arange(heaps.shape[1]) >= sizes[:, None]] = unused
+        lines.append(heaps)
+    keys = np.sort(np.concatenate(lines, axis=1), axis=1)
+    counts = np.sum([sizes for _, sizes in found], axis=0)
+    ids = np.empty((queries, k), dtype=np.int64)
+    distances = np.empty((queries, k), dtype=np.float32)
+    kernels.answers(keys, np.minimum(counts, keys.shape[1]), ids, distances)
+    return ids, distances
+
+
+def _check(
+    queries: NDArray[np.float32],
+    vectors: NDArray[np.float32],
+    k: int,
+    allowed: NDArray[np.bool_] | None,
+) -> None:
+    if queries.ndim != 2 or vectors.ndim != 2 or queries.shape[1] != vectors.shape[1]:
+        raise QueryError(
+            f"queries of shape {queries.shape} do not fit vectors of shape {vectors.shape}"
+        )
+    if k < 0:
+        raise QueryError(f"k is {k}; ask for 0 or more neighbours")
+    if allowed is not None and allowed.shape != (len(vectors),):
+        raise QueryError(f"a mask of shape {allowed.shape} for {len(vectors)} vectors")

@@ -1,0 +1,99 @@
+"""The ends of graph searches: candidates measured exactly, the nearest written as answers."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.graph.kernels_frontier import insert
+from puffin_ann.ann.graph.primitives import F32, U64, Whole, row_of
+from puffin_ann.ann.simd.kernels_distance import distance, dot, key_distance, order_key
+
+from numba import njit  # isort: skip  (after the primitives have configured it)
+
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+@njit(inline="always")
+def next_stamp(stamps: NDArray[np.uint8], stamp: Whole) -> Whole:
+    """Return a stamp that no row carries; `stamps` are cleared once each number has been used."""
+    if stamp < 255:
+        return stamp + 1
+    stamps[:] = 0
+    return 1
+
+
+@njit(inline="always")
+def kept(width, k, rows):  # type: ignore[no-untyped-def]
+    """Return how many candidates a search of a width keeps: no fewer than it answers."""
+    return min(max(width, k), rows)
+
+
+@njit(inline="always")
+def found_enough(size, keep, dead):  # type: ignore[no-untyped-def]
+    """Return how many candidates are answered from: none if dead rows left too few of them.
+
+    A search that came to its end before it had as many live rows as its width says was cut off from
+    some: what it found may be anything. Then all are compared, as for one that found fewer than k;
+    else a wider search, which finds some more, would answer worse than a narrower one.
+    """
+    return U64(0) if len(dead) and U64(size) < U64(keep) else U64(size)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def write_nearest(
+    keys: NDArray[np.uint64],
+    count: Whole,
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> None:
+    """Write answers of one query.
+
+    Args:
+        keys: `order_key` of each, ascending.
+        count: how many there are, at most k.
+        ids: `(k,) int64`, written; -1 where there is none.
+        distances: `(k,) float32`, written; infinite there.
+
+    """
+    for j in range(U64(len(ids))):
+        ids[j] = np.int64(keys[j] & _LOW) if j < U64(count) else np.int64(-1)
+        distances[j] = key_distance(keys[j]) if j < U64(count) else F32(np.inf)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def answer_from(
+    metric: int,
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    query: int,
+    pool: NDArray[np.uint64],
+    size: Whole,
+    keys: NDArray[np.uint64],
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> Whole:
+    """Write the nearest rows of a pool, by exact distance; return how many.
+
+    Args:
+        metric: code.
+        vectors: `(n, d) float32`, as stored.
+        queries: `(q, d) float32`.
+        query: which of them.
+        pool: candidates, ascending.
+        size: how many.
+        keys: `uint64` scratch; as many rows are measured as it has room for, which is more than k,
+            since the pool's order is float32's.
+        ids: `(k,) int64`, written.
+        distances: `(k,) float32`, written.
+
+    """
+    square = dot(queries, query, queries, query)
+    found = U64(0)
+    for i in range(U64(size)):
+        row = int(row_of(pool[i]))
+        insert(keys, found, order_key(distance(metric, queries, query, square, vectors, row), row))
+        found += U64(1)
+        if found == U64(len(keys)):
+            break
+    count = min(U64(len(ids)), found)
+    write_nearest(keys, count, ids, distances)
+    return count

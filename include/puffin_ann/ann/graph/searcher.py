@@ -1,0 +1,225 @@
+"""What searchers of graphs have in common: who answers, with what scratch, and what is left over.
+
+A graph gives some of a query's answers; these make all of them of it. Scratch is kept from call to
+call, one set for each thread at work, so that a single query pays for neither allocation nor
+clearing.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core import blas
+from puffin_ann.ann.core.live_rows import LiveRows
+from puffin_ann.ann.core.memmap import read_only
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.graph.primitives import Whole
+
+SPARE = 8
+"""Candidates measured exactly beyond k: the order they are found in is that of float32 sums."""
+EXHAUSTIVE_ROWS = 256
+"""With so few live rows, all are compared."""
+
+_NOBODY = np.empty(0, np.uint8)
+
+
+@dataclass(eq=False)
+class Scratch:
+    """What a kernel needs between calls.
+
+    Attributes:
+        stamps: `(n,) uint8`, marks of the rows that a search has seen.
+        stamp: the last mark used.
+
+    """
+
+    stamps: NDArray[np.uint8]
+    stamp: Whole = 0
+
+
+@dataclass(eq=False, slots=True)
+class Part:
+    """Some queries of a call, for a kernel that answers them.
+
+    Attributes:
+        queries: `(q, d) float32`.
+        widths: `(q,) int64`, candidates wanted; see `kernels_answer.kept`.
+        live: how many rows are.
+        dead: `(n,) uint8`, or empty if all rows live.
+        scratch: this thread's.
+        ids: `(q, k) int64`, to be written.
+        distances: `(q, k) float32`, to be written.
+        counts: `(q,) int64`, to be written: how many answers there are.
+
+    """
+
+    queries: NDArray[np.float32]
+    widths: NDArray[np.int64]
+    live: int
+    dead: NDArray[np.uint8]
+    scratch: Scratch
+    ids: NDArray[np.int64]
+    distances: NDArray[np.float32]
+    counts: NDArray[np.int64]
+
+
+class Answering:
+    """Rows whose neighbours a graph finds, safe to use from several threads at once.
+
+    Args:
+        metric: name.
+        vectors: `(n, d) float32`, as stored.
+        zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction; the graph has
+            no right place for them.
+        expansion: what the graph's search takes for a candidate that it keeps, in rows compared
+            one by one; between what that is for a query alone and for one of a large batch.
+
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        vectors: NDArray[np.float32],
+        zero_rows: NDArray[np.int64] | None = None,
+        *,
+        expansion: int,
+    ) -> None:
+        self.metric = METRICS[metric]
+        self.vectors = read_only(vectors)
+        self._zero_rows = np.empty(0, np.int64) if zero_rows is None else zero_rows
+        self._free: list[Scratch] = []
+        self._expansion = expansion
+        self._live_rows = LiveRows(self.metric, self.vectors)
+
+    def answer(
+        self,
+        run: Callable[[Part], None],
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        width: Width,
+        dead: NDArray[np.uint8] | None,
+        threads: int,
+    ) -> Answers:
+        """Return min(k, live rows) near rows of each query, by (exact distance, row).
+
+        A query for which the graph gives fewer is answered by comparing all live rows; so is one
+        that would keep as many candidates as there are, and one of rows of which so few live that
+        they are compared sooner than the graph is searched past the dead ones.
+
+        Args:
+            run: searches the graph.
+            queries: `(q, d) float32`, contiguous.
+            k: answers wanted, at least 1.
+            width: candidates kept; at least k are.
+            dead: `(n,) uint8`, non-zero for rows not to be answered; None if all live. Not to be
+                changed while it is in use: its rows are counted once.
+            threads: threads to use.
+
+        Returns:
+            `(q, k) int64` rows, −1 where there is none, and `(q, k) float32`, infinite there.
+
+        """
+        rows = len(self.vectors)
+        live = self._live_rows.count(dead)
+        if live <= max(k, EXHAUSTIVE_ROWS) or not len(queries):
+            return self.exhaustive(queries, k, dead=dead, threads=threads)
+        if isinstance(width, np.ndarray):
+            widths = np.ascontiguousarray(width, np.int64)  # for others, kernels would be compiled
+            widest = int(widths.max())
+        else:
+            widths = np.full(len(queries), min(width, rows), np.int64)
+            widest = width
+        limit = live if live == rows else self._compared_from(live)
+        compared = None  # a single query takes so little time that an array more would be felt
+        if max(widest, k) >= limit:
+            compared = np.maximum(widths, k) >= limit
+            if compared.all():
+                return self.exhaustive(queries, k, dead=dead, threads=threads)
+            widths = np.where(compared, 1, widths)
+        ids = np.empty((len(queries), k), np.int64)
+        distances = np.empty((len(queries), k), np.float32)
+        counts = np.empty(len(queries), np.int64)
+        mask = _NOBODY if dead is None or live == rows else dead
+
+        def run_some(some: slice) -> None:
+            scratch = self._take()
+            run(
+                Part(
+                    queries[some],
+                    widths[some],
+                    live,
+                    mask,
+                    scratch,
+                    ids[some],
+                    distances[some],
+                    counts[some],
+                )
+            )
+            self._free.append(scratch)
+
+        if threads <= 1 or len(queries) <= 1:
+            run_some(slice(None))
+        else:
+            step = -(-len(queries) // threads)
+            parts = [slice(at, at + step) for at in range(0, len(queries), step)]
+            for _ in blas.parallel(run_some, parts, threads):
+                pass
+        if compared is not None or counts.min() < k:
+            rest = np.flatnonzero(counts < k if compared is None else compared | (counts < k))
+            ids[rest], distances[rest] = self.exhaustive(
+                queries[rest], k, dead=dead, threads=threads
+            )
+        if len(self._zero_rows):
+            return self._with_zero_rows(ids, distances, dead)
+        return ids, distances
+
+    def exhaustive(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        dead: NDArray[np.uint8] | None = None,
+        threads: int = 1,
+    ) -> Answers:
+        """Return the k nearest live rows of each query, exactly."""
+        return self._live_rows.nearest(queries, k, dead=dead, threads=threads)
+
+    def _compared_from(self, live: int) -> int:
+        """Return from which width on it takes less time to compare all live rows.
+
+        At equal recall a search takes longer, the fewer rows live: with nine tenths dead 3 times
+        as long if those lie anywhere, 11 times if in one cluster; 10 times is assumed. How many
+        queries come together does not matter, though a comparison takes a seventh of the time in a
+        large batch: answers must not depend on it.
+        """
+        longer = len(self.vectors) / live
+        return min(live, math.ceil(live / (self._expansion * longer)))
+
+    def _with_zero_rows(
+        self,
+        ids: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        dead: NDArray[np.uint8] | None,
+    ) -> Answers:
+        """Merge answers with the rows that the space has no right place for: all at distance 1."""
+        k = ids.shape[1]
+        zeros = self._zero_rows if dead is None else self._zero_rows[dead[self._zero_rows] == 0]
+        found = np.isin(ids, self._zero_rows)
+        shape = (len(ids), min(k, len(zeros)))
+        ids = np.concatenate([ids, np.broadcast_to(zeros[:k], shape)], axis=1)
+        distances = np.concatenate(
+            [np.where(found, np.float32(np.inf), distances), np.ones(shape, np.float32)], axis=1
+        )
+        order = np.lexsort((ids, distances))[:, :k]
+        return np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
+
+    def _take(self) -> Scratch:
+        try:
+            return self._free.pop()  # appending and popping are atomic
+        except IndexError:
+            return Scratch(np.zeros(len(self.vectors), np.uint8))

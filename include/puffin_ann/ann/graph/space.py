@@ -1,0 +1,133 @@
+"""The rows a graph is built and searched over: in the metric's search space, padded with zeros."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core.memmap import new_array
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.graph.primitives import LANES
+
+BLOCK_BYTES = 4 << 20
+FAR = np.float32(4)
+"""Where a zero row is put for cosine: further from every unit vector than those are apart.
+
+At the origin it would be at squared distance 1 from every query, as if its cosine distance were
+1/2 and not 1: thousands of them would crowd better rows out of every search, and each would seem a
+short cut between all others to pruning.
+"""
+ZERO_ROWS = "zero_rows.npy"
+EXTREME = 40
+"""Lengths beyond 2⁴⁰, or below 2⁻⁴⁰, are brought near 1 for the inner product: their squares would
+leave float32. A power of two changes no digit, and the length of neither side changes the order."""
+
+
+def padded_width(metric: str, dimension: int) -> int:
+    """Return the numbers in a row of the space."""
+    width = METRICS[metric].search_dimension(dimension)
+    return -(-width // LANES) * LANES
+
+
+def is_needed(metric: str, dimension: int) -> bool:
+    """Tell if the space differs from the vectors as they are stored."""
+    return metric != "l2" or padded_width(metric, dimension) != dimension
+
+
+def of_rows(
+    vectors: NDArray[np.float32], metric: str, path: Path, *, lasting: bool = True
+) -> NDArray[np.float32]:
+    """Return `(n, w) float32`, read-only: the vectors themselves, or a file mapped from `path`.
+
+    Memory is bounded by a block. The file appears under its name only when it is whole. For cosine,
+    rows without a direction are put `FAR` away, and listed beside the file for `zero_rows`.
+
+    Args:
+        vectors: `(n, d) float32`; may be memory-mapped.
+        metric: name.
+        path: file to write, ending in `.npy`; left alone if the vectors will do as they are.
+        lasting: wait until the file is on the disk, where a later process may trust it.
+
+    """
+    rows, dimension = vectors.shape
+    if not is_needed(metric, dimension) or not rows:
+        return _read_only(vectors, padded_width(metric, dimension))
+    partial = path.with_suffix(".part")
+    out = new_array(partial, np.float32, (rows, padded_width(metric, dimension)))
+    step = max(1, BLOCK_BYTES // (4 * dimension))
+    bound = _longest(vectors, step) if metric == "ip" else 0.0
+    scale = _power_of_two(np.array([bound]))[0]
+    to_space = METRICS[metric].to_search_space
+    zeros = []
+    for at in range(0, rows, step):
+        block = to_space(np.asarray(vectors[at : at + step]), bound)
+        if metric == "cosine":
+            there = np.flatnonzero(~block.any(axis=1))
+            block[there, 0] = FAR
+            zeros.append(at + there)
+        if metric == "ip":
+            block *= scale
+        out[at : at + step, : block.shape[1]] = block
+    if zeros:
+        np.save(path.with_name(ZERO_ROWS), np.concatenate(zeros))
+    if lasting:
+        out.flush()
+    del out
+    os.replace(partial, path)
+    return opened(path)
+
+
+def opened(path: Path) -> NDArray[np.float32]:
+    """Map a file that `of_rows` wrote."""
+    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    return _read_only(mapped, mapped.shape[1])
+
+
+def zero_rows(path: Path) -> NDArray[np.int64]:
+    """Return the rows that `of_rows` put `FAR` away when it wrote a file, ascending."""
+    listed = path.with_name(ZERO_ROWS)
+    if not listed.exists():
+        return np.empty(0, np.int64)
+    rows: NDArray[np.int64] = np.load(listed, allow_pickle=False).astype(np.int64)
+    return rows
+
+
+def of_queries(queries: NDArray[np.float32], metric: str) -> NDArray[np.float32]:
+    """Return queries in the space, `(q, w) float32`."""
+    moved = METRICS[metric].queries_to_search_space(queries)
+    if metric == "ip":
+        moved *= _power_of_two(np.abs(moved).max(axis=1, initial=0))[:, None]
+    width = padded_width(metric, queries.shape[1])
+    if moved.shape[1] == width:
+        return moved
+    out = np.zeros((len(queries), width), np.float32)
+    out[:, : moved.shape[1]] = moved
+    return out
+
+
+def _power_of_two(lengths: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Return for each length what brings it near 1 if it is extreme, else 1."""
+    exponents = np.frexp(lengths)[1]
+    exponents[np.abs(exponents) <= EXTREME] = 0
+    exponents = np.clip(exponents, -126, 126)  # whose powers of two float32 holds with all digits
+    factors: NDArray[np.float32] = np.ldexp(np.float32(1), -exponents).astype(np.float32)
+    return factors
+
+
+def _longest(vectors: NDArray[np.float32], step: int) -> float:
+    """Return the largest norm: the shard's own, since no tighter bound of its rows exists."""
+    squares = [
+        np.einsum("ij,ij->i", block, block, dtype=np.float64).max()
+        for block in (vectors[at : at + step] for at in range(0, len(vectors), step))
+    ]
+    return float(np.sqrt(max(squares)))
+
+
+def _read_only(array: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    if not len(array):
+        array = np.zeros((0, width), np.float32)
+    view = np.ascontiguousarray(array, np.float32).view(np.ndarray)
+    view.flags.writeable = False
+    return view

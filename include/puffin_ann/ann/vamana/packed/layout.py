@@ -1,0 +1,265 @@
+"""A graph as searches like it best: for each row one record, with codes of its neighbours in it.
+
+A record holds the row, how many blocks follow, and in blocks of 32 the neighbours: 2 bits for each
+dimension of the edge that leads there, two factors that make a squared distance of them, and the
+row's number. One expansion then reads consecutive memory and looks at no neighbour's own row, and
+byte shuffles estimate 32 distances at once (SymphonyQG, Gou et al., SIGMOD 2025; the unbiased
+estimate by a correction for each edge is that of RaBitQ, Gao and Long, SIGMOD 2024).
+
+For an edge r = x - c let u be its code's vector, and f = ‖r‖² / ⟨u, r⟩. Since f·u is r plus an
+error that is perpendicular to r, and of random direction once everything was rotated,
+
+    ‖q - x‖² ≈ ‖q - c‖² + [‖r‖² + 2f·⟨u, c⟩] - 2f·⟨u, q⟩
+
+where the first term is measured exactly when c is expanded, the bracket and 2f are stored, and
+⟨u, q⟩ is added up from tables of the query, a code of 4 bits for every two dimensions. With 1 bit a
+dimension, as SymphonyQG has it, the error is twice as large, and 30 to 60 % fewer queries are
+answered at equal recall (100 and 384 dimensions); quantisers trained on the edges were not better.
+
+Records are made when a shard is unpacked, and mapped from its folder (see `kept`): they are 5 to 8
+times the vectors, and depend on the machine (`fastscan.ORDER`), so that they have no place in a
+blob. Huge pages gained nothing, a plain mapping of a file is as fast.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core import blas
+from puffin_ann.ann.core.memmap import new_array, read_only
+from puffin_ann.ann.graph.primitives import LANES
+from puffin_ann.ann.graph.space import BLOCK_BYTES
+from puffin_ann.ann.simd import fastscan
+from puffin_ann.ann.vamana.packed import kernels_pack as kernels
+
+MADE_ROWS = 4096
+"""Records made by one thread at a time."""
+
+FORM = 1
+"""To be raised when records or frames change: folders outlive a version of this package."""
+RECORDS = f"records-{FORM}-{fastscan.ORDER}.npy"
+FRAME = f"frame-{FORM}-{fastscan.ORDER}.npy"
+"""Files of a shard's folder; machines of another order leave each other's alone."""
+
+ORIGIN_ROWS = 1024
+EXTREME = 60
+"""Rows longer than 2⁶⁰, or all of them shorter than 2⁻⁶⁰, have no records: squares of what differs
+little among them, or the scale itself, would leave float32."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things lie in a record, in bytes; all of it in whole cache lines.
+
+    Attributes:
+        width: numbers in a row.
+        blocks: room for blocks of 32 neighbours.
+
+    """
+
+    width: int
+    blocks: int
+
+    @classmethod
+    def of(cls, width: int, degrees: NDArray[np.uint16]) -> "Layout":
+        """Return the layout that holds the longest list of neighbours."""
+        return cls(width, -(-int(degrees.max(initial=0)) // fastscan.BLOCK))
+
+    @property
+    def head(self) -> int:
+        """Where the number of blocks lies: behind the row."""
+        return 4 * self.width
+
+    @property
+    def code_bytes(self) -> int:
+        """Codes of a block; behind them stand 32 sums, 32 factors and 32 row numbers."""
+        return fastscan.groups_of(self.width // 2) * fastscan.GROUP_BYTES
+
+    @property
+    def stride(self) -> int:
+        """Bytes of a record."""
+        block = self.code_bytes + 3 * 4 * fastscan.BLOCK
+        return self.head + kernels.HEAD_BYTES + self.blocks * block
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """How rows of the space are brought into records: (x - origin) · scale, rotated.
+
+    The origin, about the middle, takes away what all rows have in common, and a power of two brings
+    all lengths below 1, so that no square leaves float32. The rotation is a Kronecker product: each
+    row is taken as a matrix of 16 columns and multiplied from both sides. That is as good as a
+    dense one (the same error of estimates) for a tenth of the work.
+
+    Attributes:
+        origin: `(w,) float32`.
+        scale: a power of two.
+        across: `(w / 16, w / 16) float32`, orthogonal.
+        within: `(16, 16) float32`, orthogonal.
+
+    """
+
+    origin: NDArray[np.float32]
+    scale: float
+    across: NDArray[np.float32]
+    within: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, space: NDArray[np.float32]) -> "Frame | None":
+        """Choose the frame of rows, `(n, w) float32`, n ≥ 1; None if they are of extreme length."""
+        rows, width = space.shape
+        # A median, since a mean would lie wherever a single row of another scale says.
+        chosen = np.linspace(0, rows - 1, min(rows, ORIGIN_ROWS)).astype(np.int64)
+        origin = np.median(space[chosen], axis=0).astype(np.float32)
+        exponent = math.frexp(_longest(space) + float(np.linalg.norm(origin.astype(np.float64))))[1]
+        if abs(exponent) > EXTREME:
+            return None
+        generator = np.random.default_rng(0)
+        across, within = _orthogonal(generator, width // LANES), _orthogonal(generator, LANES)
+        return cls(origin, 2.0**-exponent, across, within)
+
+    def flat(self) -> NDArray[np.float64]:
+        """Return all of it as one array; float64 holds any scale."""
+        parts = (self.origin, [self.scale], self.across.ravel(), self.within.ravel())
+        return np.concatenate([np.asarray(part, np.float64) for part in parts])
+
+    @classmethod
+    def from_flat(cls, flat: NDArray[np.float64], width: int) -> "Frame":
+        """Return what `flat` was made of; `ValueError` if it is of another width."""
+        lanes = width // LANES
+        cuts = np.cumsum([width, 1, lanes * lanes])
+        if flat.shape != (cuts[-1] + LANES * LANES,):
+            raise ValueError(f"a frame of {flat.shape} numbers for rows of {width}")
+        origin, scale, across, within = np.split(flat, cuts)
+        return cls(
+            origin.astype(np.float32),
+            float(scale[0]),
+            across.astype(np.float32).reshape(lanes, lanes),
+            within.astype(np.float32).reshape(LANES, LANES),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """All records of a shard.
+
+    Attributes:
+        layout: of each.
+        frame: in which rows are.
+        array: `(n, stride) uint8`; may be memory-mapped.
+
+    """
+
+    layout: Layout
+    frame: Frame
+    array: NDArray[np.uint8]
+
+
+def make(
+    space: NDArray[np.float32],
+    neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.uint16],
+    *,
+    threads: int,
+    folder: Path | None = None,
+) -> Records | None:
+    """Make the records of a graph; None if rows are too long or short for the sums.
+
+    Args:
+        space: `(n, w) float32`, n ≥ 1, w a multiple of 16.
+        neighbours: `(n, R) uint32`, every one below n; trusted.
+        degrees: `(n,) uint16`, none above R; trusted.
+        threads: threads to use; the records do not depend on it.
+        folder: where to write them, for `opened`; they are kept in memory if it is None.
+
+    """
+    rows, width = space.shape
+    layout, frame = Layout.of(width, degrees), Frame.of(space)
+    if frame is None:
+        return None
+    shape = (rows, layout.stride)
+    array: NDArray[np.uint8]
+    if folder is None:
+        array = np.zeros(shape, np.uint8)
+    else:
+        array = new_array(folder / RECORDS, np.uint8, shape)
+        np.save(folder / FRAME, frame.flat())
+    records = Records(layout, frame, array.view(np.ndarray))
+    _fill(records, space, neighbours, degrees, threads)
+    return records
+
+
+def _fill(
+    records: Records,
+    space: NDArray[np.float32],
+    neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.uint16],
+    threads: int,
+) -> None:
+    rows, width = space.shape
+    layout, frame, flat = records.layout, records.frame, records.array.reshape(-1)
+    neighbours, degrees = read_only(neighbours), read_only(degrees)
+
+    def rows_from(at: int) -> None:
+        kernels.write_rows(
+            read_only(space[at : at + MADE_ROWS]),
+            frame.origin,
+            np.float32(frame.scale),
+            frame.across,
+            frame.within,
+            flat[at * layout.stride :],
+            layout.stride,
+        )
+
+    def edges_from(at: int) -> None:
+        last = min(at + MADE_ROWS, rows)
+        kernels.write_edges(
+            flat, layout.stride, width, layout.code_bytes, neighbours, degrees, at, last
+        )
+
+    pieces = range(0, rows, MADE_ROWS)
+    for _ in blas.parallel(rows_from, pieces, threads):
+        pass
+    for _ in blas.parallel(edges_from, pieces, threads):
+        pass
+
+
+def opened(folder: Path, width: int, degrees: NDArray[np.uint16]) -> Records | None:
+    """Map the records that `make` wrote; None if `refuse` was called for them.
+
+    Raises:
+        FileNotFoundError: they were not made, or not by a machine like this.
+        ValueError, OSError: they are not those of such a graph.
+
+    """
+    flat = np.load(folder / FRAME, allow_pickle=False)
+    if not len(flat):
+        return None
+    layout, frame = Layout.of(width, degrees), Frame.from_flat(flat, width)
+    array = np.load(folder / RECORDS, mmap_mode="r", allow_pickle=False)
+    if array.dtype != np.uint8 or array.shape != (len(degrees), layout.stride):
+        raise ValueError(f"records of shape {array.shape} and type {array.dtype}")
+    return Records(layout, frame, array.view(np.ndarray))
+
+
+def refuse(folder: Path) -> None:
+    """Note that a shard is to have no records."""
+    np.save(folder / FRAME, np.empty(0))
+
+
+def _longest(space: NDArray[np.float32]) -> float:
+    """Return the length of the longest row."""
+    step = max(1, BLOCK_BYTES // (4 * space.shape[1]))
+    squares = (
+        np.einsum("ij,ij->i", block, block, dtype=np.float64).max()
+        for block in (space[at : at + step] for at in range(0, len(space), step))
+    )
+    return math.sqrt(max(squares))
+
+
+def _orthogonal(generator: np.random.Generator, size: int) -> NDArray[np.float32]:
+    found = np.linalg.qr(generator.standard_normal((size, size)))[0]
+    return np.ascontiguousarray(found, np.float32)

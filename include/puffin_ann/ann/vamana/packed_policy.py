@@ -1,0 +1,115 @@
+"""Which shards have records: wide ones, not too large, that are searched as well by them.
+
+Queries per second of one thread at recall@10 of 0.90, 0.95 and 0.99, all beams over one graph:
+
+| rows | records | full vectors | product-quantised codes |
+|---|---|---|---|
+| GloVe, 99,000 × 100 | 51,700, 35,200, 14,700 | 27,600, 17,000, 7,500 | 14,000, 9,300, 4,900 |
+| glosses, 39,000 × 384 | 51,400, 40,000, 19,700 | 23,400, 16,000, 6,400 | 18,000, 14,500, 7,500 |
+| glosses twice, 15,000 × 768 | 27,800, 19,800, 8,900 | 12,800, 8,600, 3,800 | 9,000, 7,300, 3,900 |
+| GloVe, 40,000 × 64 | 53,600, 40,200, 21,600 | 49,500, 38,100, 21,700 | 15,000, 9,100, 4,700 |
+| GloVe, 40,000 × 32 | 71,700, 47,800, 22,800 | 93,100, 66,600, 36,200 | 15,400, 10,700, 5,700 |
+| normal, 20,000 × 16 | 89,500, 66,200, 37,600 | 175,900, 135,600, 90,700 | 17,300, 13,100, 7,500 |
+
+The wider rows are, the better: so the width decides, not a race on each shard, by which another run
+would choose otherwise. What is tried on each is whether estimates find the way: where rows lie in
+clusters far narrower than the distances between those, a query's tables of bytes cannot tell them
+apart.
+"""
+
+import logging
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS
+from puffin_ann.ann.graph.space import padded_width
+from puffin_ann.ann.simd.fastscan import BLOCK
+from puffin_ann.ann.vamana.packed import layout
+from puffin_ann.ann.vamana.packed.layout import FRAME, RECORDS, Layout, Records
+from puffin_ann.ann.vamana.search import Linked, Searcher
+from puffin_ann.settings import settings
+
+NARROWEST = 80
+"""Numbers in a row of the space: see above."""
+CACHE_PARTS = 16
+"""A shard's records may take one part of so many of the cache."""
+TRIED_ROWS, TRIED_NEIGHBOURS, TRIED_WIDTH = 100, 10, 32
+ENOUGH = 0.9
+"""Share of neighbours, as near as those that full vectors find, that records must find: 0.93 to 1
+wherever rows do not lie in such clusters, in which it is 0.2."""
+
+log = logging.getLogger("puffin_ann")
+
+
+def kept(folder: Path, linked: Linked, threads: int, *, forced: bool = False) -> Records | None:
+    """Return the records of a shard's folder, made if they are not there; None without.
+
+    There are none of rows of extreme length, or where the disk has no room for them; and, unless
+    they are forced, none of narrow rows, of so few that all are compared anyway, where records
+    would be larger than the settings allow, and where too little is found by them.
+
+    Args:
+        folder: of the shard. Files appear in it under their names only when they are whole.
+        linked: the shard's graph.
+        threads: threads to use; the records do not depend on it.
+        forced: whether records are wanted at any price.
+
+    """
+    (rows, width), degrees = linked.space.shape, linked.degrees
+    needed = rows * Layout.of(width, degrees).stride
+    if not needed or not (forced or _is_worth_its_room(rows, width, needed)):
+        return None
+    try:
+        return layout.opened(folder, width, degrees)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        log.warning("%s: %s; made anew", folder, error)
+    try:
+        if shutil.disk_usage(folder).free < 2 * needed:
+            return None
+        return _made(folder, linked, threads, forced)
+    except OSError as error:
+        log.warning("%s: searched without records: %s", folder, error)
+        return None
+
+
+def expected_bytes(rows: int, metric: str, dimension: int, max_degree: int) -> int:
+    """Return the bytes of the records that a shard of such rows will have; 0 if it has none."""
+    width = padded_width(metric, dimension)
+    needed = rows * Layout(width, -(-max_degree // BLOCK)).stride
+    return needed if max_degree and _is_worth_its_room(rows, width, needed) else 0
+
+
+def _is_worth_its_room(rows: int, width: int, needed: int) -> bool:
+    most = min(settings().records_max_bytes, settings().cache_max_bytes // CACHE_PARTS)
+    return rows > EXHAUSTIVE_ROWS and width >= NARROWEST and needed <= most
+
+
+def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> Records | None:
+    with tempfile.TemporaryDirectory(prefix="records-", dir=folder) as work:
+        made = layout.make(
+            linked.space, linked.neighbours, linked.degrees, threads=threads, folder=Path(work)
+        )
+        if made is not None and (forced or finds_enough(linked, made)):
+            os.replace(Path(work, RECORDS), folder / RECORDS)
+        else:
+            made = None
+            layout.refuse(Path(work))
+        os.replace(Path(work, FRAME), folder / FRAME)
+    return made
+
+
+def finds_enough(linked: Linked, made: Records) -> bool:
+    """Tell if records find nearly what full vectors do, asked for rows of the shard."""
+    rows = np.linspace(0, len(linked.vectors) - 1, TRIED_ROWS).astype(np.int64)
+    queries = np.ascontiguousarray(linked.vectors[rows])
+    by_rows, by_records = (
+        searcher.search(queries, TRIED_NEIGHBOURS, width=TRIED_WIDTH)[1]
+        for searcher in (Searcher(linked, beam="full"), Searcher(linked, records=made))
+    )
+    return float((by_records <= by_rows[:, -1:]).mean()) >= ENOUGH
