@@ -184,7 +184,7 @@ def _made(index: str, table: str, state: dict[str, str]) -> Row:
 
 
 def _state(declaration: IndexDeclaration) -> dict[str, str]:
-    from puffin_ann.lake.catalog import load_table
+    from puffin_ann.lake.catalog.tables import load_table
     from puffin_ann.lifecycle.status import status
 
     try:

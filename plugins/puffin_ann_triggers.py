@@ -31,8 +31,8 @@ class DataSnapshotTrigger(IcebergTableSnapshotTrigger):
         return "puffin_ann_triggers.DataSnapshotTrigger", super().serialize()[1]
 
     def _head_snapshot_id(self) -> int | None:
-        from puffin_ann.lake.catalog import load_table
-        from puffin_ann.lake.index_snapshot import data_snapshot
+        from puffin_ann.lake.catalog.tables import load_table
+        from puffin_ann.lake.commit.index_snapshot import data_snapshot
 
         try:
             found = data_snapshot(load_table(f"{self.iceberg_conn_id}.{self.table}"), self.branch)
@@ -94,8 +94,8 @@ class IndexLagTrigger(BaseEventTrigger):
 
     def _due(self) -> str:
         """Return the state of the table and the indexes that should have followed it by now."""
-        from puffin_ann.lake.catalog import load_table
-        from puffin_ann.lake.index_snapshot import data_snapshot, is_published_for
+        from puffin_ann.lake.catalog.tables import load_table
+        from puffin_ann.lake.commit.index_snapshot import data_snapshot, is_published_for
 
         try:
             table = load_table(f"{self.iceberg_conn_id}.{self.table}")

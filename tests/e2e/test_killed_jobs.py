@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT, SAMPLE, Stage
 from pyiceberg.table import Table
 
-from puffin_ann.lake.index_snapshot import is_index_snapshot
+from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
 from puffin_ann.lifecycle.status import status
 
 INDEX, ROWS, MORE, RUN = "killed", 1500, 50, "refresh-1"

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from servers import LocalAirflow, wait_until
 
 from puffin_ann import open_index
-from puffin_ann.lake.index_snapshot import is_index_snapshot
+from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
 from puffin_ann.lifecycle.leases import index_lease
 from puffin_ann.lifecycle.status import IndexStatus, status
 

@@ -30,7 +30,7 @@ with atheris.instrument_imports(include=["puffin_ann"], exclude=["puffin_ann.blo
     from soundness import READERS
 
     from puffin_ann.errors import FormatError
-    from puffin_ann.lake import deletion_vector
+    from puffin_ann.lake.read import deletion_vector
     from puffin_ann.puffin import PuffinReader
 
 LIMIT = 1 << 22

@@ -27,7 +27,7 @@ def build(
 
     Example: puffin-ann build glove_words
     """
-    from puffin_ann.lake.catalog import load_table
+    from puffin_ann.lake.catalog.tables import load_table
     from puffin_ann.lifecycle import run as runs
     from puffin_ann.lifecycle import status as statuses
 

@@ -22,7 +22,7 @@ def opened(file: str) -> "Iterator[PuffinReader]":
     """
     from pyiceberg.io import load_file_io
 
-    from puffin_ann.lake.objects import open_object
+    from puffin_ann.lake.store.objects import open_object
     from puffin_ann.puffin.reader import PuffinReader
 
     location = file if "://" in file else str(Path(file).absolute())

@@ -26,7 +26,7 @@ def status(
 
     Example: puffin-ann status demo.glove.words glove_words
     """
-    from puffin_ann.lake.catalog import load_table
+    from puffin_ann.lake.catalog.tables import load_table
     from puffin_ann.lifecycle import status as statuses
     from puffin_ann.lifecycle.recorded import Recorded
 

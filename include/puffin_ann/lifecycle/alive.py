@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Iterator
 
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.store.staging import Staging
 
 log = logging.getLogger("puffin_ann")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from puffin_ann.lake.dropped import NEVER, Dropped, dropped
-from puffin_ann.lake.past import metadata_document
+from puffin_ann.lake.metadata.dropped import NEVER, Dropped, dropped
+from puffin_ann.lake.metadata.log import metadata_document
 from puffin_ann.lifecycle.evaluate import measured_at
 
 

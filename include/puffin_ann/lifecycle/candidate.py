@@ -21,7 +21,7 @@ from puffin_ann.blobs.centroid import Centroids
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
 from puffin_ann.declaration import CENTROID
-from puffin_ann.lake.locations import relative_path
+from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.decision import DRIFT, NEXT_FILE_ID, Drift

@@ -9,10 +9,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
 from puffin_ann.errors import FormatError, StoreRefusedError
-from puffin_ann.lake.dropped import dropped
-from puffin_ann.lake.objects import object_exists
-from puffin_ann.lake.recipe import Recipe
-from puffin_ann.lake.registration import Registered, registered
+from puffin_ann.lake.metadata.dropped import dropped
+from puffin_ann.lake.metadata.registered import Registered, registered
+from puffin_ann.lake.store.object_plan import Recipe
+from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.inventory import is_index_name
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader

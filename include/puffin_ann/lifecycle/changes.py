@@ -12,12 +12,12 @@ from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ColumnNotFoundError
-from puffin_ann.lake.column import VectorColumn, table_vector_column
-from puffin_ann.lake.diff import ALL
-from puffin_ann.lake.index_snapshot import is_index_snapshot
-from puffin_ann.lake.live import LiveFile
-from puffin_ann.lake.locations import relative_path
-from puffin_ann.lake.parquet import dimension_of
+from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
+from puffin_ann.lake.read.coverage_diff import ALL
+from puffin_ann.lake.read.live_files import LiveFile
+from puffin_ann.lake.read.parquet import dimension_of
+from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.decision import DRIFT, RATES, Drift, Rates
 from puffin_ann.lifecycle.keys import require_key
 from puffin_ann.lifecycle.notes import noted

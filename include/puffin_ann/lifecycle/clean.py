@@ -13,11 +13,11 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import StagingError, StoreDeniedError
-from puffin_ann.lake.catalog import load_table, name_of, reload_table
-from puffin_ann.lake.listing import abort, delete_object, unfinished_uploads
-from puffin_ann.lake.metadata_files import MetadataReader
-from puffin_ann.lake.slots import SlotChange, change_slots, slots
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.catalog.tables import load_table, name_of, reload_table
+from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
+from puffin_ann.lake.metadata.files import MetadataReader
+from puffin_ann.lake.store.listing import abort, delete_object, unfinished_uploads
+from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.foreign_notes import told
 from puffin_ann.lifecycle.inventory import Inventory, take_inventory
 from puffin_ann.lifecycle.leftovers import Kind, Leftover, leftovers

@@ -20,9 +20,9 @@ from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS
 from puffin_ann.errors import DamagedIndexError, FormatError
-from puffin_ann.lake.catalog import name_of, reload_table
-from puffin_ann.lake.listing import delete_object, is_folder
-from puffin_ann.lake.slots import SlotChange, change_slots, slots
+from puffin_ann.lake.catalog.tables import name_of, reload_table
+from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
+from puffin_ann.lake.store.listing import delete_object, is_folder
 from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.cargo import is_foreign
 from puffin_ann.lifecycle.contradictions import contradiction

@@ -8,9 +8,9 @@ import logging
 
 from pyiceberg.table import Table
 
-from puffin_ann.lake.catalog import reload_table
-from puffin_ann.lake.overwrites import Displaced, displaced
-from puffin_ann.lake.slots import SlotChange, change_slots, slots
+from puffin_ann.lake.catalog.tables import reload_table
+from puffin_ann.lake.commit.overwritten_statistics import Displaced, displaced
+from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
 from puffin_ann.lifecycle.inventory import (
     Inventory,
     is_index_name,

@@ -14,10 +14,10 @@ from puffin_ann.errors import (
     StoreUnavailableError,
     UnsupportedTableError,
 )
-from puffin_ann.lake.catalog import load_table, name_of
-from puffin_ann.lake.expiry import Horizon, surviving
-from puffin_ann.lake.leases import Lease
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.catalog.tables import load_table, name_of
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.metadata.expiry import Horizon, surviving
+from puffin_ann.lake.store.leases import Lease
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.damage import Damage, find_damage, mend
 from puffin_ann.lifecycle.displaced import find_displaced

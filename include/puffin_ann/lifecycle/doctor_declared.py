@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lifecycle.before import published_before
 from puffin_ann.lifecycle.findings import Finding
 from puffin_ann.lifecycle.guard import GuardPlan

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import StagingError
-from puffin_ann.lake.live import DeleteFile, LiveFile
-from puffin_ann.lake.staging import StagedObject, Staging
+from puffin_ann.lake.read.live_files import DeleteFile, LiveFile
+from puffin_ann.lake.store.staging import StagedObject, Staging
 
 
 class Document(BaseModel):

@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import RecallTooLowError, StagingError
-from puffin_ann.lake.catalog import load_table
-from puffin_ann.lake.listing import delete_object, listed
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.store.listing import delete_object, listed
+from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.documents import (
     EVALUATED,

@@ -7,9 +7,9 @@ from pyiceberg.table import Table
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.engines.base import check_subspaces
 from puffin_ann.errors import TooFewRowsError
-from puffin_ann.lake.column import VectorColumn, table_vector_column
-from puffin_ann.lake.index_snapshot import publish_mode
-from puffin_ann.lake.parquet import dimension_of
+from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.read.parquet import dimension_of
+from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
 from puffin_ann.lifecycle.keys import require_key
 from puffin_ann.lifecycle.plan import check_partitions, check_rows
 from puffin_ann.search.coverage import LiveState

@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.foreign_metadata import Foreign, Reach
-from puffin_ann.lake.locations import METADATA_PATH, metadata_folder
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.metadata.foreign import Foreign, Reach
+from puffin_ann.lake.store.locations import METADATA_PATH, metadata_folder
 
 SHOWN = 5
 

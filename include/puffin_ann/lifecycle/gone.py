@@ -13,7 +13,7 @@ from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
-from puffin_ann.lake.diff import ALL
+from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lifecycle.refresh_documents import GoneShard
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 from puffin_ann.puffin.reader import PuffinReader

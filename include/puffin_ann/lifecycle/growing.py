@@ -18,7 +18,7 @@ from puffin_ann.declaration import EXACT
 from puffin_ann.engines import SearchableShard, ShardEngine, engine
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.errors import DamagedIndexError, FormatError, RecallTooLowError
-from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lifecycle.apply import (
     ShardRows,
     apart,

@@ -15,10 +15,10 @@ from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ConflictError
-from puffin_ann.lake.catalog import load_table, reload_table
-from puffin_ann.lake.dropped import NEVER, dropped
-from puffin_ann.lake.expiry import DAY_MS, Horizon, surviving
-from puffin_ann.lake.slots import SlotChange, change_slots, slots
+from puffin_ann.lake.catalog.tables import load_table, reload_table
+from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
+from puffin_ann.lake.metadata.dropped import NEVER, dropped
+from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
 from puffin_ann.lifecycle.cargo import listed_blobs
 from puffin_ann.lifecycle.displaced import restore_displaced
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory, take_inventory

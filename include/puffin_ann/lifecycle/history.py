@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
-from puffin_ann.lake.catalog import load_table, name_of
+from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lifecycle.evaluate import evaluations
 from puffin_ann.lifecycle.records import RunRecord, records_in
 from puffin_ann.search.coverage import LiveState, live_state, view_of

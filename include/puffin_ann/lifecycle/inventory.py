@@ -13,14 +13,14 @@ from pyiceberg.table.statistics import StatisticsFile
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.declaration.names import is_name
 from puffin_ann.errors import FormatError
-from puffin_ann.lake.catalog import reload_table
-from puffin_ann.lake.dropped import Dropped, dropped, is_dropped
-from puffin_ann.lake.listing import StoredObject, canonical, listed
-from puffin_ann.lake.locations import metadata_folder
-from puffin_ann.lake.objects import FOLDER, object_length
-from puffin_ann.lake.past import FormerEntry, former_entries
-from puffin_ann.lake.registration import NAMED_BY, publication_number
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.catalog.tables import reload_table
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.metadata.dropped import Dropped, dropped, is_dropped
+from puffin_ann.lake.metadata.log import FormerEntry, former_entries
+from puffin_ann.lake.metadata.registered import NAMED_BY, publication_number
+from puffin_ann.lake.store.listing import StoredObject, canonical, listed
+from puffin_ann.lake.store.locations import metadata_folder
+from puffin_ann.lake.store.objects import FOLDER, object_length
 from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.search.versions import confirmed, open_puffin
 

@@ -2,8 +2,8 @@
 
 from pyiceberg.table import Table
 
-from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.leases import Held, Lease, now_ms
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.store.leases import Held, Lease, now_ms
 from puffin_ann.lifecycle.findings import Finding
 from puffin_ann.lifecycle.leases import leases_of
 from puffin_ann.moments import as_utc

@@ -18,9 +18,9 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import checked_name, is_name
 from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError, NotFoundError
-from puffin_ann.lake.catalog import load_table, name_of
-from puffin_ann.lake.leases import CLAIM, Held, Lease
-from puffin_ann.lake.listing import listed
+from puffin_ann.lake.catalog.tables import load_table, name_of
+from puffin_ann.lake.store.leases import CLAIM, Held, Lease
+from puffin_ann.lake.store.listing import listed
 from puffin_ann.lifecycle.workspace import STAGING_FOLDER, staging_folder
 from puffin_ann.settings import settings
 

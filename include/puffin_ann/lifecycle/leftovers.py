@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.errors import BadInputError, FormatError
-from puffin_ann.lake.index_snapshot import is_own_manifest_list
-from puffin_ann.lake.listing import StoredObject, canonical, listed, unfinished_uploads
-from puffin_ann.lake.locations import metadata_folder
-from puffin_ann.lake.past import manifest_lists_of
-from puffin_ann.lake.staging import is_partial
+from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.metadata.log import manifest_lists_of
+from puffin_ann.lake.store.listing import StoredObject, canonical, listed, unfinished_uploads
+from puffin_ann.lake.store.locations import metadata_folder
+from puffin_ann.lake.store.staging import is_partial
 from puffin_ann.lifecycle.alive import ALIVE_MS
 from puffin_ann.lifecycle.documents import EVALUATED
 from puffin_ann.lifecycle.inventory import Inventory

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.lake.identity import matched
+from puffin_ann.lake.read.row_identity import matched
 from puffin_ann.lifecycle.gone import GoneRows
 from puffin_ann.lifecycle.reading import SiftedRows
 from puffin_ann.lifecycle.refresh_documents import (

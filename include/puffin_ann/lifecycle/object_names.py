@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from pyiceberg.table import Table
 
-from puffin_ann.lake.registration import NAMED_BY
+from puffin_ann.lake.metadata.registered import NAMED_BY
 from puffin_ann.lifecycle.workspace import STAGING_FOLDER
 
 

@@ -4,8 +4,8 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.lake.catalog import load_table, name_of
-from puffin_ann.lake.index_snapshot import publish_mode
+from puffin_ann.lake.catalog.tables import load_table, name_of
+from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lifecycle.changes import change_in, state_of
 from puffin_ann.lifecycle.decide import decide
 from puffin_ann.lifecycle.decision import Decision

@@ -22,15 +22,15 @@ from puffin_ann.errors import (
     StagingError,
     UnclearCommitError,
 )
-from puffin_ann.lake.assembly import Assembly, Names
-from puffin_ann.lake.catalog import reload_table
-from puffin_ann.lake.dropped import dropped, is_dropped
-from puffin_ann.lake.index_snapshot import publish_mode
-from puffin_ann.lake.locations import metadata_folder
-from puffin_ann.lake.publication import Published
-from puffin_ann.lake.publish import publish as commit
-from puffin_ann.lake.recipe import Recipe
-from puffin_ann.lake.registration import next_number, registered
+from puffin_ann.lake.catalog.tables import reload_table
+from puffin_ann.lake.commit.attempt import Published
+from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.commit.publish import publish as commit
+from puffin_ann.lake.metadata.dropped import dropped, is_dropped
+from puffin_ann.lake.metadata.registered import next_number, registered
+from puffin_ann.lake.store.compose import Assembly, Names
+from puffin_ann.lake.store.locations import metadata_folder
+from puffin_ann.lake.store.object_plan import Recipe
 from puffin_ann.lifecycle import candidate
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.cargo import Blob, Cargo, listed_blobs, pinned

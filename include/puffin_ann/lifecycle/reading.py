@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.lake.column import VectorColumn
-from puffin_ann.lake.deletes import deleted_positions
-from puffin_ann.lake.identity import hash_rows
-from puffin_ann.lake.parquet import open_file, read_row_group, read_vectors
+from puffin_ann.lake.read.parquet import open_file, read_row_group, read_vectors
+from puffin_ann.lake.read.row_deletes import deleted_positions
+from puffin_ann.lake.read.row_identity import hash_rows
+from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.lifecycle.documents import PlannedFile
 from puffin_ann.lifecycle.segments import StagedRows, concatenated
 from puffin_ann.lifecycle.workspace import Workspace

@@ -15,8 +15,8 @@ from pyiceberg.table import Table
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.errors import FormatError
-from puffin_ann.lake.dropped import dropped, is_dropped
-from puffin_ann.lake.registration import registered
+from puffin_ann.lake.metadata.dropped import dropped, is_dropped
+from puffin_ann.lake.metadata.registered import registered
 from puffin_ann.lifecycle.decision import Decision
 from puffin_ann.lifecycle.documents import RunPlan
 from puffin_ann.lifecycle.notes import noted, stage_seconds

@@ -14,13 +14,13 @@ from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ConflictError
-from puffin_ann.lake.catalog import load_table
-from puffin_ann.lake.column import table_vector_column
-from puffin_ann.lake.index_snapshot import publish_mode
-from puffin_ann.lake.live import LiveFile
-from puffin_ann.lake.locations import absolute_path, relative_path
-from puffin_ann.lake.registration import registered
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.read.live_files import LiveFile
+from puffin_ann.lake.read.vector_column import table_vector_column
+from puffin_ann.lake.store.locations import absolute_path, relative_path
+from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle import refresh_stages, run, stages
 from puffin_ann.lifecycle.changes import change_in, state_of
 from puffin_ann.lifecycle.damage import require_whole

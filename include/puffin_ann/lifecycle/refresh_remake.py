@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from puffin_ann.lake.listing import delete_object
-from puffin_ann.lake.objects import object_exists
+from puffin_ann.lake.store.listing import delete_object
+from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.documents import StagedFile, done
 from puffin_ann.lifecycle.refresh_documents import (
     CHANGES,

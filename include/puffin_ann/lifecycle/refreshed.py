@@ -19,7 +19,7 @@ from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.errors import PuffinFormatError
-from puffin_ann.lake.locations import relative_path
+from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.assign import AssignSummary
 from puffin_ann.lifecycle.decision import (
     DRIFT,

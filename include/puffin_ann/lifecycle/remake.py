@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Concatenate, ParamSpec, TypeVar
 
-from puffin_ann.lake.listing import delete_object
-from puffin_ann.lake.objects import object_exists
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.store.listing import delete_object
+from puffin_ann.lake.store.objects import object_exists
+from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.alive import alive
 from puffin_ann.lifecycle.documents import (
     ASSIGN,

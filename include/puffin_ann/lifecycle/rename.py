@@ -16,11 +16,11 @@ from puffin_ann.errors import (
     EnvironmentProblemError,
     FormatError,
 )
-from puffin_ann.lake.catalog import load_table, name_of
-from puffin_ann.lake.column import table_vector_column
-from puffin_ann.lake.dropped import NEVER, dropped, mark
-from puffin_ann.lake.listing import delete_object, listed
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.catalog.tables import load_table, name_of
+from puffin_ann.lake.metadata.dropped import NEVER, dropped, mark
+from puffin_ann.lake.read.vector_column import table_vector_column
+from puffin_ann.lake.store.listing import delete_object, listed
+from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.documents import EVALUATED

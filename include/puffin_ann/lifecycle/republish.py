@@ -15,14 +15,14 @@ from puffin_ann.errors import (
     StoreRefusedError,
     UnclearCommitError,
 )
-from puffin_ann.lake.assembly import Assembly, Names
-from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.index_snapshot import publish_mode
-from puffin_ann.lake.listing import delete_object
-from puffin_ann.lake.locations import metadata_folder
-from puffin_ann.lake.publish import publish
-from puffin_ann.lake.recipe import Recipe
-from puffin_ann.lake.registration import publication_number, registered
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.commit.publish import publish
+from puffin_ann.lake.metadata.registered import publication_number, registered
+from puffin_ann.lake.store.compose import Assembly, Names
+from puffin_ann.lake.store.listing import delete_object
+from puffin_ann.lake.store.locations import metadata_folder
+from puffin_ann.lake.store.object_plan import Recipe
 from puffin_ann.lifecycle.build import CREATED_BY
 from puffin_ann.lifecycle.cargo import Blob, is_foreign, listed_blobs, pinned
 from puffin_ann.lifecycle.inventory import IndexFile, Inventory

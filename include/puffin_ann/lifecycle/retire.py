@@ -10,11 +10,11 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, checked_name
 from puffin_ann.errors import BadInputError, FormatError, IndexNotFoundError
-from puffin_ann.lake.catalog import load_table, name_of
-from puffin_ann.lake.dropped import NEVER, dropped, mark
-from puffin_ann.lake.listing import canonical
-from puffin_ann.lake.registration import registered
-from puffin_ann.lake.slots import SlotChange, change_slots
+from puffin_ann.lake.catalog.tables import load_table, name_of
+from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots
+from puffin_ann.lake.metadata.dropped import NEVER, dropped, mark
+from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.anew import anew
 from puffin_ann.lifecycle.cargo import is_foreign

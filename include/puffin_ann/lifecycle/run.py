@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, known_declarations
 from puffin_ann.errors import IndexNotFoundError, SparkNotFoundError
-from puffin_ann.lake.catalog import load_table
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle import status as statuses
 from puffin_ann.lifecycle.documents import PLAN, BuildPlan, PlannedFile, PlanPointer, done, store

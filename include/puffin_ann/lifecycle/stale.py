@@ -12,7 +12,7 @@ from puffin_ann.declaration import (
     read_declarations,
     seconds_of,
 )
-from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.changes import change_in, oldest_uncovered_ms, state_of
 from puffin_ann.lifecycle.decide import dead_shards
 from puffin_ann.lifecycle.inventory import now_ms

@@ -10,8 +10,8 @@ from rich.table import Table as Grid
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import IndexNotFoundError
-from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.catalog import snapshot as find_snapshot
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lifecycle.changes import bytes_of
 from puffin_ann.lifecycle.documents import Trial
 from puffin_ann.lifecycle.notes import noted, skipped, stage_seconds

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.lake.identity import hash_rows
+from puffin_ann.lake.read.row_identity import hash_rows
 from puffin_ann.lifecycle.segments import StagedRows
 
 MAX_DUPLICATES = 64

@@ -13,13 +13,13 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import RetentionOptions
 from puffin_ann.errors import BadInputError, PuffinAnnError, StoreUnavailableError
-from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.foreign_metadata import Foreign, Reach, look_around
-from puffin_ann.lake.forgotten_metadata import forget
-from puffin_ann.lake.listing import canonical, delete_object
-from puffin_ann.lake.locations import is_within, metadata_folder
-from puffin_ann.lake.metadata_files import MetadataReader, Unread
-from puffin_ann.lake.s3 import s3_of
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.metadata.files import MetadataReader, Unread
+from puffin_ann.lake.metadata.foreign import Foreign, Reach, look_around
+from puffin_ann.lake.metadata.forgotten import forget
+from puffin_ann.lake.store.listing import canonical, delete_object
+from puffin_ann.lake.store.locations import is_within, metadata_folder
+from puffin_ann.lake.store.s3 import s3_of
 from puffin_ann.lifecycle.foreign_notes import SHOWN, blocking
 from puffin_ann.lifecycle.inventory import now_ms
 from puffin_ann.lifecycle.leftovers import Leftover

@@ -16,10 +16,10 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.foreign_json import object_of, parsed
-from puffin_ann.lake.catalog import load_table
-from puffin_ann.lake.column import VectorColumn, table_vector_column
-from puffin_ann.lake.locations import metadata_folder
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lake.store.locations import metadata_folder
+from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents import (
     PLAN,
     BuildPlan,

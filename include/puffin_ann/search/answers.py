@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyiceberg.table import Table
 
 from puffin_ann.errors import QueryError
-from puffin_ann.lake.parquet import read_rows
+from puffin_ann.lake.read.parquet import read_rows
 
 LOCATOR = pa.struct(
     [

@@ -22,9 +22,9 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs.coverage import CoveredFile
 from puffin_ann.errors import FormatError
-from puffin_ann.lake.column import VectorColumn
-from puffin_ann.lake.diff import ALL
-from puffin_ann.lake.parquet import open_file, read_vectors
+from puffin_ann.lake.read.coverage_diff import ALL
+from puffin_ann.lake.read.parquet import open_file, read_vectors
+from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.search.coverage import View
 from puffin_ann.search.probe import Source
 from puffin_ann.search.scan import Best, RowBatch

@@ -10,11 +10,17 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from puffin_ann.blobs.coverage import CoveredFiles
-from puffin_ann.lake.changes import changes
-from puffin_ann.lake.deletes import deleted_positions
-from puffin_ann.lake.diff import ALL, CoveredColumns, Difference, Positions, difference
-from puffin_ann.lake.live import Listed, LiveFile, files_of, listed
-from puffin_ann.lake.locations import TableFolders, absolute_path
+from puffin_ann.lake.read.coverage_diff import (
+    ALL,
+    CoveredColumns,
+    Difference,
+    Positions,
+    difference,
+)
+from puffin_ann.lake.read.live_files import Listed, LiveFile, files_of, listed
+from puffin_ann.lake.read.manifest_diff import changes
+from puffin_ann.lake.read.row_deletes import deleted_positions
+from puffin_ann.lake.store.locations import TableFolders, absolute_path
 from puffin_ann.search.locators import FileRanks
 from puffin_ann.search.versions import IndexVersion
 

@@ -14,9 +14,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import ColumnNotFoundError, QueryError, TooFewRowsError
-from puffin_ann.lake.catalog import load_table, name_of, snapshot_of_ref
-from puffin_ann.lake.catalog import snapshot as find_snapshot
-from puffin_ann.lake.column import VectorColumn, vector_column
+from puffin_ann.lake.catalog.tables import load_table, name_of, snapshot_of_ref
+from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
+from puffin_ann.lake.read.vector_column import VectorColumn, vector_column
 from puffin_ann.search.answers import SearchReport, answer_table, check_columns
 from puffin_ann.search.cache import LocalCache
 from puffin_ann.search.centroids import FileTier

@@ -13,11 +13,11 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
-from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.deletes import deleted_positions
-from puffin_ann.lake.live import LiveFile, live_files
-from puffin_ann.lake.parquet import read_rows, read_vectors, row_group_rows
-from puffin_ann.lake.pruning import may_match
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.read.live_files import LiveFile, live_files
+from puffin_ann.lake.read.parquet import read_rows, read_vectors, row_group_rows
+from puffin_ann.lake.read.pruning import may_match
+from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.search.index import Index
 
 

@@ -9,9 +9,9 @@ from pyiceberg.table import Table
 
 from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.lake.column import VectorColumn
-from puffin_ann.lake.diff import ALL
-from puffin_ann.lake.parquet import open_file, read_vectors
+from puffin_ann.lake.read.coverage_diff import ALL
+from puffin_ann.lake.read.parquet import open_file, read_vectors
+from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.search.coverage import View
 from puffin_ann.search.probe import Source, merge
 from puffin_ann.settings import MIB, settings

@@ -27,11 +27,11 @@ from puffin_ann.errors import (
     ObjectMissingError,
     PuffinFormatError,
 )
-from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.dropped import NEVER, Dropped, dropped, is_dropped
-from puffin_ann.lake.locations import require_beside
-from puffin_ann.lake.objects import FOLDER, object_length, open_object
-from puffin_ann.lake.registration import Registered, registered
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.metadata.dropped import NEVER, Dropped, dropped, is_dropped
+from puffin_ann.lake.metadata.registered import Registered, registered
+from puffin_ann.lake.store.locations import require_beside
+from puffin_ann.lake.store.objects import FOLDER, object_length, open_object
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.consistency import CoveredRows, check_version
 

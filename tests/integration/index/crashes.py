@@ -119,8 +119,8 @@ def _child(folder: Path, order: dict[str, Any], write: int) -> None:
 
 def _kill_at(number: int, note: Callable[[str], None]) -> None:
     """Count what others can see of this process, and kill it before the event of that number."""
-    from puffin_ann.lake import publish
-    from puffin_ann.lake.staging import StagedWriter, Staging
+    from puffin_ann.lake.commit import publish
+    from puffin_ann.lake.store.staging import StagedWriter, Staging
     from puffin_ann.lifecycle import publish as lifecycle_publish
 
     seen = 0

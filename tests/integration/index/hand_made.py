@@ -24,7 +24,7 @@ from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
-from puffin_ann.lake.locations import relative_path
+from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.puffin.writer import PuffinWriter
 from puffin_ann.search.coverage import live_state
 from puffin_ann.search.versions import load_version

@@ -4,7 +4,7 @@ import builds
 import pytest
 
 from puffin_ann.errors import IndexNotFoundError, RecallTooLowError, StagingError
-from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle import evaluate, leases
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.evaluate import Evaluation, evaluations, judged, plan_evaluation

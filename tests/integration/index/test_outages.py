@@ -32,8 +32,10 @@ from puffin_ann.errors import (
     StoreUnavailableError,
     UnclearCommitError,
 )
-from puffin_ann.lake import catalog_timeouts, outages, publish, slots
-from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.catalog import timeouts
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.commit import publish, statistics_slots
+from puffin_ann.lake.store import outages
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import Diagnosis, doctor
 from puffin_ann.lifecycle.evaluate import plan_evaluation
@@ -75,9 +77,9 @@ def _lake(folder: Path, patch: pytest.MonkeyPatch):
     patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     for place, name in ((outages, "FIRST_WAIT_SECONDS"), (outages, "LONGEST_WAIT_SECONDS")):
         patch.setattr(place, name, 0.001)
-    for place in (publish, slots):
+    for place in (publish, statistics_slots):
         patch.setattr(place, "WAIT_SECONDS", 0.001)
-    patch.setattr(catalog_timeouts.retried.retry, "wait", wait_none())
+    patch.setattr(timeouts.retried.retry, "wait", wait_none())
     settings.cache_clear()
     live.mkdir()
     catalog = load_catalog("test")

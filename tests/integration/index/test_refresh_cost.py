@@ -10,8 +10,8 @@ import pytest
 from lake_tables import delete_positions
 from pyiceberg.catalog.sql import SqlCatalog
 
-from puffin_ann.lake import manifest
-from puffin_ann.lake.registration import registered
+from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.read import manifests
 from puffin_ann.lifecycle import reading
 from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.lifecycle.workspace import staging_root
@@ -44,7 +44,7 @@ def counted(monkeypatch):
             (SqlCatalog, "_init_catalog"),
             (os, "fsync"),
             (pyiceberg.table, "update_table_metadata"),
-            (manifest, "_entry"),
+            (manifests, "_entry"),
         ):
             count(owner, name)
         return counts

@@ -11,8 +11,8 @@ import yaml
 from crashes import KILLED, Refreshes
 
 from puffin_ann import open_index
-from puffin_ann.lake.catalog import load_table
-from puffin_ann.lake.index_snapshot import is_index_snapshot
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.history import history

@@ -7,7 +7,7 @@ from refreshes import delete_merge_on_read
 
 from puffin_ann import open_index
 from puffin_ann.errors import ConflictError
-from puffin_ann.lake.staging import Staging, local_path
+from puffin_ann.lake.store.staging import Staging, local_path
 from puffin_ann.lifecycle import refresh_stages, run
 from puffin_ann.lifecycle.documents import PLAN
 from puffin_ann.lifecycle.refresh import plan_refresh, refresh_in_process

@@ -6,7 +6,7 @@ import pytest
 from refreshes import assert_right, declared, newest, refresh, roll_back
 
 from puffin_ann import open_index
-from puffin_ann.lake.registration import publication_number, registered
+from puffin_ann.lake.metadata.registered import publication_number, registered
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.guard import guard
 from puffin_ann.lifecycle.history import history

@@ -16,7 +16,7 @@ from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.cli.main import run as run_command
 from puffin_ann.declaration import load_declaration
 from puffin_ann.errors import CatalogUnavailableError, PuffinAnnError
-from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle import run
 from puffin_ann.lifecycle.refresh import plan_refresh, refresh_in_process
 from puffin_ann.lifecycle.runners import InProcess
@@ -203,7 +203,7 @@ def test_a_defect_is_told_in_full_but_for_secrets(table, monkeypatch, capsys):
     def fail(*_):
         raise RuntimeError(f"connection mysql://svc:{SECRET}@db refused")
 
-    monkeypatch.setattr("puffin_ann.lake.catalog.load_table", fail)
+    monkeypatch.setattr("puffin_ann.lake.catalog.tables.load_table", fail)
     monkeypatch.setattr(sys, "argv", ["puffin-ann", "status", "test.demo.words"])
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     with pytest.raises(RuntimeError) as caught:

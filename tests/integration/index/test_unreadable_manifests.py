@@ -9,7 +9,7 @@ import pytest
 
 from puffin_ann.cli.main import run
 from puffin_ann.errors import DataFileError, EnvironmentProblemError, PuffinAnnError
-from puffin_ann.lake.live import files_of, listed
+from puffin_ann.lake.read.live_files import files_of, listed
 from puffin_ann.lifecycle.doctor import doctor
 
 

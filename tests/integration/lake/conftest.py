@@ -6,7 +6,7 @@ from lake_commits import Faulty
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from puffin_ann.lake import publish as publishing
+from puffin_ann.lake.commit import publish as publishing
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import lake_tables as tables
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 
-from puffin_ann.lake.publication import Published
-from puffin_ann.lake.publish import publish
+from puffin_ann.lake.commit.attempt import Published
+from puffin_ann.lake.commit.publish import publish
 
 CONTENT = b"PFA1" + bytes(60)
 

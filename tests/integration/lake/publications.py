@@ -8,9 +8,9 @@ from lakes import Lake
 from pyiceberg.table import Table
 
 from puffin_ann import open_index
-from puffin_ann.lake.catalog import load_table
-from puffin_ann.lake.index_snapshot import is_own_manifest_list
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle import run
 from puffin_ann.lifecycle.documents import GATE, PLAN, BuildPlan, Gated, load, store
 from puffin_ann.lifecycle.publish import publish_run

@@ -6,10 +6,10 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 from test_diff_of_spark_tables import MERGE_ON_READ, REWRITES, ROW_CHANGES
 
-from puffin_ann.lake.changes import changes
-from puffin_ann.lake.deletes import deleted_positions
-from puffin_ann.lake.diff import Covered, CoveredColumns, difference
-from puffin_ann.lake.live import listed, live_files
+from puffin_ann.lake.read.coverage_diff import Covered, CoveredColumns, difference
+from puffin_ann.lake.read.live_files import listed, live_files
+from puffin_ann.lake.read.manifest_diff import changes
+from puffin_ann.lake.read.row_deletes import deleted_positions
 
 pytestmark = pytest.mark.slow
 

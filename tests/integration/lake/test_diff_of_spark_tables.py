@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.manifest import DataFileContent
 
 from puffin_ann.errors import UnsupportedTableError
-from puffin_ann.lake.live import live_files
+from puffin_ann.lake.read.live_files import live_files
 
 pytestmark = pytest.mark.slow
 

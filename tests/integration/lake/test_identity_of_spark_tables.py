@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from puffin_ann.lake.column import table_vector_column
-from puffin_ann.lake.deletes import deleted_positions
-from puffin_ann.lake.identity import hash_rows, lineage, matched
-from puffin_ann.lake.live import live_files
-from puffin_ann.lake.vectors import vectors_of
+from puffin_ann.lake.read.live_files import live_files
+from puffin_ann.lake.read.row_deletes import deleted_positions
+from puffin_ann.lake.read.row_identity import hash_rows, lineage, matched
+from puffin_ann.lake.read.vector_column import table_vector_column
+from puffin_ann.lake.read.vectors import vectors_of
 
 pytestmark = pytest.mark.slow
 

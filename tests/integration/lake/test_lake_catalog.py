@@ -16,9 +16,9 @@ from puffin_ann.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from puffin_ann.lake import catalog as catalogs
-from puffin_ann.lake import catalog_timeouts
-from puffin_ann.lake.catalog import load_table, name_of, reload_table, snapshot
+from puffin_ann.lake.catalog import tables as catalogs
+from puffin_ann.lake.catalog import timeouts
+from puffin_ann.lake.catalog.tables import load_table, name_of, reload_table, snapshot
 from puffin_ann.settings import settings
 
 
@@ -129,24 +129,24 @@ def test_who_asked_a_silent_catalog_leaves_no_thread_behind(
 def test_a_catalog_that_answers_nothing_is_not_asked_by_ever_more_threads() -> None:
     """Such as a database, whose driver has no timeout of its own."""
     over = threading.Event()
-    for _ in range(catalog_timeouts.MOST_UNANSWERED):
+    for _ in range(timeouts.MOST_UNANSWERED):
         with pytest.raises(CatalogUnavailableError, match="gave no answer"):
-            catalog_timeouts.within(0.01, "stuck", over.wait)
+            timeouts.within(0.01, "stuck", over.wait)
     asking = [one for one in threading.enumerate() if one.name == "catalog-stuck"]
     with pytest.raises(CatalogUnavailableError, match="'stuck' has not answered 4 earlier"):
-        catalog_timeouts.within(0.01, "stuck", lambda: pytest.fail("was asked"))
-    assert catalog_timeouts.within(5, "other", lambda: "answer") == "answer"
+        timeouts.within(0.01, "stuck", lambda: pytest.fail("was asked"))
+    assert timeouts.within(5, "other", lambda: "answer") == "answer"
     over.set()
     for thread in asking:
         thread.join(5)
-    assert catalog_timeouts.within(5, "stuck", lambda: "answer") == "answer"
+    assert timeouts.within(5, "stuck", lambda: "answer") == "answer"
 
 
 def test_requests_of_a_loaded_catalog_have_a_timeout(
     monkeypatch: pytest.MonkeyPatch, half_silent_port: int
 ) -> None:
     """A catalog that answers at first, and then no more."""
-    monkeypatch.setattr(catalog_timeouts, "HTTP_TIMEOUT", (0.2, 0.2))
+    monkeypatch.setattr(timeouts, "HTTP_TIMEOUT", (0.2, 0.2))
     monkeypatch.setenv("PYICEBERG_CATALOG__HALF__URI", f"http://127.0.0.1:{half_silent_port}")
     configure(monkeypatch)
     with pytest.raises(CatalogUnavailableError, match="timed out"):
@@ -214,13 +214,13 @@ def test_a_short_outage_is_waited_out(
 
     def flaky(name: str) -> object:
         calls.append(name)
-        if len(calls) < catalog_timeouts.ATTEMPTS:
+        if len(calls) < timeouts.ATTEMPTS:
             raise ConnectionError("connection refused")
         return real(name)
 
     monkeypatch.setattr(catalogs, "load_catalog", flaky)
     assert name_of(load_table("lake.demo.words")) == "lake.demo.words"
-    assert len(calls) == catalog_timeouts.ATTEMPTS
+    assert len(calls) == timeouts.ATTEMPTS
 
 
 def test_metadata_that_pyiceberg_cannot_read_is_told_as_such(configured: SqlCatalog) -> None:

@@ -10,10 +10,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyroaring import BitMap
 
-from puffin_ann.lake.changes import changes
-from puffin_ann.lake.column import VectorColumn, table_vector_column
-from puffin_ann.lake.deletes import deleted_positions
-from puffin_ann.lake.diff import (
+from puffin_ann.lake.commit.publish import publish
+from puffin_ann.lake.read.coverage_diff import (
     ALL,
     Covered,
     CoveredColumns,
@@ -21,10 +19,12 @@ from puffin_ann.lake.diff import (
     Positions,
     difference,
 )
-from puffin_ann.lake.live import LiveFile, listed, live_files
-from puffin_ann.lake.manifest import read_manifest
-from puffin_ann.lake.parquet import open_file, read_vectors
-from puffin_ann.lake.publish import publish
+from puffin_ann.lake.read.live_files import LiveFile, listed, live_files
+from puffin_ann.lake.read.manifest_diff import changes
+from puffin_ann.lake.read.manifests import read_manifest
+from puffin_ann.lake.read.parquet import open_file, read_vectors
+from puffin_ann.lake.read.row_deletes import deleted_positions
+from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
 
 
 def covered(table: Table, snapshot_id: int) -> list[Covered]:
@@ -173,7 +173,7 @@ def test_few_manifests_are_read_where_few_differ(
     manifests = [one.manifest_path for one in base.manifests(table.io)]
     read: list[str] = []
     monkeypatch.setattr(
-        "puffin_ann.lake.live.read_manifest",
+        "puffin_ann.lake.read.live_files.read_manifest",
         lambda io, manifest: read.append(manifest.path) or read_manifest(io, manifest),
     )
     assert changes(listed(table), known, manifests) == Difference({}, [], 50, 50, 0)

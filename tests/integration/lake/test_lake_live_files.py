@@ -10,10 +10,10 @@ from pyiceberg.typedef import Record
 from pyroaring import BitMap
 
 from puffin_ann.errors import PuffinFormatError, SnapshotNotFoundError, UnsupportedTableError
-from puffin_ann.lake.column import table_vector_column
-from puffin_ann.lake.deletes import deleted_positions
-from puffin_ann.lake.live import LiveFile, live_files
-from puffin_ann.lake.parquet import open_file, read_vectors
+from puffin_ann.lake.read.live_files import LiveFile, live_files
+from puffin_ann.lake.read.parquet import open_file, read_vectors
+from puffin_ann.lake.read.row_deletes import deleted_positions
+from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.puffin.writer import PuffinWriter
 
 

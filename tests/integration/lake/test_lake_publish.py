@@ -12,9 +12,9 @@ from puffin_ann.errors import (
     StagingError,
     UnsupportedTableError,
 )
-from puffin_ann.lake.live import live_files
-from puffin_ann.lake.publication import Published
-from puffin_ann.lake.registration import registered
+from puffin_ann.lake.commit.attempt import Published
+from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.read.live_files import live_files
 
 
 def test_publishing_is_one_commit_without_data_change(table: Table) -> None:

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from puffin_ann.errors import (
     ConflictError,
 )
-from puffin_ann.lake.publication import Published
+from puffin_ann.lake.commit.attempt import Published
 
 
 @pytest.mark.parametrize("change", ["append", "overwrite", "delete", "index"])

@@ -20,7 +20,7 @@ from puffin_ann.errors import (
     CatalogUnavailableError,
     UnclearCommitError,
 )
-from puffin_ann.lake import publish as publishing
+from puffin_ann.lake.commit import publish as publishing
 
 
 def test_a_lost_reply_is_found_to_have_published(faulty: Table) -> None:

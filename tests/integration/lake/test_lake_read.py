@@ -23,15 +23,15 @@ from puffin_ann.errors import (
     UnsupportedColumnError,
     UnsupportedTableError,
 )
-from puffin_ann.lake.column import table_vector_column, vector_column
-from puffin_ann.lake.live import live_files
-from puffin_ann.lake.parquet import (
+from puffin_ann.lake.read.live_files import live_files
+from puffin_ann.lake.read.parquet import (
     dimension_of,
     open_file,
     read_rows,
     read_vectors,
     row_group_rows,
 )
+from puffin_ann.lake.read.vector_column import table_vector_column, vector_column
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pyiceberg.exceptions import ValidationError as IcebergValidationError
 
 from puffin_ann.errors import UnsupportedTableError
-from puffin_ann.lake.catalog import load_table
+from puffin_ann.lake.catalog.tables import load_table
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import publications
 import pytest
 
 from puffin_ann.errors import UnclearCommitError
-from puffin_ann.lake import publish as sending
+from puffin_ann.lake.commit import publish as sending
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import publications
 import pytest
 
 from puffin_ann.errors import ConflictError
-from puffin_ann.lake import publish as sending
+from puffin_ann.lake.commit import publish as sending
 from puffin_ann.lifecycle.publish import was_published
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import publications
 import pytest
 
 from puffin_ann.errors import UnsupportedTableError
-from puffin_ann.lake import publish as sending
+from puffin_ann.lake.commit import publish as sending
 from puffin_ann.lifecycle import run
 from puffin_ann.puffin import PuffinReader
 
@@ -154,7 +154,7 @@ def test_statistics_written_while_the_file_is_assembled_are_carried(lake, monkey
 
 def test_an_index_of_an_old_snapshot_is_registered_there(lake):
     """Backfill: the slot of a snapshot that has long been followed by others."""
-    from puffin_ann.lake.publish import publish
+    from puffin_ann.lake.commit.publish import publish
 
     table = lake.create(builds.rows(range(20)))
     old = table.current_snapshot().snapshot_id

@@ -8,8 +8,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann import open_index
-from puffin_ann.lake.listing import listed
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.store.listing import listed
 from puffin_ann.lifecycle.inventory import is_index_name
 from puffin_ann.puffin.writer import PuffinWriter
 

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from puffin_ann import open_index
-from puffin_ann.lake.catalog import name_of
+from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lifecycle.inventory import now_ms
 
 NAME = "demo.words"

@@ -10,9 +10,9 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.errors import RecallTooLowError, UnclearCommitError
-from puffin_ann.lake.assembly import Assembly
-from puffin_ann.lake.leases import Lease
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.store.compose import Assembly
+from puffin_ann.lake.store.leases import Lease
 from puffin_ann.lifecycle import clean as cleaning
 from puffin_ann.lifecycle import leases
 from puffin_ann.lifecycle.clean import clean
@@ -200,7 +200,7 @@ def test_a_run_that_goes_on_keeps_its_staging(words):
 def test_a_commit_without_an_answer_leaves_nothing_once_it_is_clear_that_it_never_lands(
     words, monkeypatch
 ):
-    monkeypatch.setattr("puffin_ann.lake.publish.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("puffin_ann.lake.commit.publish.WAIT_SECONDS", 0.0)
     before = everything(words)
     plan = builds.run.plan_build(builds.declaration(), run_id="unclear")
     builds.run_stages(plan)

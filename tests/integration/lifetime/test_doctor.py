@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from puffin_ann.cli.app import app
 from puffin_ann.errors import BadInputError, NotFoundError, PuffinAnnError
-from puffin_ann.lake.catalog import name_of
-from puffin_ann.lake.slots import slots
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle import leases, retire
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.inventory import now_ms

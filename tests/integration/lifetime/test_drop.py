@@ -10,8 +10,8 @@ from pyiceberg.table.statistics import BlobMetadata
 
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.errors import BadInputError, IndexNotFoundError, LeaseHeldError
-from puffin_ann.lake.dropped import PREFIX, dropped
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.metadata.dropped import PREFIX, dropped
 from puffin_ann.lifecycle import leases, retire, run
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor

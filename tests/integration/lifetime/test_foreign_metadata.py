@@ -32,8 +32,8 @@ from test_damage import spoil
 
 from puffin_ann.cli.main import run as command_line
 from puffin_ann.errors import BadInputError, StoreUnavailableError, UnclearCommitError
-from puffin_ann.lake.index_snapshot import is_own_manifest_list
-from puffin_ann.lake.objects import open_object
+from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.store.objects import open_object
 from puffin_ann.lifecycle import clean as cleaning
 from puffin_ann.lifecycle import leases, rename
 from puffin_ann.lifecycle.clean import clean
@@ -407,7 +407,7 @@ def refuse(monkeypatch, *refused: Path) -> None:
             raise StoreUnavailableError(f"the store gives no answer for {uri}")
         return open_object(io, uri)
 
-    monkeypatch.setattr("puffin_ann.lake.metadata_files.open_object", ask)
+    monkeypatch.setattr("puffin_ann.lake.metadata.files.open_object", ask)
 
 
 def test_nothing_goes_while_a_metadata_file_cannot_be_read(words, monkeypatch):

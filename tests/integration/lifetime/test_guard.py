@@ -5,9 +5,9 @@ import lives
 import pytest
 
 from puffin_ann.errors import ConflictError, IndexNotFoundError
-from puffin_ann.lake.expiry import Horizon
-from puffin_ann.lake.publish import publish as commit_publication
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.commit.publish import publish as commit_publication
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.metadata.expiry import Horizon
 from puffin_ann.lifecycle import guard as guarding
 from puffin_ann.lifecycle.guard import guard
 from puffin_ann.lifecycle.inventory import now_ms, take_inventory

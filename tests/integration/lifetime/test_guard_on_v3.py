@@ -10,7 +10,7 @@ import pytest
 from test_spark_procedures import analyse, delete_rows, expire, remove_orphans, rewrite_data
 
 from puffin_ann.errors import IndexNotFoundError
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.guard import guard

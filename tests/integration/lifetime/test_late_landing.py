@@ -6,8 +6,8 @@ import pytest
 from test_spark_procedures import expire
 
 from puffin_ann.errors import UnclearCommitError
-from puffin_ann.lake import publish as sending
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.commit import publish as sending
+from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.guard import guard
 

@@ -9,7 +9,7 @@ from test_damage import forget_cache, report, spoil
 
 from puffin_ann import open_index
 from puffin_ann.errors import PuffinFormatError, StoreUnavailableError
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle import cargo, damage
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.refresh import refresh_in_process

@@ -10,7 +10,7 @@ from test_mend import damaged, publish
 
 from puffin_ann import open_index
 from puffin_ann.errors import DamagedIndexError
-from puffin_ann.lake.listing import is_folder
+from puffin_ann.lake.store.listing import is_folder
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.guard import guard

@@ -9,7 +9,7 @@ import yaml
 
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.errors import DamagedIndexError
-from puffin_ann.lake.listing import listed
+from puffin_ann.lake.store.listing import listed
 from puffin_ann.lifecycle.doctor import doctor
 from puffin_ann.lifecycle.evaluate import Evaluation, evaluations, record
 from puffin_ann.lifecycle.history import history

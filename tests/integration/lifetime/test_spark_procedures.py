@@ -9,7 +9,7 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle import run, stages
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.doctor import doctor

@@ -8,8 +8,8 @@ from pyiceberg.catalog import load_catalog
 
 from puffin_ann import open_index
 from puffin_ann.errors import StoreDeniedError, StoreUnavailableError
-from puffin_ann.lake.catalog import load_table
-from puffin_ann.lake.objects import object_exists, read_object
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.store.objects import object_exists, read_object
 from puffin_ann.lifecycle.clean import clean
 from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.lifecycle.status import status

@@ -5,8 +5,8 @@ from data_life import picks
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from puffin_ann.lake.listing import canonical, listed
-from puffin_ann.lake.slots import slots
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.store.listing import canonical, listed
 
 
 class OthersLife:

@@ -10,9 +10,9 @@ from others_life import registered_paths
 
 from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError
-from puffin_ann.lake.index_snapshot import is_own_manifest_list
-from puffin_ann.lake.listing import canonical, listed
-from puffin_ann.lake.past import manifest_lists_of
+from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.metadata.log import manifest_lists_of
+from puffin_ann.lake.store.listing import canonical, listed
 from puffin_ann.lifecycle.inventory import take_inventory
 from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
 

@@ -13,9 +13,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from puffin_ann.errors import DataFileError, OutputLimitError
-from puffin_ann.lake.avro import records_of
-from puffin_ann.lake.avro_blocks import SMALLEST_LIMIT
-from puffin_ann.lake.manifest import read_manifest_list
+from puffin_ann.lake.read.avro_blocks import SMALLEST_LIMIT
+from puffin_ann.lake.read.manifests import read_manifest_list
+from puffin_ann.lake.read.safe_avro import records_of
 
 FIELDS = [
     {"name": "name", "type": "string", "field-id": 1},

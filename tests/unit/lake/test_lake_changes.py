@@ -10,9 +10,9 @@ from manifest_life import STEPS, Life
 from pyroaring import BitMap
 
 from puffin_ann.errors import UnsupportedTableError
-from puffin_ann.lake.changes import changes
-from puffin_ann.lake.diff import Covered, CoveredColumns, Difference, difference
-from puffin_ann.lake.live import files_of
+from puffin_ann.lake.read.coverage_diff import Covered, CoveredColumns, Difference, difference
+from puffin_ann.lake.read.live_files import files_of
+from puffin_ann.lake.read.manifest_diff import changes
 
 
 def covered_at(life: Life, number: int, seed: int = 0) -> list[Covered]:

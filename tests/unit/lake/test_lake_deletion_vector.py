@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_ann.errors import ChecksumError, FormatError
-from puffin_ann.lake.deletion_vector import MAGIC, decode, decode_map
+from puffin_ann.lake.read.deletion_vector import MAGIC, decode, decode_map
 from puffin_ann.roaring import sound_length
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "deletes"
@@ -177,6 +177,6 @@ def test_a_bitmap_that_lies_is_refused_before_the_library_sees_it(part, monkeypa
         def deserialize(cls, _data):
             pytest.fail("the library was handed it")
 
-    monkeypatch.setattr("puffin_ann.lake.deletion_vector.BitMap", Unseen)
+    monkeypatch.setattr("puffin_ann.lake.read.deletion_vector.BitMap", Unseen)
     with pytest.raises(FormatError):
         decode(frame(struct.pack("<QI", 1, 0) + part))

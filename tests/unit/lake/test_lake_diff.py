@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from puffin_ann.lake.diff import ALL, Covered, Difference, Positions, difference
-from puffin_ann.lake.live import LiveFile
+from puffin_ann.lake.read.coverage_diff import ALL, Covered, Difference, Positions, difference
+from puffin_ann.lake.read.live_files import LiveFile
 
 PATHS = ("a", "b", "c")
 ROWS = 6

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puffin_ann.errors import StoreUnavailableError
-from puffin_ann.lake import foreign_metadata, metadata_files
-from puffin_ann.lake.foreign_metadata import Reach, look_around
-from puffin_ann.lake.listing import StoredObject
-from puffin_ann.lake.metadata_files import location_problem
+from puffin_ann.lake.metadata import files
+from puffin_ann.lake.metadata import foreign as foreign_metadata
+from puffin_ann.lake.metadata.files import location_problem
+from puffin_ann.lake.metadata.foreign import Reach, look_around
+from puffin_ann.lake.store.listing import StoredObject
 
 HOME = "s3://b/t"
 UUID = str(uuid.uuid4())
@@ -67,7 +68,7 @@ class Folder:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(foreign_metadata, "reload_table", lambda one: one)
             patch.setattr(foreign_metadata, "listed", self._listed)
-            patch.setattr(metadata_files, "open_object", self._open)
+            patch.setattr(files, "open_object", self._open)
             since = self.now_ms if since_ms is None else since_ms
             return look_around(table, since_ms=since, **options)
 

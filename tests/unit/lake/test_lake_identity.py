@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.errors import UnsupportedColumnError, UnsupportedTableError
-from puffin_ann.lake import identity
-from puffin_ann.lake.identity import hash_rows, lineage
-from puffin_ann.lake.live import LiveFile
+from puffin_ann.lake.read import row_identity
+from puffin_ann.lake.read.live_files import LiveFile
+from puffin_ann.lake.read.row_identity import hash_rows, lineage
 
 MASK = (1 << 64) - 1
 
@@ -63,13 +63,13 @@ def test_the_hash_is_the_one_described(vectors: list[list[float]]) -> None:
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=12)), min_size=1, max_size=12), st.data())
 def test_keys_are_hashed_as_described_wherever_the_blocks_end(keys, data) -> None:
-    block = identity._BLOCK_BYTES
-    identity._BLOCK_BYTES = data.draw(st.sampled_from([8, 64, block]))
+    block = row_identity._BLOCK_BYTES
+    row_identity._BLOCK_BYTES = data.draw(st.sampled_from([8, 64, block]))
     try:
         array = pa.array([b"before", *keys], pa.binary()).slice(1)
         found = hashes([[1.5, 2.5]] * len(keys), array)
     finally:
-        identity._BLOCK_BYTES = block
+        row_identity._BLOCK_BYTES = block
     assert found == [reference([1.5, 2.5], key) for key in keys]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.lake.identity import hash_rows, matched
+from puffin_ann.lake.read.row_identity import hash_rows, matched
 
 FEW = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30)
 EDGES = st.lists(

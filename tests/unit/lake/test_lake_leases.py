@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import LeaseHeldError, StagingError
-from puffin_ann.lake import leases
-from puffin_ann.lake.leases import SKEW_MS, Lease
-from puffin_ann.lake.staging import Staging
+from puffin_ann.lake.store import leases
+from puffin_ann.lake.store.leases import SKEW_MS, Lease
+from puffin_ann.lake.store.staging import Staging
 
 RACERS = 8
 ROUNDS = 5

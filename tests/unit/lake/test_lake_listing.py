@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import StoreDeniedError
-from puffin_ann.lake.listing import listed
+from puffin_ann.lake.store.listing import listed
 
 IO = PyArrowFileIO()
 

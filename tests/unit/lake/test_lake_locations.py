@@ -3,7 +3,7 @@
 import pytest
 
 from puffin_ann.errors import PuffinFormatError
-from puffin_ann.lake.locations import TableFolders, is_within, require_beside
+from puffin_ann.lake.store.locations import TableFolders, is_within, require_beside
 
 TABLE = TableFolders(
     "s3://lake/db/words",

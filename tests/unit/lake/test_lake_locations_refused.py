@@ -4,8 +4,8 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import FormatError
-from puffin_ann.lake.objects import object_length, open_object
-from puffin_ann.lake.reads import open_parquet
+from puffin_ann.lake.read.errors import open_parquet
+from puffin_ann.lake.store.objects import object_length, open_object
 from puffin_ann.search.versions import open_puffin
 
 

@@ -8,9 +8,9 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.declaration import RetentionOptions
 from puffin_ann.errors import FormatError
-from puffin_ann.lake.dropped import NEVER, PREFIX, dropped
-from puffin_ann.lake.forgotten_metadata import PROPERTY, forgotten
-from puffin_ann.lake.past import former_entries, manifest_lists_of
+from puffin_ann.lake.metadata.dropped import NEVER, PREFIX, dropped
+from puffin_ann.lake.metadata.forgotten import PROPERTY, forgotten
+from puffin_ann.lake.metadata.log import former_entries, manifest_lists_of
 from puffin_ann.lifecycle.retention import _recorded
 
 DEEP = "[" * 200_000

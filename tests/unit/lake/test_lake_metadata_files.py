@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import DataFileError, StoreDeniedError
-from puffin_ann.lake import metadata_files
-from puffin_ann.lake.metadata_files import (
+from puffin_ann.lake.metadata import files
+from puffin_ann.lake.metadata.files import (
     Head,
     MetadataReader,
     Unread,
@@ -87,7 +87,7 @@ def test_a_metadata_file_tells_its_table_its_time_and_what_it_names(tmp_path, na
 def test_of_a_large_file_only_the_start_is_read(tmp_path, monkeypatch, name):
     large = {**DOCUMENT, "properties": {str(uuid.uuid4()): "x" for _ in range(5000)}}
     uri = stored(tmp_path, large, name)
-    monkeypatch.setattr(metadata_files, "read_metadata", None)  # which would read it whole
+    monkeypatch.setattr(files, "read_metadata", None)  # which would read it whole
     assert head(uri) == Head(UUID, 1700000000123)
 
 
@@ -101,7 +101,7 @@ def test_a_number_that_is_cut_off_is_not_taken_for_another(tmp_path, monkeypatch
     text = json.dumps({"table-uuid": UUID, "last-updated-ms": 1700000000123, "snapshots": []})
     uri = stored(tmp_path, text.encode())
     for length in range(1, len(text)):
-        monkeypatch.setattr(metadata_files, "HEAD_BYTES", length)
+        monkeypatch.setattr(files, "HEAD_BYTES", length)
         assert head(uri) == Head(UUID, 1700000000123)
 
 
@@ -153,7 +153,7 @@ def test_packed_bytes_that_are_not_are_damaged(tmp_path):
 
 
 def test_what_unpacks_to_more_than_any_metadata_has_is_damaged(tmp_path, monkeypatch):
-    monkeypatch.setattr(metadata_files, "MOST_BYTES", 1000)
+    monkeypatch.setattr(files, "MOST_BYTES", 1000)
     uri = stored(tmp_path, {**DOCUMENT, "properties": {"a": "x" * 5000}}, "a.gz.metadata.json")
     with pytest.raises(DataFileError, match="more than 1000 bytes"):
         read_metadata(IO, uri)
@@ -162,7 +162,7 @@ def test_what_unpacks_to_more_than_any_metadata_has_is_damaged(tmp_path, monkeyp
 def test_what_unpacks_to_more_than_a_file_of_its_size_has_is_damaged_and_takes_little(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(metadata_files, "MOST_OF_SMALL_BYTES", 1 << 20)
+    monkeypatch.setattr(files, "MOST_OF_SMALL_BYTES", 1 << 20)
     bomb = {**DOCUMENT, "properties": {"a": "x" * (24 << 20)}}
     uri = stored(tmp_path, bomb, "a.gz.metadata.json")
     tracemalloc.start()
@@ -182,13 +182,13 @@ def test_a_packed_file_of_kilobytes_takes_no_gigabytes(tmp_path):
 
 
 def test_of_large_files_one_is_in_memory_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(metadata_files, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(files, "LARGE_BYTES", 1000)
 
-    def watched(data, read=metadata_files.parsed):
-        assert metadata_files._large_turn.locked()
+    def watched(data, read=files.parsed):
+        assert files._large_turn.locked()
         return read(data)
 
-    monkeypatch.setattr(metadata_files, "parsed", watched)
+    monkeypatch.setattr(files, "parsed", watched)
     large = {**DOCUMENT, "properties": {"a": "x" * 2000}}
     names = [f"{number}.{kind}metadata.json" for number in range(4) for kind in ("", "gz.")]
     uris = [stored(tmp_path, large, name) for name in names]
@@ -211,7 +211,7 @@ def test_gone_and_unreadable_and_no_file_are_three_things(tmp_path, monkeypatch)
         raise StoreDeniedError(f"the store refuses access to {uri}")
 
     uri = stored(tmp_path, DOCUMENT)
-    monkeypatch.setattr(metadata_files, "open_object", refuse)
+    monkeypatch.setattr(files, "open_object", refuse)
     for found in (head(uri), whole(uri)):
         assert isinstance(found, Unread)
         assert not found.is_damaged

@@ -6,9 +6,9 @@ import pytest
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_ann.lake.listing import is_folder, listed
-from puffin_ann.lake.metadata_files import MetadataReader
-from puffin_ann.lake.objects import FOLDER, object_length, open_object
+from puffin_ann.lake.metadata.files import MetadataReader
+from puffin_ann.lake.store.listing import is_folder, listed
+from puffin_ann.lake.store.objects import FOLDER, object_length, open_object
 
 
 @pytest.fixture(params=[PyArrowFileIO, FsspecFileIO])

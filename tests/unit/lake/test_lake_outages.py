@@ -6,16 +6,16 @@ from faulty_store import FaultyIO, broken_by
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import ChecksumError, StoreDeniedError, StoreUnavailableError
-from puffin_ann.lake import outages
-from puffin_ann.lake.listing import is_folder
-from puffin_ann.lake.objects import (
+from puffin_ann.lake.store import outages
+from puffin_ann.lake.store.listing import is_folder
+from puffin_ann.lake.store.objects import (
     FOLDER,
     object_exists,
     object_length,
     open_object,
     read_object,
 )
-from puffin_ann.lake.outages import patiently
+from puffin_ann.lake.store.outages import patiently
 from puffin_ann.settings import settings
 
 HEAD = "When reading information for key 'k' in bucket 'b': AWS Error"

@@ -18,9 +18,9 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from puffin_ann.errors import PuffinAnnError, QueryError, RowNotFoundError
-from puffin_ann.lake.live import live_files
-from puffin_ann.lake.manifest import Entry, FileContent, Statistics
-from puffin_ann.lake.pruning import may_match
+from puffin_ann.lake.read.live_files import live_files
+from puffin_ann.lake.read.manifests import Entry, FileContent, Statistics
+from puffin_ann.lake.read.pruning import may_match
 from puffin_ann.search.rows import vector_of_row
 
 UUIDS = (uuid.UUID(int=1), uuid.UUID(int=2**127))

@@ -1,6 +1,6 @@
 from types import SimpleNamespace
 
-from puffin_ann.lake.registration import registered
+from puffin_ann.lake.metadata.registered import registered
 
 
 def table_of(snapshots: dict[int, int], *entries: tuple[int, str]) -> SimpleNamespace:

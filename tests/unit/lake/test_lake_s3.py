@@ -5,7 +5,7 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import StoreRefusedError
-from puffin_ann.lake.s3 import S3, Location, s3_of
+from puffin_ann.lake.store.s3 import S3, Location, s3_of
 
 URI = "s3://bucket/table/metadata"
 

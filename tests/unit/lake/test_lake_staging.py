@@ -9,7 +9,7 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import EnvironmentProblemError, StagingError
-from puffin_ann.lake.staging import StagedObject, Staging, local_path
+from puffin_ann.lake.store.staging import StagedObject, Staging, local_path
 
 SHA_OF_ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 

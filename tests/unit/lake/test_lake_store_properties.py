@@ -3,7 +3,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_ann.errors import UnsupportedTableError
-from puffin_ann.lake.catalog import reload_table
+from puffin_ann.lake.catalog.tables import reload_table
 
 ELSEWHERE = "http://127.0.0.1:9"
 

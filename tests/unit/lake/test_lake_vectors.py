@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.errors import UnsupportedTableError
-from puffin_ann.lake.vectors import LARGEST_NORM, VectorBatch, vectors_of
+from puffin_ann.lake.read.vectors import LARGEST_NORM, VectorBatch, vectors_of
 
 
 def batch_of(*arrays: pa.Array, dimension: int | None = None) -> VectorBatch:

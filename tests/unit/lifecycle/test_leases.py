@@ -12,7 +12,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from puffin_ann.errors import LeaseHeldError
-from puffin_ann.lake import leases as lake_leases
+from puffin_ann.lake.store import leases as lake_leases
 from puffin_ann.lifecycle import leases
 from puffin_ann.settings import settings
 

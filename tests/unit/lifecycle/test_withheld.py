@@ -2,8 +2,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from puffin_ann.lake.foreign_metadata import Reach
-from puffin_ann.lake.metadata_files import MetadataReader
+from puffin_ann.lake.metadata.files import MetadataReader
+from puffin_ann.lake.metadata.foreign import Reach
 from puffin_ann.lifecycle.withheld import Protection
 
 TABLE = SimpleNamespace(location=lambda: "s3://lake/db/words/")

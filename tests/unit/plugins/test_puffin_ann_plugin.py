@@ -56,7 +56,7 @@ def folder(tmp_path, monkeypatch) -> Path:
         monkeypatch.setenv(f"PYICEBERG_CATALOG__DEMO__{key}", value)
     # PyIceberg reads the environment when it is imported, so this process may have missed it.
     made = SqlCatalog("demo", **{key.lower(): value for key, value in catalog.items()})
-    monkeypatch.setattr("puffin_ann.lake.catalog.load_catalog", lambda name, **_: made)
+    monkeypatch.setattr("puffin_ann.lake.catalog.tables.load_catalog", lambda name, **_: made)
     made.create_namespace("glove")
     made.create_table("glove.words", schema=_rows(1).schema).append(_rows(40))
     (tmp_path / "indexes").mkdir()
@@ -111,7 +111,7 @@ class TestRows:
         assert cells["published"]
 
     def test_rows_added_since_are_counted(self, folder):
-        from puffin_ann.lake.catalog import load_table
+        from puffin_ann.lake.catalog.tables import load_table
 
         build(folder / "words.yaml")
         load_table("demo.glove.words").append(_rows(10))
@@ -136,7 +136,7 @@ class TestRows:
         def fail(name: str) -> None:
             raise RuntimeError("postgresql://user:secret@catalog")
 
-        monkeypatch.setattr("puffin_ann.lake.catalog.load_table", fail)
+        monkeypatch.setattr("puffin_ann.lake.catalog.tables.load_table", fail)
         state = only(rows(folder))["state"]
         assert "secret" not in state
         assert "log of the API server" in state
@@ -145,7 +145,9 @@ class TestRows:
     def test_what_a_catalog_says_of_itself_is_logged_without_secrets_and_not_shown(
         self, folder, monkeypatch, caplog
     ):
-        monkeypatch.setattr("puffin_ann.lake.catalog.load_catalog", pyiceberg.catalog.load_catalog)
+        monkeypatch.setattr(
+            "puffin_ann.lake.catalog.tables.load_catalog", pyiceberg.catalog.load_catalog
+        )
         monkeypatch.setenv("PYICEBERG_CATALOG__LEAK__URI", "mysql+odd://svc:S3cretPw@db.internal/i")
         monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
         (folder / "words.yaml").write_text(DECLARATION.replace("demo.", "leak."))

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
 import puffin_ann_triggers as triggers
-from puffin_ann.lake.index_snapshot import IndexSnapshot, data_snapshot, own_uuid
+from puffin_ann.lake.commit.index_snapshot import IndexSnapshot, data_snapshot, own_uuid
 from puffin_ann.settings import settings
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
@@ -148,7 +148,7 @@ class TestDataSnapshot:
         table.append(ROWS)
         trigger = changed()
         with monkeypatch.context() as patch:
-            patch.setattr("puffin_ann.lake.catalog.load_table", silent)
+            patch.setattr("puffin_ann.lake.catalog.tables.load_table", silent)
             assert trigger._head_snapshot_id() is None
         assert len(events(trigger, 1)) == 1
 

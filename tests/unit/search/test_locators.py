@@ -8,7 +8,7 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import BlobFormatError
-from puffin_ann.lake.diff import ALL
+from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.search.locators import FileRanks, Locators, MaskedRows
 
 GROUPS = ((4, 1, 3), (5,), (2, 2), (1, 1, 1))

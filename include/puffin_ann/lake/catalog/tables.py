@@ -1,0 +1,246 @@
+"""Find tables and snapshots through PyIceberg's own catalog configuration."""
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pydantic
+from pyiceberg import catalog as catalogs
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from puffin_ann.errors import (
+    CatalogUnavailableError,
+    ObjectMissingError,
+    SnapshotNotFoundError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+from puffin_ann.lake.catalog.timeouts import HTTP_TIMEOUT, limit_requests, retried, within
+from puffin_ann.lake.store.outages import as_told, asked_again, is_missing, is_of_a_store
+from puffin_ann.lake.store.store_properties import refuse_steering
+from puffin_ann.redaction import remember_secrets, shown_cause
+from puffin_ann.settings import settings
+
+SHOWN = 10
+
+# It quotes the catalog's address, and does so whenever that is loaded.
+warnings.filterwarnings(
+    "ignore", message=".*Iceberg REST client is missing the OAuth2", category=DeprecationWarning
+)
+
+
+def load_table(table: str | Table) -> Table:
+    """Return the table named `catalog.namespace.table`; a PyIceberg table is handed back as it is.
+
+    Raises TableNotFoundError if the name is not of that form or names nothing, and
+    CatalogUnavailableError if the catalog is not configured or gives no answer within the setting
+    `catalog_seconds`; StoreUnavailableError if it names a metadata file that cannot be read now.
+    """
+    if isinstance(table, Table):
+        return table
+    parts = table.split(".")
+    if len(parts) < 3 or not all(parts):
+        raise TableNotFoundError(
+            f"{table!r} does not name a table: write catalog.namespace.table, "
+            "with the catalog's name in the PyIceberg configuration first"
+        )
+    name, identifier = parts[0], ".".join(parts[1:])
+    return _answered(name, identifier, lambda: _load(name, identifier))
+
+
+def reload_table(table: Table) -> Table:
+    """Return a table as its catalog has it now, asked over the connection that loaded it.
+
+    To connect anew costs as much as the question: an engine, or a REST catalog's configuration and
+    token. Vended credentials come with each answer.
+
+    Raises:
+        TableNotFoundError, CatalogUnavailableError, StoreUnavailableError, UnsupportedTableError:
+            as `load_table`.
+    """
+    name, identifier = table.catalog.name, ".".join(table.name())
+    return _answered(name, identifier, lambda: _ask(table.catalog, name, identifier))
+
+
+def snapshot(table: Table, snapshot_id: int | None = None) -> Snapshot | None:
+    """Return the snapshot with this id, or the table's current one (None while it has none).
+
+    Raises SnapshotNotFoundError, which lists the snapshots there are.
+    """
+    if snapshot_id is None:
+        return table.current_snapshot()
+    found = table.snapshot_by_id(snapshot_id)
+    if found is None:
+        known = [str(one.snapshot_id) for one in reversed(table.snapshots())]
+        raise SnapshotNotFoundError(
+            f"{name_of(table)} has no snapshot {snapshot_id}; newest first, it has: {_some(known)}"
+        )
+    return found
+
+
+def snapshot_of_ref(table: Table, ref: str) -> Snapshot:
+    """Return the snapshot that a branch or tag names.
+
+    Raises SnapshotNotFoundError, which lists the branches and tags there are.
+    """
+    found = table.metadata.snapshot_by_name(ref)
+    if found is None:
+        raise SnapshotNotFoundError(
+            f"{name_of(table)} has no branch or tag {ref!r}; it has: {_some(sorted(table.refs()))}"
+        )
+    return found
+
+
+def name_of(table: Table) -> str:
+    """Return `catalog.namespace.table`, the name that `load_table` takes."""
+    return ".".join((table.catalog.name, *table.name()))
+
+
+def commit(
+    table: Table, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]
+) -> None:
+    """Change a table by one commit, and once more only where it cannot have come to anything.
+
+    Raises:
+        Exception: PyIceberg's, or its clients'. Most leave it open what became of the commit.
+    """
+    # A catalog that has PyIceberg read the metadata does so before it changes anything.
+    asked_again(
+        lambda: table._do_commit(updates=updates, requirements=requirements),
+        after=lambda error: bool(_unread_metadata(error)),
+    )
+
+
+def _answered(name: str, identifier: str, ask: Callable[[], Table]) -> Table:
+    """Return the table that a catalog answers with in time; a store that fails is asked again."""
+    try:
+        return asked_again(lambda: within(settings().catalog_seconds, name, ask))
+    except Exception as error:
+        file = _unread_metadata(error)
+        if not file:
+            raise
+        what = f"metadata file {file} of {name}.{identifier}"
+        if is_missing(error):
+            raise ObjectMissingError(f"{what} is gone from the store") from shown_cause(error)
+        raise as_told(error, what) from shown_cause(error)
+
+
+def _unread_metadata(error: BaseException) -> str:
+    """Return the location of the metadata file that a store did not give; empty if it is not that.
+
+    Catalogs that keep no more than its location have PyIceberg read it, in the midst of their
+    answer. What the store's client raises then does not tell itself from an error of the catalog's.
+    """
+    trace = error.__traceback__ if is_of_a_store(error) else None
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        if frame.f_code is FromInputFile.table_metadata.__code__:
+            return str(frame.f_locals["input_file"].location)
+    return ""
+
+
+def _load(name: str, identifier: str) -> Table:
+    try:
+        catalog = _connect(name)
+    except ValueError as error:
+        _remember_configured(name)
+        raise CatalogUnavailableError(
+            f"catalog {name!r} is not configured ({error}): set PYICEBERG_CATALOG__{name.upper()}"
+            "__URI, or describe it in the .pyiceberg.yaml that PYICEBERG_HOME points to"
+        ) from shown_cause(error)
+    except Exception as error:
+        _remember_configured(name)
+        raise _unavailable(name, error) from shown_cause(error)
+    remember_secrets(catalog.properties)
+    return _ask(catalog, name, identifier)
+
+
+def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
+    try:
+        table = retried(lambda: catalog.load_table(identifier))
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise TableNotFoundError(
+            f"catalog {name!r} has no table {identifier!r}",
+            # Whoever may read one DAG's log is not to learn of other tables.
+            aside=_neighbours(catalog, identifier),
+        ) from shown_cause(error)
+    except (ValidationError, pydantic.ValidationError) as error:
+        # A statistics entry with a blob type PyIceberg does not know is the usual reason.
+        raise UnsupportedTableError(
+            f"PyIceberg cannot read the metadata of {name}.{identifier}: {error}"
+        ) from shown_cause(error)
+    except Exception as error:
+        if _unread_metadata(error):
+            raise
+        raise _unavailable(name, error) from shown_cause(error)
+    remember_secrets(table.io.properties)  # a catalog may have vended them with this answer
+    refuse_steering(table, f"{name}.{identifier}")
+    return table
+
+
+def _remember_configured(name: str) -> None:
+    """Keep the secrets of a catalog's configuration out of the error that is about to tell of it.
+
+    Where the catalog could not even be made, PyIceberg has them, but no object of it.
+    """
+    try:
+        remember_secrets(_configured(name))
+    except ValueError:  # the configuration is what is wrong
+        return
+
+
+def _configured(name: str) -> dict[str, Any]:
+    """Return what PyIceberg read of a catalog when it was imported; it reads its file but once."""
+    found: dict[str, Any] = catalogs._ENV_CONFIG.get_catalog_config(name) or {}
+    return found
+
+
+def _connect(name: str) -> Catalog:
+    if _speaks_http(name):
+        limit_requests()
+    catalog = retried(lambda: load_catalog(name))
+    session = getattr(catalog, "_session", None)
+    if session is None:
+        return catalog
+    import requests  # a REST catalog has imported it; for others it would be a tenth of a second
+
+    if isinstance(session, requests.Session):
+        # PyIceberg gives its requests no timeout, so that one that is never answered, a commit for
+        # instance, would never be known to be lost.
+        session.request = partial(session.request, timeout=HTTP_TIMEOUT)  # type: ignore[method-assign]
+    return catalog
+
+
+def _speaks_http(name: str) -> bool:
+    given = _configured(name)
+    return given.get("type") == "rest" or str(given.get("uri", "")).startswith("http")
+
+
+def _unavailable(name: str, error: Exception) -> CatalogUnavailableError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return CatalogUnavailableError(
+        f"catalog {name!r} does not answer: {reason}; check that its service runs and that "
+        f"PYICEBERG_CATALOG__{name.upper()}__URI (or .pyiceberg.yaml) points to it"
+    )
+
+
+def _neighbours(catalog: Catalog, identifier: str) -> str:
+    namespace = identifier.rsplit(".", 1)[0]
+    try:
+        tables = sorted(found[-1] for found in catalog.list_tables(namespace))
+    except Exception:
+        return f"nor a namespace {namespace!r}"
+    return f"namespace {namespace!r} has: {_some(tables)}"
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

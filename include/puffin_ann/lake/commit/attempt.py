@@ -1,0 +1,215 @@
+"""What is published, as data: the request, the one commit made of it, and how it is found again."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetStatisticsUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from puffin_ann.errors import ConflictError
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.commit.index_snapshot import (
+    EmptyTransaction,
+    IndexSnapshot,
+    PublishMode,
+    own_uuid,
+)
+from puffin_ann.lake.commit.overwritten_statistics import path_in
+from puffin_ann.lake.metadata.registered import NAMED_BY
+from puffin_ann.lake.store.staging import naming
+
+RUN_ID_SUFFIX = ".run-id"
+"""A summary key `ann.<index>.run-id` names the run; a run publishes at most once."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was published; `already` if an earlier attempt of the run did it.
+
+    `snapshot_id` is the index snapshot, in mode `statistics` the base snapshot.
+    """
+
+    snapshot_id: int
+    sequence_number: int
+    already: bool
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of `publish`, see there."""
+
+    expected_head: int
+    base_snapshot_id: int
+    path: str
+    file_size: int
+    footer_size: int
+    summary: dict[str, str]
+    blob_metadata: tuple[BlobMetadata, ...]
+    branch: str
+    mode: PublishMode
+    run_prefix: str
+    carried: frozenset[str]
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Require what a run is recognised by."""
+        if not self.run_ids:
+            raise ValueError(f"summary has no key ann.<index>{RUN_ID_SUFFIX}: {self.summary}")
+
+    @property
+    def run_ids(self) -> dict[str, str]:
+        """The run ids of the summary, by key."""
+        return {key: run for key, run in self.summary.items() if key.endswith(RUN_ID_SUFFIX)}
+
+    @property
+    def property_updates(self) -> tuple[TableUpdate, ...]:
+        """The table properties that the commit sets besides."""
+        return (SetPropertiesUpdate(updates=self.properties),) if self.properties else ()
+
+    def is_of_the_run(self, path: str) -> bool:
+        """Tell whether a file was made by this run, in this attempt or an earlier one."""
+        return path == self.path or bool(self.run_prefix and path.startswith(self.run_prefix))
+
+    def statistics(self, snapshot_id: int) -> StatisticsFile:
+        """Return the registration of the file under a snapshot."""
+        return StatisticsFile.model_validate(
+            {
+                "snapshot-id": snapshot_id,
+                "statistics-path": self.path,
+                "file-size-in-bytes": self.file_size,
+                "file-footer-size-in-bytes": self.footer_size,
+                "blob-metadata": list(self.blob_metadata),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One commit, ready to be sent.
+
+    Attributes:
+        snapshot_id: snapshot by which the outcome is told: the index snapshot, or the base.
+        snapshot: the index snapshot, whose manifest list is written; None in mode `statistics`.
+        fills_base: whether it registers the file under the base snapshot.
+        seen: location of the file registered there before.
+        seen_in: the metadata file in which that was seen.
+    """
+
+    snapshot_id: int
+    snapshot: IndexSnapshot | None
+    fills_base: bool
+    seen: str | None
+    seen_in: str
+    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...]
+
+    @classmethod
+    def of(cls, fresh: Table, request: Request) -> "Attempt":
+        """Make the commit for the table as it is now.
+
+        Raises:
+            ConflictError: in mode `statistics` the base snapshot is gone, or has a file that is
+                not carried along.
+        """
+        return (
+            _with_snapshot(fresh, request) if request.mode == "snapshot" else _alone(fresh, request)
+        )
+
+
+def _with_snapshot(fresh: Table, request: Request) -> Attempt:
+    snapshot = IndexSnapshot(
+        Operation.REPLACE,
+        EmptyTransaction(fresh),  # the updates are sent by themselves, see `publish`
+        fresh.io,
+        commit_uuid=own_uuid(),
+        snapshot_properties={**request.summary, NAMED_BY: request.path},
+        branch=request.branch,
+    )
+    with naming(f"the manifest list of an index snapshot in {fresh.location()}/metadata"):
+        updates, requirements = snapshot._commit()  # asserts the branch head
+    base = request.base_snapshot_id
+    fills_base = fresh.snapshot_by_id(base) is not None and path_in(fresh, base) is None
+    under = (snapshot.snapshot_id, base) if fills_base else (snapshot.snapshot_id,)
+    return Attempt(
+        snapshot_id=snapshot.snapshot_id,
+        snapshot=snapshot,
+        fills_base=fills_base,
+        seen=None,
+        seen_in=fresh.metadata_location,
+        updates=(
+            *updates,
+            *(SetStatisticsUpdate(statistics=request.statistics(i)) for i in under),
+            *request.property_updates,
+        ),
+        requirements=(*requirements, AssertTableUUID(uuid=fresh.metadata.table_uuid)),
+    )
+
+
+def _alone(fresh: Table, request: Request) -> Attempt:
+    base = request.base_snapshot_id
+    if fresh.snapshot_by_id(base) is None:
+        raise ConflictError(
+            f"snapshot {base} of {name_of(fresh)}, which the index covers, has expired; nothing "
+            "was published, build the index again"
+        )
+    seen = path_in(fresh, base)
+    if seen is not None and seen not in request.carried:
+        raise ConflictError(
+            f"{seen} is registered under snapshot {base} of {name_of(fresh)} and its blobs are not "
+            "carried along; nothing was published"
+        )
+    return Attempt(
+        snapshot_id=base,
+        snapshot=None,
+        fills_base=True,
+        seen=seen,
+        seen_in=fresh.metadata_location,
+        updates=(
+            SetStatisticsUpdate(statistics=request.statistics(base)),
+            *request.property_updates,
+        ),
+        requirements=(
+            AssertRefSnapshotId(ref=request.branch, snapshot_id=request.expected_head),
+            AssertTableUUID(uuid=fresh.metadata.table_uuid),
+        ),
+    )
+
+
+def find_published(table: Table, request: Request, ours: Collection[int]) -> Published | None:
+    """Find what an earlier attempt of this call, or an earlier call of the run, published.
+
+    A registration of a file of the run counts as well: the index snapshot may have expired since,
+    and in mode `statistics` there is none.
+
+    Args:
+        table: as the catalog has it now.
+        request: what is to be published.
+        ours: `snapshot_id` of this call's attempts.
+    """
+    for snapshot in table.snapshots():
+        properties = snapshot.summary.additional_properties if snapshot.summary else {}
+        same_run = properties.get(NAMED_BY) and any(
+            properties.get(key) == run for key, run in request.run_ids.items()
+        )
+        if same_run or (request.mode == "snapshot" and snapshot.snapshot_id in ours):
+            return _under(table, snapshot.snapshot_id, already=snapshot.snapshot_id not in ours)
+    for entry in table.metadata.statistics:
+        if request.is_of_the_run(entry.statistics_path):
+            mine = entry.snapshot_id in ours and entry.statistics_path == request.path
+            return _under(table, entry.snapshot_id, already=not mine)
+    return None
+
+
+def _under(table: Table, snapshot_id: int, *, already: bool) -> Published:
+    snapshot = table.snapshot_by_id(snapshot_id)
+    number = snapshot.sequence_number if snapshot else None
+    return Published(snapshot_id, number or 0, already)

@@ -1,0 +1,314 @@
+"""Publish a Puffin file in one catalog commit that asserts the branch head it was planned on.
+
+In mode `snapshot` the commit adds an index snapshot (a `replace` without data change) and registers
+the file; nothing here ever moves that snapshot to another parent. In mode `statistics` it registers
+the file under the base snapshot alone. What no assertion can guard, the statistics slot of a
+snapshot that others know too, is looked at afterwards (see `overwrites`).
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    UnauthorizedError,
+    ValidationException,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.statistics import BlobMetadata
+
+from puffin_ann.errors import (
+    CatalogUnavailableError,
+    ConflictError,
+    PuffinAnnError,
+    StagingError,
+    StoreUnavailableError,
+    TableNotFoundError,
+    UnclearCommitError,
+)
+from puffin_ann.lake.catalog.tables import commit, name_of, reload_table
+from puffin_ann.lake.commit.attempt import Attempt, Published, Request, find_published
+from puffin_ann.lake.commit.index_snapshot import PublishMode, publish_mode
+from puffin_ann.lake.commit.overwritten_statistics import give_back, overwritten
+from puffin_ann.lake.store.objects import object_exists, object_length
+from puffin_ann.redaction import shown_cause
+
+ATTEMPTS = 4
+LOOKS = 4
+WAIT_SECONDS = 0.25
+
+_REFUSALS = (
+    CommitFailedException,
+    ValidationException,
+    NoSuchTableError,
+    BadRequestError,
+    UnauthorizedError,
+    ForbiddenError,
+    NotImplementedError,  # PyIceberg's own, of metadata that it cannot write
+)
+"""Answers that say for certain that nothing was committed. Any other error leaves it open."""
+
+_log = logging.getLogger("puffin_ann")
+
+
+def publish(
+    table: Table,
+    *,
+    expected_head: int,
+    base_snapshot_id: int,
+    statistics_path: str,
+    file_size: int,
+    footer_size: int,
+    summary: Mapping[str, str],
+    blob_metadata: Sequence[BlobMetadata] = (),
+    branch: str = MAIN_BRANCH,
+    mode: PublishMode = "snapshot",
+    run_prefix: str = "",
+    carried: Collection[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> Published:
+    """Register the Puffin file at `statistics_path` in one commit that asserts `branch`'s head.
+
+    In mode `snapshot` the commit adds an index snapshot to `branch` (the parent's manifests and
+    totals carried over, `summary` and `statistics-file` in its summary), registers the file under
+    it and, if that has no statistics of its own, under the base snapshot too, so that neither
+    rollback nor expiry of the index snapshot alone loses the file. In mode `statistics` it adds no
+    snapshot and registers the file under the base snapshot, in the place of a file in `carried`
+    if one stands there. A file that others register there at the same moment is given its place
+    back. What remains in this mode is a request whose answer was lost and that lands after somebody
+    else filled the slot, while the head has not moved: no catalog can be told to refuse it, so the
+    maintenance guard has to find it.
+
+    Args:
+        table: not changed; load it again to see the result.
+        expected_head: snapshot of `branch` that the run was planned on.
+        base_snapshot_id: snapshot whose rows the index covers.
+        statistics_path: location of the file, which must be there.
+        file_size: its bytes.
+        footer_size: bytes of its footer.
+        summary: for the index snapshot; names the run under `ann.<index>.run-id`.
+        blob_metadata: standard blob types only, each with fields: PyIceberg cannot load a table
+            whose metadata names other types, and Spark's optimizer fails on a blob without fields.
+        branch: on which to publish.
+        mode: see above.
+        run_prefix: what the locations of the run's files, and of no other's, begin with.
+        carried: locations of files whose blobs this one holds as well.
+        properties: of the table, set in the same commit.
+
+    Raises:
+        ConflictError: the branch head is not `expected_head`, or somebody else's file stands under
+            the base snapshot in mode `statistics`, or that snapshot is gone; nothing was published.
+        UnclearCommitError: the catalog's answers were lost, or the file vanished while it was being
+            published. Files must be kept; after every other error nothing was published, and the
+            file can be deleted.
+        CatalogUnavailableError: the catalog does not answer, or refuses such commits altogether.
+        UnsupportedTableError: the table's format version forbids an index snapshot.
+        StagingError: the file is missing or has another size.
+    """
+    request = Request(
+        expected_head=expected_head,
+        base_snapshot_id=base_snapshot_id,
+        path=statistics_path,
+        file_size=file_size,
+        footer_size=footer_size,
+        summary=dict(summary),
+        blob_metadata=tuple(blob_metadata),
+        branch=branch,
+        mode=mode,
+        run_prefix=run_prefix,
+        carried=frozenset(carried),
+        properties=dict(properties or {}),
+    )
+    _check_file(table, request)
+    published = _Publication(table, request).run()
+    if not published.already:
+        _check_still_there(table, request, published)
+    return published
+
+
+@dataclass
+class _Publication:
+    """One call of `publish`: attempts to commit until the outcome is known, or given up on."""
+
+    table: Table
+    request: Request
+    unclear: list[Attempt] = field(default_factory=list)
+    """Attempts whose outcome is not known. Each asserted the same head: in mode `snapshot` at most
+    one of them can ever land, however late; in mode `statistics` all do the same."""
+
+    def run(self) -> Published:
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(WAIT_SECONDS * 2**attempt)
+            published = self._attempt()
+            if published is not None:
+                return published
+        if self.unclear:
+            raise self._unclear_error()
+        raise ConflictError(
+            f"{name_of(self.table)} was changed by others during each of {ATTEMPTS} attempts to "
+            "publish, though its head did not move; nothing was published"
+        )
+
+    def _attempt(self) -> Published | None:
+        fresh = self._load()
+        publish_mode(fresh, self.request.mode)  # refuses a format version that forbids snapshots
+        found = self._find(fresh)
+        if found is not None:
+            return self._settled(fresh, found)
+        attempt = self._staged(fresh)
+        self.unclear.append(attempt)  # as long as we do not know better
+        try:
+            # Not commit_transaction(): that retries by itself, and puts the snapshot on the new
+            # head. This is the one attempt below it, with our requirements.
+            commit(fresh, attempt.updates, attempt.requirements)
+        except _REFUSALS as error:
+            return self._refused(attempt, error)
+        except Exception as error:
+            _log.warning("no answer to the commit of %s: %s", self.request.path, error)
+            return self._look()
+        committed = fresh.snapshot_by_id(attempt.snapshot_id)
+        number = committed.sequence_number if committed else None
+        return self._settled(fresh, Published(attempt.snapshot_id, number or 0, already=False))
+
+    def _staged(self, fresh: Table) -> Attempt:
+        """Make the commit for the table as it is, if that is still what was planned on."""
+        try:
+            self._check_head(fresh)
+            return Attempt.of(fresh, self.request)
+        except PuffinAnnError as error:
+            if self.unclear:
+                raise self._unclear_error() from shown_cause(error)
+            raise
+
+    def _find(self, table: Table) -> Published | None:
+        ours = {attempt.snapshot_id for attempt in self.unclear}
+        return find_published(table, self.request, ours)
+
+    def _settled(self, table: Table, published: Published) -> Published:
+        """Give back the place under the base snapshot, if the commit took it from somebody.
+
+        Raises:
+            ConflictError: in mode `statistics` nothing is published then.
+        """
+        landed = [one for one in self.unclear if one.snapshot_id == published.snapshot_id]
+        if published.already or not any(one.fills_base for one in landed):
+            return published
+        request = self.request
+        pushed_out = overwritten(
+            table,
+            request.base_snapshot_id,
+            request.path,
+            seen={one.seen for one in landed},
+            seen_in=landed[0].seen_in if len(landed) == 1 else None,
+        )
+        if pushed_out is None:
+            return published
+        give_back(self.table, pushed_out, ours=request.path)
+        if request.mode == "snapshot":
+            return published
+        if request.is_of_the_run(pushed_out.statistics_path):
+            return replace(published, already=True)
+        if len(self.unclear) > 1:
+            raise self._unclear_error()
+        raise ConflictError(
+            f"{pushed_out.statistics_path} was registered under snapshot "
+            f"{request.base_snapshot_id} of {name_of(table)} at the same moment; nothing was "
+            "published"
+        )
+
+    def _refused(self, attempt: Attempt, error: Exception) -> Published | None:
+        # A transport that repeats requests may report the refusal of its own second one.
+        fresh = self._load()
+        found = self._find(fresh)
+        if found is not None:
+            return self._settled(fresh, found)
+        self.unclear.remove(attempt)
+        if attempt.snapshot is not None:
+            attempt.snapshot.remove_manifest_list()
+        if isinstance(error, CommitFailedException):
+            return None  # if the head stayed, somebody else was faster elsewhere in the table
+        if self.unclear:
+            raise self._unclear_error() from shown_cause(error)
+        raise CatalogUnavailableError(
+            f"the catalog refused to commit to {name_of(self.table)}: {error}"
+        ) from shown_cause(error)
+
+    def _look(self) -> Published | None:
+        """Look for the outcome of an attempt without an answer, some time long."""
+        for look in range(LOOKS):
+            fresh = self._load()
+            found = self._find(fresh)
+            if found is not None:
+                return self._settled(fresh, found)
+            time.sleep(WAIT_SECONDS * 2**look)
+        return None
+
+    def _check_head(self, fresh: Table) -> None:
+        head = fresh.metadata.snapshot_by_name(self.request.branch)
+        if head is not None and head.snapshot_id == self.request.expected_head:
+            return
+        raise ConflictError(
+            f"branch {self.request.branch!r} of {name_of(fresh)} is at snapshot "
+            f"{head.snapshot_id if head else 'none'}, not at {self.request.expected_head} as "
+            "planned; nothing was published, plan the run again"
+        )
+
+    def _load(self) -> Table:
+        try:
+            return _with_patience(lambda: reload_table(self.table))
+        except TableNotFoundError as error:
+            raise ConflictError(
+                f"{name_of(self.table)} was dropped during the run"
+            ) from shown_cause(error)
+        except PuffinAnnError as error:
+            if self.unclear:
+                raise self._unclear_error() from shown_cause(error)
+            raise
+
+    def _unclear_error(self) -> UnclearCommitError:
+        ids = ", ".join(str(attempt.snapshot_id) for attempt in self.unclear)
+        return UnclearCommitError(
+            f"the catalog's answer to publishing {name_of(self.table)} was lost, and snapshot "
+            f"{ids} is not in the table so far, or not with the file; it may still appear. "
+            f"{self.request.path} is kept; run the task again, it finds out what became of it"
+        )
+
+
+def _check_file(table: Table, request: Request) -> None:
+    length = object_length(table.io, request.path)
+    if length is None:
+        raise StagingError(f"{request.path} is missing; nothing was published")
+    if length != request.file_size:
+        raise StagingError(
+            f"{request.path} has {length} bytes, not {request.file_size}; nothing was published"
+        )
+
+
+def _check_still_there(table: Table, request: Request, published: Published) -> None:
+    """Notice a file that orphan removal took between our first look and the commit."""
+    try:
+        there = object_exists(table.io, request.path)
+    except StoreUnavailableError as error:
+        _log.warning("cannot tell whether %s is still there: %s", request.path, error)
+        return
+    if not there:
+        raise UnclearCommitError(
+            f"{request.path} was removed while it was being published as snapshot "
+            f"{published.snapshot_id}, which now names a missing file; build the index again"
+        )
+
+
+def _with_patience(ask: Callable[[], Table]) -> Table:
+    for look in range(LOOKS - 1):
+        try:
+            return ask()
+        except CatalogUnavailableError:
+            time.sleep(WAIT_SECONDS * 2**look)
+    return ask()

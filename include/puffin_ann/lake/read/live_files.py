@@ -1,0 +1,303 @@
+"""The live data files of a snapshot, each with the delete files that apply to it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Literal
+
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from puffin_ann.errors import FormatError, UnsupportedTableError
+from puffin_ann.lake.catalog.tables import name_of, snapshot
+from puffin_ann.lake.read.manifests import (
+    Entry,
+    FileContent,
+    Manifest,
+    read_manifest,
+    read_manifest_list,
+)
+
+PartitionKey = tuple[int, tuple[object, ...]]
+
+MAX_ROWS = 1 << 32
+"""Row positions are held in 32-bit bitmaps and locators."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A file that deletes rows by position: a v2 Parquet file or a v3 deletion vector.
+
+    `referenced_data_file` is set where the file speaks of one data file only, which a deletion
+    vector always does; `content_offset` and `content_size` are the range of its blob, in bytes.
+    """
+
+    path: str
+    size: int
+    sequence_number: int
+    kind: Literal["positions", "vector"]
+    referenced_data_file: str | None = None
+    content_offset: int | None = None
+    content_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A data file of a snapshot.
+
+    `sequence_number` is the file sequence number: it says which commit added the file, and with
+    path and size is what a covered file is recognised by. `data_sequence_number` orders the file
+    against deletes; a compaction may keep it while the file sequence number moves on.
+    `first_row_id` is set on v3 tables only.
+    """
+
+    path: str
+    size: int
+    sequence_number: int
+    rows: int
+    deletes: tuple[DeleteFile, ...] = ()
+    data_sequence_number: int = 0
+    spec_id: int = 0
+    partition: tuple[object, ...] = ()
+    first_row_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A snapshot as its manifest list describes it.
+
+    Attributes:
+        io: of the table's store.
+        table_name: `catalog.namespace.table`, for messages.
+        manifests: in the order of the list; none for a table without snapshots.
+    """
+
+    io: FileIO
+    table_name: str
+    manifests: Sequence[Manifest]
+
+
+def live_files(
+    table: Table, snapshot_id: int | None = None, wanted: Callable[[Entry], bool] | None = None
+) -> list[LiveFile]:
+    """Return the data files of a snapshot (default: the current one), sorted by path.
+
+    A table without snapshots has none. Raises SnapshotNotFoundError, and UnsupportedTableError for
+    what we refuse by name: equality deletes that apply to a live file, encrypted files, data files
+    that are not Parquet.
+
+    Args:
+        table: as it was loaded.
+        snapshot_id: of the snapshot.
+        wanted: tells of an entry with its statistics whether its file is; default: all are.
+    """
+    return files_of(listed(table, snapshot_id), wanted)
+
+
+def listed(table: Table, snapshot_id: int | None = None) -> Listed:
+    """Read the manifest list of a snapshot (default: the current one).
+
+    Raises:
+        SnapshotNotFoundError: the table has no such snapshot.
+    """
+    at = snapshot(table, snapshot_id)
+    manifests = [] if at is None else read_manifest_list(table.io, at.manifest_list)
+    return Listed(table.io, name_of(table), manifests)
+
+
+def files_of(at: Listed, wanted: Callable[[Entry], bool] | None = None) -> list[LiveFile]:
+    """Return the data files of a snapshot, sorted by path; as `live_files`."""
+    deletes = DeleteIndex(at.table_name)
+    for entry in read_entries(at.io, [one for one in at.manifests if one.holds_deletes]):
+        deletes.add(entry)
+
+    def read(manifest: Manifest) -> list[LiveFile]:
+        # Made in the thread that reads, so that the larger entries are not all held at a time.
+        entries = read_manifest(at.io, manifest, with_statistics=wanted is not None)
+        return [
+            live_file(entry, deletes, at.table_name)
+            for entry in entries
+            if wanted is None or wanted(entry)
+        ]
+
+    data = [one for one in at.manifests if not one.holds_deletes]
+    # Threads for the store's latency; the order stays that of the list.
+    files = list(chain.from_iterable(ExecutorFactory.get_or_create().map(read, data)))
+    files.sort(key=lambda file: file.path)
+    for before, after in pairwise(files):
+        if before.path == after.path:
+            raise UnsupportedTableError(f"{at.table_name} lists the data file {after.path} twice")
+    return files
+
+
+def read_entries(io: FileIO, manifests: Iterable[Manifest]) -> list[Entry]:
+    """Return the live entries of several manifests, in order."""
+    read = ExecutorFactory.get_or_create().map(
+        lambda manifest: list(read_manifest(io, manifest)), manifests
+    )
+    return list(chain.from_iterable(read))
+
+
+def live_file(entry: Entry, deletes: "DeleteIndex", name: str) -> LiveFile:
+    """Return the data file of an entry with the deletes that apply to it.
+
+    Raises:
+        UnsupportedTableError: it cannot be indexed, or equality deletes apply to it.
+    """
+    _refuse_unreadable(entry, name)
+    return LiveFile(
+        path=entry.path,
+        size=entry.size,
+        sequence_number=entry.file_sequence_number,
+        rows=entry.rows,
+        deletes=deletes.of(entry),
+        data_sequence_number=entry.sequence_number,
+        spec_id=entry.spec_id,
+        partition=entry.partition,
+        first_row_id=entry.first_row_id,
+    )
+
+
+def _refuse_unreadable(entry: Entry, name: str) -> None:
+    if entry.content != FileContent.DATA:
+        raise FormatError(f"{name}: a manifest of data lists deletes, {entry.path}")
+    if entry.file_format != "PARQUET":
+        raise UnsupportedTableError(
+            f"{name} has a data file in {entry.file_format}, {entry.path}; only Parquet can be "
+            "indexed: rewrite the table's files (write.format.default=parquet, rewrite_data_files)"
+        )
+    if entry.encrypted:
+        raise UnsupportedTableError(f"{name} has an encrypted data file, {entry.path}")
+    if not 0 <= entry.rows < MAX_ROWS:
+        raise UnsupportedTableError(f"{name}: {entry.path} is said to hold {entry.rows} rows")
+
+
+class DeleteIndex:
+    """The delete files of a snapshot, by what they can apply to.
+
+    The rules are those of the Iceberg spec, "Scan planning". A deletion vector and a delete file
+    that names one data file are found by that path; other position deletes by partition.
+    """
+
+    def __init__(self, table_name: str) -> None:
+        self._table_name = table_name
+        self._by_path: dict[str, list[DeleteFile]] = defaultdict(list)
+        self._by_partition: dict[PartitionKey, list[tuple[DeleteFile, Entry]]] = defaultdict(list)
+        self._equality: dict[PartitionKey | None, list[Entry]] = defaultdict(list)
+
+    @property
+    def partitions(self) -> Collection[PartitionKey]:
+        """Partitions with position deletes that do not speak of one data file only."""
+        return self._by_partition.keys()
+
+    def add(self, entry: Entry) -> None:
+        """Take in an entry of a delete manifest."""
+        if entry.content == FileContent.DATA:
+            raise FormatError(f"{self._table_name}: a delete manifest lists data, {entry.path}")
+        if entry.content == FileContent.EQUALITY_DELETES:
+            # Of an unpartitioned spec, they apply to files of every partition.
+            self._equality[_partition_key(entry) if entry.partition else None].append(entry)
+            return
+        delete = self.delete_file(entry)
+        if delete.referenced_data_file is not None:
+            self._by_path[delete.referenced_data_file].append(delete)
+        else:
+            self._by_partition[_partition_key(entry)].append((delete, entry))
+
+    def of(self, data: Entry) -> tuple[DeleteFile, ...]:
+        """Return the deletes that apply to a data file, in a fixed order.
+
+        Raises:
+            UnsupportedTableError: an equality delete does.
+        """
+        self._refuse_equality(data)
+        return self.by_position(data.path, data.sequence_number, _partition_key(data))
+
+    def by_position(
+        self, path: str, sequence_number: int, partition: PartitionKey
+    ) -> tuple[DeleteFile, ...]:
+        """Return the deletes by position that apply to a data file, in a fixed order.
+
+        Args:
+            path: of the data file.
+            sequence_number: its data sequence number.
+            partition: id of its partition spec, and its values.
+        """
+        # Unlike equality deletes, these also apply to files of their own commit.
+        found = [
+            one for one in self._by_path.get(path, ()) if sequence_number <= one.sequence_number
+        ]
+        vectors = [one for one in found if one.kind == "vector"]
+        if vectors:
+            # A deletion vector holds what older position deletes said, too (spec).
+            return (max(vectors, key=lambda one: one.sequence_number),)
+        for one, entry in self._by_partition.get(partition, ()):
+            if sequence_number <= one.sequence_number and may_name(entry, path):
+                found.append(one)
+        return tuple(sorted(found, key=lambda one: (one.sequence_number, one.path)))
+
+    def _refuse_equality(self, data: Entry) -> None:
+        if not self._equality:
+            return
+        for key in (None, _partition_key(data)):
+            for entry in self._equality.get(key, ()):
+                if data.sequence_number < entry.sequence_number:
+                    raise UnsupportedTableError(
+                        f"{self._table_name} has equality deletes ({entry.path}), which this "
+                        "library does not read; run a compaction that applies them, for instance "
+                        "CALL <catalog>.system.rewrite_data_files(table => '<table>', "
+                        "options => map('delete-file-threshold', '1'))"
+                    )
+
+    def delete_file(self, entry: Entry) -> DeleteFile:
+        """Return what an entry says of deletes by position.
+
+        Raises:
+            UnsupportedTableError: it is in a format that is not read, or does not say enough.
+        """
+        if entry.file_format not in ("PARQUET", "PUFFIN"):
+            raise UnsupportedTableError(
+                f"{self._table_name} has position deletes in {entry.file_format}, {entry.path}; "
+                "only Parquet and deletion vectors are read: run rewrite_position_delete_files"
+            )
+        is_vector = entry.file_format == "PUFFIN"
+        if is_vector and entry.referenced_data_file is None:
+            raise UnsupportedTableError(
+                f"{self._table_name}: the manifest does not say which data file the deletion "
+                f"vector in {entry.path} refers to"
+            )
+        return DeleteFile(
+            path=entry.path,
+            size=entry.size,
+            sequence_number=entry.sequence_number,
+            kind="vector" if is_vector else "positions",
+            referenced_data_file=entry.referenced_data_file or _only_path(entry),
+            content_offset=entry.content_offset,
+            content_size=entry.content_size,
+        )
+
+
+def _partition_key(entry: Entry) -> PartitionKey:
+    return (entry.spec_id, entry.partition)
+
+
+def may_name(entry: Entry, path: str) -> bool:
+    """Tell whether a file of position deletes can speak of a data file, by its bounds."""
+    if entry.path_bounds is None:
+        return True
+    lower, upper = entry.path_bounds
+    encoded = path.encode()
+    # A truncated upper bound is raised in its last character, a lower one merely cut: both hold.
+    return lower <= encoded <= upper
+
+
+def _only_path(entry: Entry) -> str | None:
+    """Return the one data file a delete file speaks of, where its bounds say so.
+
+    Equal bounds cannot be truncated ones: truncation raises the upper bound.
+    """
+    if entry.path_bounds is None or entry.path_bounds[0] != entry.path_bounds[1]:
+        return None
+    return entry.path_bounds[0].decode()

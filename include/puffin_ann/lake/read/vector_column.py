@@ -1,0 +1,72 @@
+"""Find the vector column of a schema, by name once and by field id from then on."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.types import DoubleType, FloatType, ListType, NestedField
+
+from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError
+from puffin_ann.lake.catalog.tables import name_of
+
+
+@dataclass(frozen=True)
+class VectorColumn:
+    """A top-level column of type `list<float>` or `list<double>`.
+
+    `field_id` finds it in data files whatever it was called when they were written;
+    `mapped_names` are its names in files that carry no field ids (from the table's
+    `schema.name-mapping.default`), and None where the table has no such mapping.
+    """
+
+    field_id: int
+    name: str
+    element: Literal["float", "double"]
+    mapped_names: tuple[str, ...] | None = None
+
+
+def table_vector_column(table: Table, name: str) -> VectorColumn:
+    """Return the vector column of the table's current schema, with its names in files without ids.
+
+    Raises as `vector_column` does; the message names the table.
+    """
+    return vector_column(table.schema(), name, mapping=table.name_mapping(), owner=name_of(table))
+
+
+def vector_column(
+    schema: Schema, name: str, *, mapping: NameMapping | None = None, owner: str = "the table"
+) -> VectorColumn:
+    """Return the vector column called `name` in the schema.
+
+    Raises ColumnNotFoundError, which lists the columns there are, and UnsupportedColumnError if it
+    is not a list of floating-point numbers.
+    """
+    field = _top_level(schema, name, owner)
+    kind = field.field_type
+    if not isinstance(kind, ListType) or not isinstance(kind.element_type, FloatType | DoubleType):
+        raise UnsupportedColumnError(
+            f"column {name!r} of {owner} is of type {kind}; "
+            "a vector column is list<float> or list<double>"
+        )
+    return VectorColumn(
+        field_id=field.field_id,
+        name=field.name,
+        element="float" if isinstance(kind.element_type, FloatType) else "double",
+        mapped_names=_mapped_names(mapping, field.field_id),
+    )
+
+
+def _top_level(schema: Schema, name: str, owner: str) -> NestedField:
+    for field in schema.fields:
+        if field.name == name:
+            return field
+    names = ", ".join(f"{field.name} ({field.field_type})" for field in schema.fields)
+    raise ColumnNotFoundError(f"{owner} has no top-level column {name!r}; it has: {names}")
+
+
+def _mapped_names(mapping: NameMapping | None, field_id: int) -> tuple[str, ...] | None:
+    if mapping is None:
+        return None
+    return next((tuple(one.names) for one in mapping if one.field_id == field_id), ())

@@ -1,0 +1,209 @@
+"""Ask the table's store for an object: the door through which whatever is not Parquet is read.
+
+Here a store is asked with patience, and what it says is told as `outages` tells it: an object that
+is missing is an `ObjectMissingError`, a store that fails a `StoreUnavailableError`.
+"""
+
+import errno
+import io as streams
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_ann.errors import FormatError
+from puffin_ann.lake.store.outages import patiently
+from puffin_ann.redaction import shown_cause
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+FOLDER = -1
+"""Stands for a length where what stands in an object's place is none, such as a folder."""
+
+
+@contextmanager
+def locating(uri: str) -> Iterator[None]:
+    """Tell a location that no store has from one where nothing is.
+
+    Raises:
+        FormatError: its scheme or its name is none that the table's FileIO takes.
+    """
+    try:
+        yield
+    except ValueError as error:  # Arrow's `ArrowInvalid` is one
+        raise FormatError(
+            f"{uri} is no location that can be opened: {error}; if a store has it, the catalog's "
+            "'py-io-impl' has to know its scheme"
+        ) from shown_cause(error)
+
+
+def object_length(io: FileIO, uri: str) -> int | None:
+    """Return the bytes of an object; None if it is not there, `FOLDER` if that is none.
+
+    Raises:
+        StoreUnavailableError: the store does not say.
+    """
+
+    def ask() -> int:
+        # Not `exists()`: fsspec says of whatever fails that it does not exist. Not `len()`, which
+        # Arrow's folders have not.
+        try:
+            with locating(uri):
+                _check_regular(uri)
+                length: Any = io.new_input(uri).__len__()
+        except RuntimeError:  # as fsspec's file raises that has no length
+            return FOLDER
+        return length if isinstance(length, int) else FOLDER
+
+    try:
+        return patiently(uri, ask)
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError:
+        return FOLDER
+
+
+def is_special(mode: int) -> bool:
+    """Tell whether a file's mode is that of a pipe, a socket, or a device."""
+    return any(of(mode) for of in (stat.S_ISFIFO, stat.S_ISSOCK, stat.S_ISCHR, stat.S_ISBLK))
+
+
+def _check_regular(uri: str) -> None:
+    """Refuse what a local file system has in a file's place: to open a pipe waits for a writer.
+
+    Raises:
+        IsADirectoryError: it is a pipe, a device, or the like; also a folder.
+    """
+    scheme, _, path = PyArrowFileIO.parse_location(uri)
+    if scheme != "file":
+        return
+    # Arrow takes what follows a `?` for no part of the path, fsspec does.
+    for place in {path, uri.removeprefix("file:")}:
+        try:
+            mode = os.stat(place).st_mode
+        except OSError:  # which opening it tells
+            continue
+        if not stat.S_ISREG(mode):
+            raise IsADirectoryError(errno.EISDIR, "it is not a regular file", place)
+
+
+def object_exists(io: FileIO, uri: str) -> bool:
+    """Tell whether an object is there, or anything else in its place.
+
+    Raises:
+        StoreUnavailableError: the store does not say.
+    """
+    return object_length(io, uri) is not None
+
+
+def read_object(io: FileIO, uri: str) -> bytes:
+    """Return the bytes of an object; raises as `open_object` does."""
+    with open_object(io, uri) as stream:
+        return stream.read()
+
+
+def open_object(io: FileIO, uri: str) -> "ObjectStream":
+    """Open an object.
+
+    Raises:
+        ObjectMissingError: it is not there.
+        IsADirectoryError: what stands in its place is no file: a folder, a pipe, a device, a link
+            that leads to itself.
+        StoreUnavailableError: the store does not answer, or refuses access.
+    """
+    return ObjectStream(io, uri)
+
+
+class ObjectStream(streams.RawIOBase):
+    """An object of the store as a seekable stream; a range that does not come is asked for again.
+
+    Reads raise as `open_object` does. One thread at a time.
+    """
+
+    def __init__(self, io: FileIO, uri: str) -> None:
+        super().__init__()
+        self._io = io
+        self.uri = uri
+        self._position = 0
+        self._inner: Any = None
+        self._inner = patiently(uri, self._open)
+        self._length: int | None = None
+
+    def readable(self) -> bool:  # noqa: D102
+        return True
+
+    def seekable(self) -> bool:  # noqa: D102
+        return True
+
+    def tell(self) -> int:  # noqa: D102
+        return self._position
+
+    def seek(self, offset: int, whence: int = streams.SEEK_SET, /) -> int:  # noqa: D102
+        if whence == streams.SEEK_CUR:
+            offset += self._position
+        elif whence == streams.SEEK_END:
+            offset += self.length()
+        if offset < 0:
+            raise ValueError(f"seek to a negative position: {offset}")
+        self._position = offset
+        return offset
+
+    def length(self) -> int:
+        """Return the bytes of the object."""
+        if self._length is None:
+            self._length = patiently(self.uri, lambda: int(self._stream().seek(0, 2)))
+        return self._length
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return so many bytes, fewer only at the object's end."""
+        left = max(self.length() - self._position, 0)
+        wanted = left if size is None or size < 0 else min(size, left)
+        data = patiently(self.uri, lambda: self._range(wanted)) if wanted else b""
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:  # noqa: D102
+        return self.read()
+
+    def readinto(self, buffer: "Buffer", /) -> int:  # noqa: D102
+        target = memoryview(buffer).cast("B")
+        data = self.read(len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:  # noqa: D102
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.close()
+        super().close()
+
+    def _open(self) -> Any:
+        with locating(self.uri):
+            _check_regular(self.uri)
+            return self._io.new_input(self.uri).open()
+
+    def _stream(self) -> Any:
+        """Return the stream, opened anew where the last one failed."""
+        if self._inner is None:
+            self._inner = self._open()
+        return self._inner
+
+    def _range(self, wanted: int) -> bytes:
+        try:
+            stream = self._stream()
+            stream.seek(self._position)
+            data: bytes = stream.read(wanted)
+        except Exception:
+            self._inner = None  # what is left of a broken connection answers no better
+            raise
+        if len(data) < wanted:
+            self._inner = None
+            raise ConnectionResetError(
+                f"{len(data)} of {wanted} bytes came at {self._position} of {self.length()}"
+            )
+        return data

@@ -1,0 +1,263 @@
+"""What FileIO cannot do on S3: puts that create or fail, and objects assembled by the store.
+
+Endpoint and credentials are those of the table's FileIO properties, so there is nothing to set up
+twice; where those leave credentials out, both look for them in the same places.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from pyiceberg.io import (
+    AWS_ACCESS_KEY_ID,
+    AWS_PROFILE_NAME,
+    AWS_REGION,
+    AWS_ROLE_ARN,
+    AWS_SECRET_ACCESS_KEY,
+    AWS_SESSION_TOKEN,
+    S3_ACCESS_KEY_ID,
+    S3_ANONYMOUS,
+    S3_CONNECT_TIMEOUT,
+    S3_ENDPOINT,
+    S3_FORCE_VIRTUAL_ADDRESSING,
+    S3_PROFILE_NAME,
+    S3_PROXY_URI,
+    S3_REGION,
+    S3_REQUEST_TIMEOUT,
+    S3_ROLE_ARN,
+    S3_SECRET_ACCESS_KEY,
+    S3_SERVER_SIDE_ENCRYPTION,
+    S3_SESSION_TOKEN,
+    S3_SIGNER,
+    S3_SSE_KMS_KEY_ID,
+    FileIO,
+)
+from pyiceberg.utils.properties import get_first_property_value, property_as_bool
+
+from puffin_ann.errors import (
+    EnvironmentProblemError,
+    StagingError,
+    StoreDeniedError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from puffin_ann.lake.store.outages import as_told
+from puffin_ann.redaction import shown_cause
+
+SCHEMES = frozenset({"s3", "s3a", "s3n"})
+CONNECTIONS = 8
+ATTEMPTS = 5
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 120.0
+"""The store answers the copy of a part when it is done, which for a large one takes a while."""
+
+_KNOWN = ("pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO")
+"""Classes of PyIceberg, by name: to import the second takes a twentieth of a second, for nothing
+where the table's FileIO is the first."""
+
+_BEYOND_US = (S3_SIGNER, S3_ROLE_ARN, AWS_ROLE_ARN, S3_ANONYMOUS)
+"""Properties that say that requests are signed by someone else, by nobody, or in another role."""
+
+_CONFLICTS = 3
+_ABSENCE = {412: False, 501: None}
+"""What a refused conditional put means, by HTTP status."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """A bucket and a key in it."""
+
+    bucket: str
+    key: str
+
+    @classmethod
+    def of(cls, uri: str) -> "Location | None":
+        """Return the place a location names on S3, or None if it is elsewhere.
+
+        None, too, for a key with a question mark or a hash: implementations of FileIO do not agree
+        on what object that is, so it is left to them.
+        """
+        scheme, _, rest = uri.partition("://")
+        bucket, _, key = rest.partition("/")
+        if scheme not in SCHEMES or not bucket or "?" in rest or "#" in rest:
+            return None
+        return cls(bucket, key)
+
+    @classmethod
+    def require(cls, uri: str) -> "Location":
+        """Return the place a location names on S3; StagingError if it is elsewhere."""
+        place = cls.of(uri)
+        if place is None:
+            raise StagingError(f"{uri} is not a location on S3")
+        return place
+
+
+def s3_of(io: FileIO, uri: str) -> "S3 | None":
+    """Return the store of a location; None if it is not S3, or one we cannot sign requests for.
+
+    A FileIO of another class than PyIceberg's own may have any store behind `s3://`.
+    """
+    known = f"{type(io).__module__}.{type(io).__qualname__}" in _KNOWN
+    if Location.of(uri) is None or not known or any(io.properties.get(key) for key in _BEYOND_US):
+        return None
+    return S3(io.properties)
+
+
+class S3:
+    """A client of one store; its methods may be called from several threads.
+
+    Every method raises `StoreRefusedError` where the store refused what was asked, and
+    `StoreUnavailableError` where it refused access or gave no answer.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = dict(properties)
+        self.encryption = _encryption(properties)
+
+    @cached_property
+    def client(self) -> Any:
+        """The botocore client."""
+        return _client(tuple(sorted(self._properties.items())))
+
+    def version(self, uri: str) -> str:
+        """Return the ETag of an object."""
+        return str(self.head(Location.require(uri))["ETag"])
+
+    def head(self, place: Location) -> dict[str, Any]:
+        """Return what the store says of an object."""
+        with answers(f"s3://{place.bucket}/{place.key}"):
+            found: dict[str, Any] = self.client.head_object(Bucket=place.bucket, Key=place.key)
+        return found
+
+    def read_range(self, uri: str, offset: int, length: int, version: str) -> bytes:
+        """Return a range of an object, if its ETag is still `version`."""
+        place = Location.require(uri)
+        with answers(uri):
+            answer = self.client.get_object(
+                Bucket=place.bucket,
+                Key=place.key,
+                Range=f"bytes={offset}-{offset + length - 1}",
+                IfMatch=version,
+            )
+            data: bytes = answer["Body"].read()
+        if len(data) != length:
+            raise StagingError(f"{uri} gave {len(data)} bytes at {offset}, not {length}")
+        return data
+
+    def put_new(self, uri: str, data: bytes) -> bool | None:
+        """Create an object, unless it is there; of several callers at once, one gets True.
+
+        None if the store knows no conditional put: nothing was done then.
+        """
+        for attempt in range(_CONFLICTS):
+            try:
+                self._put_new(Location.require(uri), data)
+            except StoreRefusedError as error:
+                if error.status in _ABSENCE:
+                    return _ABSENCE[error.status]
+                # 409: another put or a deletion is under way, and nothing is decided yet.
+                if error.status != 409 or attempt == _CONFLICTS - 1:
+                    raise
+            else:
+                break
+        return True
+
+    def _put_new(self, place: Location, data: bytes) -> None:
+        with answers(f"s3://{place.bucket}/{place.key}"):
+            self.client.put_object(
+                Bucket=place.bucket, Key=place.key, Body=data, IfNoneMatch="*", **self.encryption
+            )
+
+    def delete_tree(self, uri: str) -> None:
+        """Remove every object below a location; no error if there is none."""
+        place = Location.require(f"{uri.rstrip('/')}/")
+        with answers(uri):
+            pages = self.client.get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=place.bucket, Prefix=place.key):
+                found = [{"Key": one["Key"]} for one in page.get("Contents", ())]
+                if not found:
+                    continue
+                answer = self.client.delete_objects(Bucket=place.bucket, Delete={"Objects": found})
+                for error in answer.get("Errors", ()):
+                    raise StagingError(f"{error['Key']} cannot be deleted: {error['Code']}")
+
+
+@contextmanager
+def answers(what: str) -> Iterator[None]:
+    """Turn botocore's errors into ours; `what` names the object asked for."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        raise _answered(what, error.response) from shown_cause(error)
+    except BotoCoreError as error:
+        raise as_told(error, what) from shown_cause(error)
+
+
+def _answered(what: str, response: Mapping[str, Any]) -> EnvironmentProblemError:
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    error = response.get("Error", {})
+    reason = f"{error.get('Code', status)}: {error.get('Message', '')}"
+    if status == 412:
+        reason = "it is not what it was when it was looked at; run the stage anew"
+    if status in (401, 403):
+        return StoreDeniedError(
+            f"the store refuses access to {what}: {reason}; check the credentials or permissions"
+        )
+    if status == 501 or (400 <= status < 500 and status not in (408, 429)):
+        return StoreRefusedError(f"the store refused {what}: {reason}", status)
+    return StoreUnavailableError(f"the store failed at {what}: {reason}")
+
+
+@lru_cache(maxsize=8)  # a client takes a sixth of a second to make, and a run loads tables often
+def _client(settled: tuple[tuple[str, str], ...]) -> Any:
+    properties = dict(settled)
+    # Not at the top: botocore takes a third of a second to import, and most tables are elsewhere.
+    import boto3
+    from botocore.config import Config
+
+    first = {
+        "aws_access_key_id": (S3_ACCESS_KEY_ID, AWS_ACCESS_KEY_ID),
+        "aws_secret_access_key": (S3_SECRET_ACCESS_KEY, AWS_SECRET_ACCESS_KEY),
+        "aws_session_token": (S3_SESSION_TOKEN, AWS_SESSION_TOKEN),
+        "region_name": (S3_REGION, AWS_REGION),
+        "profile_name": (S3_PROFILE_NAME, AWS_PROFILE_NAME),
+    }
+    endpoint = properties.get(S3_ENDPOINT)
+    if endpoint and "://" not in endpoint:
+        endpoint = f"https://{endpoint}"  # Arrow takes a host alone, too
+    session = boto3.Session(
+        **{name: get_first_property_value(properties, *keys) for name, keys in first.items()}
+    )
+    virtual = property_as_bool(properties, S3_FORCE_VIRTUAL_ADDRESSING, not endpoint)
+    proxy = properties.get(S3_PROXY_URI)
+    config = Config(
+        connect_timeout=float(properties.get(S3_CONNECT_TIMEOUT) or CONNECT_SECONDS),
+        read_timeout=max(float(properties.get(S3_REQUEST_TIMEOUT) or 0), READ_SECONDS),
+        max_pool_connections=CONNECTIONS,
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        s3={"addressing_style": "virtual" if virtual else "path"},
+        proxies={"http": proxy, "https": proxy} if proxy else None,
+        # Many stores that speak S3 do not know the checksums botocore adds unasked.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    return session.client(
+        "s3",
+        endpoint_url=endpoint,
+        # A region of some name is part of every signature; stores of other makers accept any.
+        region_name=session.region_name or "us-east-1",
+        config=config,
+    )
+
+
+def _encryption(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the arguments that make new objects be encrypted as FileIO has them encrypted."""
+    names = {
+        "ServerSideEncryption": properties.get(S3_SERVER_SIDE_ENCRYPTION),
+        "SSEKMSKeyId": properties.get(S3_SSE_KMS_KEY_ID),
+    }
+    return {name: value for name, value in names.items() if value}
