@@ -8,7 +8,7 @@ import pytest
 from puffin_ann.blobs.mapped import MANIFEST, open_folder
 from puffin_ann.errors import LocalCopyError
 from puffin_ann.foreign_json import long_of, objects_of, parsed
-from puffin_ann.search.seal import MARK, Seal
+from puffin_ann.search.cache.integrity import MARK, Seal
 
 DEEP = "[" * 200_000
 

@@ -152,7 +152,7 @@ def _search_keys(
     """Search for rows of the table, each row itself left out of its answers."""
     import numpy as np
 
-    from puffin_ann.search.rows import vector_of_row
+    from puffin_ann.search.row_by_key import vector_of_row
 
     rows = [vector_of_row(opened, *_key(text)) for text in keys]
     vectors = np.stack([row.vector for row in rows])
@@ -176,7 +176,7 @@ def _keys_within(
     """Find every row nearer than a distance to rows of the table, each row itself left out."""
     import numpy as np
 
-    from puffin_ann.search.rows import vector_of_row
+    from puffin_ann.search.row_by_key import vector_of_row
 
     rows = [vector_of_row(opened, *_key(text)) for text in keys]
     answers = opened.within(np.stack([row.vector for row in rows]), distance, columns=columns)

@@ -24,7 +24,7 @@ from puffin_ann.lifecycle.notes import noted
 from puffin_ann.lifecycle.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.recorded import PROPERTY
 from puffin_ann.lifecycle.state import Change, IndexState, ShardState
-from puffin_ann.search.coverage import LiveState, View, view_of
+from puffin_ann.search.snapshot_view import LiveState, View, view_of
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 M = TypeVar("M", Rates, Drift)

@@ -12,9 +12,9 @@ from pyroaring import BitMap64
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import BlobFormatError, FormatError
 from puffin_ann.lifecycle.scratch import scratch_folder
-from puffin_ann.search.cache import LocalCache
-from puffin_ann.search.centroids import bounds_of, load_centroids
-from puffin_ann.search.shards import LoadedShard, load_shard
+from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.files.tier import bounds_of, load_centroids
+from puffin_ann.search.shards.load import LoadedShard, load_shard
 from puffin_ann.search.versions import IndexVersion, load_version
 
 OWN = "doctor"

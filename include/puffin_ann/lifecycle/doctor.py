@@ -31,7 +31,7 @@ from puffin_ann.lifecycle.leftovers import leftovers
 from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
 from puffin_ann.lifecycle.source import nearest_version
 from puffin_ann.lifecycle.withheld import Protection
-from puffin_ann.search.coverage import LiveState, live_state, view_of
+from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import load_version
 
 STALE = 0.05

@@ -32,8 +32,8 @@ from puffin_ann.lifecycle.run import plan_of_whole_table, safe_run_id
 from puffin_ann.lifecycle.truth import MAX_DUPLICATES
 from puffin_ann.lifecycle.withheld import is_shared
 from puffin_ann.lifecycle.workspace import Workspace, staging_root
-from puffin_ann.search.coverage import live_state
 from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import require_versions
 
 log = logging.getLogger("puffin_ann")

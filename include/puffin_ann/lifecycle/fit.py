@@ -12,7 +12,7 @@ from puffin_ann.lake.read.parquet import dimension_of
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
 from puffin_ann.lifecycle.keys import require_key
 from puffin_ann.lifecycle.plan import check_partitions, check_rows
-from puffin_ann.search.coverage import LiveState
+from puffin_ann.search.snapshot_view import LiveState
 
 
 @dataclass(frozen=True)

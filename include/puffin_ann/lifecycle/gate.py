@@ -18,8 +18,8 @@ from puffin_ann.lifecycle.documents import BuiltShard, Gated
 from puffin_ann.lifecycle.train import TrainResult
 from puffin_ann.lifecycle.truth import MAX_DUPLICATES, Truth
 from puffin_ann.lifecycle.workspace import Workspace
-from puffin_ann.search.coverage import live_state
 from puffin_ann.search.index import Index, open_version
+from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import load_version
 
 WIDTHS = (

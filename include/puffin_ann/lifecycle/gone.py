@@ -18,9 +18,9 @@ from puffin_ann.lifecycle.refresh_documents import GoneShard
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.consistency import check_rows
-from puffin_ann.search.coverage import View
-from puffin_ann.search.locators import Locators, MaskedRows
-from puffin_ann.search.shard_blobs import shard_blobs
+from puffin_ann.search.row_locators import Locators, MaskedRows
+from puffin_ann.search.shards.blobs import shard_blobs
+from puffin_ann.search.snapshot_view import View
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 

@@ -35,7 +35,7 @@ from puffin_ann.lifecycle.scratch import scratch_folder
 from puffin_ann.lifecycle.segments import StagedRows
 from puffin_ann.lifecycle.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.consistency import check_engine
-from puffin_ann.search.shard_blobs import shard_blobs
+from puffin_ann.search.shards.blobs import shard_blobs
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 CHECKED_ROWS = 100

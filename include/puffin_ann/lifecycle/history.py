@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lifecycle.evaluate import evaluations
 from puffin_ann.lifecycle.records import RunRecord, records_in
-from puffin_ann.search.coverage import LiveState, live_state, view_of
+from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, require_versions
 
 _TRIGGERS = (

@@ -14,8 +14,8 @@ from puffin_ann.lifecycle.inventory import now_ms
 from puffin_ann.lifecycle.rename import declared, former
 from puffin_ann.lifecycle.source import version_to_refresh
 from puffin_ann.lifecycle.state import Change
-from puffin_ann.search.coverage import live_state
 from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import find_versions
 
 

@@ -48,12 +48,8 @@ from puffin_ann.lifecycle.workspace import (
     is_opened_once,
     opened_once,
 )
-from puffin_ann.search.coverage import (
-    LiveState,
-    View,
-    live_state,
-)
 from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.snapshot_view import LiveState, View, live_state
 from puffin_ann.search.versions import IndexVersion, find_versions
 from puffin_ann.settings import settings
 

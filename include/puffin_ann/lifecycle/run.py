@@ -32,8 +32,8 @@ from puffin_ann.lifecycle.publish import publish_run, was_published
 from puffin_ann.lifecycle.remake import SPARE_PLAN, publishing, restore_plan
 from puffin_ann.lifecycle.rename import carry_over
 from puffin_ann.lifecycle.workspace import Workspace, discard_staged, staging_root
-from puffin_ann.search.coverage import LiveState, live_state, view_of
 from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import newest_version
 from puffin_ann.settings import settings
 

@@ -5,8 +5,8 @@ from pyiceberg.table.snapshots import ancestors_of
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lifecycle.plan import FINGERPRINT
-from puffin_ann.search.coverage import LiveState, View, view_of
-from puffin_ann.search.fallback import may_answer
+from puffin_ann.search.failover import may_answer
+from puffin_ann.search.snapshot_view import LiveState, View, view_of
 from puffin_ann.search.versions import IndexVersion, find_versions, newest_version
 
 

@@ -17,7 +17,7 @@ from puffin_ann.lifecycle.changes import change_in, oldest_uncovered_ms, state_o
 from puffin_ann.lifecycle.decide import dead_shards
 from puffin_ann.lifecycle.inventory import now_ms
 from puffin_ann.lifecycle.source import version_to_refresh
-from puffin_ann.search.coverage import LiveState, View, live_state
+from puffin_ann.search.snapshot_view import LiveState, View, live_state
 from puffin_ann.search.versions import IndexVersion
 
 

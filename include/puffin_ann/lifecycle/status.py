@@ -18,7 +18,7 @@ from puffin_ann.lifecycle.notes import noted, skipped, stage_seconds
 from puffin_ann.lifecycle.plan import FINGERPRINT
 from puffin_ann.lifecycle.recorded import PROPERTY, Recorded
 from puffin_ann.moments import as_time
-from puffin_ann.search.coverage import LiveState, live_state, view_of
+from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import (
     IndexVersion,
     all_index_names,

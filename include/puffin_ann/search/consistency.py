@@ -18,7 +18,7 @@ from puffin_ann.declaration import AUTO, CENTROID, PARAMETERS
 from puffin_ann.engines import SearchableShard
 from puffin_ann.engines.delta import DeltaShard
 from puffin_ann.errors import BlobFormatError
-from puffin_ann.search.locators import Locators, are_among
+from puffin_ann.search.row_locators import Locators, are_among
 
 FEW_ROWS = 1 << 22
 """Rows left out of the index that are looked up as numbers. A bitmap of very many takes no room, in

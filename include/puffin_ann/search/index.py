@@ -17,17 +17,17 @@ from puffin_ann.errors import ColumnNotFoundError, QueryError, TooFewRowsError
 from puffin_ann.lake.catalog.tables import load_table, name_of, snapshot_of_ref
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lake.read.vector_column import VectorColumn, vector_column
-from puffin_ann.search.answers import SearchReport, answer_table, check_columns
-from puffin_ann.search.cache import LocalCache
-from puffin_ann.search.centroids import FileTier
-from puffin_ann.search.coverage import LiveState, View, live_state, view_of
-from puffin_ann.search.fallback import Serving, cheapest
-from puffin_ann.search.probe import Merged, Source, keys_of, merge
-from puffin_ann.search.scan import Scan
-from puffin_ann.search.scope import scope_of
-from puffin_ann.search.sharded import ShardTier
+from puffin_ann.search.brute_force import Scan
+from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.cache.scope import scope_of
+from puffin_ann.search.failover import Serving, cheapest
+from puffin_ann.search.files.tier import FileTier
+from puffin_ann.search.merge import Merged, Source, keys_of, merge
+from puffin_ann.search.range_search import pairs_within, scan_parts
+from puffin_ann.search.results import SearchReport, answer_table, check_columns
+from puffin_ann.search.shards.tier import ShardTier
+from puffin_ann.search.snapshot_view import LiveState, View, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, require_found
-from puffin_ann.search.within import pairs_within, scan_parts
 
 Freshness = Literal["exact", "indexed"]
 

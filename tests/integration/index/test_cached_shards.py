@@ -10,7 +10,7 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.errors import EnvironmentProblemError
-from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.settings import settings
 
 QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)

@@ -20,9 +20,9 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.cli.inspect import inspect
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.status import as_text, status
-from puffin_ann.search.cache import LocalCache
-from puffin_ann.search.coverage import live_state, view_of
+from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.index import Index, open_version
+from puffin_ann.search.snapshot_view import live_state, view_of
 from puffin_ann.settings import settings as library_settings
 
 QUERIES = np.array([[0, 0, 0], [1, -1, 2], [0.5, 0.25, -3]], np.float32)

@@ -33,8 +33,8 @@ from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lifecycle.refresh import refresh_in_process
 from puffin_ann.lifecycle.retire import drop
-from puffin_ann.search.coverage import live_state
 from puffin_ann.search.index import open_version
+from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import require_versions
 from puffin_ann.settings import settings as library_settings
 

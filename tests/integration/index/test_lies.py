@@ -12,8 +12,8 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.search.cache import LocalCache
-from puffin_ann.search.shards import load_shard
+from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.shards.load import load_shard
 from puffin_ann.search.versions import load_version
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "fuzz"))

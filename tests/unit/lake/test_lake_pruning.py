@@ -21,7 +21,7 @@ from puffin_ann.errors import PuffinAnnError, QueryError, RowNotFoundError
 from puffin_ann.lake.read.live_files import live_files
 from puffin_ann.lake.read.manifests import Entry, FileContent, Statistics
 from puffin_ann.lake.read.pruning import may_match
-from puffin_ann.search.rows import vector_of_row
+from puffin_ann.search.row_by_key import vector_of_row
 
 UUIDS = (uuid.UUID(int=1), uuid.UUID(int=2**127))
 DAY = dt.datetime(2024, 2, 28, 12, 30)

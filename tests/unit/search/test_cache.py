@@ -4,7 +4,7 @@ import os
 import pytest
 
 from puffin_ann.errors import EnvironmentProblemError
-from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.settings import settings
 
 

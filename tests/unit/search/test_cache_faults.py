@@ -13,9 +13,9 @@ import pytest
 
 from puffin_ann import private_folders
 from puffin_ann.errors import EnvironmentProblemError, LocalCopyError, PuffinFormatError
-from puffin_ann.search import cache as module
-from puffin_ann.search.cache import LocalCache
-from puffin_ann.search.seal import MARK, Seal
+from puffin_ann.search.cache import local_cache as module
+from puffin_ann.search.cache.integrity import MARK, Seal
+from puffin_ann.search.cache.local_cache import LocalCache
 
 FAULTS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOENT, errno.ESTALE)
 CALLS = {

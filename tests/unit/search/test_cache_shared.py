@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.cache.local_cache import LocalCache
 
 HOLD = """
 import sys

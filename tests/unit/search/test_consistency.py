@@ -17,7 +17,7 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.search import consistency
 from puffin_ann.search.consistency import CoveredRows, check_rows
-from puffin_ann.search.locators import Locators
+from puffin_ann.search.row_locators import Locators
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "blobs"))
 

@@ -9,7 +9,7 @@ from pyroaring import BitMap
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.lake.read.coverage_diff import ALL
-from puffin_ann.search.locators import FileRanks, Locators, MaskedRows
+from puffin_ann.search.row_locators import FileRanks, Locators, MaskedRows
 
 GROUPS = ((4, 1, 3), (5,), (2, 2), (1, 1, 1))
 """Rows in the row groups of files 3, 10, 2^32 - 2 and 2^32 - 1."""

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.search.probe import FARTHEST_SHARE, NEAREST_SHARE, Router, Source, merge
+from puffin_ann.search.merge import FARTHEST_SHARE, NEAREST_SHARE, Router, Source, merge
 
 K = 4
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from puffin_ann.search.cache import LocalCache
-from puffin_ann.search.seal import MARK, Seal
+from puffin_ann.search.cache.integrity import MARK, Seal
+from puffin_ann.search.cache.local_cache import LocalCache
 
 CONTENT = b"0123456789" * 100
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puffin_ann.search import ties
+from puffin_ann.search.shards import tie_breaks
 
 
 def keys_of(place):
@@ -37,9 +37,9 @@ def test_the_nearest_are_those_by_distance_and_locator(room, seed, rows, k):
     place = rng.permutation(rows)
     queries = np.arange(5, dtype=np.float32)[:, None]
     patch = pytest.MonkeyPatch()
-    patch.setattr(ties, "MOST_ANSWERS", room)
+    patch.setattr(tie_breaks, "MOST_ANSWERS", room)
 
-    ids, distances = ties.nearest(engine(table), queries, k, keys_of(place))
+    ids, distances = tie_breaks.nearest(engine(table), queries, k, keys_of(place))
     patch.undo()
 
     assert ids.shape == distances.shape == (5, k)
@@ -53,4 +53,4 @@ def test_the_nearest_are_those_by_distance_and_locator(room, seed, rows, k):
 def test_answers_without_ties_are_left_alone():
     answers = np.array([[3, 1, -1, -1]]), np.array([[1, 2, np.inf, np.inf]], np.float32)
 
-    assert ties.by_locator(answers, lambda ids: pytest.fail("no key is needed")) is answers
+    assert tie_breaks.by_locator(answers, lambda ids: pytest.fail("no key is needed")) is answers

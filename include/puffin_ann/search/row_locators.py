@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
-from puffin_ann.search.probe import LocatorKeys
+from puffin_ann.search.merge import LocatorKeys
 
 _ARRAYS = ("files", "places", "row_groups", "offsets", "in_order")
 

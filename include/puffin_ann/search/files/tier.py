@@ -25,11 +25,11 @@ from puffin_ann.errors import FormatError
 from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.vector_column import VectorColumn
-from puffin_ann.search.coverage import View
-from puffin_ann.search.probe import Source
-from puffin_ann.search.scan import Best, RowBatch
+from puffin_ann.search.brute_force import Best, RowBatch
+from puffin_ann.search.merge import Source
+from puffin_ann.search.range_search import Part, batch_part
+from puffin_ann.search.snapshot_view import View
 from puffin_ann.search.versions import IndexVersion, open_part
-from puffin_ann.search.within import Part, batch_part
 from puffin_ann.settings import MIB, settings
 
 KEPT_BYTES = 256 * MIB

@@ -13,14 +13,14 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.declaration import EXACT
-from puffin_ann.search import ties
-from puffin_ann.search.cache import LocalCache
-from puffin_ann.search.coverage import View
-from puffin_ann.search.locators import MaskedRows
-from puffin_ann.search.probe import NEAREST_SHARE, Router, Source
-from puffin_ann.search.shards import LoadedShard, load_shard
+from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.merge import NEAREST_SHARE, Router, Source
+from puffin_ann.search.range_search import Part, shard_parts, shards_within
+from puffin_ann.search.row_locators import MaskedRows
+from puffin_ann.search.shards import tie_breaks
+from puffin_ann.search.shards.load import LoadedShard, load_shard
+from puffin_ann.search.snapshot_view import View
 from puffin_ann.search.versions import IndexVersion
-from puffin_ann.search.within import Part, shard_parts, shards_within
 from puffin_ann.settings import settings
 
 WIDEST = 1 << 31
@@ -172,7 +172,11 @@ class ShardTier:
             return self._nearest(shard, queries, k, threads)
         dead = self._dead[shard.entry.shard_id]
         answers = shard.engine.search(queries, k, width=widths, dead=dead, threads=threads)
-        return answers if self._is_in_order(shard) else ties.by_locator(answers, self._keys(shard))
+        return (
+            answers
+            if self._is_in_order(shard)
+            else tie_breaks.by_locator(answers, self._keys(shard))
+        )
 
     def _nearest(
         self, shard: LoadedShard, queries: NDArray[np.float32], k: int, threads: int
@@ -182,13 +186,13 @@ class ShardTier:
         ask = partial(shard.engine.exhaustive, dead=dead, threads=threads)
         if self._is_in_order(shard):
             return ask(queries, k)
-        return ties.nearest(ask, queries, k, self._keys(shard))
+        return tie_breaks.nearest(ask, queries, k, self._keys(shard))
 
     def _is_in_order(self, shard: LoadedShard) -> bool:
         """Tell whether equal distances ordered by ordinal are ordered by locator."""
         return self._ranks_in_order and shard.locators.in_order
 
-    def _keys(self, shard: LoadedShard) -> ties.Keys:
+    def _keys(self, shard: LoadedShard) -> tie_breaks.Keys:
         return partial(shard.locators.keys, self._view.rank_of_file_id)
 
     @cached_property

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from puffin_ann.ann.clustering.bounds import Bounds
 from puffin_ann.ann.core.range_search import rows_nearer
 from puffin_ann.blobs.routing import Routing
-from puffin_ann.search.locators import FileRanks
-from puffin_ann.search.probe import LocatorKeys
-from puffin_ann.search.scan import RowBatch
-from puffin_ann.search.shards import LoadedShard
+from puffin_ann.search.brute_force import RowBatch
+from puffin_ann.search.merge import LocatorKeys
+from puffin_ann.search.row_locators import FileRanks
+from puffin_ann.search.shards.load import LoadedShard
 from puffin_ann.settings import settings
 
 BLOCK_ROWS = 32_768

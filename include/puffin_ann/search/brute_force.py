@@ -12,8 +12,8 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.vector_column import VectorColumn
-from puffin_ann.search.coverage import View
-from puffin_ann.search.probe import Source, merge
+from puffin_ann.search.merge import Source, merge
+from puffin_ann.search.snapshot_view import View
 from puffin_ann.settings import MIB, settings
 
 KEPT_BYTES = 256 * MIB

@@ -21,8 +21,8 @@ from puffin_ann.errors import (
     UnsafeFolderError,
 )
 from puffin_ann.private_folders import belongs_to_us
-from puffin_ann.search import holding
-from puffin_ann.search.seal import MARK, Seal
+from puffin_ann.search.cache import in_use
+from puffin_ann.search.cache.integrity import MARK, Seal
 from puffin_ann.settings import cache_folder, renew_folder, settings
 
 log = logging.getLogger("puffin_ann")
@@ -126,7 +126,7 @@ class LocalCache:
 
     def forget(self, folder: Path) -> None:
         """Remove a folder that turned out not to hold what was filled into it."""
-        if not holding.removed(folder) and os.path.lexists(folder):
+        if not in_use.removed(folder) and os.path.lexists(folder):
             log.warning("%s cannot be removed", folder)
 
     def take_spoilt(self) -> bool:
@@ -157,7 +157,7 @@ class LocalCache:
 
     def _found(self, final: Path, stack: ExitStack) -> Path | None:
         """Return a folder, held, if it is there and as it was filled."""
-        if not stack.enter_context(holding.held(final)):
+        if not stack.enter_context(in_use.held(final)):
             return None
         seal = Seal.of(final) if belongs_to_us(final) else None
         if seal is None or not seal.holds():
@@ -175,7 +175,7 @@ class LocalCache:
         self._free_disk(size)
         work = Path(tempfile.mkdtemp(prefix=_FILLING, dir=self.root))
         stack.callback(shutil.rmtree, work, ignore_errors=True)
-        stack.enter_context(holding.held(work))
+        stack.enter_context(in_use.held(work))
         fill(work)
         Seal.put(work)
         if not self._make_room(_bytes_of(work)):
@@ -227,7 +227,7 @@ class LocalCache:
         for used_at, size, folder in entries:
             if freed >= wanted:
                 break
-            if holding.removed_unless_held(folder, used_at):
+            if in_use.removed_unless_held(folder, used_at):
                 freed += size
         return freed
 
@@ -238,7 +238,7 @@ class LocalCache:
         """
         entries: list[tuple[float, int, Path]] = []
         for mark in self.root.glob(f"*/{MARK}"):
-            if not mark.parent.name.startswith((_FILLING, holding.GONE)):
+            if not mark.parent.name.startswith((_FILLING, in_use.GONE)):
                 with contextlib.suppress(OSError):
                     entries.append((mark.stat().st_mtime, _bytes_of(mark.parent), mark.parent))
         return entries
@@ -251,13 +251,13 @@ class LocalCache:
             with contextlib.suppress(OSError, ValueError):
                 if not (self.root / _hashed(note.read_text())).exists():
                     note.unlink()
-        for folder in self.root.glob(f"{holding.GONE}*"):
+        for folder in self.root.glob(f"{in_use.GONE}*"):
             shutil.rmtree(folder, ignore_errors=True)
         for folder in self.root.glob(f"{_FILLING}*"):
             with contextlib.suppress(OSError):
                 made_at = folder.stat().st_mtime
                 if time.time() - made_at > _ABANDONED_SECONDS:
-                    holding.removed_unless_held(folder, made_at)
+                    in_use.removed_unless_held(folder, made_at)
 
     def _tell(self, problem: str) -> None:
         """Tell of a problem, once: the next shard has the same, and each waits to be brought."""

@@ -17,11 +17,11 @@ from puffin_ann.engines import SearchableShard
 from puffin_ann.errors import FormatError, LocalCopyError
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.search.cache import Fill, LocalCache
+from puffin_ann.search.cache.local_cache import Fill, LocalCache
+from puffin_ann.search.cache.places import Place, apart, in_cache
 from puffin_ann.search.consistency import check_engine, check_rows
-from puffin_ann.search.locators import Locators, MaskedRows
-from puffin_ann.search.places import Place, apart, in_cache
-from puffin_ann.search.shard_blobs import engine_of, shard_blobs
+from puffin_ann.search.row_locators import Locators, MaskedRows
+from puffin_ann.search.shards.blobs import engine_of, shard_blobs
 from puffin_ann.search.versions import IndexVersion, gone_is_damage, open_part
 
 log = logging.getLogger("puffin_ann")

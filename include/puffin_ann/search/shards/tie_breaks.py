@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Answers
-from puffin_ann.search.probe import LocatorKeys
+from puffin_ann.search.merge import LocatorKeys
 
 Ask = Callable[[NDArray[np.float32], int], Answers]
 Keys = Callable[[NDArray[np.int64]], LocatorKeys]

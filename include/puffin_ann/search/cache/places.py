@@ -9,7 +9,7 @@ from typing import BinaryIO
 from puffin_ann.blobs.container import fingerprint
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.search.cache import Fill, LocalCache
+from puffin_ann.search.cache.local_cache import Fill, LocalCache
 
 Place = Callable[[PuffinReader, BlobMetadata, Fill], AbstractContextManager[Path]]
 """Gives the folder of a blob, filled if it is not there, for as long as the body runs."""

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError
 from puffin_ann.lake.catalog.tables import name_of, reload_table
-from puffin_ann.search.coverage import LiveState, View, live_state, view_of
+from puffin_ann.search.snapshot_view import LiveState, View, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, find_versions
 
 if TYPE_CHECKING:
