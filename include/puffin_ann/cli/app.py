@@ -9,20 +9,20 @@ from typing import Annotated
 import typer
 
 from puffin_ann import __version__
-from puffin_ann.cli.build import build
-from puffin_ann.cli.doctor import clean, doctor
-from puffin_ann.cli.drop import drop
-from puffin_ann.cli.evaluate import evaluate
-from puffin_ann.cli.history import history
-from puffin_ann.cli.inspect import inspect
-from puffin_ann.cli.maintain import maintain
+from puffin_ann.cli.commands.build import build
+from puffin_ann.cli.commands.doctor import clean, doctor
+from puffin_ann.cli.commands.drop import drop
+from puffin_ann.cli.commands.evaluate import evaluate
+from puffin_ann.cli.commands.history import history
+from puffin_ann.cli.commands.inspect import inspect
+from puffin_ann.cli.commands.maintain import maintain
+from puffin_ann.cli.commands.plan import plan
+from puffin_ann.cli.commands.refresh import refresh
+from puffin_ann.cli.commands.search import search
+from puffin_ann.cli.commands.size import size
+from puffin_ann.cli.commands.status import status
 from puffin_ann.cli.output import errors_to
-from puffin_ann.cli.plan import plan
-from puffin_ann.cli.quiet import is_told
-from puffin_ann.cli.refresh import refresh
-from puffin_ann.cli.search import search
-from puffin_ann.cli.size import size
-from puffin_ann.cli.status import status
+from puffin_ann.cli.spark_stderr import is_told
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.redaction import REDACTION, redacted
 from puffin_ann.terminal import LiteralFormatter, printable

@@ -17,7 +17,7 @@ from lake_tables import delete_positions, open_catalog
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.cli.inspect import inspect
+from puffin_ann.cli.commands.inspect import inspect
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.status import as_text, status
 from puffin_ann.search.cache.local_cache import LocalCache

@@ -23,7 +23,7 @@ from pyiceberg.utils.config import Config
 from tenacity import wait_none
 
 from puffin_ann import open_index
-from puffin_ann.cli.puffin import opened
+from puffin_ann.cli.puffin_files import opened
 from puffin_ann.errors import (
     CatalogUnavailableError,
     DamagedIndexError,

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from puffin_ann.cli.quiet import STDERR, held_back, is_told
+from puffin_ann.cli.spark_stderr import STDERR, held_back, is_told
 
 SPEAKER = """
 import sys

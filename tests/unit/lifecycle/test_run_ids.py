@@ -3,7 +3,7 @@
 import os
 import re
 
-from puffin_ann.cli.waiting import own_run_id
+from puffin_ann.cli.lease_options import own_run_id
 from puffin_ann.lifecycle.run import safe_run_id
 from puffin_ann.lifecycle.run_ids import new_run_id
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from puffin_ann.cli.declared import DeclaredIndex, find_declared
+from puffin_ann.cli.declarations import DeclaredIndex, find_declared
+from puffin_ann.cli.lease_options import NoWait, own_run_id, writing
 from puffin_ann.cli.output import AsJson, console, in_words, print_json
 from puffin_ann.cli.progress import Step, steps
-from puffin_ann.cli.spark import Master, on_spark, require_pyspark
-from puffin_ann.cli.waiting import NoWait, own_run_id, writing
+from puffin_ann.cli.spark_session import Master, on_spark, require_pyspark
 from puffin_ann.declaration import IndexDeclaration
 
 

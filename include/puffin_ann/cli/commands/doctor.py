@@ -6,7 +6,7 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from puffin_ann.cli.declared import all_declared_on
+from puffin_ann.cli.declarations import all_declared_on
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
 
 if TYPE_CHECKING:

@@ -163,7 +163,7 @@ def _given(**options: Any) -> dict[str, Any]:
 
 def _told_by(file: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the first shard of a Puffin file says of indexes of such data."""
-    from puffin_ann.cli.puffin import opened
+    from puffin_ann.cli.puffin_files import opened
     from puffin_ann.engines import sizes
 
     with opened(file) as reader:

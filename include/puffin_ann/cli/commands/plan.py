@@ -6,7 +6,7 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from puffin_ann.cli.declared import declaration_of
+from puffin_ann.cli.declarations import declaration_of
 from puffin_ann.cli.output import (
     NOTHING,
     WIDE,

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from puffin_ann.cli.declared import find_declared
+from puffin_ann.cli.declarations import find_declared
+from puffin_ann.cli.lease_options import NoWait, own_run_id
 from puffin_ann.cli.output import AsJson, console, in_words, print_json, tell
-from puffin_ann.cli.spark import Master, on_spark, require_pyspark
-from puffin_ann.cli.waiting import NoWait, own_run_id
+from puffin_ann.cli.spark_session import Master, on_spark, require_pyspark
 from puffin_ann.errors import DeclarationError
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from puffin_ann.cli.declared import DeclaredIndex, find_declared
+from puffin_ann.cli.declarations import DeclaredIndex, find_declared
+from puffin_ann.cli.lease_options import NoWait, own_run_id, writing
 from puffin_ann.cli.output import AsJson, console, in_words, print_json
 from puffin_ann.cli.progress import steps
-from puffin_ann.cli.spark import on_spark, require_pyspark
-from puffin_ann.cli.waiting import NoWait, own_run_id, writing
+from puffin_ann.cli.spark_session import on_spark, require_pyspark
 
 
 def refresh(

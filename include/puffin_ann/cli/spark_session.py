@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from puffin_ann.cli.quiet import held_back
+from puffin_ann.cli.spark_stderr import held_back
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import EnvironmentProblemError, SparkNotFoundError
 

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json
-from puffin_ann.cli.puffin import opened
+from puffin_ann.cli.puffin_files import opened
 
 if TYPE_CHECKING:
     from puffin_ann.puffin.metadata import BlobMetadata

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table as Grid
 
-from puffin_ann.cli.declared import DeclaredIndex, find_declared
+from puffin_ann.cli.declarations import DeclaredIndex, find_declared
+from puffin_ann.cli.lease_options import own_run_id
 from puffin_ann.cli.output import AsJson, console, print_json
 from puffin_ann.cli.queries import vectors_of_file
-from puffin_ann.cli.spark import Master, on_spark, require_pyspark
-from puffin_ann.cli.waiting import own_run_id
+from puffin_ann.cli.spark_session import Master, on_spark, require_pyspark
 from puffin_ann.errors import QueryError
 
 if TYPE_CHECKING:

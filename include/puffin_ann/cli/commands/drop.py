@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from puffin_ann.cli.declared import declared_as_far_as_known
+from puffin_ann.cli.declarations import declared_as_far_as_known
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
 from puffin_ann.errors import BadInputError
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from puffin_ann.cli.declared import all_declared_on
+from puffin_ann.cli.declarations import all_declared_on
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
 from puffin_ann.terminal import printable
 
