@@ -30,7 +30,7 @@ WITHOUT_PANDAS = "import sys; sys.modules['pandas'] = None"
 
 def measure(name: str, rounds: int) -> Result:
     """Build an index, search it once to fill the caches, then in fresh processes."""
-    from puffin_ann.lifecycle.runners import InProcess
+    from puffin_ann.lifecycle.runtime.runners import InProcess
 
     data = load(name)
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:

@@ -16,7 +16,7 @@ from puffin_ann.declaration import IndexDeclaration, parse_declaration
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from puffin_ann.lifecycle.runners import Runner
+    from puffin_ann.lifecycle.runtime.runners import Runner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "include" / "local"))
 
@@ -77,7 +77,8 @@ def declared(**changes: Any) -> IndexDeclaration:
 
 def build(declaration: IndexDeclaration, run_id: str, runner: "Runner") -> Mapping[str, Any]:
     """Run a whole build and publish it; returns the plan's pointer."""
-    from puffin_ann.lifecycle import run, stages
+    from puffin_ann.lifecycle.build import stages
+    from puffin_ann.lifecycle.runs import build as run
 
     plan = run.plan_build(declaration, run_id=run_id, overrides={"force": True})
     where = (plan["table"], plan["plan"])

@@ -85,7 +85,7 @@ class Life:
 
     def build(self) -> float:
         """Build anew; returns the seconds of its stages, publication included."""
-        from puffin_ann.lifecycle.runners import InProcess
+        from puffin_ann.lifecycle.runtime.runners import InProcess
 
         self.runs += 1
         settle(self.folder)
@@ -101,7 +101,7 @@ class Life:
         return self.refresh(**refresh)
 
     def refresh(self, **options: Any) -> _Cost:
-        from puffin_ann.lifecycle.refresh import refresh_in_process
+        from puffin_ann.lifecycle.runs.refresh import refresh_in_process
 
         steps: dict[str, float] = {}
 

@@ -16,7 +16,7 @@ from benchmarks.data import ROOT, load
 from benchmarks.results import Result, Row
 
 if TYPE_CHECKING:
-    from puffin_ann.lifecycle.runners import Runner
+    from puffin_ann.lifecycle.runtime.runners import Runner
 
 
 def measure(name: str, rounds: int) -> Result:
@@ -26,8 +26,8 @@ def measure(name: str, rounds: int) -> Result:
     """
     from pyspark.sql import SparkSession
 
-    from puffin_ann.lifecycle.spark_ahead import daemon_ahead
-    from puffin_ann.lifecycle.spark_workers import worker_conf
+    from puffin_ann.lifecycle.spark.daemon_prestart import daemon_ahead
+    from puffin_ann.lifecycle.spark.session import worker_conf
     from puffin_ann.settings import settings
 
     data = load(name)
@@ -40,7 +40,7 @@ def measure(name: str, rounds: int) -> Result:
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         lakehouse.configure(Path(temporary))
         lakehouse.create_table(data.vectors)
-        from puffin_ann.lifecycle.runners import InProcess, OnSpark
+        from puffin_ann.lifecycle.runtime.runners import InProcess, OnSpark
 
         for number in range(rounds):
             quiet = {
@@ -95,7 +95,7 @@ def _end_jvm() -> None:
 
 
 def _planned(run_id: str) -> dict[str, Any]:
-    from puffin_ann.lifecycle import run
+    from puffin_ann.lifecycle.runs import build as run
 
     return run.plan_build(lakehouse.declared(), run_id=run_id, overrides={"force": True})
 
@@ -105,9 +105,9 @@ def _stages(runner: "Runner", plan: Mapping[str, Any]) -> dict[str, float]:
 
     What starts the workers ahead of the first task, when our sessions begin, counts from there.
     """
-    from puffin_ann.lifecycle import stages
-    from puffin_ann.lifecycle.runners import OnSpark
-    from puffin_ann.lifecycle.spark_workers import warm_up
+    from puffin_ann.lifecycle.build import stages
+    from puffin_ann.lifecycle.runtime.runners import OnSpark
+    from puffin_ann.lifecycle.spark.session import warm_up
 
     where = (plan["table"], plan["plan"])
 

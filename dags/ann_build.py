@@ -59,7 +59,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
         @plainly()
         def plan() -> dict[str, Any]:
             """Decide what is built, from which snapshot; a retry finds the plan of its own run."""
-            from puffin_ann.lifecycle import run
+            from puffin_ann.lifecycle.runs import build as run
 
             context = get_current_context()
             given = values_of(context, form(declaration))
@@ -81,7 +81,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
 
             Refused where the gate measured a recall under the target.
             """
-            from puffin_ann.lifecycle import run
+            from puffin_ann.lifecycle.runs import build as run
 
             return run.publish(planned["table"], planned["plan"])
 
@@ -89,7 +89,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
         @plainly()
         def report(planned: dict[str, Any]) -> None:
             """Log the state of the table's indexes; clear what the run staged."""
-            from puffin_ann.lifecycle import run
+            from puffin_ann.lifecycle.runs import build as run
 
             print(planned["reason"])
             print(run.report(planned["table"], planned["plan"]))

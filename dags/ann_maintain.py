@@ -32,7 +32,7 @@ rows were deleted, and removes superseded versions and what failed runs left beh
         @plainly()
         def guard() -> None:
             """Make the table's index files safe from expiry and orphan removal."""
-            from puffin_ann.lifecycle import maintain
+            from puffin_ann.lifecycle.runs import maintain
 
             owner = owner_of(KIND, get_current_context()["run_id"])
             for action in maintain.guard_table(declaration.table, owner=owner):
@@ -42,7 +42,7 @@ rows were deleted, and removes superseded versions and what failed runs left beh
         @plainly()
         def clean() -> None:
             """Remove superseded versions, and what failed runs left behind."""
-            from puffin_ann.lifecycle import maintain
+            from puffin_ann.lifecycle.runs import maintain
 
             owner = owner_of(KIND, get_current_context()["run_id"])
             for line in maintain.clean_table(declaration.table, owner=owner):

@@ -112,7 +112,7 @@ class LeaseSensor(BaseSensorOperator):
     def poke(self, context: Context) -> bool:
         """Take the lease if nobody has it."""
         from puffin_ann.errors import LeaseHeldError
-        from puffin_ann.lifecycle import leases
+        from puffin_ann.lifecycle.runtime import leases
 
         owner = owner_of(self.kind, context["run_id"])
         with plainly():
@@ -136,7 +136,7 @@ def lease_tasks(declaration: IndexDeclaration, kind: str) -> tuple[Any, Any]:
     @plainly()
     def release() -> None:
         """Let the next run work on this index."""
-        from puffin_ann.lifecycle import leases
+        from puffin_ann.lifecycle.runtime import leases
 
         owner = owner_of(kind, get_current_context()["run_id"])
         if not leases.end(declaration.table, declaration.name, owner):

@@ -99,7 +99,8 @@ def refresh_tasks(
     @plainly()
     def plan() -> dict[str, Any]:
         """Decide what is due, from which snapshot; a retry finds the plan of its own run."""
-        from puffin_ann.lifecycle import refresh, run
+        from puffin_ann.lifecycle.runs import build as run
+        from puffin_ann.lifecycle.runs import refresh
 
         context = get_current_context()
         given = values_of(context, force_form(declaration))
@@ -138,7 +139,7 @@ def refresh_tasks(
         Where somebody else has published the index meanwhile, another run is asked for.
         """
         from puffin_ann.errors import OvertakenError
-        from puffin_ann.lifecycle import run
+        from puffin_ann.lifecycle.runs import build as run
 
         context = get_current_context()
         planned = context["ti"].xcom_pull(task_ids="plan")
@@ -152,7 +153,7 @@ def refresh_tasks(
     @plainly()
     def report(planned: dict[str, Any]) -> None:
         """Log the state of the table's indexes; clear what the run staged."""
-        from puffin_ann.lifecycle import run
+        from puffin_ann.lifecycle.runs import build as run
 
         print(planned["reason"])
         if planned["plan"] and not get_current_context()["ti"].xcom_pull(task_ids="publish"):

@@ -24,7 +24,7 @@ from puffin_ann.errors import (
 )
 
 if TYPE_CHECKING:
-    from puffin_ann.lifecycle.status import IndexStatus
+    from puffin_ann.lifecycle.report.status import IndexStatus
 
 log = logging.getLogger("puffin_ann")
 
@@ -185,7 +185,7 @@ def _made(index: str, table: str, state: dict[str, str]) -> Row:
 
 def _state(declaration: IndexDeclaration) -> dict[str, str]:
     from puffin_ann.lake.catalog.tables import load_table
-    from puffin_ann.lifecycle.status import status
+    from puffin_ann.lifecycle.report.status import status
 
     try:
         (found,) = status(load_table(declaration.table), declaration.name)

@@ -179,7 +179,7 @@ class IndexStaleTrigger(IndexTrigger):
 
     def look(self) -> tuple[bool, str]:
         """Tell whether it has."""
-        from puffin_ann.lifecycle.stale import staleness_of
+        from puffin_ann.lifecycle.report.staleness import staleness_of
 
         found = staleness_of(self.index)
         return found.is_stale, found.reason
@@ -197,7 +197,7 @@ class IndexTombstoneTrigger(IndexTrigger):
 
     def look(self) -> tuple[bool, str]:
         """Tell whether it would."""
-        from puffin_ann.lifecycle.stale import tombstones_of
+        from puffin_ann.lifecycle.report.staleness import tombstones_of
 
         found = tombstones_of(self.index, self.ratio)
         return found.is_due, found.reason

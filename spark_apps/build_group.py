@@ -1,6 +1,6 @@
 """Stage 1b: build one group of shards."""
 
-from puffin_ann.lifecycle.spark_app import main
+from puffin_ann.lifecycle.runs.spark_app import main
 
 if __name__ == "__main__":
     main("build_group")

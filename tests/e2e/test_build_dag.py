@@ -8,7 +8,7 @@ import pytest
 from conftest import QUERIES
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.report.status import status
 
 K = 10
 TARGET, LEAST = 0.95, 0.9

@@ -14,7 +14,7 @@ from conftest import ROOT, SAMPLE, Stage
 from pyiceberg.table import Table
 
 from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
-from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.report.status import status
 
 INDEX, ROWS, MORE, RUN = "killed", 1500, 50, "refresh-1"
 SPARK_SUBMIT = [

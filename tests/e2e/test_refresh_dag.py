@@ -9,9 +9,9 @@ from conftest import SAMPLE, Stage
 from pyiceberg.table import Table
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle.evaluate import evaluations
-from puffin_ann.lifecycle.leases import index_lease, writing
-from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.evaluate.records import evaluations
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runtime.leases import index_lease, writing
 
 INDEX = "followed"
 ROWS, MORE = 2000, 60

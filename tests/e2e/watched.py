@@ -17,8 +17,8 @@ from servers import LocalAirflow, wait_until
 
 from puffin_ann import open_index
 from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
-from puffin_ann.lifecycle.leases import index_lease
-from puffin_ann.lifecycle.status import IndexStatus, status
+from puffin_ann.lifecycle.report.status import IndexStatus, status
+from puffin_ann.lifecycle.runtime.leases import index_lease
 
 NAME = "demo.glove.watched"
 KINDS = ("build", "refresh", "maintain")

@@ -18,7 +18,7 @@ NoWait = Annotated[
 
 def own_run_id() -> str:
     """Return an id for the run of this command, unlike that of any other."""
-    from puffin_ann.lifecycle.run_ids import new_run_id
+    from puffin_ann.lifecycle.runtime.run_ids import new_run_id
 
     return new_run_id("cli")
 
@@ -30,6 +30,6 @@ def writing(
 
     Whatever is to be done has to be planned inside: the run waited for may have done it.
     """
-    from puffin_ann.lifecycle import leases
+    from puffin_ann.lifecycle.runtime import leases
 
     return leases.writing(table, index, run_id, purpose, wait=not no_wait, tell=tell)

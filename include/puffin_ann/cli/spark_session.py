@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from puffin_ann.lifecycle.runners import WhenNeeded
+    from puffin_ann.lifecycle.runtime.runners import WhenNeeded
 
 Master = Annotated[str, typer.Option(help="Spark master, such as local[*] or spark://host:7077.")]
 
@@ -33,7 +33,7 @@ def require_pyspark() -> None:
     Raises:
         SparkNotFoundError: says what is missing, and how to get it.
     """
-    from puffin_ann.lifecycle import run as runs
+    from puffin_ann.lifecycle.runs import build as runs
 
     runs.require_spark(["java"])
     if find_spec("pyspark") is None:
@@ -49,8 +49,8 @@ def on_spark(
 
     The start is a `step` of its own. Its methods raise as `spark_session` does.
     """
-    from puffin_ann.lifecycle.runners import WhenNeeded
-    from puffin_ann.lifecycle.spark_workers import warm_up
+    from puffin_ann.lifecycle.runtime.runners import WhenNeeded
+    from puffin_ann.lifecycle.spark.session import warm_up
 
     def start() -> "tuple[SparkSession, Thread]":
         with step("start Spark"):
@@ -69,8 +69,8 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    from puffin_ann.lifecycle.spark_ahead import daemon_ahead
-    from puffin_ann.lifecycle.spark_workers import worker_conf
+    from puffin_ann.lifecycle.spark.daemon_prestart import daemon_ahead
+    from puffin_ann.lifecycle.spark.session import worker_conf
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     quiet = {

@@ -8,8 +8,9 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, parse_declaration
-from puffin_ann.lifecycle import run, stages
-from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.runs import build as run
+from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.index import Index
 
 DIMENSION = 8

@@ -69,7 +69,7 @@ def main(folder: Path) -> None:
     from puffin_ann.settings import configure_numba
 
     configure_numba()
-    importlib.import_module("puffin_ann.lifecycle.refresh")  # once, for all processes
+    importlib.import_module("puffin_ann.lifecycle.runs.refresh")  # once, for all processes
 
     for line in sys.stdin:
         order = json.loads(line)
@@ -89,7 +89,8 @@ def main(folder: Path) -> None:
 
 def _child(folder: Path, order: dict[str, Any], write: int) -> None:
     from puffin_ann.declaration import load_declaration
-    from puffin_ann.lifecycle import leases, refresh
+    from puffin_ann.lifecycle.runs import refresh
+    from puffin_ann.lifecycle.runtime import leases
 
     def note(text: str) -> None:
         os.write(write, f"{text}\n".encode())
@@ -121,7 +122,7 @@ def _kill_at(number: int, note: Callable[[str], None]) -> None:
     """Count what others can see of this process, and kill it before the event of that number."""
     from puffin_ann.lake.commit import publish
     from puffin_ann.lake.store.staging import StagedWriter, Staging
-    from puffin_ann.lifecycle import publish as lifecycle_publish
+    from puffin_ann.lifecycle.publish import assemble as lifecycle_publish
 
     seen = 0
 

@@ -22,9 +22,12 @@ from puffin_ann.errors import (
     TooFewRowsError,
     UnsupportedColumnError,
 )
-from puffin_ann.lifecycle import evaluate, leases, maintain, refresh, run, stages, truth
-from puffin_ann.lifecycle.runners import InProcess
-from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.evaluate import ground_truth, records
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs import build, maintain, refresh
+from puffin_ann.lifecycle.runtime import leases
+from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.settings import settings
 
 QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
@@ -152,38 +155,38 @@ def test_a_run_published_and_cleared_away_is_not_mistaken_for_a_new_one(words):
 
 
 def test_every_stage_can_be_run_twice_and_publishes_once(words):
-    plan = run.plan_build(builds.declaration(), run_id="run")
-    assert run.plan_build(builds.declaration(), run_id="run") == plan
+    plan = build.plan_build(builds.declaration(), run_id="run")
+    assert build.plan_build(builds.declaration(), run_id="run") == plan
     builds.run_stages(plan)
     builds.run_stages(plan)
-    first = run.publish(plan["table"], plan["plan"])
-    assert run.publish(plan["table"], plan["plan"]) == first
-    run.report(plan["table"], plan["plan"])
-    run.report(plan["table"], plan["plan"])
+    first = build.publish(plan["table"], plan["plan"])
+    assert build.publish(plan["table"], plan["plan"]) == first
+    build.report(plan["table"], plan["plan"])
+    build.report(plan["table"], plan["plan"])
     words.refresh()
     replaced = [s for s in words.snapshots() if s.summary.operation.value == "replace"]
     assert len(replaced) == 1
 
 
 def test_a_publish_task_that_died_after_the_commit_finds_what_it_published(words):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     builds.run_stages(plan)
-    first = run.publish(plan["table"], plan["plan"])
+    first = build.publish(plan["table"], plan["plan"])
     folder = words.location().removeprefix("file://") + "/metadata"
     staged = plan["plan"].removeprefix("file://").rpartition("/")[0]
     os.remove(f"{staged}/publish.json")  # the commit landed, the document was never written
-    again = run.publish(plan["table"], plan["plan"])
+    again = build.publish(plan["table"], plan["plan"])
     assert (again["snapshot_id"], again["path"]) == (first["snapshot_id"], first["path"])
     files = [name for name in os.listdir(folder) if name.endswith(".puffin")]
     assert len(files) == 1
 
 
 def test_rows_written_during_the_build_are_searched_and_the_base_stays_what_was_indexed(words):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     base = words.refresh().current_snapshot().snapshot_id
     words.append(builds.rows(range(60, 70)))
     builds.run_stages(plan)
-    run.publish(plan["table"], plan["plan"])
+    build.publish(plan["table"], plan["plan"])
     words.refresh()
     (found,) = status(words)
     assert (found.base_snapshot_id, found.vectors, found.rows_to_scan) == (base, 60, 10)
@@ -192,10 +195,10 @@ def test_rows_written_during_the_build_are_searched_and_the_base_stays_what_was_
 
 
 def test_an_overwrite_during_the_build_leaves_no_dead_row_to_be_found(words):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     builds.run_stages(plan)
     words.refresh().overwrite(builds.rows(range(100, 120)))
-    run.publish(plan["table"], plan["plan"])
+    build.publish(plan["table"], plan["plan"])
     words.refresh()
     index = open_index(words, builds.INDEX)
     assert index.coverage == 0.0
@@ -266,7 +269,7 @@ def test_bad_input_is_named_and_changes_nothing(words, catalog):
     ]
     for error, change, message in wrong:
         with pytest.raises(error, match=message):
-            run.plan_build(builds.declaration(**change), run_id="run")
+            build.plan_build(builds.declaration(**change), run_id="run")
     catalog.create_table("demo.empty", schema=words.schema())
     with pytest.raises(TooFewRowsError, match="empty"):
         builds.build(builds.declaration(table="test.demo.empty"), "run")
@@ -402,25 +405,25 @@ def test_an_empty_batch_of_queries_has_an_empty_answer(words):
 
 def test_a_recall_under_the_target_publishes_nothing(words, monkeypatch):
     before = snapshots(words)
-    plan = run.plan_build(builds.declaration(recall_target=1.0), run_id="run")
-    honest = truth.of_rows
+    plan = build.plan_build(builds.declaration(recall_target=1.0), run_id="run")
+    honest = ground_truth.of_rows
 
     def nearer_than_any_row(*arguments, **options):
         answers = honest(*arguments, **options)
         return replace(answers, distances=answers.distances / 2)
 
-    monkeypatch.setattr(truth, "of_rows", nearer_than_any_row)
+    monkeypatch.setattr(ground_truth, "of_rows", nearer_than_any_row)
     with pytest.raises(RecallTooLowError, match=r"recall@5 is 0\.0.*target of 1\.0"):
         builds.run_stages(plan)
     with pytest.raises(RecallTooLowError):
-        run.publish(plan["table"], plan["plan"])
+        build.publish(plan["table"], plan["plan"])
     assert snapshots(words) == before
 
 
 def test_a_missing_spark_is_named(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SparkNotFoundError, match="spark-submit is not on PATH"):
-        run.require_spark()
+        build.require_spark()
 
 
 def test_a_plan_that_is_not_there_or_not_one_is_named(words):
@@ -432,7 +435,7 @@ def test_a_plan_that_is_not_there_or_not_one_is_named(words):
 
 
 def test_a_staged_file_that_was_changed_is_noticed(words):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     where = (plan["table"], plan["plan"])
     stages.train(InProcess(), *where)
     stages.assign(InProcess(), *where)
@@ -451,16 +454,16 @@ def test_a_table_without_a_snapshot_has_nothing_to_build_measure_or_clean(words,
     catalog.create_table("demo.new", schema=words.schema())
     declared = builds.declaration(table="test.demo.new")
     for planning in (
-        lambda: run.plan_build(declared, run_id="run"),
+        lambda: build.plan_build(declared, run_id="run"),
         lambda: refresh.plan_refresh(declared, run_id="run", maintenance=True),
     ):
         with pytest.raises(TooFewRowsError, match=r"demo\.new.*empty"):
             planning()
     with pytest.raises(IndexNotFoundError, match=builds.INDEX):
-        evaluate.plan_evaluation(declared, run_id="run")
+        records.plan_evaluation(declared, run_id="run")
     owner = "maintain/run"
     leases.begin(declared.table, declared.name, owner, "maintain")
     maintain.guard_table(declared.table, owner=owner)
     maintain.clean_table(declared.table, owner=owner)
-    assert "has no index" in run.report(declared.table, "")
+    assert "has no index" in build.report(declared.table, "")
     assert leases.end(declared.table, declared.name, owner)

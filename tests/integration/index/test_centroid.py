@@ -10,8 +10,8 @@ from lake_tables import delete_positions
 
 from puffin_ann import open_index
 from puffin_ann.errors import ColumnNotFoundError, DeclarationError, QueryError
-from puffin_ann.lifecycle.plan import assign_tasks
-from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.build.plan import assign_tasks
+from puffin_ann.lifecycle.report.status import status
 
 QUERIES = np.random.default_rng(5).normal(size=(5, builds.DIMENSION)).astype(np.float32)
 METRICS = ["l2", "cosine", "ip"]
@@ -126,7 +126,7 @@ def test_centroids_are_carried_along_when_another_index_is_published(words):
 
 def test_a_table_cut_into_many_parts_has_centroids_of_each(words, monkeypatch):
     monkeypatch.setattr(
-        "puffin_ann.lifecycle.run.assign_tasks",
+        "puffin_ann.lifecycle.runs.build.assign_tasks",
         lambda files, **_: assign_tasks(files, row_bytes=32, task_bytes=400),
     )
     builds.build(centroids(parameters={"centroids": 2}), "run")

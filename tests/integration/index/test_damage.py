@@ -15,11 +15,11 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.cli.main import run as command_line
 from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError, IndexNotFoundError
-from puffin_ann.lifecycle import run
-from puffin_ann.lifecycle.maintain import maintain
-from puffin_ann.lifecycle.refresh import refresh_in_process
-from puffin_ann.lifecycle.runners import InProcess
-from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runs.maintain import maintain
+from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.puffin import PuffinReader
 from puffin_ann.search.versions import newest_version
 from puffin_ann.settings import settings
@@ -227,9 +227,9 @@ def test_the_tables_metadata_tells_of_an_index_whose_file_says_nothing(words, ha
 def test_the_gate_never_looks_for_another_version(words):
     """What it measures must be what is published."""
     publish(words, "a")
-    plan = run.plan_build(builds.declaration(), run_id="b", overrides={"force": True})
+    plan = build.plan_build(builds.declaration(), run_id="b", overrides={"force": True})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("puffin_ann.lifecycle.gate.choose_widths", _damaged)
+        patch.setattr("puffin_ann.lifecycle.build.gate.choose_widths", _damaged)
         with pytest.raises(FormatError, match="spoilt"):
             builds.run_stages(plan)
 

@@ -19,7 +19,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.cli.commands.inspect import inspect
 from puffin_ann.errors import FormatError
-from puffin_ann.lifecycle.status import as_text, status
+from puffin_ann.lifecycle.report.status import as_text, status
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.index import Index, open_version
 from puffin_ann.search.snapshot_view import live_state, view_of

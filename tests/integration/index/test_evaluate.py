@@ -5,14 +5,15 @@ import pytest
 
 from puffin_ann.errors import IndexNotFoundError, RecallTooLowError, StagingError
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lifecycle import evaluate, leases
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.evaluate import Evaluation, evaluations, judged, plan_evaluation
-from puffin_ann.lifecycle.evaluate_stages import evaluate as measure
-from puffin_ann.lifecycle.history import history
-from puffin_ann.lifecycle.retire import drop
-from puffin_ann.lifecycle.runners import InProcess
-from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.evaluate import records
+from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, judged, plan_evaluation
+from puffin_ann.lifecycle.evaluate.stages import evaluate as measure
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.drop import drop
+from puffin_ann.lifecycle.report.history import history
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runtime import leases
+from puffin_ann.lifecycle.runtime.runners import InProcess
 
 DECLARED = builds.declaration(evaluate={"queries": 20})
 TABLE = DECLARED.table
@@ -63,7 +64,7 @@ def test_an_index_that_misses_rows_is_found_out(built, monkeypatch):
     found = evaluated("evaluate-1")
     assert 0 < found.recall < DECLARED.recall_target
     with pytest.raises(RecallTooLowError, match=r"recall@5 is .*--force"):
-        evaluate.judge(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
+        records.judge(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
 
 
 def test_the_snapshot_is_pinned_when_it_is_planned(built):
@@ -86,7 +87,7 @@ def test_every_run_takes_other_rows(built):
 
 
 def builds_plan(plan: str):
-    from puffin_ann.lifecycle.workspace import Workspace
+    from puffin_ann.lifecycle.runtime.workspace import Workspace
 
     return Workspace.open(TABLE, plan).plan
 
@@ -95,7 +96,7 @@ def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     measure(InProcess(), planned["table"], planned["plan"])
     for _ in range(2):
-        assert "recall@5 is 1.0000" in evaluate.judge(TABLE, planned["plan"])
+        assert "recall@5 is 1.0000" in records.judge(TABLE, planned["plan"])
     left = [path.name for path in tmp_path.rglob("ann-staging/**/*") if path.is_file()]
     assert [name for name in left if not name.startswith(("_evaluation-", "_lease-"))] == []
 
@@ -103,7 +104,7 @@ def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
 def test_nothing_measured_is_said_so(built):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     with pytest.raises(StagingError, match="measured nothing"):
-        evaluate.judge(TABLE, planned["plan"])
+        records.judge(TABLE, planned["plan"])
 
 
 def test_what_is_not_built_cannot_be_measured(words):
@@ -112,12 +113,12 @@ def test_what_is_not_built_cannot_be_measured(words):
 
 
 def test_only_the_newest_measurements_are_kept(built, monkeypatch):
-    monkeypatch.setattr(evaluate, "KEPT", 3)
+    monkeypatch.setattr(records, "KEPT", 3)
     found = evaluated("evaluate-0")
     table = load_table(TABLE)
     for number in range(1, 6):
         later = {"run_id": f"evaluate-{number}", "at_ms": found.at_ms + number}
-        evaluate.record(table, found.model_copy(update=later))
+        records.record(table, found.model_copy(update=later))
     runs = [one.run_id for one in evaluations(table, builds.INDEX)]
     assert runs == ["evaluate-3", "evaluate-4", "evaluate-5"]
 
@@ -131,7 +132,7 @@ def test_what_cannot_be_read_hides_nothing_else(built, tmp_path):
 
 def test_clean_up_keeps_what_belongs_to_an_index_until_it_is_dropped(built, tmp_path):
     evaluated("evaluate-1")
-    evaluate.clear(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
+    records.clear(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
     with leases.writing(TABLE, builds.INDEX, "run-1", "build"):
         pass
     for _ in range(2):

@@ -31,8 +31,8 @@ from pyiceberg.utils.config import Config
 from puffin_ann import open_index
 from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import IndexNotFoundError
-from puffin_ann.lifecycle.refresh import refresh_in_process
-from puffin_ann.lifecycle.retire import drop
+from puffin_ann.lifecycle.maintain.drop import drop
+from puffin_ann.lifecycle.runs.refresh import refresh_in_process
 from puffin_ann.search.index import open_version
 from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import require_versions

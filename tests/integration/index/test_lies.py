@@ -11,7 +11,7 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.errors import FormatError
-from puffin_ann.lifecycle.doctor import doctor
+from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.shards.load import load_shard
 from puffin_ann.search.versions import load_version

@@ -10,7 +10,7 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.cli.main import run
 from puffin_ann.errors import QueryError, RecallTooLowError, TooFewRowsError
-from puffin_ann.lifecycle.own_queries import Tried, judged, try_searches
+from puffin_ann.lifecycle.evaluate.user_queries import Tried, judged, try_searches
 
 K, TARGET = 10, 0.9
 

@@ -9,9 +9,9 @@ from test_rename import NEW, named
 from puffin_ann import open_index
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.lifecycle.inventory import take_inventory
-from puffin_ann.lifecycle.rename import carry_over
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.rename import carry_over
+from puffin_ann.lifecycle.published.inventory import take_inventory
 from puffin_ann.search.versions import newest_version, open_puffin
 
 DECLARED = declared("vamana", refresh={"delta_ratio": 1.0})

@@ -5,15 +5,16 @@ import builds
 import numpy as np
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle import publish, run
-from puffin_ann.lifecycle.status import status
-from puffin_ann.lifecycle.workspace import Workspace
+from puffin_ann.lifecycle.publish import assemble as publish
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runtime.workspace import Workspace
 
 QUERIES = np.random.default_rng(3).normal(size=(4, builds.DIMENSION)).astype(np.float32)
 
 
 def staged(name: str, metric: str) -> dict:
-    plan = run.plan_build(builds.declaration(name=name, metric=metric), run_id=f"run-{name}")
+    plan = build.plan_build(builds.declaration(name=name, metric=metric), run_id=f"run-{name}")
     builds.run_stages(plan)
     return plan
 
@@ -42,7 +43,7 @@ def test_an_index_published_between_assembly_and_commit_is_carried_along(words, 
         return commit(*arguments)
 
     monkeypatch.setattr(publish, "_commit", overtaken)
-    run.publish(first["table"], first["plan"])
+    build.publish(first["table"], first["plan"])
     assert len(calls) == 3  # the second's, the first's refused one, the first's again
     words.refresh()
     assert_both_answer(words)
@@ -67,7 +68,7 @@ def test_data_committed_meanwhile_has_the_file_committed_again_not_copied_again(
 
     monkeypatch.setattr(publish, "_commit", late)
     monkeypatch.setattr(publish, "assemble", assemble)
-    run.publish(plan["table"], plan["plan"])
+    build.publish(plan["table"], plan["plan"])
     words.refresh()
     assert len(assembled) == 1
     assert puffin_files(words) == [assembled[0].path.rpartition("/")[2]]
@@ -84,7 +85,7 @@ def test_two_runs_that_publish_at_once_both_end_published(words):
     def publish_one(plan):
         start.wait()
         try:
-            run.publish(plan["table"], plan["plan"])
+            build.publish(plan["table"], plan["plan"])
         except Exception as error:
             errors.append(error)
 

@@ -18,11 +18,11 @@ from refreshes import (
 
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.engines.vamana import VamanaEngine
-from puffin_ann.lifecycle import run
-from puffin_ann.lifecycle.decision import NEXT_FILE_ID
-from puffin_ann.lifecycle.refresh import plan_refresh, refresh_in_process
-from puffin_ann.lifecycle.runners import InProcess
-from puffin_ann.lifecycle.workspace import Workspace
+from puffin_ann.lifecycle.policy.decision import NEXT_FILE_ID
+from puffin_ann.lifecycle.runs import build as run
+from puffin_ann.lifecycle.runs.refresh import plan_refresh, refresh_in_process
+from puffin_ann.lifecycle.runtime.runners import InProcess
+from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.versions import open_puffin
 
 LIVES = (

@@ -12,9 +12,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_ann.lake.metadata.registered import registered
 from puffin_ann.lake.read import manifests
-from puffin_ann.lifecycle import reading
-from puffin_ann.lifecycle.refresh import refresh_in_process
-from puffin_ann.lifecycle.workspace import staging_root
+from puffin_ann.lifecycle.ingest import row_groups
+from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runtime.workspace import staging_root
 from puffin_ann.puffin import footer
 from puffin_ann.search.index import open_index
 from puffin_ann.search.versions import find_versions
@@ -129,14 +129,14 @@ def test_manifests_that_did_not_change_are_not_read(indexed, counted):
 
 def test_of_rows_that_only_moved_no_vector_is_kept(indexed, monkeypatch):
     sizes = []
-    original = reading.FilePart.read
+    original = row_groups.FilePart.read
 
     def read(self, *args, **kwargs):
         found = original(self, *args, **kwargs)
         sizes.append((len(found.rows.vectors), len(found.sifted.locators)))
         return found
 
-    monkeypatch.setattr(reading.FilePart, "read", read)
+    monkeypatch.setattr(row_groups.FilePart, "read", read)
     rows = len(indexed.scan().to_arrow())
     indexed.overwrite(indexed.scan().to_arrow())
     done = refresh()

@@ -13,10 +13,10 @@ from crashes import KILLED, Refreshes
 from puffin_ann import open_index
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
-from puffin_ann.lifecycle import leases
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.history import history
-from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.report.history import history
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runtime import leases
 
 DECLARED = builds.declaration(
     algorithm="vamana",

@@ -8,10 +8,11 @@ from refreshes import delete_merge_on_read
 from puffin_ann import open_index
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.store.staging import Staging, local_path
-from puffin_ann.lifecycle import refresh_stages, run
-from puffin_ann.lifecycle.documents import PLAN
-from puffin_ann.lifecycle.refresh import plan_refresh, refresh_in_process
-from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.documents.run import PLAN
+from puffin_ann.lifecycle.refresh import stages as refresh_stages
+from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runs.refresh import plan_refresh, refresh_in_process
+from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.versions import find_versions
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
@@ -53,7 +54,7 @@ def stages(pointer):
     yield lambda: refresh_stages.read_changes(InProcess(), *where)
     for group in pointer["groups"]:
         yield lambda group=group: refresh_stages.apply_group(InProcess(), *where, group)
-    yield lambda: run.publish(*where)
+    yield lambda: build.publish(*where)
 
 
 def staging(table, pointer):
@@ -149,7 +150,7 @@ def test_a_refresh_that_was_overtaken_publishes_nothing(changed, declaration):
 
 
 def test_a_refresh_that_is_overtaken_is_planned_anew(changed, declaration, monkeypatch):
-    publish, calls = run.publish, []
+    publish, calls = build.publish, []
 
     def overtaken(table, plan):
         if not calls:
@@ -159,7 +160,7 @@ def test_a_refresh_that_is_overtaken_is_planned_anew(changed, declaration, monke
             changed.refresh().append(builds.rows(range(210, 214)))
         return publish(table, plan)
 
-    monkeypatch.setattr(run, "publish", overtaken)
+    monkeypatch.setattr(build, "publish", overtaken)
     done = refresh_in_process(declaration, run_id="late", force=True)
     assert done["run_id"] == "late-2"
     assert_published_once(changed, ["early", "late-2"])

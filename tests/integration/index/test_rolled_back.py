@@ -7,11 +7,11 @@ from refreshes import assert_right, declared, newest, refresh, roll_back
 
 from puffin_ann import open_index
 from puffin_ann.lake.metadata.registered import publication_number, registered
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.guard import guard
-from puffin_ann.lifecycle.history import history
-from puffin_ann.lifecycle.refresh import refresh_in_process
-from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.report.history import history
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs.refresh import refresh_in_process
 
 TABLE = "test.demo.words"
 FAR_MS = 4_000_000_000_000

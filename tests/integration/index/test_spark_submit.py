@@ -24,7 +24,7 @@ def told(_):
     return f"{parent[2]} {os.environ['CHOSEN']} {gateway}"
 
 
-session = _session(meanwhile="puffin_ann.lifecycle.stages", workers=True)
+session = _session(meanwhile="puffin_ann.lifecycle.build.stages", workers=True)
 warming = warm_up(session.sparkContext)
 print("told", *sorted(set(OnSpark(session).run(told, ["a", "b"]))), sep="|")
 stop(session, warming)
@@ -57,4 +57,4 @@ def test_workers_are_forks_of_the_process_that_was_ahead_of_spark(tmp_path):
     )
     assert result.returncode == 0, result.stderr
     told = [line for line in result.stdout.splitlines() if line.startswith("told|")]
-    assert told == ["told|puffin_ann.lifecycle.spark_ahead by the user []"]
+    assert told == ["told|puffin_ann.lifecycle.spark.daemon_prestart by the user []"]

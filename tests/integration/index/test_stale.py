@@ -5,8 +5,8 @@ import pytest
 import refreshes
 
 from puffin_ann.errors import DeclarationError
-from puffin_ann.lifecycle.inventory import now_ms
-from puffin_ann.lifecycle.stale import staleness, staleness_of, tombstones, tombstones_of
+from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.lifecycle.report.staleness import staleness, staleness_of, tombstones, tombstones_of
 
 PATIENT = builds.declaration(refresh={"min_coverage": 0.5, "max_lag": "1h"})
 HOUR_MS = 3_600_000

@@ -10,7 +10,7 @@ import pytest
 from puffin_ann.cli.main import run
 from puffin_ann.errors import DataFileError, EnvironmentProblemError, PuffinAnnError
 from puffin_ann.lake.read.live_files import files_of, listed
-from puffin_ann.lifecycle.doctor import doctor
+from puffin_ann.lifecycle.maintain.doctor import doctor
 
 
 def gone(path):

@@ -14,9 +14,9 @@ from pyiceberg.types import DoubleType
 from refreshes import declared, maintained, newest, refresh
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle.decision import Rates
-from puffin_ann.lifecycle.plan import FINGERPRINT
-from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.build.plan import FINGERPRINT
+from puffin_ann.lifecycle.policy.decision import Rates
+from puffin_ann.lifecycle.runs.refresh import refresh_in_process
 from puffin_ann.settings import settings
 
 VAMANA = builds.PARAMETERS["vamana"]
@@ -128,7 +128,7 @@ def test_files_rewritten_with_other_rows_than_expected(build):
 
 
 def test_a_refresh_dearer_than_building_by_the_rates_that_were_recorded(build, monkeypatch):
-    monkeypatch.setattr("puffin_ann.lifecycle.stages._rates", lambda *_: Rates(insert=1.0))
+    monkeypatch.setattr("puffin_ann.lifecycle.build.stages._rates", lambda *_: Rates(insert=1.0))
     declaration = declared("vamana")
     table = build(declaration)
     table.append(builds.rows(range(60, 90)))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle import gate
+from puffin_ann.lifecycle.build import gate
 
 QUERIES = np.random.default_rng(5).normal(size=(50, builds.DIMENSION)).astype(np.float32)
 

@@ -11,10 +11,10 @@ from puffin_ann import open_index
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.store.staging import Staging
-from puffin_ann.lifecycle import run
-from puffin_ann.lifecycle.documents import GATE, PLAN, BuildPlan, Gated, load, store
-from puffin_ann.lifecycle.publish import publish_run
-from puffin_ann.lifecycle.workspace import Workspace, staging_root
+from puffin_ann.lifecycle.documents.run import GATE, PLAN, BuildPlan, Gated, load, store
+from puffin_ann.lifecycle.publish.assemble import publish_run
+from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runtime.workspace import Workspace, staging_root
 from puffin_ann.search.versions import find_versions
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
@@ -23,7 +23,7 @@ QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.
 def staged(lake: Lake, *, name: str = builds.INDEX, run_id: str = "run", **declared: Any) -> dict:
     """A build of an index of `words`, all but its publication."""
     declaration = builds.declaration(name=name, table=lake.named(), **declared)
-    plan = run.plan_build(declaration, run_id=run_id, overrides={"force": True})
+    plan = build.plan_build(declaration, run_id=run_id, overrides={"force": True})
     builds.run_stages(plan)
     return plan
 

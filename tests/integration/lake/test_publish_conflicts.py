@@ -5,7 +5,7 @@ import publications
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from puffin_ann.lifecycle import publish as publishing
+from puffin_ann.lifecycle.publish import assemble as publishing
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.commit import publish as sending
-from puffin_ann.lifecycle.publish import was_published
+from puffin_ann.lifecycle.publish.assemble import was_published
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 
 from puffin_ann.errors import UnsupportedTableError
 from puffin_ann.lake.commit import publish as sending
-from puffin_ann.lifecycle import run
+from puffin_ann.lifecycle.runs import build
 from puffin_ann.puffin import PuffinReader
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ def test_what_a_v3_table_cannot_have_is_refused_before_anything_is_built(
     embedded_lake.create_by_spark(builds.rows(range(20)))
     declared = builds.declaration(table=embedded_lake.named(), publish=mode)
     with pytest.raises(UnsupportedTableError, match=remedy):
-        run.plan_build(declared, run_id="run")
+        build.plan_build(declared, run_id="run")
 
 
 def test_statistics_that_stood_in_the_slot_are_carried_and_listed(lake):

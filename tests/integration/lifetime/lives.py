@@ -10,7 +10,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from puffin_ann import open_index
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.store.listing import listed
-from puffin_ann.lifecycle.inventory import is_index_name
+from puffin_ann.lifecycle.published.inventory import is_index_name
 from puffin_ann.puffin.writer import PuffinWriter
 
 QUERIES = np.random.default_rng(3).normal(size=(4, builds.DIMENSION)).astype(np.float32)

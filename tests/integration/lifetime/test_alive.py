@@ -10,10 +10,12 @@ import lives
 import pytest
 
 from puffin_ann.errors import StagingError
-from puffin_ann.lifecycle import alive, run, stages
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.inventory import now_ms
-from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runtime import heartbeat
+from puffin_ann.lifecycle.runtime.runners import InProcess
 
 STAGES = (stages.train, stages.assign, stages.gate)
 
@@ -23,7 +25,7 @@ def folder(plan) -> Path:
 
 
 def test_a_clean_up_without_grace_between_any_two_stages_harms_no_build(words):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     where = (plan["table"], plan["plan"])
     for stage in STAGES:
         report = clean(words, grace="0s")
@@ -31,44 +33,44 @@ def test_a_clean_up_without_grace_between_any_two_stages_harms_no_build(words):
         assert [one.kind for one in report.waiting] == ["staging"]
         stage(InProcess(), *where)
     clean(words, grace="0s")
-    run.publish(*where)
+    build.publish(*where)
     lives.assert_alive(words)
 
 
 def test_a_file_that_is_about_to_be_published_is_spared(words, monkeypatch):
-    from puffin_ann.lifecycle import publish
+    from puffin_ann.lifecycle.publish import assemble
 
-    commit = publish.commit
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    commit = assemble.commit
+    plan = build.plan_build(builds.declaration(), run_id="run")
     builds.run_stages(plan)
 
     def cleaned_before(*arguments, **options):
         assert clean(words, grace="0s").gone == ()
         return commit(*arguments, **options)
 
-    monkeypatch.setattr(publish, "commit", cleaned_before)
-    run.publish(plan["table"], plan["plan"])
+    monkeypatch.setattr(assemble, "commit", cleaned_before)
+    build.publish(plan["table"], plan["plan"])
     lives.assert_alive(words)
 
 
 def test_what_a_failed_run_left_goes_after_a_quarter_of_an_hour(words):
-    plan = run.plan_build(builds.declaration(), run_id="run")
-    at = now_ms() + alive.ALIVE_MS
+    plan = build.plan_build(builds.declaration(), run_id="run")
+    at = now_ms() + heartbeat.ALIVE_MS
     assert clean(words, grace="0s", at_ms=at - 60_000).gone == ()
     assert [one.kind for one in clean(words, grace="0s", at_ms=at + 1000).gone] == ["staging"]
     assert not folder(plan).exists()
 
 
 def test_a_stage_that_works_for_hours_on_one_thing_stays_alive(words, monkeypatch):
-    monkeypatch.setattr(alive, "EVERY_SECONDS", 0.01)
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    monkeypatch.setattr(heartbeat, "EVERY_SECONDS", 0.01)
+    plan = build.plan_build(builds.declaration(), run_id="run")
     hours_ago = time.time() - 5 * 3600
     for name in os.listdir(folder(plan)):
         os.utime(folder(plan) / name, (hours_ago, hours_ago))
     seen = []
 
     def slow(*arguments):
-        sign = folder(plan) / alive.SIGN
+        sign = folder(plan) / heartbeat.SIGN
         while not sign.exists():
             time.sleep(0.01)
         seen.append(clean(words, grace="0s").gone)
@@ -84,7 +86,7 @@ def test_a_stage_that_works_for_hours_on_one_thing_stays_alive(words, monkeypatc
 
 
 def test_a_run_whose_staging_was_cleared_says_who_may_have_done_it_and_what_to_do(words):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     clean(words, at_ms=now_ms() + 25 * lives.HOUR_MS)
     with pytest.raises(StagingError) as caught:
         stages.train(InProcess(), plan["table"], plan["plan"])

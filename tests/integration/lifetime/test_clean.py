@@ -13,10 +13,10 @@ from puffin_ann.errors import RecallTooLowError, UnclearCommitError
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.store.compose import Assembly
 from puffin_ann.lake.store.leases import Lease
-from puffin_ann.lifecycle import clean as cleaning
-from puffin_ann.lifecycle import leases
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.maintain import clean as cleaning
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.search.versions import find_versions
 
 DAY_MS = 24 * lives.HOUR_MS
@@ -121,7 +121,7 @@ def left_by_a_killed_run(table, run: str = "killed") -> None:
     plan = builds.run.plan_build(builds.declaration(), run_id=run, overrides={"force": True})
     builds.run_stages(plan)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("puffin_ann.lifecycle.publish.commit", _die)
+        patch.setattr("puffin_ann.lifecycle.publish.assemble.commit", _die)
         with pytest.raises(KeyboardInterrupt):
             builds.run.publish(plan["table"], plan["plan"])
     table.refresh()
@@ -176,7 +176,7 @@ def test_a_run_that_the_gate_refused_leaves_nothing_behind(words, monkeypatch):
     def too_low(*_):
         raise RecallTooLowError("too low")
 
-    monkeypatch.setattr("puffin_ann.lifecycle.stages.require_passed", too_low)
+    monkeypatch.setattr("puffin_ann.lifecycle.build.stages.require_passed", too_low)
     with pytest.raises(RecallTooLowError):
         builds.run_stages(plan)
     (one,) = clean(words, at_ms=later()).gone

@@ -18,10 +18,10 @@ from registrations import (
     register,
 )
 
-from puffin_ann.lifecycle import run
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.inventory import now_ms
-from puffin_ann.lifecycle.withheld import discard_refused
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.lifecycle.retention.withheld import discard_refused
+from puffin_ann.lifecycle.runs import build
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +79,7 @@ def test_uploads_and_staging_of_killed_runs_go_after_the_grace(
     table.append(builds.rows(range(60)))
     path = lives.publish(table, "a")
     folder = table.location().removeprefix(f"s3://{object_store.BUCKET}/") + "/metadata"
-    killed = run.plan_build(builds.declaration(), run_id="killed", overrides={"force": True})
+    killed = build.plan_build(builds.declaration(), run_id="killed", overrides={"force": True})
     builds.run_stages(killed)
     for key in (f"{folder}/ann-words-1-dead.puffin", f"{folder}/other.puffin"):
         s3.create_multipart_upload(Bucket=object_store.BUCKET, Key=key)

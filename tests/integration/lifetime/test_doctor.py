@@ -13,9 +13,10 @@ from puffin_ann.errors import BadInputError, NotFoundError, PuffinAnnError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.store.staging import Staging
-from puffin_ann.lifecycle import leases, retire
-from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.maintain import drop
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.settings import settings
 
 DECLARED = [builds.declaration()]
@@ -175,7 +176,9 @@ def test_a_declared_index_that_others_maintenance_took_is_a_problem(words):
 
 def test_a_lost_index_is_known_by_what_was_measured_of_it_where_the_log_is_gone(words, monkeypatch):
     lose(words)
-    monkeypatch.setattr("puffin_ann.lifecycle.before.metadata_document", lambda *_: None)
+    monkeypatch.setattr(
+        "puffin_ann.lifecycle.maintain.published_before.metadata_document", lambda *_: None
+    )
     assert "unbuilt" in kinds(doctor(words, DECLARED), problems=False)
     place = leases.index_folder(words, builds.INDEX)
     with words.io.new_output(f"{place}/_evaluation-1700000000000-0123abcd.json").create() as out:
@@ -185,7 +188,7 @@ def test_a_lost_index_is_known_by_what_was_measured_of_it_where_the_log_is_gone(
 
 def test_an_index_that_was_dropped_and_is_declared_again_is_not_lost(words):
     lives.publish(words, "a")
-    retire.drop(words, builds.INDEX)
+    drop.drop(words, builds.INDEX)
     lives.expire_all_but_head(words.refresh())
     found = doctor(words, DECLARED)
     assert "lost" not in kinds(found)

@@ -12,13 +12,15 @@ from puffin_ann.declaration import parse_declaration
 from puffin_ann.errors import BadInputError, IndexNotFoundError, LeaseHeldError
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.dropped import PREFIX, dropped
-from puffin_ann.lifecycle import leases, retire, run
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.lifecycle.guard import guard
-from puffin_ann.lifecycle.maintain import maintain
-from puffin_ann.lifecycle.retire import drop
-from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.maintain import drop as retire
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.drop import drop
+from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runs.maintain import maintain
+from puffin_ann.lifecycle.runtime import leases
+from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.puffin.writer import PuffinWriter
 from puffin_ann.search.index import open_index
 from puffin_ann.search.versions import all_index_names, find_versions, open_puffin
@@ -176,10 +178,10 @@ def test_an_index_that_a_run_is_at_work_on_is_not_dropped(one):
 
 
 def test_a_run_that_was_planned_before_publishes_after_a_drop_as_another_version(two):
-    plan = run.plan_build(builds.declaration(), run_id="late", overrides={"force": True})
+    plan = build.plan_build(builds.declaration(), run_id="late", overrides={"force": True})
     builds.run_stages(plan)
     drop(two, builds.INDEX)
-    run.publish(plan["table"], plan["plan"])
+    build.publish(plan["table"], plan["plan"])
     two.refresh()
     assert all_index_names(two) == sorted([OTHER, builds.INDEX])
     assert [one.run_id for one in find_versions(two, builds.INDEX).versions] == ["late"]

@@ -34,11 +34,12 @@ from puffin_ann.cli.main import run as command_line
 from puffin_ann.errors import BadInputError, StoreUnavailableError, UnclearCommitError
 from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.store.objects import open_object
-from puffin_ann.lifecycle import clean as cleaning
-from puffin_ann.lifecycle import leases, rename
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.lifecycle.maintain import clean_table
+from puffin_ann.lifecycle.maintain import clean as cleaning
+from puffin_ann.lifecycle.maintain import rename
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.runs.maintain import clean_table
+from puffin_ann.lifecycle.runtime import leases
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from puffin_ann.errors import ConflictError, IndexNotFoundError
 from puffin_ann.lake.commit.publish import publish as commit_publication
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.expiry import Horizon
-from puffin_ann.lifecycle import guard as guarding
-from puffin_ann.lifecycle.guard import guard
-from puffin_ann.lifecycle.inventory import now_ms, take_inventory
+from puffin_ann.lifecycle.maintain import guard as guarding
+from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.published.inventory import now_ms, take_inventory
 from puffin_ann.search.versions import RETAINED_LIMIT, find_versions, newest_version
 
 
@@ -118,7 +118,7 @@ def test_a_file_of_a_commit_that_never_landed_is_not_registered(words, monkeypat
     def die(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("puffin_ann.lifecycle.publish.commit", die)
+    monkeypatch.setattr("puffin_ann.lifecycle.publish.assemble.commit", die)
     with pytest.raises(KeyboardInterrupt):
         builds.run.publish(plan["table"], plan["plan"])
     assert len(lives.index_files(words)) == 1
@@ -269,7 +269,7 @@ def test_a_head_that_moves_while_everything_is_published_again_is_found(words, m
             words.catalog.load_table(words.name()).append(builds.rows(range(60, 70)))
         return commit_publication(table, **arguments)
 
-    monkeypatch.setattr("puffin_ann.lifecycle.republish.publish", overtaken)
+    monkeypatch.setattr("puffin_ann.lifecycle.publish.republish.publish", overtaken)
     guard(words)
     lives.assert_alive(words)
     registered = {entry.statistics_path for entry in slots(words.refresh()).values()}

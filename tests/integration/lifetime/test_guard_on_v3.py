@@ -11,11 +11,11 @@ from test_spark_procedures import analyse, delete_rows, expire, remove_orphans, 
 
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.lifecycle.guard import guard
-from puffin_ann.lifecycle.inventory import now_ms
-from puffin_ann.lifecycle.retire import drop
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.drop import drop
+from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.published.inventory import now_ms
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from test_spark_procedures import expire
 from puffin_ann.errors import UnclearCommitError
 from puffin_ann.lake.commit import publish as sending
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.lifecycle.guard import guard
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.guard import guard
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def test_an_index_of_a_v3_table_that_a_late_landing_threw_out_is_found_and_publi
 
     The store tells the time in seconds, and all of it happens within one.
     """
-    monkeypatch.setattr("puffin_ann.lifecycle.inventory._published_ms", lambda *_: 1000)
+    monkeypatch.setattr("puffin_ann.lifecycle.published.inventory._published_ms", lambda *_: 1000)
     lake = rest_lake
     table = lake.create_by_spark(builds.rows(range(40)))
     base = table.current_snapshot().snapshot_id

@@ -10,9 +10,10 @@ from test_damage import forget_cache, report, spoil
 from puffin_ann import open_index
 from puffin_ann.errors import PuffinFormatError, StoreUnavailableError
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lifecycle import cargo, damage
-from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.maintain import repair
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.publish import carried_blobs
+from puffin_ann.lifecycle.runs.refresh import refresh_in_process
 
 DECLARED = [builds.declaration(), builds.declaration(name="second", metric="ip")]
 
@@ -91,7 +92,7 @@ def test_rows_that_come_while_a_file_is_mended_are_no_reason_to_fail(
 ):
     table, _, newer = two_versions
     spoil(newer)
-    original, calls = getattr(damage, step), []
+    original, calls = getattr(repair, step), []
 
     def overtaken(*arguments, **options):
         calls.append(step)
@@ -99,7 +100,7 @@ def test_rows_that_come_while_a_file_is_mended_are_no_reason_to_fail(
             table.refresh().append(builds.rows([70]))
         return original(*arguments, **options)
 
-    monkeypatch.setattr(damage, step, overtaken)
+    monkeypatch.setattr(repair, step, overtaken)
     done = doctor(table, DECLARED, fix=True)
     assert done.problems_left == 0
     # What was published before the slots changed is told; a file that lost the head just goes.
@@ -150,7 +151,7 @@ def test_a_place_is_taken_from_a_file_of_ours_that_nobody_can_read(words, comman
 
 def test_a_file_of_ours_that_reads_well_the_second_time_keeps_its_blobs(words, monkeypatch):
     publish(words, "a", publish="statistics")
-    real, calls = cargo.pinned, []
+    real, calls = carried_blobs.pinned, []
 
     def garbled(*arguments):
         calls.append(True)
@@ -158,7 +159,7 @@ def test_a_file_of_ours_that_reads_well_the_second_time_keeps_its_blobs(words, m
             raise PuffinFormatError("garbled on its way")
         return real(*arguments)
 
-    monkeypatch.setattr(cargo, "pinned", garbled)
+    monkeypatch.setattr(carried_blobs, "pinned", garbled)
     publish(words, "b", name="second", metric="ip", publish="statistics")
     assert len(calls) > 1
     lives.assert_alive(words, builds.INDEX, "second")
@@ -198,16 +199,16 @@ def test_a_file_cut_short_is_replaced(two_versions, cut):
 
 def test_a_file_that_reads_well_the_second_time_stays(two_versions, monkeypatch):
     table, _, newer = two_versions
-    from puffin_ann.lifecycle import damage
+    from puffin_ann.lifecycle.maintain import repair
 
-    real = damage.damages
+    real = repair.damages
     calls = []
 
     def garbled(*arguments):
         calls.append(True)
         return iter([(builds.INDEX, "checksum")]) if len(calls) == 1 else real(*arguments)
 
-    monkeypatch.setattr(damage, "damages", garbled)
+    monkeypatch.setattr(repair, "damages", garbled)
     fixed = doctor(table, DECLARED, fix=True)
     assert damaged(fixed)[0].repaired is False
     assert os.path.exists(newer)
@@ -215,12 +216,12 @@ def test_a_file_that_reads_well_the_second_time_stays(two_versions, monkeypatch)
 
 def test_a_store_that_does_not_answer_costs_no_file(two_versions, monkeypatch):
     table, older, newer = two_versions
-    from puffin_ann.lifecycle import damage
+    from puffin_ann.lifecycle.maintain import repair
 
     def unreachable(*_):
         raise StoreUnavailableError("timed out")
 
-    monkeypatch.setattr(damage, "damages", unreachable)
+    monkeypatch.setattr(repair, "damages", unreachable)
     with pytest.raises(StoreUnavailableError):
         doctor(table, DECLARED, fix=True)
     assert os.path.exists(newer)

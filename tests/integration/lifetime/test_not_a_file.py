@@ -11,11 +11,11 @@ from test_mend import damaged, publish
 from puffin_ann import open_index
 from puffin_ann.errors import DamagedIndexError
 from puffin_ann.lake.store.listing import is_folder
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.lifecycle.guard import guard
-from puffin_ann.lifecycle.inventory import take_inventory
-from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.published.inventory import take_inventory
+from puffin_ann.lifecycle.runs.refresh import refresh_in_process
 
 OTHER = "second"
 DECLARED = [builds.declaration(), builds.declaration(name=OTHER)]

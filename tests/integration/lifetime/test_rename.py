@@ -10,15 +10,15 @@ import yaml
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.errors import DamagedIndexError
 from puffin_ann.lake.store.listing import listed
-from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.lifecycle.evaluate import Evaluation, evaluations, record
-from puffin_ann.lifecycle.history import history
-from puffin_ann.lifecycle.leases import index_folder, index_lease
-from puffin_ann.lifecycle.preview import preview
-from puffin_ann.lifecycle.refresh import refresh_in_process
-from puffin_ann.lifecycle.rename import carry_over, former_name
-from puffin_ann.lifecycle.retire import drop
-from puffin_ann.lifecycle.status import grid, status
+from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, record
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.drop import drop
+from puffin_ann.lifecycle.maintain.rename import carry_over, former_name
+from puffin_ann.lifecycle.report.history import history
+from puffin_ann.lifecycle.report.preview import preview
+from puffin_ann.lifecycle.report.status import grid, status
+from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runtime.leases import index_folder, index_lease
 from puffin_ann.search.index import open_index
 from puffin_ann.search.versions import all_index_names, find_versions, newest_version
 from puffin_ann.settings import settings

@@ -10,12 +10,13 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lifecycle import run, stages
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.doctor import doctor
-from puffin_ann.lifecycle.guard import guard
-from puffin_ann.lifecycle.inventory import now_ms
-from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.lifecycle.runs import build as run
+from puffin_ann.lifecycle.runtime.runners import InProcess
 
 pytestmark = pytest.mark.slow
 

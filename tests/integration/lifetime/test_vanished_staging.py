@@ -8,8 +8,9 @@ import lives
 import pytest
 
 from puffin_ann.errors import StagingError
-from puffin_ann.lifecycle import run, stages
-from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runtime.runners import InProcess
 
 STAGES = ("train", "assign", "build", "gate", "publish")
 
@@ -32,14 +33,14 @@ def run_stage(plan, stage: str) -> None:
         for group in plan["groups"]:
             stages.build_group(runner, *where, group)
     elif stage == "publish":
-        run.publish(*where)
+        build.publish(*where)
     else:
         getattr(stages, stage)(runner, *where)
 
 
 @pytest.mark.parametrize("before", STAGES)
 def test_everything_vanishes_before_a_stage(words, before):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     for stage in STAGES:
         if stage == before:
             assert remove(plan)
@@ -51,7 +52,7 @@ def test_everything_vanishes_before_a_stage(words, before):
     "kind", ["train", "assign", "segment", "shard", "candidate", "group", "gate"]
 )
 def test_one_kind_of_object_vanishes_before_every_stage(words, kind):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     for stage in STAGES:
         remove(plan, lambda name: name.startswith(kind))
         run_stage(plan, stage)
@@ -59,11 +60,11 @@ def test_one_kind_of_object_vanishes_before_every_stage(words, kind):
 
 
 def test_a_plan_is_never_made_again_from_another_state_of_the_table(words):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     run_stage(plan, "train")
     words.append(builds.rows(range(60, 90)))
     remove(plan, lambda name: name == "plan.json")
-    again = run.plan_build(builds.declaration(), run_id="run")
+    again = build.plan_build(builds.declaration(), run_id="run")
     assert again == plan
     for stage in STAGES[1:]:
         run_stage(plan, stage)
@@ -71,7 +72,7 @@ def test_a_plan_is_never_made_again_from_another_state_of_the_table(words):
 
 
 def test_an_error_of_another_kind_is_told_as_it_is(words, monkeypatch):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     run_stage(plan, "train")
     calls = []
 
@@ -79,14 +80,14 @@ def test_an_error_of_another_kind_is_told_as_it_is(words, monkeypatch):
         calls.append(True)
         raise StagingError("disk full")
 
-    monkeypatch.setattr("puffin_ann.lifecycle.assign.run_task", broken)
+    monkeypatch.setattr("puffin_ann.lifecycle.build.assign.run_task", broken)
     with pytest.raises(StagingError, match="disk full"):
         run_stage(plan, "assign")
     assert len(calls) == 1
 
 
 def test_a_run_whose_plan_is_gone_with_its_copy_says_so(words):
-    plan = run.plan_build(builds.declaration(), run_id="run")
+    plan = build.plan_build(builds.declaration(), run_id="run")
     remove(plan)
     os.remove(folder(plan) / "_plan.json")
     with pytest.raises(StagingError, match=r"plan\.json"):

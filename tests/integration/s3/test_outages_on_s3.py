@@ -10,9 +10,9 @@ from puffin_ann import open_index
 from puffin_ann.errors import StoreDeniedError, StoreUnavailableError
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.store.objects import object_exists, read_object
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.refresh import refresh_in_process
-from puffin_ann.lifecycle.status import status
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs.refresh import refresh_in_process
 from puffin_ann.search.versions import require_versions
 from puffin_ann.settings import settings
 

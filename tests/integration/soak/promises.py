@@ -13,8 +13,8 @@ from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.metadata.log import manifest_lists_of
 from puffin_ann.lake.store.listing import canonical, listed
-from puffin_ann.lifecycle.inventory import take_inventory
-from puffin_ann.lifecycle.retention import judge, names_of_snapshots, policies
+from puffin_ann.lifecycle.published.inventory import take_inventory
+from puffin_ann.lifecycle.retention.rules import judge, names_of_snapshots, policies
 
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 LOOKED_AT = 4

@@ -11,13 +11,13 @@ from pyiceberg.exceptions import CommitFailedException
 
 from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import PuffinAnnError
-from puffin_ann.lifecycle import publish as publishing
-from puffin_ann.lifecycle import stages
-from puffin_ann.lifecycle.clean import clean
-from puffin_ann.lifecycle.guard import guard
-from puffin_ann.lifecycle.inventory import now_ms, take_inventory
-from puffin_ann.lifecycle.refresh import refresh_in_process
-from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.publish import assemble as publishing
+from puffin_ann.lifecycle.published.inventory import now_ms, take_inventory
+from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runtime.runners import InProcess
 
 STAGES = ("train", "assign", "build_group", "gate", "publish")
 
@@ -59,7 +59,7 @@ class RunLife:
             return commit(*arguments, **options)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("puffin_ann.lifecycle.publish.commit", overtaken)
+            patch.setattr("puffin_ann.lifecycle.publish.assemble.commit", overtaken)
             self._publish(plan, name)
 
     @precondition(lambda self: self._rows() >= 8)
@@ -100,9 +100,9 @@ class RunLife:
             raise ConnectionError("no answer")
 
         if step == "assembled":
-            patch.setattr("puffin_ann.lifecycle.publish.commit", die)
+            patch.setattr("puffin_ann.lifecycle.publish.assemble.commit", die)
         elif step == "committed":
-            patch.setattr("puffin_ann.lifecycle.publish.store", die)
+            patch.setattr("puffin_ann.lifecycle.publish.assemble.store", die)
         else:
             patch.setattr(catalog_type, "commit_table", lost)
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import rule
 from lakes import Lake
 from table_life import PROPERTIES, TableLife
 
-from puffin_ann.lifecycle.inventory import now_ms
+from puffin_ann.lifecycle.published.inventory import now_ms
 
 LATER = "TIMESTAMP '2100-01-01 00:00:00'"
 

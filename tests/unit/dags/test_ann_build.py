@@ -253,8 +253,8 @@ def test_a_table_may_have_a_long_name(declarations, load_dags, kind):
 
 
 def test_what_the_plan_hands_on_is_small_however_large_the_index():
-    from puffin_ann.lifecycle.documents import PlanPointer
-    from puffin_ann.lifecycle.plan import shard_groups
+    from puffin_ann.lifecycle.build.plan import shard_groups
+    from puffin_ann.lifecycle.documents.run import PlanPointer
 
     pointer = PlanPointer(
         action="build",
@@ -285,7 +285,8 @@ def test_values_that_the_form_does_not_have_are_refused_by_name(dag, called):
 def test_what_airflow_itself_adds_to_the_values_of_a_run_is_passed_over(dag, called, monkeypatch):
     given = []
     monkeypatch.setattr(
-        "puffin_ann.lifecycle.run.plan_build", lambda _, **options: given.append(options) or {}
+        "puffin_ann.lifecycle.runs.build.plan_build",
+        lambda _, **options: given.append(options) or {},
     )
     called(dag.get_task("plan"), {"run_id": "run", "params": {**PARAMS, "openlineage": {}}})
     assert given == [{"run_id": "run", "overrides": PARAMS}]
@@ -297,8 +298,8 @@ def test_a_table_without_rows_ends_the_run_with_the_reason_and_fails_nothing(
     def empty(*_, **__):
         raise TooFewRowsError("table demo.glove.words has no live rows")
 
-    monkeypatch.setattr("puffin_ann.lifecycle.run.plan_build", empty)
-    monkeypatch.setattr("puffin_ann.lifecycle.run.report", lambda table, plan: "no index")
+    monkeypatch.setattr("puffin_ann.lifecycle.runs.build.plan_build", empty)
+    monkeypatch.setattr("puffin_ann.lifecycle.runs.build.report", lambda table, plan: "no index")
     planned = called(dag.get_task("plan"), {"run_id": "run", "params": PARAMS})
     assert called(dag.get_task("deal_groups"), {}, planned) == []
     called(dag.get_task("report"), {}, planned)
@@ -309,6 +310,6 @@ def test_a_recall_under_the_target_fails_the_run_once_and_for_good(dag, called, 
     def refused(*_):
         raise RecallTooLowError("recall@10 is 0.5; nothing was published")
 
-    monkeypatch.setattr("puffin_ann.lifecycle.run.publish", refused)
+    monkeypatch.setattr("puffin_ann.lifecycle.runs.build.publish", refused)
     with pytest.raises(AirflowFailException, match="nothing was published"):
         called(dag.get_task("publish"), {}, {"table": "t", "plan": "p"})

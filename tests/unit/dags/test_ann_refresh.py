@@ -98,7 +98,7 @@ class TestRunsThatWrite:
     def test_runs_of_one_id_in_two_dags_hold_it_by_different_names(self, load_dags, monkeypatch):
         owners = set()
         monkeypatch.setattr(
-            "puffin_ann.lifecycle.leases.begin",
+            "puffin_ann.lifecycle.runtime.leases.begin",
             lambda table, index, owner, purpose: owners.add(owner),
         )
         for kind in ("build", "refresh", "maintain"):
@@ -110,14 +110,14 @@ class TestRunsThatWrite:
         def held(*_):
             raise LeaseHeldError("index 'words' is being worked on by build (run a)")
 
-        monkeypatch.setattr("puffin_ann.lifecycle.leases.begin", held)
+        monkeypatch.setattr("puffin_ann.lifecycle.runtime.leases.begin", held)
         assert dag.get_task("lease").poke({"run_id": "run"}) is False
 
     def test_it_does_not_wait_for_a_table_that_is_not_there(self, dag, monkeypatch):
         def absent(*_):
             raise TableNotFoundError("no table")
 
-        monkeypatch.setattr("puffin_ann.lifecycle.leases.begin", absent)
+        monkeypatch.setattr("puffin_ann.lifecycle.runtime.leases.begin", absent)
         with pytest.raises(AirflowFailException, match="no table"):
             dag.get_task("lease").poke({"run_id": "run"})
 
@@ -167,7 +167,7 @@ class TestRefresh:
         monkeypatch.setattr("puffin_ann_refreshing.get_current_context", lambda: context)
 
         def published(does):
-            monkeypatch.setattr("puffin_ann.lifecycle.run.publish", does)
+            monkeypatch.setattr("puffin_ann.lifecycle.runs.build.publish", does)
             return dag.get_task("publish").python_callable()
 
         published.dag = dag
@@ -203,8 +203,10 @@ class TestRefresh:
         context = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: published)}
         monkeypatch.setattr("puffin_ann_refreshing.get_current_context", lambda: context)
         calls = []
-        monkeypatch.setattr("puffin_ann.lifecycle.run.discard", lambda *which: calls.append(which))
-        monkeypatch.setattr("puffin_ann.lifecycle.run.report", lambda *_: "")
+        monkeypatch.setattr(
+            "puffin_ann.lifecycle.runs.build.discard", lambda *which: calls.append(which)
+        )
+        monkeypatch.setattr("puffin_ann.lifecycle.runs.build.report", lambda *_: "")
         planned = {"table": "t", "plan": plan, "reason": "why"}
         refresh.get_task("report").python_callable(planned)
         assert calls == ([("t", "p")] if discarded else [])
@@ -230,7 +232,7 @@ class TestRefresh:
         def empty(*_, **__):
             raise TooFewRowsError("table demo.glove.words is empty")
 
-        monkeypatch.setattr("puffin_ann.lifecycle.refresh.plan_refresh", empty)
+        monkeypatch.setattr("puffin_ann.lifecycle.runs.refresh.plan_refresh", empty)
         planned = called(refresh.get_task("plan"), {"run_id": "run", "params": {"force": False}})
         assert refresh.get_task("choose").python_callable(planned) == "report"
         assert "is empty" in capsys.readouterr().out
@@ -337,7 +339,7 @@ class TestEvaluate:
         def judge(*_):
             raise RecallTooLowError("recall@10 is 0.5; build it again")
 
-        monkeypatch.setattr("puffin_ann.lifecycle.evaluate.judge", judge)
+        monkeypatch.setattr("puffin_ann.lifecycle.evaluate.records.judge", judge)
         assert dag.get_task("judge").retries == 0
         with pytest.raises(AirflowFailException, match="build it again"):
             dag.get_task("judge").python_callable({"table": "t", "plan": "p"})
@@ -348,7 +350,7 @@ class TestEvaluate:
         def unbuilt(*_, **__):
             raise IndexNotFoundError("no version to be measured; build it first")
 
-        monkeypatch.setattr("puffin_ann.lifecycle.evaluate.plan_evaluation", unbuilt)
+        monkeypatch.setattr("puffin_ann.lifecycle.evaluate.records.plan_evaluation", unbuilt)
         with pytest.raises(AirflowSkipException, match="build it first"):
             called(dag.get_task("plan"), {"run_id": "run", "params": {"queries": 200}})
 
@@ -391,8 +393,10 @@ def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, called, m
         asked.options = options
         return planned
 
-    monkeypatch.setattr("puffin_ann.lifecycle.refresh.plan_refresh", plan_refresh)
-    monkeypatch.setattr("puffin_ann.lifecycle.run.discard", lambda *what: discarded.append(what))
+    monkeypatch.setattr("puffin_ann.lifecycle.runs.refresh.plan_refresh", plan_refresh)
+    monkeypatch.setattr(
+        "puffin_ann.lifecycle.runs.build.discard", lambda *what: discarded.append(what)
+    )
     assert called(refresh.get_task("plan"), context) == planned
     assert discarded == [("t", "p")]
     assert asked.options == {"run_id": "refresh-run", "maintenance": False, "force": True}

@@ -11,7 +11,7 @@ from puffin_ann.errors import FormatError
 from puffin_ann.lake.metadata.dropped import NEVER, PREFIX, dropped
 from puffin_ann.lake.metadata.forgotten import PROPERTY, forgotten
 from puffin_ann.lake.metadata.log import former_entries, manifest_lists_of
-from puffin_ann.lifecycle.retention import _recorded
+from puffin_ann.lifecycle.retention.rules import _recorded
 
 DEEP = "[" * 200_000
 

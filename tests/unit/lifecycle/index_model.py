@@ -7,8 +7,8 @@ but by what a decision says.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from puffin_ann.lifecycle.decision import Decision, Drift, Rates, ShardAction
-from puffin_ann.lifecycle.state import Change, Identified, IndexState, ShardState
+from puffin_ann.lifecycle.policy.decision import Decision, Drift, Rates, ShardAction
+from puffin_ann.lifecycle.policy.inputs import Change, Identified, IndexState, ShardState
 
 RATES = Rates(read=1e6, insert=1e6, build=10.0, copy_bytes=1e9)
 """Building is dear here, so that histories are refreshed."""

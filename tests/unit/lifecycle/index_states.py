@@ -1,7 +1,7 @@
 """Indexes of two shards, and changes of their tables, as a refresh is decided on."""
 
 from puffin_ann.declaration import parse_declaration
-from puffin_ann.lifecycle.state import Change, IndexState, ShardState
+from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
 
 HOUR_MS = 3_600_000
 NOW = 10 * HOUR_MS

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from index_states import HOUR_MS, NOW, change, declared, delta, graph, state
 
 from puffin_ann.declaration import parse_declaration
-from puffin_ann.lifecycle.decide import dead_shards, decide
-from puffin_ann.lifecycle.decision import Rates
-from puffin_ann.lifecycle.expect import absorbable, apportion
-from puffin_ann.lifecycle.state import Identified, ShardState
+from puffin_ann.lifecycle.policy.decide import dead_shards, decide
+from puffin_ann.lifecycle.policy.decision import Rates
+from puffin_ann.lifecycle.policy.forecast import absorbable, apportion
+from puffin_ann.lifecycle.policy.inputs import Identified, ShardState
 
 
 def actions(decision):

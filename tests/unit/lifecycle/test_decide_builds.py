@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from index_states import HOUR_MS, NOW, change, declared, delta, graph, state
 
-from puffin_ann.lifecycle.decide import decide
-from puffin_ann.lifecycle.decision import Drift, Rates
+from puffin_ann.lifecycle.policy.decide import decide
+from puffin_ann.lifecycle.policy.decision import Drift, Rates
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from index_model import RATES, ModelIndex
 
 from puffin_ann.declaration import parse_declaration, seconds_of
-from puffin_ann.lifecycle.decide import decide
-from puffin_ann.lifecycle.state import Change
+from puffin_ann.lifecycle.policy.decide import decide
+from puffin_ann.lifecycle.policy.inputs import Change
 
 HOUR_MS = 3_600_000
 

@@ -5,8 +5,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import StagingError
 from puffin_ann.lake.store.staging import Staging
-from puffin_ann.lifecycle.documents import GATE, PLAN, Trained, done, load
-from puffin_ann.lifecycle.refresh_documents import COME, Come
+from puffin_ann.lifecycle.documents.refresh import COME, Come
+from puffin_ann.lifecycle.documents.run import GATE, PLAN, Trained, done, load
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import LeaseHeldError
 from puffin_ann.lake.store import leases as lake_leases
-from puffin_ann.lifecycle import leases
+from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.settings import settings
 
 LEASE_SECONDS = 0.4

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from puffin_ann.errors import BlobFormatError
-from puffin_ann.lifecycle.changes import _recorded
-from puffin_ann.lifecycle.decision import Drift, Rates
-from puffin_ann.lifecycle.notes import next_file_id, skipped, stage_seconds
-from puffin_ann.lifecycle.records import records_in
+from puffin_ann.lifecycle.documents.run_notes import next_file_id, skipped, stage_seconds
+from puffin_ann.lifecycle.policy.decision import Drift, Rates
+from puffin_ann.lifecycle.publish.run_records import records_in
+from puffin_ann.lifecycle.published.index_state import _recorded
 from puffin_ann.moments import LAST_MS, as_time
 
 NOTHING = ["x", "", "[1]", '{"a":"x"}', "[{}]", "null", '"a"', "[" * 100_000, "9" * 5_000, "\ud800"]

@@ -3,7 +3,7 @@
 import pytest
 
 from puffin_ann.lake.store.listing import canonical
-from puffin_ann.lifecycle.object_names import names_with_folders, object_name
+from puffin_ann.lifecycle.runtime.object_names import names_with_folders, object_name
 
 FILE = "metadata/ann-words-1-2-n3-4.puffin"
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.errors import BadInputError, TooFewRowsError
-from puffin_ann.lifecycle.documents import PlannedFile
-from puffin_ann.lifecycle.plan import (
+from puffin_ann.lifecycle.build.plan import (
     Published,
     assign_tasks,
     check_partitions,
@@ -18,7 +17,8 @@ from puffin_ann.lifecycle.plan import (
     shards_for,
     submits,
 )
-from puffin_ann.lifecycle.run import safe_run_id
+from puffin_ann.lifecycle.documents.run import PlannedFile
+from puffin_ann.lifecycle.runs.build import safe_run_id
 
 
 def _file(number: int, rows: int) -> PlannedFile:

@@ -3,7 +3,7 @@
 import pytest
 
 from puffin_ann.errors import RecallTooLowError
-from puffin_ann.lifecycle.runners import InProcess, OnSpark, WhenNeeded
+from puffin_ann.lifecycle.runtime.runners import InProcess, OnSpark, WhenNeeded
 from puffin_ann.settings import settings
 
 

@@ -7,9 +7,9 @@ import tempfile
 import pytest
 
 from puffin_ann.errors import EnvironmentProblemError
-from puffin_ann.lifecycle.scratch import scratch_folder
-from puffin_ann.lifecycle.spark_ahead import daemon_ahead
-from puffin_ann.lifecycle.spark_workers import DAEMON, DAEMON_MODULE
+from puffin_ann.lifecycle.runtime.scratch import scratch_folder
+from puffin_ann.lifecycle.spark.daemon_prestart import daemon_ahead
+from puffin_ann.lifecycle.spark.session import DAEMON, DAEMON_MODULE
 
 
 @pytest.fixture

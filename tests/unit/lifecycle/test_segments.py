@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.errors import StagingError
-from puffin_ann.lifecycle.segments import (
+from puffin_ann.lifecycle.ingest.segments import (
     StagedRows,
     block_offset,
     concatenated,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from puffin_ann.lifecycle import spark_ahead
-from puffin_ann.lifecycle.spark_ahead import PLACE, daemon_ahead
-from puffin_ann.lifecycle.spark_workers import DAEMON, DAEMON_MODULE
+from puffin_ann.lifecycle.spark import daemon_prestart
+from puffin_ann.lifecycle.spark.daemon_prestart import PLACE, daemon_ahead
+from puffin_ann.lifecycle.spark.session import DAEMON, DAEMON_MODULE
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCAL = {"spark.master": "local[2]", DAEMON_MODULE: DAEMON}
@@ -26,7 +26,7 @@ def surroundings(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "include"))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
-    monkeypatch.setattr(spark_ahead, "_begun", [])
+    monkeypatch.setattr(daemon_prestart, "_begun", [])
 
 
 def daemon_of_spark(place: str, **changed: str) -> subprocess.Popen:
@@ -63,7 +63,7 @@ def a_worker_of(port: int) -> int:
 def test_the_process_that_was_ahead_serves_and_ends_when_spark_does():
     with daemon_ahead(LOCAL) as added:
         place = added[NAME]
-    (ahead,) = spark_ahead._begun
+    (ahead,) = daemon_prestart._begun
     daemon = daemon_of_spark(place)
     assert a_worker_of(port_of(daemon)) == ahead.pid
     assert not Path(place).parent.exists()
@@ -76,7 +76,7 @@ def test_the_process_that_was_ahead_serves_and_ends_when_spark_does():
 def test_it_ends_when_spark_terminates_the_daemon_that_it_started():
     with daemon_ahead(LOCAL) as added:
         daemon = daemon_of_spark(added[NAME])
-    (ahead,) = spark_ahead._begun
+    (ahead,) = daemon_prestart._begun
     port_of(daemon)
     daemon.send_signal(signal.SIGTERM)
     assert daemon.wait(30) == 0
@@ -87,7 +87,7 @@ def test_it_ends_when_spark_terminates_the_daemon_that_it_started():
 def test_a_daemon_in_other_surroundings_serves_itself():
     with daemon_ahead(LOCAL) as added:
         daemon = daemon_of_spark(added[NAME], OMP_NUM_THREADS="4")
-    (ahead,) = spark_ahead._begun
+    (ahead,) = daemon_prestart._begun
     assert a_worker_of(port_of(daemon)) == daemon.pid
     assert ahead.wait(30) == 0
     daemon.communicate()
@@ -102,7 +102,7 @@ def test_a_daemon_that_finds_nobody_ahead_serves_itself(tmp_path):
 def test_it_ends_with_the_driver_if_no_task_ever_came():
     with daemon_ahead(LOCAL) as added:
         pass
-    (ahead,) = spark_ahead._begun
+    (ahead,) = daemon_prestart._begun
     ahead.stdin.close()  # as the driver's end does
     assert ahead.wait(30) == 0
     assert not Path(added[NAME]).parent.exists()
@@ -117,7 +117,7 @@ def test_it_ends_with_a_session_that_could_not_be_started():
     places: list[str] = []
     with pytest.raises(RuntimeError, match="no JVM"):
         start()
-    (ahead,) = spark_ahead._begun
+    (ahead,) = daemon_prestart._begun
     assert ahead.returncode == -signal.SIGTERM
     assert not Path(places[0]).parent.exists()
 
@@ -134,7 +134,7 @@ def test_it_ends_with_a_session_that_could_not_be_started():
 def test_nothing_is_begun_for_workers_elsewhere_or_of_another_daemon(conf):
     with daemon_ahead(conf) as added:
         assert added == {}
-    assert spark_ahead._begun == []
+    assert daemon_prestart._begun == []
 
 
 def test_a_session_starts_without_it_where_it_cannot_be_begun(monkeypatch):
@@ -147,6 +147,6 @@ def test_processes_that_have_ended_are_not_kept():
     for _ in range(2):
         with daemon_ahead(LOCAL):
             pass
-        spark_ahead._begun[0].stdin.close()
-        spark_ahead._begun[0].wait(30)
-    assert len(spark_ahead._begun) == 1
+        daemon_prestart._begun[0].stdin.close()
+        daemon_prestart._begun[0].wait(30)
+    assert len(daemon_prestart._begun) == 1

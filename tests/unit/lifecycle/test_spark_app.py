@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from puffin_ann.errors import CatalogUnavailableError
-from puffin_ann.lifecycle.spark_app import main
+from puffin_ann.lifecycle.runs.spark_app import main
 
 
 class Session:
@@ -25,7 +25,7 @@ def test_an_entry_point_calls_its_stage_with_what_it_was_given(stage, monkeypatc
     group = ["--group", "0"] if stage == "build_group" else []
     arguments = ["--table", "nowhere.words.table", "--plan", "file:///nowhere/plan.json", *group]
     monkeypatch.setattr(sys, "argv", [f"{stage}.py", *arguments])
-    monkeypatch.setattr("puffin_ann.lifecycle.spark_app._session", Session)
+    monkeypatch.setattr("puffin_ann.lifecycle.runs.spark_app._session", Session)
     with pytest.raises(SystemExit) as left:
         main(stage)
     assert left.value.code == CatalogUnavailableError.exit_code

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from puffin_ann.lifecycle.spark_unpacked import unpacked
+from puffin_ann.lifecycle.spark.import_path import unpacked
 
 ROOT = Path(__file__).resolve().parents[3]
 PY4J = "py4j-0.10.9.9-src.zip"
@@ -85,7 +85,7 @@ def test_a_process_that_spark_started_imports_no_module_from_an_archive():
     front = [str(lib / "pyspark.zip"), *map(str, lib.glob("py4j-*.zip")), str(jar)]
     program = (
         "import sys\n"
-        "from puffin_ann.lifecycle.spark_unpacked import prefer_folders\n"
+        "from puffin_ann.lifecycle.spark.import_path import prefer_folders\n"
         "prefer_folders()\n"
         "import pyspark, py4j\n"
         "print(pyspark.__file__, py4j.__file__)\n"

@@ -9,8 +9,8 @@ from threading import Event, Timer
 
 import pytest
 
-from puffin_ann.lifecycle import spark_daemon
-from puffin_ann.lifecycle.spark_workers import (
+from puffin_ann.lifecycle.spark import worker_daemon
+from puffin_ann.lifecycle.spark.session import (
     DAEMON,
     DAEMON_MODULE,
     WARM_UP,
@@ -86,7 +86,7 @@ def test_the_daemon_imports_the_clients_of_the_catalogs_configured(
     monkeypatch.chdir(tmp_path)
     for name, value in configured.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__DEMO__{name}", value)
-    assert spark_daemon._catalog_types() == found
+    assert worker_daemon._catalog_types() == found
 
 
 def test_workers_are_asked_for_on_every_core_and_a_failure_is_left_to_the_first_task():

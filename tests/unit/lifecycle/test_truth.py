@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.lifecycle import truth
-from puffin_ann.lifecycle.segments import StagedRows
+from puffin_ann.lifecycle.evaluate import ground_truth
+from puffin_ann.lifecycle.ingest.segments import StagedRows
 
 K = 3
 
@@ -26,14 +26,14 @@ def test_answers_of_batches_merge_to_those_of_all_rows_without_the_querys_twins(
     vectors = np.array(points, dtype=np.float32)
     queries = vectors[:: max(1, len(vectors) // 4)]
     parts = [
-        truth.of_rows(queries, _rows(part, int(first)), K, metric, threads=1)
+        ground_truth.of_rows(queries, _rows(part, int(first)), K, metric, threads=1)
         for part, first in zip(
             np.array_split(vectors, batches),
             np.cumsum([0, *map(len, np.array_split(vectors, batches))]),
             strict=False,
         )
     ]
-    found = truth.merged(parts)
+    found = ground_truth.merged(parts)
     for number, query in enumerate(queries):
         twins = (vectors.view(np.uint32) == query.view(np.uint32)).all(axis=1)
         exact = METRICS[metric].distances(query[None], vectors[~twins])[0]
@@ -48,16 +48,17 @@ def test_answers_of_batches_merge_to_those_of_all_rows_without_the_querys_twins(
 
 def test_no_more_twins_are_named_than_a_query_is_measured_with():
     vectors = np.ones((100, 2), dtype=np.float32)
-    found = truth.of_rows(vectors[:1], _rows(vectors, 0), K, "l2", threads=1)
+    found = ground_truth.of_rows(vectors[:1], _rows(vectors, 0), K, "l2", threads=1)
     assert found.duplicate_counts.tolist() == [100]
-    assert len(found.duplicates) == truth.MAX_DUPLICATES
+    assert len(found.duplicates) == ground_truth.MAX_DUPLICATES
     assert np.isinf(found.distances).all()
 
 
 def test_no_queries_and_no_rows_have_empty_answers():
     none = np.zeros((0, 2), dtype=np.float32)
     assert (
-        truth.of_rows(none, _rows(np.ones((3, 2), np.float32), 0), K, "l2", threads=1) is not None
+        ground_truth.of_rows(none, _rows(np.ones((3, 2), np.float32), 0), K, "l2", threads=1)
+        is not None
     )
-    found = truth.of_rows(np.ones((2, 2), np.float32), _rows(none, 0), K, "l2", threads=1)
+    found = ground_truth.of_rows(np.ones((2, 2), np.float32), _rows(none, 0), K, "l2", threads=1)
     assert np.isinf(found.distances).all()

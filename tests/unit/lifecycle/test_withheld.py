@@ -4,7 +4,7 @@ import pytest
 
 from puffin_ann.lake.metadata.files import MetadataReader
 from puffin_ann.lake.metadata.foreign import Reach
-from puffin_ann.lifecycle.withheld import Protection
+from puffin_ann.lifecycle.retention.withheld import Protection
 
 TABLE = SimpleNamespace(location=lambda: "s3://lake/db/words/")
 

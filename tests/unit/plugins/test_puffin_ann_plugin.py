@@ -15,8 +15,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
 from puffin_ann.declaration import declaration_files, load_declaration
-from puffin_ann.lifecycle import run, stages
-from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.runs import build as run
+from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.settings import settings
 from puffin_ann_rows import Row, row_of
 

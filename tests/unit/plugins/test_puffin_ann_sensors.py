@@ -20,7 +20,7 @@ KINDS = {
     sensors.IcebergIndexStaleSensor: "staleness_of",
     sensors.IcebergIndexTombstoneSensor: "tombstones_of",
 }
-"""Each sensor, and the function of `puffin_ann.lifecycle.stale` that it asks."""
+"""Each sensor, and the function of `puffin_ann.lifecycle.report.staleness` that it asks."""
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
@@ -47,7 +47,7 @@ def found(kind, monkeypatch) -> SimpleNamespace:
         said.asked = asked
         return said
 
-    monkeypatch.setattr(f"puffin_ann.lifecycle.stale.{KINDS[kind]}", answer)
+    monkeypatch.setattr(f"puffin_ann.lifecycle.report.staleness.{KINDS[kind]}", answer)
     return said
 
 
@@ -77,7 +77,7 @@ def test_what_is_not_declared_is_not_waited_for(sensor, kind, monkeypatch):
     def undeclared(index: str, *_: object) -> None:
         raise DeclarationError(f"no index named {index!r} is declared")
 
-    monkeypatch.setattr(f"puffin_ann.lifecycle.stale.{KINDS[kind]}", undeclared)
+    monkeypatch.setattr(f"puffin_ann.lifecycle.report.staleness.{KINDS[kind]}", undeclared)
     with pytest.raises(AirflowFailException, match="'words'"):
         sensor().execute({})
 
@@ -88,7 +88,7 @@ def test_a_catalog_that_is_down_is_told_without_what_led_to_it_and_asked_again(
     def down(index: str, *_: object) -> None:
         raise CatalogUnavailableError("catalog 'demo' does not answer; check it") from OSError()
 
-    monkeypatch.setattr(f"puffin_ann.lifecycle.stale.{KINDS[kind]}", down)
+    monkeypatch.setattr(f"puffin_ann.lifecycle.report.staleness.{KINDS[kind]}", down)
     with pytest.raises(AirflowException, match="check it") as failed:
         sensor().execute({})
     assert failed.value.__suppress_context__

@@ -183,7 +183,7 @@ class TestStale:
     def test_it_fires_once_when_the_index_is_stale(self, monkeypatch):
         found = iter([False, False, True])
         monkeypatch.setattr(
-            "puffin_ann.lifecycle.stale.staleness_of",
+            "puffin_ann.lifecycle.report.staleness.staleness_of",
             lambda index: SimpleNamespace(is_stale=next(found), reason=f"{index} waits"),
         )
         made = triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
@@ -199,7 +199,7 @@ class TestStale:
                 raise error
             return SimpleNamespace(is_stale=True, reason="it waits")
 
-        monkeypatch.setattr("puffin_ann.lifecycle.stale.staleness_of", answer)
+        monkeypatch.setattr("puffin_ann.lifecycle.report.staleness.staleness_of", answer)
         made = triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
         assert asyncio.run(_all(made)) == [{"reason": "it waits"}]
 
@@ -212,7 +212,7 @@ class TestTombstones:
             asked.append((index, ratio))
             return SimpleNamespace(is_due=next(found), reason=f"{index} is due")
 
-        monkeypatch.setattr("puffin_ann.lifecycle.stale.tombstones_of", tombstones_of)
+        monkeypatch.setattr("puffin_ann.lifecycle.report.staleness.tombstones_of", tombstones_of)
         made = triggers.IndexTombstoneTrigger(index="words", poll_interval=0.01, ratio=0.1)
         assert asyncio.run(_all(made)) == [{"reason": "words is due"}]
         assert asked == [("words", 0.1)] * 3

@@ -28,8 +28,8 @@ def build(
     Example: puffin-ann build glove_words
     """
     from puffin_ann.lake.catalog.tables import load_table
-    from puffin_ann.lifecycle import run as runs
-    from puffin_ann.lifecycle import status as statuses
+    from puffin_ann.lifecycle.report import status as statuses
+    from puffin_ann.lifecycle.runs import build as runs
 
     declaration = find_declared(index)
     require_pyspark()
@@ -55,8 +55,8 @@ def build(
 def _run_stages(
     declaration: IndexDeclaration, plan: dict[str, Any], master: str, step: Step
 ) -> None:
-    from puffin_ann.lifecycle import run as runs
-    from puffin_ann.lifecycle import stages
+    from puffin_ann.lifecycle.build import stages
+    from puffin_ann.lifecycle.runs import build as runs
 
     runner = on_spark(declaration, master)
     table, location = plan["table"], plan["plan"]

@@ -10,8 +10,8 @@ from puffin_ann.cli.declarations import all_declared_on
 from puffin_ann.cli.output import AsJson, TableName, console, print_json
 
 if TYPE_CHECKING:
-    from puffin_ann.lifecycle.clean import CleanReport
-    from puffin_ann.lifecycle.doctor import Diagnosis
+    from puffin_ann.lifecycle.maintain.clean import CleanReport
+    from puffin_ann.lifecycle.maintain.doctor import Diagnosis
 
 PROBLEMS_LEFT = 8
 """Exit code: problems were found, and are there still."""
@@ -48,9 +48,9 @@ def doctor(
 
     Example: puffin-ann doctor demo.glove.words --quick
     """
-    from puffin_ann.lifecycle import doctor as doctors
-    from puffin_ann.lifecycle.leases import take_away
-    from puffin_ann.lifecycle.maintain import declared_on
+    from puffin_ann.lifecycle.maintain import doctor as doctors
+    from puffin_ann.lifecycle.runs.maintain import declared_on
+    from puffin_ann.lifecycle.runtime.leases import take_away
 
     if fix:
         declared_on(table)  # nothing is removed while it is not known what is to be kept
@@ -100,8 +100,8 @@ def clean(
 
     Example: puffin-ann clean demo.glove.words --dry-run
     """
-    from puffin_ann.lifecycle import clean as cleaning
-    from puffin_ann.lifecycle.maintain import declared_on
+    from puffin_ann.lifecycle.maintain import clean as cleaning
+    from puffin_ann.lifecycle.runs.maintain import declared_on
 
     report = cleaning.clean(
         table,

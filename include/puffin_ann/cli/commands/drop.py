@@ -12,7 +12,7 @@ from puffin_ann.cli.output import AsJson, TableName, console, print_json
 from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
-    from puffin_ann.lifecycle.retire import DropReport
+    from puffin_ann.lifecycle.maintain.drop import DropReport
 
 
 def drop(
@@ -40,7 +40,7 @@ def drop(
 
     Example: puffin-ann drop demo.glove.words glove_words --force --dry-run
     """
-    from puffin_ann.lifecycle import retire
+    from puffin_ann.lifecycle.maintain import drop as retire
 
     declared = declared_as_far_as_known(table, index, must_know=not (force or dry_run))
     planned = retire.drop(table, index, declared, force=force, dry_run=True)
@@ -69,7 +69,7 @@ def _ask(planned: "DropReport", *, as_json: bool) -> None:
 
 def _ask_for_the_name(planned: "DropReport", *, may_ask: bool) -> None:
     """Have the index's name typed: that no declaration here names it may be this machine's lack."""
-    from puffin_ann.lifecycle.recorded import Recorded
+    from puffin_ann.lifecycle.published.recorded_declaration import Recorded
 
     told = (
         f"index {planned.index!r} of {planned.table} is published and not declared here, which is "

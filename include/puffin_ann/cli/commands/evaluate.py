@@ -53,8 +53,8 @@ def evaluate(
 def _evaluate_rows(
     declaration: "IndexDeclaration", master: str, queries: int | None, as_json: bool
 ) -> None:
-    from puffin_ann.lifecycle import evaluate as evaluations
-    from puffin_ann.lifecycle.evaluate_stages import evaluate as measure
+    from puffin_ann.lifecycle.evaluate import records as evaluations
+    from puffin_ann.lifecycle.evaluate.stages import evaluate as measure
 
     require_pyspark()
     planned = evaluations.plan_evaluation(declaration, run_id=own_run_id(), queries=queries)
@@ -69,7 +69,7 @@ def _evaluate_rows(
 
 
 def _evaluate_own(declaration: "IndexDeclaration", vector: Path, as_json: bool) -> None:
-    from puffin_ann.lifecycle.own_queries import judged, try_searches
+    from puffin_ann.lifecycle.evaluate.user_queries import judged, try_searches
     from puffin_ann.search.index import open_index
 
     opened = open_index(declaration.table, declaration.name)

@@ -10,7 +10,7 @@ from puffin_ann.cli.output import WIDE, AsJson, TableName, console, print_json
 from puffin_ann.moments import as_utc
 
 if TYPE_CHECKING:
-    from puffin_ann.lifecycle.history import History, HistoryEntry
+    from puffin_ann.lifecycle.report.history import History, HistoryEntry
 
 _NUMBERS = ("rows", "+", "−", "written", "copied", "seconds", "recall", "coverage")
 
@@ -24,7 +24,7 @@ def history(
 
     Example: puffin-ann history demo.glove.words glove_words
     """
-    from puffin_ann.lifecycle.history import history as histories
+    from puffin_ann.lifecycle.report.history import history as histories
 
     found = histories(table, index)
     if as_json:

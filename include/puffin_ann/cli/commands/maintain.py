@@ -30,7 +30,7 @@ def maintain(
 
     Example: puffin-ann maintain demo.glove.words
     """
-    from puffin_ann.lifecycle import maintain as maintaining
+    from puffin_ann.lifecycle.runs import maintain as maintaining
 
     declarations, problems = _meant(name)
     require_pyspark()

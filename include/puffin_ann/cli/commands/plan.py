@@ -18,8 +18,8 @@ from puffin_ann.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from puffin_ann.lifecycle.decision import Decision
-    from puffin_ann.lifecycle.preview import Preview
+    from puffin_ann.lifecycle.policy.decision import Decision
+    from puffin_ann.lifecycle.report.preview import Preview
 
 _ALL = "all"
 
@@ -40,7 +40,7 @@ def plan(
 
     Example: puffin-ann plan demo.glove.words glove_words
     """
-    from puffin_ann.lifecycle.preview import preview
+    from puffin_ann.lifecycle.report.preview import preview
 
     found = preview(table, declaration_of(table, index), maintenance=maintenance)
     if as_json:

@@ -37,8 +37,8 @@ def refresh(
 
     Example: puffin-ann refresh glove_words
     """
-    from puffin_ann.lifecycle.refresh import refresh_in_process
-    from puffin_ann.lifecycle.runners import InProcess, Runner
+    from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+    from puffin_ann.lifecycle.runtime.runners import InProcess, Runner
 
     declaration = find_declared(index)
     run_id = own_run_id()

@@ -1,0 +1,138 @@
+"""Stage 1b: build one shard from its staged rows, each from a local memory-mapped file."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann import __version__
+from puffin_ann.ann.core.memmap import new_array
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.rows import Rows
+from puffin_ann.engines import engine
+from puffin_ann.lifecycle.build.assign import AssignSummary
+from puffin_ann.lifecycle.build.train import TrainResult
+from puffin_ann.lifecycle.documents.run import Assigned, BuiltShard, RunPlan, StagedFile
+from puffin_ann.lifecycle.ingest.segments import StagedRows, block_offset, read_block
+from puffin_ann.lifecycle.runtime.scratch import scratch_folder
+from puffin_ann.lifecycle.runtime.workspace import Workspace, attempt_unique
+from puffin_ann.puffin.writer import PuffinWriter
+
+CREATED_BY = f"puffin-ann {__version__}"
+
+Progress = Callable[[str, float], None]
+
+
+def build_shard(
+    workspace: Workspace,
+    shard: int,
+    trained: TrainResult,
+    assigned: Assigned,
+    summary: AssignSummary,
+    *,
+    algorithm: str,
+    threads: int,
+    progress: Progress | None = None,
+) -> BuiltShard:
+    """Build a shard and stage it as a Puffin file with its engine's blob and its rows blob.
+
+    Disk in use: the shard's rows once, what the engine needs, and its two blobs; memory does not
+    grow with the stored vectors.
+    """
+    began = time.monotonic()
+    plan = workspace.plan
+    made_by = engine(algorithm)
+    with scratch_folder(f"shard-{shard}") as scratch:
+        rows = _fetch(workspace, shard, assigned, summary, scratch)
+        built = made_by.build(
+            rows.vectors,
+            metric=plan.declaration.metric,
+            parameters=plan.declaration.parameters_of(algorithm),
+            norm_bound=float(trained.norm_bound[0]),
+            seed=plan.declaration.seed + shard,
+            threads=threads,
+            scratch=scratch,
+            progress=progress,
+        )
+        encoded, located = scratch / "shard.blob", scratch / "rows.blob"
+        with encoded.open("wb") as out:
+            made_by.encode(built, out)
+        with located.open("wb") as out:
+            rows_blob.write(
+                Rows(
+                    rows.locators[:, 0], rows.locators[:, 1], rows.locators[:, 2], rows.identities
+                ),
+                out,
+            )
+        return BuiltShard(
+            shard_id=shard,
+            file=stage_shard(
+                workspace,
+                plan,
+                shard,
+                {made_by.blob_type: encoded, rows_blob.TYPE: located},
+            ),
+            rows=len(rows.vectors),
+            bytes=encoded.stat().st_size + located.stat().st_size,
+            seconds=time.monotonic() - began,
+        )
+
+
+def _fetch(
+    workspace: Workspace, shard: int, assigned: Assigned, summary: AssignSummary, scratch: Path
+) -> StagedRows:
+    """Read a shard's blocks of all segments, in order, into memory-mapped files."""
+    dimension = workspace.plan.dimension
+    counts = summary.counts[:, shard].astype(np.int64)
+    rows = mapped_rows(int(counts.sum()), dimension, scratch)
+    ends = np.cumsum(counts)
+    for segment, staged in enumerate(assigned.segments):
+        if not counts[segment]:
+            continue
+        part = slice(int(ends[segment] - counts[segment]), int(ends[segment]))
+        with workspace.staging.fetch(staged.uri) as stream:
+            read_block(
+                stream,
+                block_offset(summary.counts[segment], shard, dimension),
+                StagedRows(rows.vectors[part], rows.locators[part], rows.identities[part]),
+                int(summary.checksums[segment, shard]),
+                name=staged.uri,
+            )
+    return rows
+
+
+def mapped_rows(rows: int, dimension: int, scratch: Path) -> StagedRows:
+    """Return room for rows in new files of an existing folder."""
+
+    def array(name: str, width: int, dtype: type[np.generic]) -> NDArray[np.generic]:
+        if not rows:  # an empty file cannot be mapped
+            return np.zeros((0, width), dtype=dtype)
+        return new_array(scratch / f"{name}.npy", dtype, (rows, width))
+
+    return StagedRows(
+        array("vectors", dimension, np.float32),  # type: ignore[arg-type]
+        array("locators", 3, np.uint32),  # type: ignore[arg-type]
+        array("identities", 2, np.uint64),  # type: ignore[arg-type]
+    )
+
+
+def stage_shard(
+    workspace: Workspace, plan: RunPlan, shard: int, blobs: Mapping[str, Path | bytes]
+) -> StagedFile:
+    """Stage the blobs of a shard as a Puffin file."""
+    properties = {"index": plan.declaration.name, "shard": str(shard)}
+    name = attempt_unique(f"shard-{shard:05d}.puffin")
+    with workspace.staging.create(name) as out, PuffinWriter(out) as writer:
+        for kind, data in blobs.items():
+            writer.add(
+                kind,
+                data,
+                fields=[plan.field_id],
+                snapshot_id=plan.base_snapshot_id,
+                sequence_number=plan.base_sequence_number,
+                properties=properties,
+            )
+        writer.finish({"created-by": CREATED_BY})
+    return StagedFile.of(out.staged)

@@ -1,0 +1,286 @@
+"""The stages that do the heavy work: what the Spark applications and the CLI call.
+
+The caller, a Spark driver as a rule, deals out work and collects pointers and counts; vectors pass
+through executors and the table's store only. Each stage ends by creating its document, and begins
+by looking for it.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+
+from pydantic import TypeAdapter
+
+from puffin_ann.errors import StagingError
+from puffin_ann.lifecycle.build import assign as assigning
+from puffin_ann.lifecycle.build import auto_algorithm
+from puffin_ann.lifecycle.build import train as training
+from puffin_ann.lifecycle.build.assign import AssignSummary
+from puffin_ann.lifecycle.build.gate import require_passed, run_gate
+from puffin_ann.lifecycle.build.recovery import remaking
+from puffin_ann.lifecycle.build.shard import build_shard
+from puffin_ann.lifecycle.build.train import SampleTask, TrainResult
+from puffin_ann.lifecycle.documents.run import (
+    ASSIGN,
+    CHOICE,
+    GATE,
+    TRAIN,
+    Assigned,
+    AssignOutcome,
+    BuiltGroup,
+    BuiltShard,
+    Choice,
+    Gated,
+    StagedFile,
+    Trained,
+    done,
+    group_name,
+    load,
+    store,
+)
+from puffin_ann.lifecycle.documents.run_notes import SKIPPED
+from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, RATES, Rates
+from puffin_ann.lifecycle.runtime.runners import Runner
+from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+
+log = logging.getLogger("puffin_ann")
+
+_STAGED_FILES = TypeAdapter(list[StagedFile])
+
+
+@remaking
+def train(runner: Runner, table: str, plan: str) -> Trained:
+    """Stage 0: sample the table, train centroids, hold out the gate's queries."""
+    workspace = Workspace.open(table, plan)
+    finished = done(workspace.staging, TRAIN, Trained)
+    if finished:
+        log.info("train: done before, %d rows sampled", finished.sampled_rows)
+        return finished
+    began = time.monotonic()
+    tasks = training.sample_tasks(workspace.plan)
+    if training.is_small(workspace.plan, tasks):
+        runner = runner.here()
+    log.info("train: sampling %d rows of %d files", sum(t.rows for t in tasks), len(tasks))
+
+    def sample(payload: str) -> str:
+        task = SampleTask(**json.loads(payload))
+        return training.sample(Workspace.open(table, plan), task).model_dump_json()
+
+    payloads = [json.dumps({"file": task.file, "rows": task.rows}) for task in tasks]
+    samples = [StagedFile.model_validate_json(one) for one in runner.run(sample, payloads)]
+    threads = runner.threads_per_task(1)
+
+    def learn(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        rows = training.sampled(there, _STAGED_FILES.validate_json(payload))
+        result = training.train(there.plan, rows, threads=threads)
+        staged = there.stage_bytes("train.npz", arrays_to_bytes(result))
+        choice = done(there.staging, CHOICE, Choice) or auto_algorithm.choose(
+            there.plan,
+            rows.vectors,
+            training.held_out(there.plan, len(rows.vectors)),
+            norm_bound=float(result.norm_bound[0]),
+            threads=threads,
+        )
+        store(there.staging, CHOICE, choice)
+        return staged.model_dump_json()
+
+    (result,) = runner.run(learn, [_STAGED_FILES.dump_json(samples).decode()])
+    trained = Trained(
+        result=StagedFile.model_validate_json(result),
+        choice=load(workspace.staging, CHOICE, Choice),
+        sampled_rows=sum(task.rows for task in tasks),
+        seconds=time.monotonic() - began,
+    )
+    log.info("train: %d centroids in %.1f s", workspace.plan.partition_count, trained.seconds)
+    for trial in trained.choice.trials:
+        log.info(
+            "train: %s reaches recall %.4f at width %d with %.0f queries a second on one thread, "
+            "over %d sampled rows",
+            trial.algorithm,
+            trial.recall,
+            trial.search_width,
+            trial.queries_per_second,
+            trial.rows,
+        )
+    log.info("train: algorithm %s", trained.choice.algorithm)
+    return store(workspace.staging, TRAIN, trained)
+
+
+@remaking
+def assign(runner: Runner, table: str, plan: str) -> Assigned:
+    """Stage 1a: read every covered file once, stage its rows grouped by shard."""
+    workspace = Workspace.open(table, plan)
+    finished = done(workspace.staging, ASSIGN, Assigned)
+    if finished:
+        log.info("assign: done before, %d rows", finished.rows)
+        return finished
+    began = time.monotonic()
+    trained = load(workspace.staging, TRAIN, Trained)
+    tasks = workspace.plan.assign_tasks
+    threads = runner.threads_per_task(len(tasks))
+
+    def work(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        number = int(payload)
+        outcome = assigning.run_task(
+            there,
+            number,
+            there.plan.assign_tasks[number],
+            _trained(there, trained),
+            threads=threads,
+        )
+        return outcome.model_dump_json()
+
+    outcomes = [
+        AssignOutcome.model_validate_json(one)
+        for one in runner.run(work, [str(number) for number in range(len(tasks))])
+    ]
+
+    def sum_up(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        return assigning.summarise(
+            there, assigning.OUTCOMES.validate_json(payload)
+        ).model_dump_json()
+
+    summing = runner if len(outcomes) > 1 else runner.here()
+    (summary,) = summing.run(sum_up, [assigning.OUTCOMES.dump_json(outcomes).decode()])
+    document = assigning.assigned(
+        workspace.plan,
+        outcomes,
+        StagedFile.model_validate_json(summary),
+        time.monotonic() - began,
+    )
+    log.info(
+        "assign: %d rows of %d files in %.1f s; %d deleted, skipped: %s",
+        document.rows,
+        len(workspace.plan.files),
+        document.seconds,
+        document.deleted,
+        document.skipped or "none",
+    )
+    return store(workspace.staging, ASSIGN, document)
+
+
+@remaking
+def build_group(runner: Runner, table: str, plan: str, group: str) -> BuiltGroup:
+    """Stage 1b: build the shards of one group, one Spark task each."""
+    workspace = Workspace.open(table, plan)
+    if group not in workspace.plan.groups:
+        raise StagingError(
+            f"run {workspace.plan.run_id} has no shard group {group!r}; it has: "
+            + ", ".join(workspace.plan.groups)
+        )
+    finished = done(workspace.staging, group_name(group), BuiltGroup)
+    if finished:
+        log.info("build: group %s done before", group)
+        return finished
+    began = time.monotonic()
+    shards = workspace.plan.groups[group]
+    trained = load(workspace.staging, TRAIN, Trained)
+    assigned = load(workspace.staging, ASSIGN, Assigned)
+    threads = runner.threads_per_task(len(shards))
+
+    def work(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        summary = arrays_from_bytes(AssignSummary, there.fetch_bytes(assigned.summary))
+        return build_shard(
+            there,
+            int(payload),
+            _trained(there, trained),
+            assigned,
+            summary,
+            algorithm=trained.choice.algorithm,
+            threads=threads,
+        ).model_dump_json()
+
+    built = tuple(
+        BuiltShard.model_validate_json(one)
+        for one in runner.run(work, [str(shard) for shard in shards])
+    )
+    for shard in built:
+        log.info(
+            "build: shard %d, %d rows, %d bytes in %.1f s",
+            shard.shard_id,
+            shard.rows,
+            shard.bytes,
+            shard.seconds,
+        )
+    document = BuiltGroup(shards=built, seconds=time.monotonic() - began)
+    return store(workspace.staging, group_name(group), document)
+
+
+@remaking
+def gate(runner: Runner, table: str, plan: str) -> Gated:
+    """Measure the unpublished index; the run goes on only if its recall reaches the target.
+
+    Raises:
+        RecallTooLowError: it does not; nothing is published.
+    """
+    workspace = Workspace.open(table, plan)
+    gated = done(workspace.staging, GATE, Gated)
+    if gated is None:
+        trained = load(workspace.staging, TRAIN, Trained)
+        assigned = load(workspace.staging, ASSIGN, Assigned)
+        groups = [
+            load(workspace.staging, group_name(group), BuiltGroup)
+            for group in workspace.plan.groups
+        ]
+        seconds = {
+            "train": trained.seconds,
+            "assign": assigned.seconds,
+            "build": sum(group.seconds for group in groups),
+        }
+        figures = {
+            SKIPPED: json.dumps(assigned.skipped),
+            "vector-bytes-read": str(assigned.vector_bytes_read),
+        }
+        figures[RATES] = _rates(assigned, groups).model_dump_json()
+        if trained.choice.trials:
+            figures["trials"] = json.dumps([one.model_dump() for one in trained.choice.trials])
+
+        def work(_: str) -> str:
+            there = Workspace.open(table, plan)
+            summary = arrays_from_bytes(AssignSummary, there.fetch_bytes(assigned.summary))
+            shards = [shard for group in groups for shard in group.shards]
+            return run_gate(
+                there,
+                _trained(there, trained),
+                summary,
+                shards,
+                seconds,
+                figures,
+                algorithm=trained.choice.algorithm,
+            ).model_dump_json()
+
+        (result,) = runner.run(work, [""])
+        gated = store(workspace.staging, GATE, Gated.model_validate_json(result))
+    require_passed(gated, workspace.plan.declaration.name)
+    log.info(
+        "gate: recall@%d %.4f (%.4f to %.4f) over %d queries, target %.2f, search width %d",
+        gated.k,
+        gated.recall,
+        gated.low,
+        gated.high,
+        gated.queries,
+        gated.target,
+        gated.search_width,
+    )
+    return gated
+
+
+def _rates(assigned: Assigned, groups: Sequence[BuiltGroup]) -> Rates:
+    """Return how fast rows were read and built, where there were enough of them to tell."""
+    rates = Rates()
+    if assigned.rows < MEASURED_ROWS:
+        return rates
+    found = {"read": assigned.rows / assigned.seconds if assigned.seconds else rates.read}
+    seconds = sum(shard.seconds for group in groups for shard in group.shards)
+    if seconds:
+        found["build"] = assigned.rows / seconds
+    return rates.model_copy(update=found)
+
+
+def _trained(workspace: Workspace, trained: Trained) -> TrainResult:
+    return arrays_from_bytes(TrainResult, workspace.fetch_bytes(trained.result))

@@ -1,0 +1,205 @@
+"""What the stages of a refresh hand each other, beside the documents that builds have too."""
+
+from typing import Literal
+
+from puffin_ann.blobs.routing import ShardKind
+from puffin_ann.lifecycle.documents.run import (
+    AssignOutcome,
+    AssignTask,
+    Document,
+    RunPlan,
+    StagedFile,
+)
+from puffin_ann.lifecycle.policy.decision import Decision, Drift, Rates
+
+
+class RefreshPlan(RunPlan):
+    """A run that makes a new version out of the newest one.
+
+    `files` are those of the base snapshot that the version does not cover, and covered ones of
+    which rows are alive again; in order of their ids.
+
+    Attributes:
+        source: Puffin file of the version that is refreshed.
+        source_run: the run that published it.
+        registered: Puffin files that were registered when this was planned.
+        decision: what is done to each shard.
+        state_rates: rates that earlier runs recorded.
+        state_drift: likewise, drift.
+        read_tasks: which parts of `files` each task reads.
+        next_file_id: above any id in use.
+        buckets: identities are matched in so many parts, by their first bits; a power of two.
+        groups: by group id, the shards whose blobs one spark-submit makes.
+        difference: an .npz file, see `gone.Difference`.
+        coverage: a coverage blob of the base snapshot; of `files` it has neither row groups nor
+            skipped rows.
+    """
+
+    kind: Literal["refresh"] = "refresh"
+    source: str
+    source_run: str
+    registered: tuple[str, ...]
+    algorithm: str
+    decision: Decision
+    state_rates: Rates
+    state_drift: Drift
+    read_tasks: tuple[AssignTask, ...]
+    next_file_id: int
+    buckets: int
+    groups: dict[str, tuple[int, ...]]
+    difference: StagedFile
+    coverage: StagedFile
+
+    def action_of(self, shard_id: int) -> str:
+        """Return what is done to a shard; of the new delta, `delta`."""
+        if self.decision.delta is not None and self.decision.delta.shard_id == shard_id:
+            return "delta"
+        return next(one.action for one in self.decision.shards if one.shard_id == shard_id)
+
+
+class GoneShard(Document):
+    """The rows of a shard that are not live where it has them.
+
+    Attributes:
+        dead: an .npz file, see `gone.DeadRows`.
+        newly: rows that went since the version was made.
+        before: rows that were tombstoned.
+        identified: by bucket, .npz files, see `gone.GoneRows`; empty if nothing is matched.
+    """
+
+    shard_id: int
+    dead: StagedFile
+    newly: int
+    before: int
+    identified: tuple[StagedFile, ...]
+
+
+class Gone(Document):
+    """Outcome of looking for rows that went.
+
+    Attributes:
+        known: an .npz file, see `gone.Known`; None if nothing is matched.
+    """
+
+    shards: tuple[GoneShard, ...]
+    known: StagedFile | None
+    seconds: float
+
+
+class ComeTask(Document):
+    """What one task read of the table.
+
+    Attributes:
+        outcome: the rows that surely are new, staged by partition, and all counts.
+        candidates: by bucket, .npz files, see `reading.SiftedRows`: rows that may have been there.
+    """
+
+    outcome: AssignOutcome
+    candidates: tuple[StagedFile, ...]
+
+
+class Come(Document):
+    """Outcome of reading the rows that the version does not cover."""
+
+    tasks: tuple[ComeTask, ...]
+    seconds: float
+
+
+class MovesOfShard(Document):
+    """Rows of a shard that are live again, elsewhere; an .npz file, see `matching.Moves`."""
+
+    shard_id: int
+    moves: StagedFile
+    rows: int
+
+
+class MatchedBucket(Document):
+    """Outcome of matching one bucket.
+
+    Attributes:
+        left: an .npz file, see `matching.Left`: rows that came and are new all the same.
+        left_tasks: numbers of the tasks that read them.
+    """
+
+    shards: tuple[MovesOfShard, ...]
+    left: StagedFile
+    left_tasks: tuple[int, ...]
+
+
+class Matched(Document):
+    """Outcome of matching."""
+
+    buckets: tuple[MatchedBucket, ...]
+    seconds: float
+
+
+class Changes(Document):
+    """Everything that is known before the first shard is touched.
+
+    Attributes:
+        gone: by shard, if rows went.
+        segments: rows that are added to shards or become the delta, staged by partition.
+        summary: an .npz file, see `assign.AssignSummary`; its blocks are partitions, in the order
+            of `come.partition_order`. None if nothing was read.
+        moves: per bucket and shard.
+        rows: rows of the segments.
+        moved: rows that only got another locator.
+        dead: rows of the version that are not live where it has them, those that moved included.
+        skipped: by reason, rows that came and have no usable vector.
+        read: rows with a usable vector that were read of the table, or only moved.
+    """
+
+    gone: tuple[GoneShard, ...]
+    moves: tuple[MovesOfShard, ...]
+    segments: tuple[StagedFile, ...]
+    summary: StagedFile | None
+    rows: int
+    moved: int
+    dead: int
+    skipped: dict[str, int]
+    read: int
+    vector_bytes_read: int
+    seconds: float
+    read_seconds: float
+
+
+class AppliedShard(Document):
+    """What became of one shard.
+
+    Attributes:
+        rows: rows of its rows blob, tombstoned ones included.
+        tombstones: those of them that are deleted.
+        bytes: of its engine's or delta blob, as the routing blob says it.
+        file: staged Puffin file with its new blobs; None if there are none.
+        blobs: types of those; others are taken from the version refreshed.
+        added: rows inserted or built.
+        deed: what was done: `kept`, `mask`, `remap`, `insert`, `rebuild` or `delta`.
+        recall: of the shard alone, measured after an insertion or a rebuild.
+    """
+
+    shard_id: int
+    kind: ShardKind
+    rows: int
+    tombstones: int
+    bytes: int
+    file: StagedFile | None
+    blobs: tuple[str, ...]
+    added: int
+    deed: str
+    recall: float | None
+    seconds: float
+
+
+class AppliedGroup(Document):
+    """Outcome of one spark-submit of the apply stage."""
+
+    shards: tuple[AppliedShard, ...]
+    seconds: float
+
+
+GONE, COME, MATCH, CHANGES = (f"{stage}.json" for stage in ("gone", "come", "match", "changes"))
+
+
+def applied_name(group: str) -> str:
+    """Return the name of a group's document."""
+    return f"applied-{group}.json"

@@ -1,0 +1,221 @@
+"""Measure the recall of a published index over time, on the table as it is.
+
+The gate measures an index before it is published; from then on rows come, go and drift. What is
+measured later is recorded beside the index, in small objects whose names hide them from Iceberg's
+orphan removal, and a recall under the target is an error that says what to do.
+"""
+
+import logging
+import re
+import zlib
+
+from pydantic import ValidationError
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import RecallTooLowError, StagingError
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.store.listing import delete_object, listed
+from puffin_ann.lake.store.staging import Staging
+from puffin_ann.lifecycle.documents.run import (
+    EVALUATED,
+    PLAN,
+    SPARE_PLAN,
+    BuildPlan,
+    Document,
+    done,
+    restore_plan,
+    store,
+)
+from puffin_ann.lifecycle.evaluate.ground_truth import MAX_DUPLICATES
+from puffin_ann.lifecycle.retention.withheld import is_shared
+from puffin_ann.lifecycle.runs.build import plan_of_whole_table, safe_run_id
+from puffin_ann.lifecycle.runtime import leases
+from puffin_ann.lifecycle.runtime.workspace import Workspace, staging_root
+from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.snapshot_view import live_state
+from puffin_ann.search.versions import require_versions
+
+log = logging.getLogger("puffin_ann")
+
+RECORD = re.compile(EVALUATED + r"(\d{13})-[0-9a-f]{8}\.json")
+KEPT = 200
+"""Most evaluations of an index that are kept."""
+
+EVALUATION = "evaluation.json"
+
+
+class Evaluation(Document):
+    """What one evaluation measured.
+
+    Attributes:
+        run_id: of the evaluation.
+        version_run_id: of the run that made the version measured.
+        at_ms: when it ended, milliseconds since 1970.
+        snapshot_id: snapshot whose rows were searched and compared.
+        base_snapshot_id: snapshot that the version covers.
+        k: neighbours asked for.
+        queries: rows that served as queries.
+        recall: share of the true neighbours that were found, as users search.
+        low, high: its 95 % interval.
+        target: the declared recall.
+        coverage: share of the rows searched that the version covers; the rest is scanned.
+        rows: live rows compared.
+        seconds: of the Spark application.
+    """
+
+    index: str
+    table: str
+    run_id: str
+    version_run_id: str
+    at_ms: int
+    snapshot_id: int
+    base_snapshot_id: int
+    k: int
+    queries: int
+    recall: float
+    low: float
+    high: float
+    target: float
+    search_width: int
+    probe_partitions: int
+    coverage: float
+    rows: int
+    seconds: float
+
+
+def plan_evaluation(
+    declaration: IndexDeclaration, *, run_id: str, queries: int | None = None
+) -> dict[str, str]:
+    """Pin what is measured: the table's current snapshot, and rows of it as queries.
+
+    Called again with the same run id, it returns the plan that is there.
+
+    Args:
+        declaration: the index.
+        run_id: names the run; also decides which rows are queries.
+        queries: how many; default: as declared.
+
+    Returns:
+        The table's name, the location of the plan, and the run's id.
+
+    Raises:
+        IndexNotFoundError: no version is published.
+        DamagedIndexError: none can be read.
+    """
+    table = load_table(declaration.table)
+    run = safe_run_id(run_id)
+    staging = Staging(table.io, staging_root(table, declaration.name, run))
+    restore_plan(staging)
+    plan = done(staging, PLAN, BuildPlan)
+    if plan is None:
+        require_versions(table, declaration.name)
+        # Other rows than those of the gate, and of the evaluation before.
+        options = {"queries": queries or declaration.evaluate.queries, "k": declaration.gate.k}
+        measured = declaration.model_copy(
+            update={
+                "seed": zlib.crc32(run.encode()),
+                "gate": type(declaration.gate).model_validate(options),
+            }
+        )
+        live = live_state(table, require_snapshot(table, None).snapshot_id)
+        plan = store(staging, PLAN, plan_of_whole_table(measured, table, run, live))
+    staging.put_new(SPARE_PLAN, plan.model_dump_json().encode())
+    log.info(
+        "evaluate: run %s measures %s by %d queries on snapshot %d, %d rows",
+        run,
+        declaration.name,
+        plan.declaration.gate.queries,
+        plan.base_snapshot_id,
+        plan.expected_rows,
+    )
+    return {"table": declaration.table, "plan": staging.uri(PLAN), "run_id": run}
+
+
+def record(table: Table, evaluation: Evaluation) -> None:
+    """Keep what was measured; the oldest beyond `KEPT` go, where nobody else may need them."""
+    place = _place(table, evaluation.index)
+    run = zlib.crc32(evaluation.run_id.encode())
+    name = f"{EVALUATED}{evaluation.at_ms:013d}-{run:08x}.json"
+    place.put_new(name, evaluation.model_dump_json().encode())
+    beyond = _records(table, evaluation.index)[:-KEPT]
+    if beyond and not is_shared(table):
+        for uri in beyond:
+            delete_object(table.io, uri)
+
+
+def evaluations(table: Table, index: str) -> list[Evaluation]:
+    """Return what was measured of an index, the oldest first; what cannot be read is left out."""
+    place = _place(table, index)
+    found = []
+    for uri in _records(table, index):
+        try:
+            data = place.read(uri.rpartition("/")[2])
+            found.append(Evaluation.model_validate_json(data))
+        except (StagingError, ValidationError) as error:
+            log.warning("evaluate: %s cannot be read: %s", uri, error)
+    return found
+
+
+def measured_at(table: Table, index: str) -> list[int]:
+    """Return when an index was measured, milliseconds since 1970; reads no record."""
+    names = (RECORD.search(uri) for uri in _records(table, index))
+    return [int(name[1]) for name in names if name]
+
+
+def judge(table: str, plan: str) -> str:
+    """Clear what a run staged, and return what it measured as text.
+
+    Raises:
+        RecallTooLowError: it is under the target; says what to do.
+        StagingError: nothing was measured.
+    """
+    loaded = load_table(table)
+    index, run = plan.split("/")[-3:-1]
+    found = [one for one in evaluations(loaded, index) if one.run_id == run]
+    if not found:
+        raise StagingError(f"run {run} has measured nothing of index {index!r}; run it anew")
+    clear(table, plan)
+    return judged(found[-1])
+
+
+def clear(table: str, plan: str) -> None:
+    """Remove what a run staged."""
+    Workspace.open(table, plan).staging.delete_tree()
+
+
+def judged(one: Evaluation) -> str:
+    """Return a measured recall as text.
+
+    Raises:
+        RecallTooLowError: it is under the target; says what to do.
+    """
+    if not one.queries:
+        return (
+            f"index {one.index!r}: no recall was measured. Every row drawn as a query has more "
+            f"than {MAX_DUPLICATES} others equal to it; measure with queries of your own, by "
+            f"'puffin-ann evaluate {one.index} --vector FILE'"
+        )
+    text = (
+        f"index {one.index!r}: recall@{one.k} is {one.recall:.4f} (95 % interval {one.low:.4f} to "
+        f"{one.high:.4f}, {one.queries} queries) on snapshot {one.snapshot_id}, search width "
+        f"{one.search_width}, {one.probe_partitions} partitions probed, coverage {one.coverage:.2%}"
+    )
+    if one.recall >= one.target:
+        return f"{text}; the target is {one.target}"
+    raise RecallTooLowError(
+        f"{text}; that is under the declared recall_target of {one.target}. The rows are not what "
+        f"they were when the index was built: build it anew, by 'puffin-ann build {one.index} "
+        "--force' or its build DAG with 'force', which measures anew how wide to search. If that "
+        "is refused, let the algorithm spend more (R and alpha of vamana, M and ef_construction of "
+        "hnsw), or lower recall_target"
+    )
+
+
+def _place(table: Table, index: str) -> Staging:
+    return Staging(table.io, leases.index_folder(table, index))
+
+
+def _records(table: Table, index: str) -> list[str]:
+    names = [one.uri for one in listed(table.io, _place(table, index).root)]
+    return sorted(uri for uri in names if RECORD.fullmatch(uri.rpartition("/")[2]))

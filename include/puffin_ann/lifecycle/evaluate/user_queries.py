@@ -1,0 +1,116 @@
+"""Measure what a published index finds for a user's own queries, and what it takes to find more.
+
+The gate and evaluations ask with rows of the table. Queries of users may be unlike them: of rows
+that nearly equal each other a narrow search finds all, where it finds little for a vector between
+them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.declaration import CENTROID, EXACT
+from puffin_ann.errors import RecallTooLowError, TooFewRowsError
+from puffin_ann.lifecycle.build.gate import Measure
+from puffin_ann.search.index import Index
+
+STEPS = 6
+"""Searches tried at most, each twice as wide as the one before, over twice as many partitions."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A search that was tried, and what it found.
+
+    Attributes:
+        width: search width.
+        probe_partitions: partitions probed.
+        measure: recall over the queries.
+    """
+
+    width: int
+    probe_partitions: int
+    measure: Measure
+
+
+def try_searches(
+    index: Index, queries: NDArray[np.float32], k: int, *, target: float
+) -> list[Tried]:
+    """Search as users do, then ever wider, until the target is reached.
+
+    Every query is compared with every row, in this process.
+
+    Args:
+        index: a published index, opened.
+        queries: (q, dimension) float32.
+        k: neighbours asked for.
+        target: mean recall at which no wider search is tried.
+
+    Returns:
+        At least the search that users get by default, which is the first.
+
+    Raises:
+        QueryError: the queries do not fit the index.
+        TooFewRowsError: no row is live.
+    """
+    exact = _distances(index.search(queries, k, exhaustive=True, allow_fewer=True), len(queries))
+    if not exact.size:
+        raise TooFewRowsError(f"index {index.name!r}: no row is live, so none can be found")
+    routing = index.version.routing
+    most = max(1, len(routing.centroids))
+    width, probe = max(routing.search_width, k), min(routing.probe_partitions or most, most)
+    tried: list[Tried] = []
+    for _ in range(1 if routing.algorithm in (EXACT, CENTROID) else STEPS):
+        found = index.search(
+            queries,
+            k,
+            width=width if tried else None,
+            probe_partitions=probe if tried else None,
+            allow_fewer=True,
+        )
+        # Equal distances count as found; every distance is exact, whichever search measured it.
+        hits = (_distances(found, len(queries)) <= exact[:, -1:]).sum(axis=1)
+        tried.append(Tried(width, probe, Measure.of(hits / exact.shape[1])))
+        if tried[-1].measure.recall >= target:
+            break
+        width, probe = 2 * width, min(2 * probe, most)
+    return tried
+
+
+def judged(index: Index, k: int, target: float, tried: list[Tried]) -> str:
+    """Return what was found as text.
+
+    Raises:
+        RecallTooLowError: the default search is under the target; says which would reach it.
+    """
+    first, last = tried[0], tried[-1]
+    queries = f"{first.measure.queries:,} " + ("query" if first.measure.queries == 1 else "queries")
+    text = f"index {index.name!r}: recall@{k} is {_figures(first.measure)} for the {queries} given"
+    if first.measure.recall >= target:
+        return f"{text}; the target is {target}"
+    text = f"{text}, under the declared recall_target of {target}."
+    if last.measure.recall < target:
+        raise RecallTooLowError(
+            f"{text} {_call(last)} finds {_figures(last.measure)}, and no wider one was tried. "
+            "Let the algorithm spend more (R and alpha of vamana, M and ef_construction of hnsw)"
+        )
+    raise RecallTooLowError(
+        f"{text} The default was enough for rows of the table when the index was built. "
+        f"{_call(last)} finds {_figures(last.measure)}: search so, in Python by width= and "
+        "probe_partitions=, where such queries are asked"
+    )
+
+
+def _call(tried: Tried) -> str:
+    return f"search --width {tried.width} --probe-partitions {tried.probe_partitions}"
+
+
+def _figures(measure: Measure) -> str:
+    return f"{measure.recall:.4f} (95 % interval {measure.low:.4f} to {measure.high:.4f})"
+
+
+def _distances(found: object, queries: int) -> NDArray[np.float32]:
+    """Return (q, answers) float32, ascending."""
+    distances: NDArray[np.float32] = found.column("distance").to_numpy()  # type: ignore[attr-defined]
+    return distances.reshape(queries, -1)

@@ -1,0 +1,188 @@
+"""Read the rows of a planned data file that are to be indexed: live, and with a usable vector."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from puffin_ann.lake.read.parquet import open_file, read_row_group, read_vectors
+from puffin_ann.lake.read.row_deletes import deleted_positions
+from puffin_ann.lake.read.row_identity import hash_rows
+from puffin_ann.lake.read.vector_column import VectorColumn
+from puffin_ann.lifecycle.documents.run import PlannedFile
+from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenated
+from puffin_ann.lifecycle.runtime.workspace import Workspace
+
+Sift = Callable[[NDArray[np.uint64]], NDArray[np.bool_]]
+"""Tells of identities (n, 2) which rows' vectors are not wanted: (n,) bool."""
+
+
+@dataclass(frozen=True)
+class SiftedRows:
+    """Rows of which no more is kept than where they are and what they are.
+
+    Attributes:
+        locators: (n, 3) uint32: file id, row group, offset in it.
+        identities: (n, 2) uint64.
+    """
+
+    locators: NDArray[np.uint32]
+    identities: NDArray[np.uint64]
+
+    @classmethod
+    def joined(cls, parts: "Sequence[SiftedRows]") -> "SiftedRows":
+        """Join rows in order."""
+        return cls(
+            np.concatenate([np.zeros((0, 3), np.uint32), *(one.locators for one in parts)]),
+            np.concatenate([np.zeros((0, 2), np.uint64), *(one.identities for one in parts)]),
+        )
+
+
+@dataclass(frozen=True)
+class ReadRowGroup:
+    """The rows of one row group.
+
+    Attributes:
+        rows: live rows with a usable vector, in order, but for those sifted out.
+        sifted: those.
+        deleted: positions in the file that row-level deletes name.
+        skipped: positions in the file of live rows without a usable vector.
+        reasons: how many of them, by reason.
+        vector_bytes: bytes of vectors decoded.
+    """
+
+    rows: StagedRows
+    sifted: SiftedRows
+    deleted: BitMap
+    skipped: BitMap
+    reasons: Counter[str]
+    vector_bytes: int
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A run of row groups of one data file, opened once for all of them.
+
+    Attributes:
+        row_groups: numbers of the row groups of this part.
+        row_group_rows: rows of each of them.
+    """
+
+    workspace: Workspace
+    file: PlannedFile
+    parquet: pq.ParquetFile
+    deleted: NDArray[np.int64]
+    column: VectorColumn
+    row_groups: range
+    starts: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def row_group_rows(self) -> list[int]:
+        """Rows of each row group of this part."""
+        return [int(self.starts[number + 1] - self.starts[number]) for number in self.row_groups]
+
+    def read(
+        self,
+        row_group: int,
+        *,
+        identities: bool,
+        only: BitMap | None = None,
+        sift: Sift | None = None,
+    ) -> ReadRowGroup:
+        """Read one row group's vector column, and the key column where identities are wanted.
+
+        Args:
+            row_group: its number.
+            identities: whether they are wanted.
+            only: positions in the file that are wanted; None means all. Of a row group without a
+                live one among them nothing is read.
+            sift: by identity, rows whose vectors are not kept; asks for identities.
+        """
+        plan = self.workspace.run
+        first, last = self.starts[row_group], self.starts[row_group + 1]
+        low, high = np.searchsorted(self.deleted, [first, last])
+        deleted = self.deleted[low:high]
+        live = np.ones(last - first, dtype=np.bool_)
+        if only is not None:
+            inside = only & BitMap(range(int(first), int(last)))
+            live[:] = False
+            live[np.asarray(inside.to_array(), dtype=np.int64) - first] = True
+        live[deleted - first] = False
+        if not live.any():
+            empty = concatenated([], plan.dimension)
+            none = SiftedRows.joined([])
+            return ReadRowGroup(empty, none, BitMap(deleted.tolist()), BitMap(), Counter(), 0)
+        batch = read_vectors(
+            self.workspace.table.io,
+            self.file.path,
+            row_group,
+            self.column,
+            plan.dimension,
+            parquet=self.parquet,
+            view=sift is not None,  # most are let go of right after they were hashed
+        )
+        keep = live & batch.valid
+        offsets = np.flatnonzero(keep)
+        locators = np.empty((len(offsets), 3), dtype=np.uint32)
+        locators[:, 0], locators[:, 1], locators[:, 2] = self.file.file_id, row_group, offsets
+        vectors = batch.matrix if len(offsets) == len(keep) else batch.matrix[keep]
+        hashes = np.zeros((len(offsets), 2), dtype=np.uint64)
+        if identities:
+            keys = self._keys(row_group)
+            hashes = hash_rows(vectors, None if keys is None else keys.take(pa.array(offsets)))
+        rows, sifted = _apart(vectors, locators, hashes, sift)
+        reasons = Counter(batch.reasons(live))
+        return ReadRowGroup(
+            rows=rows,
+            sifted=sifted,
+            deleted=BitMap(deleted.tolist()),
+            skipped=BitMap((np.flatnonzero(live & ~batch.valid) + first).tolist()),
+            reasons=reasons,
+            vector_bytes=batch.matrix.nbytes,
+        )
+
+    def _keys(self, row_group: int) -> pa.ChunkedArray | None:
+        """Return the key column's values in a row group, if a key is declared."""
+        key = self.workspace.run.declaration.key
+        if key is None:
+            return None
+        read = read_row_group(self.workspace.table, self.parquet, self.file.path, row_group, [key])
+        return read.column(key)
+
+
+def _apart(
+    vectors: NDArray[np.float32],
+    locators: NDArray[np.uint32],
+    identities: NDArray[np.uint64],
+    sift: Sift | None,
+) -> tuple[StagedRows, SiftedRows]:
+    """Take rows apart into those that are kept whole, and those sifted out."""
+    out = sift(identities) if sift is not None else np.zeros(len(identities), np.bool_)
+    if not out.any():
+        return StagedRows(vectors, locators, identities), SiftedRows.joined([])
+    kept = np.flatnonzero(~out)
+    whole = StagedRows(vectors[kept], locators[kept], identities[kept])
+    return whole, SiftedRows(locators[out], identities[out])
+
+
+def open_part(workspace: Workspace, file: PlannedFile, part: int, parts: int) -> FilePart:
+    """Open the `part`-th of `parts` equal runs of a file's row groups."""
+    io = workspace.table.io
+    parquet = open_file(io, file.path)
+    rows = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
+    groups = len(rows)
+    deleted = deleted_positions(io, [file.live()]).get(file.path, BitMap())
+    return FilePart(
+        workspace=workspace,
+        file=file,
+        parquet=parquet,
+        deleted=np.asarray(deleted.to_array(), dtype=np.int64),
+        column=workspace.column,
+        row_groups=range(groups * part // parts, groups * (part + 1) // parts),
+        starts=np.concatenate([[0], np.cumsum(rows)]).astype(np.int64),
+    )

@@ -1,0 +1,213 @@
+"""Remove what no index needs any more: superseded versions, and what failed runs left behind.
+
+Nothing goes before its grace is over, and nothing that the table's metadata needs, or that others'
+may need: see `withheld`. What a run left whose outcome is not known is told from a lost publication
+by the table's earlier metadata.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from pydantic import BaseModel, ConfigDict
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import StagingError, StoreDeniedError
+from puffin_ann.lake.catalog.tables import load_table, name_of, reload_table
+from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
+from puffin_ann.lake.metadata.files import MetadataReader
+from puffin_ann.lake.store.listing import abort, delete_object, unfinished_uploads
+from puffin_ann.lake.store.staging import Staging
+from puffin_ann.lifecycle.published.inventory import Inventory, take_inventory
+from puffin_ann.lifecycle.retention.foreign_history import told
+from puffin_ann.lifecycle.retention.orphans import Kind, Leftover, leftovers
+from puffin_ann.lifecycle.retention.withheld import Protection, forget_metadata
+from puffin_ann.lifecycle.runtime.object_names import names_with_folders, object_name, registered
+
+log = logging.getLogger("puffin_ann")
+
+
+class Kept(BaseModel):
+    """Something whose grace is over, and which is not removed all the same.
+
+    Attributes:
+        location: the object, the folder of a run's staging, or the object an upload was to make.
+        why: who may need it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Kind
+    location: str
+    bytes: int
+    why: str
+
+
+class CleanReport(BaseModel):
+    """What a clean-up removed, or would remove in a dry run.
+
+    Attributes:
+        gone: what went; in a dry run, exactly what would go now.
+        waiting: what goes later, its grace not being over.
+        failed: what could not be removed, one sentence each.
+        kept: what is not removed though its grace is over, since others may need it.
+        notes: what metadata in reach says that the table may be another's, too, one sentence each;
+            looked for where there is something to remove.
+        forgotten: metadata files that are of no account from now on, as asked for.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    dry_run: bool
+    gone: tuple[Leftover, ...]
+    waiting: tuple[Leftover, ...]
+    failed: tuple[str, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    notes: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
+
+
+def clean(
+    table: str | Table,
+    declarations: Iterable[IndexDeclaration] = (),
+    *,
+    dry_run: bool = False,
+    grace: str | None = None,
+    at_ms: int | None = None,
+    forget: Sequence[str] = (),
+) -> CleanReport:
+    """Deregister superseded versions and delete their files; delete what failed runs left.
+
+    What a metadata file in reach names that is not of this catalog entry's history is kept, and
+    everything where the table's location may be another's.
+
+    Args:
+        table: by name, or as loaded.
+        declarations: of this table's indexes, for their retention; what was built by is known.
+        dry_run: remove nothing, say what would go.
+        grace: such as `12h`; takes the place of every index's own. Runs that wrote something in
+            the last 15 minutes are spared whatever it is.
+        at_ms: what counts as now, milliseconds since 1970.
+        forget: foreign metadata files that are of no account from now on, see `forget_metadata`.
+
+    Raises:
+        BadInputError: `grace` is not a number with its unit, or a file cannot be forgotten.
+        ConflictError: the table was changed meanwhile; nothing was removed.
+        UnclearCommitError: the catalog's answer was lost; nothing was deleted.
+        StoreUnavailableError: the store does not answer, or refuses access, be it to a metadata
+            file in reach.
+    """
+    loaded = load_table(table)
+    forgotten = forget_metadata(loaded, forget, dry_run=dry_run, at_ms=at_ms) if forget else ()
+    inventory = take_inventory(loaded, at_ms=at_ms)
+    found = leftovers(inventory, tuple(declarations), grace=grace)
+    look = _Look(inventory, found, forgotten)
+    due = [leftover for leftover in found if leftover.is_due]
+    free, kept = look.split(due)
+    failed: list[str] = []
+    gone = tuple(free) if dry_run else _remove(inventory, free, failed, kept, look)
+    return CleanReport(
+        table=name_of(inventory.table),
+        dry_run=dry_run,
+        gone=gone,
+        waiting=tuple(leftover for leftover in found if not leftover.is_due),
+        failed=tuple(failed),
+        kept=tuple(kept),
+        notes=look.notes,
+        forgotten=forgotten,
+    )
+
+
+class _Look:
+    """Looks at the metadata in reach each time something is about to be removed.
+
+    Args:
+        inventory: of the table.
+        found: what there is to remove, now or later; nothing is looked at for nothing.
+        forget: metadata files of no account.
+    """
+
+    def __init__(
+        self, inventory: Inventory, found: Sequence[Leftover], forget: Sequence[str]
+    ) -> None:
+        self._inventory, self._forget, self._any = inventory, forget, bool(found)
+        self._grace_ms = 1000 * max((leftover.grace_seconds for leftover in found), default=0)
+        self._reader = MetadataReader()
+        self.notes: tuple[str, ...] = ()
+
+    def split(self, due: Sequence[Leftover]) -> tuple[list[Leftover], list[Kept]]:
+        """Return what may go, and what is kept.
+
+        Raises:
+            StoreUnavailableError: the store does not give what has to be known.
+        """
+        if not self._any:
+            return [], []
+        protection = Protection.of(
+            self._inventory.table,
+            at_ms=self._inventory.now_ms,
+            grace_ms=self._grace_ms,
+            forget=self._forget,
+            reader=self._reader,
+        )
+        self.notes = tuple(f"{note.what}; {note.remedy}" for note in told(protection.reach))
+        if due:
+            protection.require_readable()
+        reasons = [protection.why_kept(leftover) for leftover in due]
+        kept = [
+            Kept(kind=leftover.kind, location=leftover.location, bytes=leftover.bytes, why=why)
+            for leftover, why in zip(due, reasons, strict=True)
+            if why
+        ]
+        return [leftover for leftover, why in zip(due, reasons, strict=True) if not why], kept
+
+
+def _remove(
+    inventory: Inventory,
+    due: Sequence[Leftover],
+    failed: list[str],
+    kept: list[Kept],
+    look: _Look,
+) -> tuple[Leftover, ...]:
+    """Deregister what is registered, then delete; what a late commit registered meanwhile stays."""
+    if not due:
+        return ()
+    table = _deregister(inventory, due)
+    free, more = look.split(due)  # whoever registered the table elsewhere may have committed
+    kept += more
+    gone = []
+    for leftover in free:
+        try:
+            if _delete(inventory, table, leftover):
+                gone.append(leftover)
+                log.info("clean: removed %s %s: %s", leftover.kind, leftover.location, leftover.why)
+        except (StagingError, StoreDeniedError) as error:
+            failed.append(f"{leftover.location}: {error}")
+            log.warning("clean: %s is left behind: %s", leftover.location, error)
+    return tuple(gone)
+
+
+def _deregister(inventory: Inventory, due: Iterable[Leftover]) -> Table:
+    held = slots(inventory.table)
+    cleared = frozenset(slot for leftover in due for slot in leftover.slots)
+    if not cleared:
+        return reload_table(inventory.table)
+    change = SlotChange(seen={slot: held[slot].statistics_path for slot in cleared}, clear=cleared)
+    return change_slots(inventory.table, change, expected_head=inventory.head)
+
+
+def _delete(inventory: Inventory, table: Table, leftover: Leftover) -> bool:
+    io = inventory.table.io
+    if object_name(leftover.location) in names_with_folders(registered(table)):
+        log.warning("clean: %s was registered meanwhile and stays", leftover.location)
+        return False
+    if leftover.kind == "staging":
+        Staging(io, leftover.location).delete_tree()
+    elif leftover.kind == "upload":
+        for uri, upload in unfinished_uploads(io, leftover.location):
+            if uri == leftover.location and f"upload {upload.id} " in leftover.why:
+                abort(io, uri, upload)
+    else:
+        delete_object(io, leftover.location)
+    return True

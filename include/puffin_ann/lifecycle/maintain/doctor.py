@@ -1,0 +1,343 @@
+"""Find what is wrong with a table's indexes, and repair what can be repaired."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pydantic import BaseModel, ConfigDict
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import (
+    DataFileError,
+    EnvironmentProblemError,
+    FormatError,
+    PuffinAnnError,
+    StoreUnavailableError,
+    UnsupportedTableError,
+)
+from puffin_ann.lake.catalog.tables import load_table, name_of
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.metadata.expiry import Horizon, surviving
+from puffin_ann.lake.store.leases import Lease
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.doctor_declared import lost, secrets, undeclared
+from puffin_ann.lifecycle.maintain.findings import Finding
+from puffin_ann.lifecycle.maintain.foreign_statistics import find_displaced
+from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, guard, plan_guard
+from puffin_ann.lifecycle.maintain.lease_findings import lease_findings
+from puffin_ann.lifecycle.maintain.repair import Damage, find_damage, mend
+from puffin_ann.lifecycle.published.base_version import nearest_version
+from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.retention.foreign_history import told
+from puffin_ann.lifecycle.retention.orphans import leftovers
+from puffin_ann.lifecycle.retention.rules import judge, names_of_snapshots, policies
+from puffin_ann.lifecycle.retention.withheld import Protection
+from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
+from puffin_ann.search.versions import load_version
+
+STALE = 0.05
+"""Share of the live rows that searches scan or mask before an index counts as stale."""
+
+
+class Diagnosis(BaseModel):
+    """What was found, and what was done about it.
+
+    Attributes:
+        findings: problems first.
+        actions: one sentence for each thing repaired.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    findings: tuple[Finding, ...]
+    actions: tuple[str, ...] = ()
+
+    @property
+    def problems_left(self) -> int:
+        """Number of problems that were not repaired."""
+        return sum(one.is_problem and not one.repaired for one in self.findings)
+
+
+def doctor(
+    table: str | Table,
+    declarations: Iterable[IndexDeclaration] | None = None,
+    *,
+    fix: bool = False,
+    quick: bool = False,
+    at_ms: int | None = None,
+) -> Diagnosis:
+    """Examine a table's indexes; with `fix`, do what the guard and the clean-up do.
+
+    Args:
+        table: by name, or as loaded.
+        declarations: of this table's indexes; None: it is not known which are declared.
+        fix: repair what can be repaired.
+        quick: leave out the checksums of blobs, for which whole files are read, and whether shards
+            fit the rest, for which they are unpacked, one at a time, to a temporary folder.
+        at_ms: what counts as now, milliseconds since 1970.
+
+    Raises:
+        StoreUnavailableError: the store does not answer, or refuses access: of a table of which
+            that is all that can be said nothing else is.
+    """
+    loaded = load_table(table)
+    declared = None if declarations is None else tuple(declarations)
+    inventory = take_inventory(loaded, at_ms=at_ms)
+    damage = find_damage(inventory, quick=quick)
+    leases, odd = lease_findings(loaded)
+    before = [*examine(inventory, declared, damage), *leases]
+    before.sort(key=lambda one: not one.is_problem)
+    if not fix:
+        return Diagnosis(table=name_of(loaded), findings=tuple(before))
+    mended, actions = mend(loaded, damage) if damage else (frozenset[str](), [])
+    actions += _remove_leases(loaded, odd)
+    actions += list(guard(loaded, declared or ()).actions)
+    actions += _clean(loaded, declared or (), at_ms)
+    inventory = take_inventory(loaded, at_ms=at_ms)
+    # Files are not read whole a second time: what was damaged and stayed is damaged.
+    left = examine(inventory, declared, find_damage(inventory, quick=True))
+    left += lease_findings(loaded)[0]
+    still = {_identity(one) for one in left if one.is_problem}
+    still |= {_identity(one) for one in before if one.kind == "damaged" and one.file not in mended}
+    found = {_identity(one) for one in before}
+    findings = [
+        one if _identity(one) in still else one.model_copy(update={"repaired": one.is_problem})
+        for one in before
+    ] + [one for one in left if one.is_problem and _identity(one) not in found]
+    return Diagnosis(table=name_of(loaded), findings=tuple(findings), actions=tuple(actions))
+
+
+def examine(
+    inventory: Inventory,
+    declarations: Sequence[IndexDeclaration] | None = None,
+    damage: Iterable[Damage] = (),
+) -> list[Finding]:
+    """Return what is to be said of a table's indexes, problems first; changes nothing."""
+    plan = plan_guard(inventory, declarations or ())
+    protection = Protection.of(inventory.table, at_ms=inventory.now_ms)
+    findings = [
+        *_foreign(protection),
+        *lost(inventory, plan, declarations),
+        *_registrations(inventory, plan, declarations or ()),
+        *_displaced(inventory),
+        *_orphans(inventory, declarations or (), protection),
+        *undeclared(inventory, plan, declarations),
+        *secrets(inventory, plan),
+        *_stale(inventory, plan, declarations),
+        *_damaged(damage),
+    ]
+    return sorted(findings, key=lambda one: not one.is_problem)
+
+
+def _clean(table: Table, declarations: Sequence[IndexDeclaration], at_ms: int | None) -> list[str]:
+    try:
+        cleaned = clean(table, declarations, at_ms=at_ms)
+    except EnvironmentProblemError as error:  # what was repaired before has to be told
+        return [f"removed nothing: {error}"]
+    done = [f"removed {one.kind} {one.location}: {one.why}" for one in cleaned.gone]
+    return done + [f"could not remove {one}" for one in cleaned.failed]
+
+
+def _remove_leases(table: Table, odd: Sequence[Lease]) -> list[str]:
+    if not odd or Protection.of(table).nothing_goes:
+        return []
+    return [f"removed the lease on {lease.what}" for lease in odd if lease.remove()]
+
+
+def _identity(one: Finding) -> tuple[str, tuple[str, ...], str]:
+    return (one.kind, one.indexes, one.file)
+
+
+def _indexes(file: IndexFile) -> tuple[str, ...]:
+    return tuple(sorted({held.index for held in file.holds}))
+
+
+def _registrations(
+    inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration]
+) -> Iterator[Finding]:
+    for file in inventory.files:
+        if file.bytes is None and file.entries:
+            yield Finding(
+                kind="dangling",
+                indexes=_indexes(file),
+                file=file.path,
+                what=f"registered under snapshots {_ids(file.entries)}, and not there",
+                remedy="the guard removes the registration",
+            )
+    published = inventory.published
+    verdicts = judge(
+        published, policies(declarations, published), names_of_snapshots(inventory.table)
+    )
+    healed = {file.path for file, _ in plan.register.values()}
+    if plan.again:
+        healed |= {file.path for file in plan.live.values()}
+    expected = surviving(inventory.table, Horizon(inventory.now_ms + LEAD_MS))
+    for verdict in verdicts:
+        if verdict.is_kept:
+            yield from _registration(inventory, verdict.file, expected, verdict.file.path in healed)
+
+
+def _registration(
+    inventory: Inventory, file: IndexFile, expected: frozenset[int], is_healed: bool
+) -> Iterator[Finding]:
+    """Tell what became of the registrations of a file that is kept."""
+    is_safe = bool(expected & file.entries.keys())
+    remedy = "the guard registers or publishes it again" if is_healed else _elsewhere(file)
+    problem = not is_safe or (is_healed and not file.entries)
+    for slot in file.named_by:
+        if slot in file.entries:
+            continue
+        other = slots(inventory.table).get(slot)
+        what = (
+            f"its index snapshot {slot} has lost its registration"
+            if other is None
+            else f"under its index snapshot {slot}, {other.statistics_path} is registered instead"
+        )
+        yield Finding(
+            kind="dropped" if other is None else "replaced",
+            indexes=_indexes(file),
+            file=file.path,
+            what=what,
+            remedy=remedy,
+            is_problem=problem,
+        )
+    if not file.entries and not file.named_by:
+        yield Finding(
+            kind="dropped",
+            indexes=_indexes(file),
+            file=file.path,
+            what="earlier metadata registered it, and nothing does now",
+            remedy=remedy,
+        )
+    if file.entries and not is_safe:
+        yield Finding(
+            kind="expiring",
+            indexes=_indexes(file),
+            file=file.path,
+            what=f"an expiry in the next 24 hours removes snapshots {_ids(file.entries)}, the only "
+            "ones it is registered under",
+            remedy=remedy,
+        )
+
+
+def _elsewhere(file: IndexFile) -> str:
+    if file.entries:
+        return f"none needed: it is registered under snapshots {_ids(file.entries)}"
+    return "none: there is no snapshot left that it could be registered under"
+
+
+def _ids(snapshot_ids: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(snapshot_ids)))
+
+
+def _displaced(inventory: Inventory) -> Iterator[Finding]:
+    for one in find_displaced(inventory.table):
+        yield Finding(
+            kind="displaced",
+            indexes=(),
+            file=one.entry.statistics_path,
+            what=f"statistics of others under snapshot {one.snapshot_id}, whose place {one.by} "
+            "took without listing what they do",
+            remedy="the guard registers them again, or publishes one file that holds both",
+        )
+
+
+def _foreign(protection: Protection) -> Iterator[Finding]:
+    for one in told(protection.reach):
+        yield Finding(
+            kind="foreign",
+            indexes=(),
+            file=one.file,
+            what=one.what,
+            remedy=one.remedy,
+            is_problem=one.is_problem,
+        )
+
+
+def _orphans(
+    inventory: Inventory, declarations: Sequence[IndexDeclaration], protection: Protection
+) -> Iterator[Finding]:
+    for one in leftovers(inventory, declarations):
+        if one.kind == "superseded version":
+            continue
+        left = one.grace_seconds - one.idle_seconds
+        later = "" if one.is_due else f" in {left // 3600} h {left % 3600 // 60} min"
+        kept = protection.why_kept(one) if one.is_due else ""
+        yield Finding(
+            kind="orphan",
+            indexes=(),
+            file=one.location,
+            what=f"{one.kind}: {one.why}",
+            remedy=f"none: {kept}" if kept else f"'puffin-ann clean' removes it{later}",
+            is_problem=one.is_due and not kept,
+        )
+
+
+def _stale(
+    inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
+) -> Iterator[Finding]:
+    if inventory.head is None:
+        return
+    try:
+        live = live_state(inventory.table, inventory.head)
+    except StoreUnavailableError:
+        raise
+    except (DataFileError, EnvironmentProblemError) as error:
+        for index, file in sorted(plan.live.items()):
+            yield _unknown(index, file, error)
+        return
+    known = None if declarations is None else {one.name for one in declarations}
+    for index, file in sorted(plan.live.items()):
+        remedy = f"refresh it: 'puffin-ann refresh {index}' or its refresh DAG"
+        if known is not None and index not in known:
+            remedy = "declare it again, under this name or another, and refresh it"
+        yield from _stale_index(inventory.table, index, file, live, remedy)
+
+
+def _unknown(index: str, file: IndexFile, error: PuffinAnnError) -> Finding:
+    """Say why it cannot be told how far an index is behind."""
+    return Finding(
+        kind="stale", indexes=(index,), file=file.path, what=str(error), remedy="see there"
+    )
+
+
+def _stale_index(
+    table: Table, index: str, file: IndexFile, live: LiveState, remedy: str
+) -> Iterator[Finding]:
+    try:
+        version = load_version(table.io, file.path, index, length=file.bytes)
+    except (FormatError, FileNotFoundError):
+        return  # which is told as damage
+    if version is None:
+        return
+    try:
+        view = view_of(table, version, live)
+    except StoreUnavailableError:
+        raise
+    except (UnsupportedTableError, DataFileError, EnvironmentProblemError) as error:
+        yield _unknown(index, file, error)
+        return
+    nearest = nearest_version(table, index, live) if view.cost else None
+    if nearest is not None and nearest[1].cost < view.cost:
+        view = nearest[1]  # after a rollback, an older one answers
+    if view.cost > STALE * max(1, view.live_rows):
+        yield Finding(
+            kind="stale",
+            indexes=(index,),
+            file=file.path,
+            what=f"searches scan {view.rows_to_scan:,} rows that index {index!r} does not cover "
+            f"and mask {view.rows_masked:,} that are gone, of {view.live_rows:,} live ones "
+            f"(coverage {view.coverage:.1%})",
+            remedy=remedy,
+        )
+
+
+def _damaged(found: Iterable[Damage]) -> Iterator[Finding]:
+    for one in found:
+        yield Finding(
+            kind="damaged",
+            indexes=one.indexes or _indexes(one.file),
+            file=one.file.path,
+            what=one.what,
+            remedy=one.remedy,
+        )

@@ -1,0 +1,279 @@
+"""Keep published indexes registered, whatever others do to the table's statistics and snapshots.
+
+Registration is all that keeps an index file from being deleted, and a snapshot's expiry takes its
+registration away. So the live version of every index is anchored: registered under the head, which
+no expiry removes. If somebody else's statistics stand there, everything is published again on top.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+from pyiceberg.table.statistics import StatisticsFile
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import ConflictError
+from puffin_ann.lake.catalog.tables import load_table, reload_table
+from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
+from puffin_ann.lake.metadata.dropped import NEVER, dropped
+from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
+from puffin_ann.lifecycle.maintain.foreign_statistics import restore_displaced
+from puffin_ann.lifecycle.publish.carried_blobs import listed_blobs
+from puffin_ann.lifecycle.publish.republish import republish
+from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.published.inventory import live_files as live_files
+from puffin_ann.lifecycle.retention.rules import Verdict, judge, names_of_snapshots, policies
+from puffin_ann.search.versions import open_puffin
+
+log = logging.getLogger("puffin_ann")
+
+ATTEMPTS = 4
+LEAD_MS = DAY_MS
+"""Snapshots that expire within this time count as gone: the guard runs more often than that."""
+
+_RUN_ID = re.compile(r"ann\.([a-z][a-z0-9_]*)\.run-id")
+
+
+@dataclass(frozen=True)
+class GuardPlan:
+    """What the guard will do: pure outcome of `plan_guard`.
+
+    Attributes:
+        clear: slots to empty, whose file is gone, with that file.
+        register: slots to fill, with the file and the reason.
+        again: why everything has to be published anew on top of the head; empty if it has not.
+        live: by index, the newest usable file that holds it.
+        lost: indexes of which no usable file is left.
+    """
+
+    clear: Mapping[int, str] = field(default_factory=dict)
+    register: Mapping[int, tuple[IndexFile, str]] = field(default_factory=dict)
+    again: str = ""
+    live: Mapping[str, IndexFile] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing has to be done."""
+        return not (self.clear or self.register or self.again)
+
+
+@dataclass(frozen=True)
+class GuardReport:
+    """What the guard did.
+
+    Attributes:
+        actions: one sentence each.
+        lost: indexes that have to be built again.
+    """
+
+    actions: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
+def guard(
+    table: str | Table,
+    declarations: Iterable[IndexDeclaration] = (),
+    *,
+    strict: bool = True,
+    horizon: Horizon | None = None,
+) -> GuardReport:
+    """Make the table's index files safe from expiry and orphan removal.
+
+    Args:
+        table: by name, or as loaded.
+        declarations: of this table's indexes, for their retention; what was built by is known.
+        strict: an expiry may leave nothing but the heads of branches, and tags: publish again where
+            others' statistics stand under the head. Otherwise only if the `horizon` demands it.
+        horizon: the expiry to expect; default: by the table's properties, a day from now.
+
+    Raises:
+        ConflictError: the table was changed by others during every attempt.
+        UnclearCommitError: the catalog's answer was lost; the next run finds out.
+    """
+    loaded = load_table(table)
+    declared = tuple(declarations)
+    actions: list[str] = []
+    for attempt in range(1, ATTEMPTS + 1):
+        inventory = take_inventory(loaded)
+        plan = plan_guard(inventory, declared, strict=strict, horizon=horizon)
+        try:
+            actions += _apply(inventory, plan)
+            restored = restore_displaced(loaded)
+        except ConflictError as error:
+            if attempt == ATTEMPTS:
+                raise
+            log.warning("guard: %s; looking anew (%d)", error, attempt)
+            continue
+        actions += restored
+        if not plan.again and not restored:  # else older versions may have other places now
+            break
+    for action in actions:
+        log.info("guard: %s", action)
+    for index in plan.lost:
+        log.error("guard: no readable file of index %s is left; build it again", index)
+    return GuardReport(tuple(actions), plan.lost)
+
+
+def plan_guard(
+    inventory: Inventory,
+    declarations: Iterable[IndexDeclaration] = (),
+    *,
+    strict: bool = True,
+    horizon: Horizon | None = None,
+) -> GuardPlan:
+    """Decide what has to be done; reads nothing."""
+    table, head = inventory.table, inventory.head
+    published = inventory.published
+    live = live_files(published)
+    lost = tuple(sorted(_indexes_named(table) - live.keys()))
+    clear = {
+        slot: file.path for file in inventory.files if file.bytes is None for slot in file.entries
+    }
+    if head is None:
+        return GuardPlan(clear=clear, live=live, lost=lost)
+    expected = surviving(table, horizon or Horizon(inventory.now_ms + LEAD_MS))
+    register: dict[int, tuple[IndexFile, str]] = {}
+    again = ""
+    if live and not _is_anchored(inventory, head, live):
+        carrier = _carrier(published, live)
+        if carrier is not None and (inventory.is_free(head) or head in clear):
+            register[head] = (carrier, "no expiry removes the head")
+        elif strict or not all(expected & file.entries.keys() for file in live.values()):
+            again = _why_again(inventory, head, carrier)
+    verdicts = judge(published, policies(declarations, published), names_of_snapshots(table))
+    kept = [one for one in verdicts if one.is_kept and one.file not in live.values()]
+    _keep_others(inventory, kept, expected, clear, register)
+    return GuardPlan(clear=clear, register=register, again=again, live=live, lost=lost)
+
+
+def _indexes_named(table: Table) -> set[str]:
+    """Return the indexes that snapshots of the table publish, but for those dropped since."""
+    marks = dropped(table)
+    keys = (
+        (key, snapshot.sequence_number or 0)
+        for snapshot in table.snapshots()
+        if snapshot.summary
+        for key in snapshot.summary.additional_properties
+    )
+    return {
+        match[1]
+        for key, number in keys
+        if (match := _RUN_ID.fullmatch(key)) and number > marks.get(match[1], NEVER).sequence_number
+    }
+
+
+def _is_anchored(inventory: Inventory, head: int, live: Mapping[str, IndexFile]) -> bool:
+    """Tell whether the file under the head has a version of every index, the live one or not.
+
+    After a rollback an older one may stand there; it covers the head better.
+    """
+    file = inventory.ours_in(head)
+    return (
+        file is not None and file.is_usable and live.keys() <= {held.index for held in file.holds}
+    )
+
+
+def _carrier(published: Iterable[IndexFile], live: Mapping[str, IndexFile]) -> IndexFile | None:
+    """Return the newest file that holds the live version of every index."""
+    wanted = {held for index, file in live.items() for held in file.holds if held.index == index}
+    return next((file for file in published if wanted <= set(file.holds)), None)
+
+
+def _why_again(inventory: Inventory, head: int, carrier: IndexFile | None) -> str:
+    if carrier is None:
+        return "no single file holds all indexes"
+    if inventory.ours_in(head) is not None:
+        return f"the file under the head, snapshot {head}, does not hold all indexes"
+    return f"somebody else's statistics stand under the head, snapshot {head}"
+
+
+def _keep_others(
+    inventory: Inventory,
+    kept: Iterable[Verdict],
+    expected: frozenset[int],
+    clear: Mapping[int, str],
+    register: dict[int, tuple[IndexFile, str]],
+) -> None:
+    """Find places for the older versions that are kept, where there are any.
+
+    A version never gets a place newer than the one of a version that is newer: of files without
+    a number in their names readers take the place for the order of versions.
+    """
+    table = inventory.table
+    names = names_of_snapshots(table)
+    order = {one.snapshot_id: one.sequence_number or 0 for one in table.snapshots()}
+    for verdict in kept:
+        file = verdict.file
+        newer = [one.order for one in inventory.published if one.order > file.order]
+        limit = min(newer, default=max(order.values(), default=0) + 1)
+        free = {
+            slot
+            for slot in expected
+            if (inventory.is_free(slot) or slot in clear)
+            and slot not in register
+            and order[slot] < limit
+        }
+        own = {*file.named_by, *(held.base_snapshot_id for held in file.holds)}
+        if expected & file.entries.keys() - clear.keys():
+            # Safe for now; for good only where a tag or a branch holds one of its own snapshots.
+            free &= own & names.keys() if not names.keys() & file.entries.keys() else set()
+        best = max(free, key=lambda slot: (slot in own, order[slot]), default=None)
+        if best is not None:
+            register[best] = (file, verdict.reasons[0])
+
+
+def _apply(inventory: Inventory, plan: GuardPlan) -> list[str]:
+    done: list[str] = []
+    change = _change(inventory, plan)
+    if not change.is_empty:
+        change_slots(inventory.table, change, expected_head=inventory.head)
+        done += [
+            f"removed the registration under snapshot {slot}: {path} is gone"
+            for slot, path in plan.clear.items()
+        ]
+        done += [
+            f"registered {file.path} under snapshot {slot}: {reason}"
+            for slot, (file, reason) in plan.register.items()
+        ]
+    if plan.again:
+        # The slots changed, not the head: what was planned holds for the table as it is now.
+        fresh = Inventory(
+            reload_table(inventory.table),
+            inventory.files,
+            inventory.now_ms,
+        )
+        if fresh.head != inventory.head:
+            raise ConflictError(f"the head moved to snapshot {fresh.head} meanwhile")
+        path, snapshot_id = republish(fresh, plan.live)
+        done.append(f"published {path} as snapshot {snapshot_id}: {plan.again}")
+    return done
+
+
+def _change(inventory: Inventory, plan: GuardPlan) -> SlotChange:
+    held = slots(inventory.table)
+    touched = {*plan.clear, *plan.register}
+    return SlotChange(
+        seen={slot: held[slot].statistics_path if slot in held else None for slot in touched},
+        register={slot: _entry(inventory, file, slot) for slot, (file, _) in plan.register.items()},
+        clear=frozenset(plan.clear.keys() - plan.register.keys()),
+    )
+
+
+def _entry(inventory: Inventory, file: IndexFile, slot: int) -> StatisticsFile:
+    """Return a file's entry for a slot, as the one it has elsewhere if it has any."""
+    for entry in file.entries.values():
+        return entry.model_copy(update={"snapshot_id": slot})
+    with open_puffin(inventory.table.io, file.path, file.bytes) as reader:
+        blobs = listed_blobs(reader.metadata.blobs)
+    return StatisticsFile.model_validate(
+        {
+            "snapshot-id": slot,
+            "statistics-path": file.path,
+            "file-size-in-bytes": file.bytes,
+            "file-footer-size-in-bytes": file.footer_size,
+            "blob-metadata": blobs,
+        }
+    )

@@ -1,0 +1,296 @@
+"""Published index files whose bytes are not those that were written, and what takes their place.
+
+A damaged blob cannot be mended from itself. What it held may stand whole in another file: the same
+version, carried along, or an older one, which covers less. That is published again, with all else
+of the damaged file that is whole, and the damaged file goes, since guard and searches would turn to
+it again and again.
+"""
+
+import io
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from pyiceberg.table import Table
+
+from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import partitions as partitions_blob
+from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs.container import ContainerReader
+from puffin_ann.blobs.describe import OURS
+from puffin_ann.errors import DamagedIndexError, FormatError
+from puffin_ann.lake.catalog.tables import name_of, reload_table
+from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
+from puffin_ann.lake.store.listing import delete_object, is_folder
+from puffin_ann.lifecycle.maintain.contradictions import contradiction
+from puffin_ann.lifecycle.maintain.guard import live_files, plan_guard
+from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
+from puffin_ann.lifecycle.publish.republish import republish
+from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.retention.withheld import Protection
+from puffin_ann.lifecycle.runtime.retry import anew
+from puffin_ann.puffin.metadata import BlobMetadata
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.search.versions import IndexVersion, open_puffin
+
+log = logging.getLogger("puffin_ann")
+
+SMALL = frozenset({routing_blob.TYPE, partitions_blob.TYPE, coverage_blob.TYPE})
+"""Types of the blobs that every search reads before it probes a shard."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is wrong with the bytes of a published file.
+
+    Attributes:
+        file: the file.
+        index: whose blob it is; empty where the file cannot be read at all.
+        what: the problem, in one sentence.
+        remedy: what repairs it.
+    """
+
+    file: IndexFile
+    index: str
+    what: str
+    remedy: str = ""
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """The indexes concerned, as far as known."""
+        return (self.index,) if self.index else ()
+
+
+def find_damage(inventory: Inventory, *, quick: bool = False) -> list[Damage]:
+    """Look for damage in all published files; with `quick` in what is small of each."""
+    found: list[Damage] = []
+    for file in inventory.files:
+        if not file.is_published or file.bytes is None:
+            continue
+        if file.problem:
+            found.append(Damage(file, "", file.problem))
+        else:
+            found += _damage_of(inventory.table, file, SMALL if quick else OURS.keys())
+    whole = live_files(_without(inventory, found).published)
+    lost = plan_guard(inventory).lost
+    table = inventory.table
+    return [
+        replace(one, remedy=_remedy(one, whole, lost, _is_beyond_us(table, one.file)))
+        for one in found
+    ]
+
+
+def require_whole(table: Table, version: IndexVersion) -> None:
+    """Read a version's files, and refuse those of which its blobs are not as they were written.
+
+    Raises:
+        DamagedIndexError: names the file, the problem and what repairs it.
+    """
+    inventory = take_inventory(table)
+    paths = {version.path, *map(version.file_of, version.routing.shards)}
+    suspects = [one for one in inventory.files if one.path in paths and one.bytes is not None]
+    if not any(_damage_of(table, one, OURS.keys()) for one in suspects):
+        return
+    for one in find_damage(inventory):  # all files, to tell which others are whole
+        if one.file.path in paths and one.index in ("", version.index):
+            remedy = one.remedy.replace("--fix", f"'puffin-ann doctor {name_of(table)} --fix'", 1)
+            raise DamagedIndexError(f"{one.file.path}: {one.what}; {remedy}")
+
+
+def _damage_of(table: Table, file: IndexFile, kinds: AbstractSet[str]) -> list[Damage]:
+    try:
+        return [Damage(file, *one) for one in damages(table, file, kinds)]
+    except (FormatError, FileNotFoundError) as error:
+        return [Damage(file, "", str(error))]
+
+
+def _is_beyond_us(table: Table, file: IndexFile) -> bool:
+    """Tell whether what stands at a file's place is none, such as a directory."""
+    return is_folder(table.io, file.path)
+
+
+def _remedy(
+    damage: Damage, whole: Mapping[str, IndexFile], lost: Sequence[str], is_beyond_us: bool
+) -> str:
+    names = damage.indexes or lost
+    builds = [f"'puffin-ann build {name} --force'" for name in names if name not in whole]
+    by_hand = "make it readable, or move it away by hand"
+    if builds:
+        again = f"build it again: {', '.join(builds)}; no other file holds it whole"
+        return f"{by_hand}, and {again}" if is_beyond_us else again
+    if is_beyond_us:
+        return f"{by_hand}: all that is known of stands in other files"
+    if not names:
+        return "--fix removes it: all that is known of stands in other files"
+    sources = ", ".join(sorted({whole[name].path for name in names}))
+    return (
+        f"--fix publishes what {sources} holds in its place; where that covers less, "
+        f"'puffin-ann build {names[0]}' does the rest"
+    )
+
+
+def damages(
+    table: Table, file: IndexFile, kinds: AbstractSet[str] = OURS.keys()
+) -> Iterator[tuple[str, str]]:
+    """Read blobs of some types as streams; yield index and problem of those not as written.
+
+    Of an index whose blobs all are, what they say is compared: with all types shard by shard,
+    unpacked to a temporary folder.
+
+    Raises:
+        FormatError: the file is not even a Puffin file.
+        FileNotFoundError: it is gone.
+        StoreUnavailableError: its store does not say, which says nothing of its bytes.
+    """
+    bad: set[str] = set()
+    with open_puffin(table.io, file.path, file.bytes) as reader:
+        for blob in reader.metadata.blobs:
+            if blob.type not in kinds:
+                continue
+            try:
+                _read_whole(reader, blob)
+            except FormatError as error:
+                bad.add(blob.properties.get("index", ""))
+                place = " ".join(f"{key} {value}" for key, value in sorted(blob.properties.items()))
+                yield blob.properties.get("index", ""), f"{blob.type} of {place}: {error}"
+    unpack = kinds >= OURS.keys()
+    for index in sorted({held.index for held in file.holds} - bad):
+        problem = contradiction(table.io, file.path, index, file.bytes, unpack=unpack)
+        if problem is not None:
+            yield index, problem
+
+
+def _read_whole(reader: PuffinReader, blob: BlobMetadata) -> None:
+    stored = io.BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
+    container = ContainerReader(stored, OURS[blob.type][0])
+    for section in container.sections:
+        for _ in container.pieces(section):
+            pass
+
+
+def mend(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[str]]:
+    """Put what is whole in the place of damaged files; returns those files, and what was done.
+
+    Files that are read without an error now, those that hold what no other file has whole, and
+    those that others may need, stay as they are.
+
+    Raises:
+        ConflictError: the table was changed during every attempt; what was done so far is sound.
+        UnclearCommitError: the catalog's answer was lost; no file was removed.
+    """
+    actions: list[str] = []
+    return anew("doctor", lambda: _mended(table, found, actions)), actions
+
+
+def _mended(table: Table, found: Sequence[Damage], actions: list[str]) -> frozenset[str]:
+    """Note each action once it is done: what comes after it may be overtaken."""
+    inventory = take_inventory(table)
+    confirmed = _confirmed(inventory, {one.file.path for one in found})
+    rest = _without(inventory, confirmed)
+    whole = live_files(rest.published)
+    lost = plan_guard(rest).lost
+    damaged = {one.file.path: one.file for one in confirmed}
+    dispensable = {
+        path
+        for path, file in damaged.items()
+        if _is_dispensable(inventory.table, file, confirmed, whole, lost)
+    }
+    if not dispensable:
+        return frozenset()
+    protection = Protection.of(inventory.table)
+    kept = {path: why for path in dispensable if (why := protection.why_file_kept(path))}
+    if any(_is_needed(inventory, damaged[path], whole, path in kept) for path in dispensable):
+        path, snapshot_id = republish(rest, whole, replaces=dispensable)
+        actions.append(
+            f"published {path} as snapshot {snapshot_id}, of what is whole: "
+            + ", ".join(f"index {index} of {file.path}" for index, file in sorted(whole.items()))
+        )
+    actions += [f"left damaged file {path} as it is: {why}" for path, why in sorted(kept.items())]
+    if dispensable - kept.keys():
+        actions += _remove(inventory, dispensable - kept.keys())
+    return frozenset(dispensable - kept.keys())
+
+
+def _confirmed(inventory: Inventory, paths: set[str]) -> list[Damage]:
+    """Read suspects a second time: what a network garbled is whole in the store."""
+    confirmed = []
+    for file in inventory.files:
+        if file.path not in paths or file.bytes is None:
+            continue
+        if is_folder(inventory.table.io, file.path):
+            log.warning("doctor: %s is a directory, and is left alone", file.path)
+            continue
+        try:
+            confirmed += [Damage(file, *one) for one in damages(inventory.table, file)]
+        except FormatError as error:
+            confirmed.append(Damage(file, "", str(error)))
+        except FileNotFoundError:
+            log.warning("doctor: %s is gone meanwhile", file.path)
+    return confirmed
+
+
+def _without(inventory: Inventory, found: Sequence[Damage]) -> Inventory:
+    """Return the inventory as if files did not hold what is damaged in them."""
+    bad = {(one.file.path, one.index) for one in found}
+
+    def whole(file: IndexFile) -> IndexFile:
+        if (file.path, "") in bad:
+            return replace(file, holds=())
+        holds = tuple(held for held in file.holds if (file.path, held.index) not in bad)
+        return replace(file, holds=holds)
+
+    return replace(inventory, files=tuple(map(whole, inventory.files)))
+
+
+def _is_dispensable(
+    table: Table,
+    file: IndexFile,
+    confirmed: Sequence[Damage],
+    whole: Mapping[str, IndexFile],
+    lost: Sequence[str],
+) -> bool:
+    """Tell whether all that a damaged file holds stands elsewhere, or can be copied from it."""
+    if file.holds:
+        return {held.index for held in file.holds} <= whole.keys()
+    bad = {one.index for one in confirmed if one.file.path == file.path}
+    # Where not even that is known which indexes it holds, none may be missing.
+    return bool(whole) and not lost and ("" in bad or _indexes_in(table, file) <= bad)
+
+
+def _indexes_in(table: Table, file: IndexFile) -> set[str]:
+    with open_puffin(table.io, file.path, file.bytes) as reader:
+        return {
+            blob.properties.get("index", "") for blob in reader.metadata.blobs if blob.type in OURS
+        }
+
+
+def _is_needed(
+    inventory: Inventory, file: IndexFile, whole: Mapping[str, IndexFile], is_kept: bool
+) -> bool:
+    """Tell whether something has to be published before a file can go, or be of no use."""
+    if inventory.head in file.entries or any(one.path == file.path for one in whole.values()):
+        return True
+    listed = (blob for entry in file.entries.values() for blob in entry.blob_metadata)
+    return not is_kept and any(map(is_foreign, listed))
+
+
+def _remove(inventory: Inventory, paths: set[str]) -> list[str]:
+    table = reload_table(inventory.table)
+    held = {
+        slot: entry.statistics_path
+        for slot, entry in slots(table).items()
+        if entry.statistics_path in paths
+    }
+    change = SlotChange(seen=held, clear=frozenset(held))
+    if not change.is_empty:
+        change_slots(table, change, expected_head=table.metadata.current_snapshot_id)
+    protection = Protection.of(table)
+    return [_deleted(table, path, protection.why_file_kept(path)) for path in sorted(paths)]
+
+
+def _deleted(table: Table, path: str, why_kept: str) -> str:
+    if why_kept:
+        return f"registered no more, but did not remove, damaged file {path}: {why_kept}"
+    delete_object(table.io, path)
+    return f"removed damaged file {path}"

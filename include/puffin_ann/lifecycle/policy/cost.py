@@ -1,0 +1,135 @@
+"""What work on an index is expected to take: pure, from sizes and the rates of earlier runs."""
+
+from dataclasses import dataclass
+
+from puffin_ann.blobs.metrics import search_dimension
+from puffin_ann.declaration import CENTROID, EXACT
+from puffin_ann.lifecycle.policy.decision import Rates
+from puffin_ann.lifecycle.policy.inputs import IndexState, ShardState
+
+COMPARED_ROWS = 4096
+"""A delta of up to about so many rows has no graph: comparing each is as fast."""
+
+TOMBSTONE_BYTES = 2
+"""Bytes of a tombstone in a bitmap, at most."""
+
+BUILD_SECONDS = 10.0
+"""What a build takes more than a refresh, however few the rows: training, gate, more submits."""
+
+BLOB_OVERHEAD = 256
+"""Bytes of a blob that holds nothing, and of its entry in the footer."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Expected bytes and seconds of one piece of work."""
+
+    written: int = 0
+    copied: int = 0
+    seconds: float = 0.0
+
+
+def row_bytes(state: IndexState) -> tuple[float, float]:
+    """Return the bytes of a row in an engine's blob and in a rows blob."""
+    rows = sum(one.rows for one in state.graphs)
+    if rows:
+        engine = sum(one.bytes for one in state.graphs) / rows
+        identity = sum(one.rows_bytes for one in state.graphs) / rows
+        return engine, identity
+    return _vector_bytes(state), 28.0
+
+
+def _vector_bytes(state: IndexState) -> float:
+    return 4.0 * search_dimension(state.metric, state.dimension)
+
+
+def untouched(state: IndexState, shard: ShardState) -> Cost:
+    """Carry a shard over as it is."""
+    return Cost(copied=shard.all_bytes, seconds=shard.all_bytes / state.rates.copy_bytes)
+
+
+def masked(state: IndexState, shard: ShardState, dead: int) -> Cost:
+    """Write tombstones anew; the rows blob is read, to find whose they are."""
+    copied = shard.bytes + shard.rows_bytes
+    return Cost(
+        written=shard.tombstone_bytes + TOMBSTONE_BYTES * dead + BLOB_OVERHEAD,
+        copied=copied,
+        seconds=(copied + shard.rows_bytes) / state.rates.copy_bytes,
+    )
+
+
+def remapped(state: IndexState, shard: ShardState, dead: int) -> Cost:
+    """Write the rows blob anew, and tombstones."""
+    return Cost(
+        written=shard.rows_bytes + masked(state, shard, dead).written,
+        copied=shard.bytes,
+        seconds=(shard.bytes + 2 * shard.rows_bytes) / state.rates.copy_bytes,
+    )
+
+
+def merged(state: IndexState, shard: ShardState, dead: int, added: int) -> Cost:
+    """Insert rows into a shard, and write all of it."""
+    engine, identity = row_bytes(state)
+    old = shard.bytes + shard.rows_bytes
+    seconds = 2 * old / state.rates.copy_bytes
+    # Without a graph a row is put in its place, not searched for.
+    seconds += added / (state.rates.read if state.algorithm == EXACT else state.rates.insert)
+    tombstones = masked(state, shard, dead).written if dead or shard.tombstones else 0
+    return Cost(
+        written=old + tombstones + round(added * (engine + identity)),
+        seconds=seconds,
+    )
+
+
+def rebuilt(state: IndexState, shard: ShardState, rows: int) -> Cost:
+    """Build a shard from so many live rows."""
+    engine, identity = row_bytes(state)
+    return Cost(
+        written=round(rows * (engine + identity)),
+        seconds=(shard.bytes + shard.rows_bytes) / state.rates.copy_bytes
+        + rows / (state.rates.read if state.algorithm == EXACT else state.rates.build),
+    )
+
+
+def new_delta(state: IndexState, rows: int) -> Cost:
+    """Write so many rows as a delta; few are stored without a graph."""
+    engine, identity = row_bytes(state)
+    if rows <= COMPARED_ROWS:
+        engine = _vector_bytes(state)
+    partition = 4
+    seconds = rows * engine / state.rates.copy_bytes
+    if rows > COMPARED_ROWS:
+        seconds += rows / state.rates.build
+    return Cost(
+        written=round(rows * (engine + identity + partition)) + 2 * BLOB_OVERHEAD if rows else 0,
+        seconds=seconds,
+    )
+
+
+def whole_build(state: IndexState, rows: int) -> Cost:
+    """Build the whole index from so many rows of the table."""
+    engine, identity = row_bytes(state) if state.shards else (0.0, 0.0)
+    written = state.other_bytes + round(rows * (engine + identity))
+    seconds = BUILD_SECONDS + rows / state.rates.read
+    # Rows are staged by shard, read again, and written.
+    seconds += 3 * written / state.rates.copy_bytes
+    if state.shards and state.algorithm != EXACT:
+        seconds += rows / state.rates.build
+    return Cost(written=written, seconds=seconds)
+
+
+def first_build(algorithm: str, rows: int) -> Cost:
+    """Build an index of which nothing is known: not how wide its vectors are, nor their bytes."""
+    rates = Rates()
+    seconds = BUILD_SECONDS + rows / rates.read
+    if algorithm not in (EXACT, CENTROID):
+        seconds += rows / rates.build
+    return Cost(seconds=seconds)
+
+
+def reading(state: IndexState, rows: int) -> Cost:
+    """Read and identify so many rows of the table; write what belongs to no shard."""
+    return Cost(
+        written=state.other_bytes,
+        seconds=rows / state.rates.read + state.other_bytes / state.rates.copy_bytes,
+    )

@@ -1,0 +1,374 @@
+"""Decide what a refresh does: pure, from the index's state, what changed, and the declaration.
+
+A version and a snapshot differ by rows that came and rows that went. Which shard a row went from,
+and which of the rows that came only moved, is found out by the run; here both are expected in
+proportion, and an action is the most that is done to a shard: one to which nothing turns out to
+have happened is carried over as it is. A run that has identified the rows may ask again.
+
+What is due in the index itself waits for the next change that is published, or for a maintenance
+window: a refresh of an unchanged table publishes nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from puffin_ann.declaration import CENTROID, EXACT, IndexDeclaration, seconds_of
+from puffin_ann.lifecycle.policy import cost as estimate
+from puffin_ann.lifecycle.policy.cost import Cost
+from puffin_ann.lifecycle.policy.decision import Decision, DeltaAction, ShardAction
+from puffin_ann.lifecycle.policy.drift import why_drifted
+from puffin_ann.lifecycle.policy.explain import changed_fields, refresh_sentence, spoken_seconds
+from puffin_ann.lifecycle.policy.forecast import UNCHANGED, Expected, absorbable, apportion, expect
+from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
+
+
+def decide(
+    state: IndexState | None,
+    change: Change,
+    declaration: IndexDeclaration,
+    *,
+    now_ms: int,
+    maintenance: bool = False,
+    force: bool = False,
+    unreadable: Sequence[str] = (),
+) -> Decision:
+    """Decide what is due.
+
+    Args:
+        state: the newest version of the index; None if none is published that can be read.
+        change: the head of the table against that version.
+        declaration: as it is now.
+        now_ms: milliseconds since 1970.
+        maintenance: this is a maintenance window: do what is due though nothing changed, and
+            rebuild shards of many tombstones, too.
+        force: publish changes, however few and fresh they are.
+        unreadable: without a state, published files that may have held one, and what is wrong.
+    """
+    if state is None:
+        if not change.live_rows:
+            return Decision(action="none", reason="no row is live, and no version is published")
+        why = "no version of the index is published"
+        if unreadable:
+            why = f"no readable version of the index is published; {'; '.join(unreadable)}"
+        return _build(change, estimate.first_build(declaration.algorithm, change.live_rows), why)
+    why = _why_other(state, change, declaration)
+    if not (why or change.rows or maintenance):
+        return _nothing(state, change, _why_unchanged(state, change, declaration))
+    why = why or _why_worn(state, change, declaration)
+    if why:
+        return _build(change, estimate.whole_build(state, change.live_rows), why)
+    waiting = _why_wait(state, change, declaration, now_ms, maintenance=maintenance, force=force)
+    if waiting:
+        return _nothing(state, change, waiting)
+    expected = expect(state, change)
+    due = _due(state, expected, declaration, maintenance=maintenance)
+    refresh = _refresh(state, change, expected, due)
+    why = _why_emptied(state, change, expected)
+    why = why or _why_dearer(state, change, refresh)
+    if why:
+        return _build(change, estimate.whole_build(state, change.live_rows), why)
+    return refresh
+
+
+def dead_shards(
+    state: IndexState, change: Change, declaration: IndexDeclaration, *, now_ms: int
+) -> dict[int, float]:
+    """Return the shards that a maintenance window rebuilds for their dead rows: the share of those.
+
+    Rows that went count from when a refresh would publish them. Deltas are among them, unless all
+    are merged; a shard of which nothing lives is not.
+
+    Args:
+        state, change, declaration, now_ms: as of `decide`.
+    """
+    if _why_wait(state, change, declaration, now_ms, maintenance=True):
+        return {}
+    expected = expect(state, change)
+    due = _due(state, expected, declaration, maintenance=True)
+    numbers = {*due.rebuild, *due.absorb}
+    return {one.shard_id: expected.ratio(one) for one in state.shards if one.shard_id in numbers}
+
+
+@dataclass(frozen=True)
+class _Due:
+    """What is due whatever few rows changed.
+
+    Attributes:
+        merge: why deltas are merged; empty if they are not.
+        rebuild: by shard, why it is rebuilt alone.
+        absorb: by delta, why it is written anew without its dead rows.
+    """
+
+    merge: str
+    rebuild: Mapping[int, str]
+    absorb: Mapping[int, str]
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self.merge or self.rebuild or self.absorb)
+
+
+def _due(
+    state: IndexState, expected: Expected, declaration: IndexDeclaration, *, maintenance: bool
+) -> _Due:
+    merge = _why_merge(state, expected, declaration)
+    if not maintenance:
+        return _Due(merge, {}, {})
+    bound = declaration.rebuild.tombstone_ratio
+    reasons = {
+        one.shard_id: f"{expected.ratio(one):.0%} of its rows are dead, above "
+        f"rebuild.tombstone_ratio {bound:.0%}"
+        for one in state.shards
+        if expected.ratio(one) > bound
+    }
+    # A shard of which nothing lives cannot be built of anything: it stays as it is, masked.
+    rebuild = {
+        one.shard_id: reasons[one.shard_id]
+        for one in state.graphs
+        if one.shard_id in reasons and expected.live(one)
+    }
+    absorb = {
+        one.shard_id: reasons[one.shard_id]
+        for one in state.deltas
+        if one.shard_id in reasons and not merge
+    }
+    return _Due(merge, rebuild, absorb)
+
+
+def _why_merge(state: IndexState, expected: Expected, declaration: IndexDeclaration) -> str:
+    graph = expected.live_in(state.graphs)
+    delta = expected.live_in(state.deltas) + expected.fresh
+    bound = declaration.refresh.delta_ratio
+    if not graph or not delta or delta <= bound * graph:
+        return ""
+    return (
+        f"deltas would hold {delta:,} live rows, {delta / graph:.1%} of those in shards, above "
+        f"refresh.delta_ratio {bound:.1%}"
+    )
+
+
+def _why_other(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
+    """Say why no refresh can make the version what is declared."""
+    if not change.live_rows:
+        return ""  # nothing to build from; the version answers nothing, which is right
+    if change.column:
+        return change.column
+    if state.fingerprint != declaration.fingerprint():
+        return f"the declaration changed since it was built: {changed_fields(state, declaration)}"
+    return ""
+
+
+def _why_worn(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
+    """Say why the version itself, whatever changed since, is no base for a refresh any more."""
+    if not change.live_rows:
+        return ""
+    made, declared = len(state.graphs), declaration.shards_built
+    if made < declared <= change.live_rows:
+        return f"it has {made} of the {declared} declared shards: there were fewer rows than those"
+    # Where each row is compared, centroids may lie wherever they do.
+    drifted = "" if state.algorithm in (CENTROID, EXACT) else why_drifted(state, declaration)
+    return drifted or _why_emptied(state, change, UNCHANGED)
+
+
+def _why_emptied(state: IndexState, change: Change, expected: Expected) -> str:
+    """Say so if deltas hold all that is live: there is nothing then that they could be added to."""
+    if state.algorithm == CENTROID or not change.live_rows:
+        return ""
+    deltas = expected.live_in(state.deltas) + expected.fresh
+    if not deltas or expected.live_in(state.graphs):
+        return ""
+    return f"none of the rows its shards were built from is live, and {deltas:,} others are"
+
+
+def _why_wait(
+    state: IndexState,
+    change: Change,
+    declaration: IndexDeclaration,
+    now_ms: int,
+    *,
+    maintenance: bool,
+    force: bool = False,
+) -> str:
+    """Say why nothing is published now; empty if something is."""
+    # What a waiting change would make due waits with it.
+    if _due(state, UNCHANGED, declaration, maintenance=maintenance).is_any:
+        return ""
+    if not change.rows:
+        return f"nothing changed since snapshot {state.base_snapshot_id}"
+    options = declaration.refresh
+    lag = max(0, now_ms - change.oldest_ms) / 1000
+    if force or change.rows >= options.min_rows or lag > seconds_of(options.max_lag):
+        return ""
+    return (
+        f"{change.rows:,} changed rows are fewer than refresh.min_rows {options.min_rows:,}, and "
+        f"the oldest change is {spoken_seconds(lag)} old, within refresh.max_lag "
+        f"{options.max_lag}: searches mask and scan them"
+    )
+
+
+def _why_unchanged(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
+    """Say that nothing changed, and what is to be done all the same."""
+    said = f"nothing changed since snapshot {state.base_snapshot_id}"
+    build = _why_worn(state, change, declaration)
+    if build:
+        return f"{said}; the next change or maintenance builds it anew, since {build}"
+    due = _due(state, UNCHANGED, declaration, maintenance=True)
+    if due.merge:
+        said += f"; the next change or maintenance merges, since {due.merge}"
+    worn = {**due.rebuild, **due.absorb}
+    if worn:
+        numbers = ", ".join(map(str, sorted(worn)))
+        said += f"; the next maintenance rebuilds shard {numbers}, of which {worn[min(worn)]}"
+    return said
+
+
+def _why_dearer(state: IndexState, change: Change, refresh: Decision) -> str:
+    """Say why building is better than this refresh; empty if it is not."""
+    if state.algorithm == CENTROID or not change.live_rows:
+        return ""
+    build = estimate.whole_build(state, change.live_rows).seconds
+    # Not for the sake of what a build would carry over or read just the same.
+    if refresh.seconds > build and (refresh.merges or refresh.delta):
+        return (
+            f"refreshing is expected to take {refresh.seconds:,.1f} s, building anew {build:,.1f} s"
+        )
+    return ""
+
+
+def _build(change: Change, cost: Cost, reason: str) -> Decision:
+    return Decision(
+        action="build",
+        reason=reason,
+        rows_added=change.rows_added,
+        rows_gone=change.rows_gone,
+        other_bytes=cost.written,
+        other_seconds=cost.seconds,
+    )
+
+
+def _nothing(state: IndexState, change: Change, reason: str) -> Decision:
+    # What is not published anew is not copied either.
+    shards = (_action(one, "none", reason, 0, Cost()) for one in state.shards)
+    return Decision(
+        action="none",
+        reason=reason,
+        shards=tuple(shards),
+        rows_added=change.rows_added,
+        rows_gone=change.rows_gone,
+    )
+
+
+def _refresh(state: IndexState, change: Change, expected: Expected, due: _Due) -> Decision:
+    delta = None if due.merge else _new_delta(state, change, expected, due)
+    shards = tuple(_shard_actions(state, change, expected, due, delta))
+    other = estimate.reading(state, change.rows_added)
+    return Decision(
+        action="refresh",
+        reason=refresh_sentence(state, change, shards, delta, due.merge),
+        shards=shards,
+        delta=delta,
+        merges=bool(due.merge),
+        matches=expected.matches,
+        rows_added=change.rows_added,
+        rows_gone=change.rows_gone,
+        other_bytes=other.written,
+        other_seconds=other.seconds,
+    )
+
+
+def _new_delta(
+    state: IndexState, change: Change, expected: Expected, due: _Due
+) -> DeltaAction | None:
+    if state.algorithm == CENTROID or not (change.rows_added or due.absorb):
+        return None
+    forced = [one for one in state.deltas if one.shard_id in due.absorb]
+    rows = expected.fresh + expected.live_in(forced)
+    rest = [one for one in state.deltas if one.shard_id not in due.absorb]
+    absorbed = [*forced, *absorbable(rows, rest)]
+    rows = expected.fresh + expected.live_in(absorbed)
+    cost = estimate.new_delta(state, rows)
+    came = f"{expected.fresh:,} rows came" if change.rows_added else "dead rows leave deltas"
+    if expected.matches:
+        came += f", if the {expected.moved:,} others have only moved"
+    return DeltaAction(
+        shard_id=state.next_shard_id,
+        reason=came,
+        rows=rows,
+        absorbed=tuple(sorted(one.shard_id for one in absorbed)),
+        bytes_written=cost.written,
+        seconds=cost.seconds,
+    )
+
+
+def _shard_actions(
+    state: IndexState,
+    change: Change,
+    expected: Expected,
+    due: _Due,
+    delta: DeltaAction | None,
+) -> Iterable[ShardAction]:
+    moved = apportion(expected.moved, {one.shard_id: one.rows for one in state.shards})
+    added = apportion(_merging(state, expected) if due.merge else 0, _capacity(state.graphs))
+    for shard in state.shards:
+        number = shard.shard_id
+        dead = expected.dead.get(number, 0)
+        if number in due.rebuild:
+            rows = expected.live(shard) + added[number]
+            cost = estimate.rebuilt(state, shard, rows)
+            yield _action(shard, "rebuild", due.rebuild[number], rows, cost)
+        elif due.merge and shard.kind == "graph":
+            cost = estimate.merged(state, shard, dead, added[number])
+            yield _action(shard, "merge", due.merge, added[number] + dead + moved[number], cost)
+        elif due.merge:
+            yield _action(shard, "merge", "goes into shards", expected.live(shard), Cost())
+        elif delta and number in delta.absorbed:
+            reason = due.absorb.get(number, f"goes into delta {delta.shard_id}")
+            yield _action(shard, "merge", reason, expected.live(shard), Cost())
+        else:
+            yield _in_place(state, change, expected, shard, moved[number])
+
+
+def _merging(state: IndexState, expected: Expected) -> int:
+    return expected.fresh + expected.live_in(state.deltas)
+
+
+def _capacity(graphs: Sequence[ShardState]) -> dict[int, int]:
+    """Return weights by which rows are expected to fall into shards, large enough for any rows."""
+    return {one.shard_id: max(1, one.rows) << 40 for one in graphs}
+
+
+def _in_place(
+    state: IndexState, change: Change, expected: Expected, shard: ShardState, moved: int
+) -> ShardAction:
+    """Say what is done to a shard whose blob is carried over."""
+    dead = expected.dead.get(shard.shard_id, 0)
+    spared = change.identified is not None and not (expected.moved or dead)
+    if not shard.rows or spared:
+        return _action(shard, "none", "none of its rows moved or went", 0, _kept(state, shard))
+    if expected.matches:
+        reason = f"about {moved:,} of its rows moved, {dead:,} went"
+        cost = estimate.remapped(state, shard, dead)
+        return _action(shard, "remap", reason, moved + dead, cost)
+    if change.rows_gone and shard.live:
+        reason = f"about {dead:,} of its rows went"
+        return _action(shard, "mask", reason, dead, estimate.masked(state, shard, dead))
+    return _action(shard, "none", "none of its rows moved or went", 0, _kept(state, shard))
+
+
+def _kept(state: IndexState, shard: ShardState) -> Cost:
+    return estimate.untouched(state, shard)
+
+
+def _action(shard: ShardState, action: str, reason: str, rows: int, cost: Cost) -> ShardAction:
+    return ShardAction.model_validate(
+        {
+            "shard_id": shard.shard_id,
+            "kind": shard.kind,
+            "action": action,
+            "reason": reason,
+            "rows": rows,
+            "bytes_written": cost.written,
+            "bytes_copied": cost.copied,
+            "seconds": cost.seconds,
+        }
+    )

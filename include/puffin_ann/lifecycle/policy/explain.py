@@ -1,0 +1,90 @@
+"""Words for what is decided: one sentence for people."""
+
+from collections.abc import Sequence
+
+from puffin_ann.declaration import SHAPING, IndexDeclaration
+from puffin_ann.foreign_json import parsed
+from puffin_ann.lifecycle.policy.decision import DeltaAction, ShardAction
+from puffin_ann.lifecycle.policy.inputs import Change, IndexState
+
+
+def changed_fields(state: IndexState, declaration: IndexDeclaration) -> str:
+    """Name the fields that shape the index and are not as they were when it was built."""
+    try:
+        before = parsed(state.declaration)
+    except ValueError:
+        before = None
+    if not isinstance(before, dict):
+        return "its fingerprint is another"
+    now = declaration.model_dump(mode="json", include=set(SHAPING))
+    changed = [
+        f"{name} {before.get(name)!r} → {value!r}"
+        for name, value in sorted(now.items())
+        if before.get(name) != value
+    ]
+    return ", ".join(changed) or "its fingerprint is another"
+
+
+def refresh_sentence(
+    state: IndexState,
+    change: Change,
+    shards: Sequence[ShardAction],
+    delta: DeltaAction | None,
+    merge: str,
+) -> str:
+    """Say in one sentence what a refresh does, and because of what."""
+    return f"{_came_and_went(state, change)}: {'; '.join(_deeds(change, shards, delta, merge))}"
+
+
+def _came_and_went(state: IndexState, change: Change) -> str:
+    since = f"since snapshot {state.base_snapshot_id}"
+    if not change.rows:
+        return f"nothing changed {since}, but work is due"
+    if not change.live_rows:
+        return f"no row is live any more {since}"
+    counts = ((change.rows_added, "came"), (change.rows_gone, "went"))
+    return " and ".join(f"{count:,} rows {verb}" for count, verb in counts if count) + f" {since}"
+
+
+def _deeds(
+    change: Change, shards: Sequence[ShardAction], delta: DeltaAction | None, merge: str
+) -> list[str]:
+    deeds = [f"merge, since {merge}"] if merge else []
+    rebuilt = [one for one in shards if one.action == "rebuild"]
+    if rebuilt:
+        numbers = ", ".join(str(one.shard_id) for one in rebuilt)
+        deeds.append(f"rebuild shard {numbers}, of which {rebuilt[0].reason}")
+    remapped = sum(one.action == "remap" for one in shards)
+    if remapped:
+        deeds.append(f"identify them, and remap those that only moved, in {_shards(remapped)}")
+    masked = sum(one.action == "mask" for one in shards)
+    if masked:
+        deeds.append(f"mask them in {_shards(masked)}")
+    if delta is not None:
+        deeds.append(_delta(delta))
+    if not shards:
+        deeds.append(
+            f"centroids of {change.files_added:,} files are added, {change.files_gone:,} leave"
+        )
+    return deeds or ["cover what is live"]
+
+
+def _delta(delta: DeltaAction) -> str:
+    absorbed = (
+        f", in place of {', '.join(map(str, delta.absorbed))} as well" if delta.absorbed else ""
+    )
+    if not delta.rows:
+        return f"no row is expected in a delta{absorbed}"
+    return f"{delta.rows:,} rows become delta {delta.shard_id}{absorbed}"
+
+
+def _shards(count: int) -> str:
+    return f"{count} shard{'s' if count != 1 else ''}"
+
+
+def spoken_seconds(seconds: float) -> str:
+    """Return a time as people say it: in its largest fitting unit."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,348 @@
+"""Stage 2: assemble one Puffin file of all live indexes of the table, and publish it."""
+
+import hashlib
+import logging
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from pyiceberg.table import Table
+
+from puffin_ann.blobs import centroid as centroid_blob
+from puffin_ann.blobs import partitions as partitions_blob
+from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.routing import Routing
+from puffin_ann.declaration import CENTROID
+from puffin_ann.engines import engine
+from puffin_ann.errors import (
+    ConflictError,
+    OvertakenError,
+    StagingError,
+    UnclearCommitError,
+)
+from puffin_ann.lake.catalog.tables import reload_table
+from puffin_ann.lake.commit.attempt import Published
+from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.commit.publish import publish as commit
+from puffin_ann.lake.metadata.dropped import dropped, is_dropped
+from puffin_ann.lake.metadata.registered import next_number, registered
+from puffin_ann.lake.store.compose import Assembly, Names
+from puffin_ann.lake.store.locations import metadata_folder
+from puffin_ann.lake.store.object_plan import Recipe
+from puffin_ann.lifecycle.build import staged_index
+from puffin_ann.lifecycle.build.gate import require_passed
+from puffin_ann.lifecycle.build.shard import CREATED_BY
+from puffin_ann.lifecycle.documents.refresh import RefreshPlan
+from puffin_ann.lifecycle.documents.run import (
+    GATE,
+    PUBLISH,
+    Gated,
+    PublishedVersion,
+    RunPlan,
+    done,
+    load,
+    store,
+)
+from puffin_ann.lifecycle.publish.carried_blobs import Blob, Cargo, listed_blobs, pinned
+from puffin_ann.lifecycle.publish.run_records import recorded
+from puffin_ann.lifecycle.refresh.new_version import Content, refreshed
+from puffin_ann.lifecycle.retention.withheld import discard_refused
+from puffin_ann.lifecycle.runtime.workspace import Workspace
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
+from puffin_ann.search.versions import (
+    IndexVersion,
+    find_versions,
+    load_version,
+)
+
+log = logging.getLogger("puffin_ann")
+
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A finished file, not yet named by the table's metadata.
+
+    Attributes:
+        path: its location.
+        file: what its writer says of it.
+        bytes_copied: bytes of blobs carried along.
+        run_prefix: what the locations of the run's files begin with.
+        carried: registered files of which nothing is lost if this one takes their place.
+    """
+
+    path: str
+    file: FinishedFile
+    bytes_copied: int
+    run_prefix: str
+    carried: frozenset[str]
+
+
+def publish_run(workspace: Workspace) -> PublishedVersion:
+    """Publish a run that passed its gate; at most once, however often it is called.
+
+    The commit asserts the branch head. If that moved since by data alone, the file is committed on
+    top of it as it is: to copy a large index again might take longer than the next commit lets one.
+    If others published, it is assembled again, so that theirs is carried along. The base snapshot
+    stays the one that was indexed, and search covers the difference.
+
+    Raises:
+        ConflictError: the head moved during every attempt; nothing was published.
+        OvertakenError: another run published the index since this refresh was planned; likewise.
+        UnclearCommitError: the catalog's answer was lost; nothing was deleted.
+    """
+    finished = done(workspace.staging, PUBLISH, PublishedVersion)
+    if finished:
+        return finished
+    began = time.monotonic()
+    plan = workspace.run
+    content = refreshed(workspace) if isinstance(plan, RefreshPlan) else _built(workspace)
+    version = content.version
+    earlier: Assembled | None = None
+    rested_on: object = None
+    for attempt in range(1, ATTEMPTS + 1):
+        table = reload_table(workspace.table)
+        if isinstance(plan, RefreshPlan):
+            _require_unchanged(table, plan)
+        entries = registered(table)
+        rests_on = (entries, dropped(table))
+        # A file of which nothing is carried could not be read then, and may be readable by now.
+        is_whole = earlier is not None and {one.path for one in entries} <= earlier.carried
+        if earlier is not None and is_whole and rests_on == rested_on:
+            assembled = earlier
+        else:
+            assembled = assemble(table, plan, content)
+            if earlier is not None and earlier.path != assembled.path:
+                _discard(table, earlier)
+        try:
+            published = _commit(table, plan, version, assembled)
+        except UnclearCommitError:
+            raise
+        except Exception as error:
+            if not isinstance(error, ConflictError) or attempt == ATTEMPTS:
+                _discard(table, assembled)
+                raise
+            earlier, rested_on = assembled, rests_on
+            log.warning("publish: %s; planning the publication anew (%d)", error, attempt)
+            continue
+        break
+    path = assembled.path
+    if published.already:
+        path = _path_of(reload_table(workspace.table), published, assembled)
+    document = PublishedVersion(
+        snapshot_id=published.snapshot_id,
+        path=path,
+        bytes_written=assembled.file.length - assembled.bytes_copied,
+        bytes_copied=assembled.bytes_copied,
+        rows_added=content.rows_added,
+        rows_gone=content.rows_gone,
+        seconds=time.monotonic() - began,
+    )
+    return store(workspace.staging, PUBLISH, document)
+
+
+def _built(workspace: Workspace) -> Content:
+    """Return what a build made, if it is good enough."""
+    plan = workspace.plan
+    gated = load(workspace.staging, GATE, Gated)
+    require_passed(gated, plan.declaration.name)
+    version = load_version(workspace.table.io, gated.candidate.uri, plan.declaration.name)
+    if version is None:
+        raise StagingError(f"{gated.candidate.uri} does not hold index {plan.declaration.name!r}")
+    blobs = {
+        shard.shard_id: dict.fromkeys(
+            (engine(version.routing.algorithm).blob_type, rows_blob.TYPE), version.file_of(shard)
+        )
+        for shard in version.routing.shards
+    }
+    return Content(version, blobs, rows_added=version.vectors)
+
+
+def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
+    """Refuse to publish a refresh if another run published or dropped the index since its plan.
+
+    What a file holds is looked at only if it was not there then. Others carry the version that is
+    refreshed along into theirs.
+
+    Raises:
+        OvertakenError: so it is.
+    """
+    index = plan.declaration.name
+    before = set(plan.registered)
+    runs = {plan.run_id, plan.source_run}  # of the former the answer was lost, then
+    is_lost = is_dropped(dropped(table), index, plan.source_run)
+    if any(entry.path not in before for entry in registered(table)):
+        versions = find_versions(table, index).versions
+        is_lost |= any(one.path not in before and one.run_id not in runs for one in versions)
+    if is_lost:
+        raise OvertakenError(
+            f"index {index!r} of {plan.table} was published anew, or dropped, since this refresh "
+            "was planned; nothing was published, plan the run again"
+        )
+
+
+def _discard(table: Table, assembled: Assembled) -> None:
+    """Delete a file that the catalog definitely refused to register.
+
+    On S3 another attempt of the run makes the same file under the same name, and may have had
+    better luck with it.
+    """
+    try:
+        if all(entry.path != assembled.path for entry in registered(table.refresh())):
+            discard_refused(table, assembled.path)
+    except Exception as error:  # the refusal itself is what has to be told
+        log.warning("publish: %s is left behind: %s", assembled.path, error)
+
+
+def _path_of(table: Table, published: Published, assembled: Assembled) -> str:
+    """Return the file of a run published by an earlier attempt, and drop this attempt's own."""
+    for entry in registered(table):
+        if published.snapshot_id in entry.snapshot_ids:
+            if entry.path != assembled.path:
+                _discard(table, assembled)
+            return entry.path
+    return assembled.path
+
+
+def _commit(table: Table, plan: RunPlan, version: IndexVersion, assembled: Assembled) -> Published:
+    head = table.current_snapshot()
+    if head is None:
+        raise ConflictError(f"table {plan.table} has no snapshot any more; nothing was published")
+    mode, reason = publish_mode(table, plan.declaration.publish)
+    log.info("publish: by %s, since %s", mode, reason)
+    return commit(
+        table,
+        expected_head=head.snapshot_id,
+        base_snapshot_id=plan.base_snapshot_id,
+        statistics_path=assembled.path,
+        file_size=assembled.file.length,
+        footer_size=assembled.file.footer_size,
+        summary=summary_of(plan, version),
+        blob_metadata=listed_blobs(assembled.file.metadata.blobs),
+        mode=mode,
+        run_prefix=assembled.run_prefix,
+        carried=assembled.carried,
+    )
+
+
+def summary_of(plan: RunPlan, version: IndexVersion) -> dict[str, str]:
+    """Return the index snapshot's summary: what people look for, at most ten keys an index."""
+    routing = version.routing
+    figures = {
+        "run-id": plan.run_id,
+        "base-snapshot-id": str(plan.base_snapshot_id),
+        "algorithm": routing.algorithm,
+        "metric": routing.metric,
+        "vectors": str(version.vectors),
+        "shards": str(len(routing.shards)),
+        "max-tombstone-ratio": f"{version.tombstone_ratio:.4g}",
+    }
+    if routing.measured is not None:
+        figures["recall"] = f"{routing.measured.recall:.4f}"
+    return {f"ann.{plan.declaration.name}.{key}": value for key, value in figures.items()}
+
+
+def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
+    """Make one Puffin file: this index, the table's other indexes, and foreign blobs.
+
+    Shards come first, so that ranges of staged and published files adjoin and a store that copies
+    parts by itself need not be sent a byte of them; what is small stands beside the footer.
+    """
+    names = Names(
+        folder=metadata_folder(table),
+        kind="ann",
+        run=f"{plan.declaration.name}-{plan.base_snapshot_id}-{_short_hash(plan.run_id)}",
+        number=next_number(table),
+    )
+    assembly = Assembly(table.io, names)
+    version = content.version
+    cargo = Cargo(table, version.index, plan.base_snapshot_id, assembly.recipe)
+    carried = list(cargo.blobs())
+    own = list(_shards(table, content, assembly.recipe, dict(cargo.footers)))
+    published = {entry.path for entry in registered(table)}
+    copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
+    written = sum(
+        blob.length
+        for reader, blob in own
+        if reader.name not in published and blob.type != partitions_blob.TYPE
+    )
+    routing = recorded(
+        table,
+        plan,
+        version,
+        written=written,
+        copied=copied,
+        rows_added=content.rows_added,
+        rows_gone=content.rows_gone,
+    )
+    with PuffinWriter(assembly.recipe) as writer:
+        for reader, blob in sorted(
+            [*carried, *own], key=lambda one: "shard" not in one[1].properties
+        ):
+            writer.copy(reader, blob)
+        if content.centroids is not None:
+            staged_index.add_centroids(writer, plan, content.centroids)
+        staged_index.add_index_blobs(writer, plan, _inline(routing), version.coverage)
+        finished = writer.finish({"created-by": CREATED_BY, "run-id": plan.run_id})
+    path = assembly.make()
+    log.info("publish: assembled %s, %d bytes, %d of them carried", path, finished.length, copied)
+    return Assembled(
+        path=path,
+        file=finished,
+        bytes_copied=copied,
+        run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
+        carried=frozenset(cargo.files),
+    )
+
+
+def was_published(table: Table, index: str, run_id: str) -> bool:
+    """Tell whether the table's metadata names a publication of a run of the index."""
+    file = re.compile(rf"/ann-{re.escape(index)}-\d+-{_short_hash(run_id)}-[^/]*$")
+    if is_dropped(dropped(table), index, run_id):
+        return True
+    return any(file.search(entry.path) for entry in registered(table)) or any(
+        snapshot.summary is not None
+        and snapshot.summary.additional_properties.get(f"ann.{index}.run-id") == run_id
+        for snapshot in table.snapshots()
+    )
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _inline(routing: Routing) -> Routing:
+    """Return the routing for a file that holds all its shards itself."""
+    return replace(routing, shards=tuple(replace(shard, file="") for shard in routing.shards))
+
+
+def _shards(
+    table: Table, content: Content, recipe: Recipe, footers: dict[str, PuffinReader]
+) -> Iterator[Blob]:
+    """Yield the blobs of the index that are copied; files of which no footer is known are read."""
+    version = content.version
+
+    def footer_of(path: str) -> PuffinReader:
+        if path not in footers:
+            with pinned(table, recipe, path) as reader:
+                footers[path] = reader
+        return footers[path]
+
+    for shard in version.routing.shards:
+        for kind, path in content.blobs[shard.shard_id].items():
+            reader = footer_of(path)
+            for blob in reader.find(kind, index=version.index, shard=str(shard.shard_id)):
+                yield reader, blob
+    whole = []
+    if version.routing.algorithm == CENTROID and content.centroids is None:
+        whole.append(centroid_blob.TYPE)
+    if routing_blob.is_unchanged(version.routing):
+        whole.append(partitions_blob.TYPE)
+    for kind in whole:
+        reader = footer_of(version.path)
+        for blob in reader.find(kind, index=version.index):
+            yield reader, blob

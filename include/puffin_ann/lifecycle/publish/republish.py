@@ -1,0 +1,199 @@
+"""Publish again, on top of the head, what is published already: no index is built for it."""
+
+import logging
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from puffin_ann.blobs.routing import TYPE as ROUTING
+from puffin_ann.errors import (
+    ConflictError,
+    EnvironmentProblemError,
+    FormatError,
+    StoreRefusedError,
+    UnclearCommitError,
+)
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.commit.publish import publish
+from puffin_ann.lake.metadata.registered import publication_number, registered
+from puffin_ann.lake.store.compose import Assembly, Names
+from puffin_ann.lake.store.listing import delete_object
+from puffin_ann.lake.store.locations import metadata_folder
+from puffin_ann.lake.store.object_plan import Recipe
+from puffin_ann.lifecycle.build.shard import CREATED_BY
+from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_blobs, pinned
+from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory
+from puffin_ann.puffin.metadata import BlobMetadata
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
+
+log = logging.getLogger("puffin_ann")
+
+NAME = "re-published"
+"""Stands where the name of an index would; those have no hyphen."""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """An index that is published under another name: `routing` is its routing blob's new bytes."""
+
+    before: str
+    after: str
+    routing: bytes
+
+    def put(self, writer: PuffinWriter, reader: PuffinReader, blob: BlobMetadata) -> None:
+        """Add a blob of the index under its new name."""
+        properties = {**blob.properties, "index": self.after}
+        if blob.type != ROUTING:
+            writer.copy(reader, blob, properties=properties)
+            return
+        writer.add(
+            ROUTING,
+            self.routing,
+            fields=blob.fields,
+            snapshot_id=blob.snapshot_id,
+            sequence_number=blob.sequence_number,
+            properties=properties,
+            codec="zstd",
+        )
+
+
+def republish(
+    inventory: Inventory,
+    live: Mapping[str, IndexFile],
+    *,
+    replaces: Collection[str] = (),
+    foreign_from: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    renamed: Renamed | None = None,
+) -> tuple[str, int]:
+    """Publish one file with all live indexes on the head; returns its location and snapshot.
+
+    Others' blobs are carried along and stay listed: those registered under the head first. Where no
+    snapshot is added, the file takes the place of the one under the head, so that what stands there
+    is carried along, too: after a rollback, an older version that may have no other place.
+
+    Args:
+        inventory: of the table, whose head is published on.
+        live: by index, the file to take it from.
+        replaces: files whose places the new one may take, whatever it has of them.
+        foreign_from: the file to take others' blobs from; default: the newest that has any.
+        properties: of the table, set in the same commit.
+        renamed: one of the indexes, if it gets another name.
+
+    Raises:
+        ConflictError: the head moved, or there is none; nothing was published, and no file is left.
+        UnclearCommitError: the catalog's answer was lost; the file is kept.
+    """
+    table, head = inventory.table, inventory.head
+    if head is None:
+        raise ConflictError(f"{name_of(table)} has no snapshot any more to publish under")
+    mode, _ = publish_mode(table, "auto")
+    if mode == "statistics":
+        here = inventory.ours_in(head)
+        live = _as_under_head(here, live, but=renamed.before if renamed else "")
+    run = uuid.uuid4().hex[:12]
+    number = max((publication_number(file.path) for file in live.values()), default=0)
+    names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run}", number)
+    assembly = Assembly(table.io, names)
+    ours = list(_live_blobs(table, live, assembly.recipe))
+    carried, foreign = _foreign_blobs(table, head, assembly.recipe, foreign_from)
+    with PuffinWriter(assembly.recipe) as writer:
+        for reader, blob in sorted([*ours, *foreign], key=lambda one: not _is_shard(one[1])):
+            if renamed is not None and blob.properties.get("index") == renamed.before:
+                renamed.put(writer, reader, blob)
+            else:
+                writer.copy(reader, blob)
+        finished = writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run}"})
+    path = assembly.make()
+    try:
+        published = publish(
+            table,
+            expected_head=head,
+            base_snapshot_id=head,
+            statistics_path=path,
+            file_size=finished.length,
+            footer_size=finished.footer_size,
+            summary=_summary(live, run, renamed),
+            blob_metadata=listed_blobs(finished.metadata.blobs),
+            mode=mode,
+            run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
+            carried=carried | {file.path for file in live.values()} | set(replaces),
+            properties=properties,
+        )
+    except UnclearCommitError:
+        raise
+    except Exception:
+        _discard(table, path)
+        raise
+    _log(path, published.snapshot_id, finished, live)
+    return path, published.snapshot_id
+
+
+def _as_under_head(
+    here: IndexFile | None, live: Mapping[str, IndexFile], *, but: str
+) -> dict[str, IndexFile]:
+    """Return the files to take indexes from, the one under the head before all others."""
+    held = {one.index for one in here.holds} - {but} if here and here.is_usable else set()
+    return {index: here if here and index in held else file for index, file in live.items()}
+
+
+def _log(path: str, snapshot_id: int, file: FinishedFile, live: Collection[str]) -> None:
+    log.info(
+        "guard: published %s again as snapshot %d, file %s, %d bytes copied",
+        ", ".join(sorted(live)),
+        snapshot_id,
+        path,
+        file.length,
+    )
+
+
+def _summary(live: Mapping[str, IndexFile], run: str, renamed: Renamed | None) -> dict[str, str]:
+    summary = {f"ann.{NAME}.run-id": run}
+    for index, file in live.items():
+        for held in file.holds:
+            if held.index == index:
+                name = renamed.after if renamed and renamed.before == index else index
+                summary[f"ann.{name}.base-snapshot-id"] = str(held.base_snapshot_id)
+                summary[f"ann.{name}.version"] = held.version
+    return summary
+
+
+def _is_shard(blob: BlobMetadata) -> bool:
+    return "shard" in blob.properties
+
+
+def _live_blobs(table: Table, live: Mapping[str, IndexFile], recipe: Recipe) -> Iterator[Blob]:
+    for index, file in live.items():
+        with pinned(table, recipe, file.path, file.bytes) as reader:
+            for blob in reader.metadata.blobs:
+                if not is_foreign(blob) and blob.properties.get("index") == index:
+                    yield reader, blob
+
+
+def _foreign_blobs(
+    table: Table, head: int, recipe: Recipe, chosen: str | None
+) -> tuple[frozenset[str], list[Blob]]:
+    """Return the newest file that has blobs of others, and those; the head's file comes first."""
+    entries = sorted(registered(table), key=lambda one: head not in one.snapshot_ids)
+    paths = [(one.path, one.file_size) for one in entries] if chosen is None else [(chosen, None)]
+    for path, length in paths:
+        try:
+            with pinned(table, recipe, path, length) as reader:
+                foreign = [blob for blob in reader.metadata.blobs if is_foreign(blob)]
+        except (FileNotFoundError, FormatError, StoreRefusedError) as error:
+            log.warning("guard: file %s of others cannot be read: %s", path, error)
+            continue
+        if foreign:
+            return frozenset({path}), [(reader, blob) for blob in foreign]
+    return frozenset(), []
+
+
+def _discard(table: Table, path: str) -> None:
+    try:
+        delete_object(table.io, path)
+    except EnvironmentProblemError as error:  # the refusal itself is what has to be told
+        log.warning("guard: %s is left behind: %s", path, error)

@@ -1,0 +1,237 @@
+"""Read what a decision rests on: the state of the newest version, and what changed since."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+from pydantic import TypeAdapter
+from pyiceberg.table import Table
+
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import ColumnNotFoundError
+from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
+from puffin_ann.lake.read.coverage_diff import ALL
+from puffin_ann.lake.read.live_files import LiveFile
+from puffin_ann.lake.read.parquet import dimension_of
+from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lake.store.locations import relative_path
+from puffin_ann.lifecycle.build.plan import COLUMN_TYPE, FINGERPRINT
+from puffin_ann.lifecycle.documents.run_notes import noted
+from puffin_ann.lifecycle.ingest.key_column import require_key
+from puffin_ann.lifecycle.policy.decision import DRIFT, RATES, Drift, Rates
+from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
+from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
+from puffin_ann.search.snapshot_view import LiveState, View, view_of
+from puffin_ann.search.versions import IndexVersion, open_puffin
+
+M = TypeVar("M", Rates, Drift)
+
+
+def state_of(table: Table, version: IndexVersion) -> IndexState:
+    """Return what a version consists of; the footers of its files are read, no blob is.
+
+    Raises:
+        FormatError, FileNotFoundError: a file cannot be read.
+        StoreUnavailableError: its store does not answer.
+    """
+    routing = version.routing
+    sizes, other = _sizes(table, version)
+    state = IndexState(
+        algorithm=routing.algorithm,
+        metric=routing.metric,
+        dimension=routing.dimension,
+        norm_bound=routing.norm_bound,
+        fingerprint=routing.properties.get(FINGERPRINT, ""),
+        declaration=routing.properties.get(PROPERTY, ""),
+        base_snapshot_id=version.coverage.base_snapshot_id,
+        rows=_rows(version),
+        shards=tuple(_shard(entry, sizes.get(entry.shard_id, {})) for entry in routing.shards),
+        other_bytes=other,
+        rates=_recorded(routing.properties, RATES, Rates),
+        drift=_recorded(routing.properties, DRIFT, Drift),
+        partitions=len(routing.centroids),
+    )
+    return _with_imbalance(state)
+
+
+def _with_imbalance(state: IndexState) -> IndexState:
+    """Note how unlike its shards are, in a version that is as it was built."""
+    if state.drift.imbalance or state.deltas or any(one.tombstones for one in state.shards):
+        return state
+    drift = state.drift.model_copy(update={"imbalance": state.imbalance})
+    return IndexState(**{**vars(state), "drift": drift})
+
+
+def _rows(version: IndexVersion) -> int:
+    shards = version.routing.shards
+    if shards:
+        return sum(one.rows - one.tombstones for one in shards)
+    return version.coverage.columns.indexed_rows
+
+
+def _sizes(table: Table, version: IndexVersion) -> tuple[dict[int, dict[str, int]], int]:
+    """Return bytes by shard and blob type, and those of the blobs that belong to no shard."""
+    sizes: dict[int, dict[str, int]] = {}
+    other = 0
+    files = {version.path, *map(version.file_of, version.routing.shards)}
+    for path in sorted(files):
+        length = version.length if path == version.path else None
+        with open_puffin(table.io, path, length) as reader:
+            for blob in reader.metadata.blobs:
+                if blob.properties.get("index") != version.index:
+                    continue
+                shard = blob.properties.get("shard")
+                if shard is None:
+                    other += blob.length
+                elif shard.isdecimal():
+                    sizes.setdefault(int(shard), {})[blob.type] = blob.length
+    return sizes, other
+
+
+def bytes_of(table: Table, version: IndexVersion) -> int:
+    """Return the bytes of a version's blobs, as they are stored; only footers are read.
+
+    Raises:
+        FormatError, FileNotFoundError: a file cannot be read.
+        StoreUnavailableError: its store does not answer.
+    """
+    sizes, other = _sizes(table, version)
+    return other + sum(sum(kinds.values()) for kinds in sizes.values())
+
+
+def _shard(entry: ShardEntry, sizes: Mapping[str, int]) -> ShardState:
+    apart = (rows_blob.TYPE, tombstones_blob.TYPE)
+    return ShardState(
+        shard_id=entry.shard_id,
+        kind=entry.kind,
+        rows=entry.rows,
+        tombstones=entry.tombstones,
+        bytes=sum(size for kind, size in sizes.items() if kind not in apart) or entry.bytes,
+        rows_bytes=sizes.get(rows_blob.TYPE, 0),
+        tombstone_bytes=sizes.get(tombstones_blob.TYPE, 0),
+    )
+
+
+def _recorded(properties: Mapping[str, str], key: str, kind: type[M]) -> M:
+    """Return what an earlier run recorded; the defaults where it did not, or in another format."""
+    value = noted(properties, key, TypeAdapter(kind), kind())
+    return value if value.is_sound else kind()
+
+
+def change_of(
+    table: Table, version: IndexVersion, live: LiveState, declaration: IndexDeclaration
+) -> Change:
+    """Return what a snapshot has that a version has not, and the other way round.
+
+    Where most rows are in new files, the first of one are read, to see how wide vectors are now.
+
+    Args:
+        live: of the table's head.
+        declaration: names the column.
+
+    Raises:
+        ColumnNotFoundError, UnsupportedColumnError: the column or the key cannot be used.
+    """
+    return change_in(table, version, live, view_of(table, version, live), declaration)
+
+
+def change_in(
+    table: Table,
+    version: IndexVersion,
+    live: LiveState,
+    view: View,
+    declaration: IndexDeclaration,
+) -> Change:
+    """Return the change that a view shows, as `change_of` does."""
+    require_key(table, declaration)
+    columns = version.coverage.columns
+    whole = [number for number, dead in view.masked.items() if dead is ALL]
+    left = np.isin(columns.file_ids, np.array(whole, np.int64))
+    revived = _in_covered_files(table, version, view)
+    fresh = [one for one, _ in view.scanned if one.path not in revived]
+    return Change(
+        snapshot_id=live.snapshot_id,
+        live_rows=view.live_rows,
+        rows_added=view.rows_to_scan,
+        rows_gone=view.rows_masked,
+        rows_revived=sum(revived.values()),
+        rows_left_behind=int((columns.rows - columns.left_out)[left].sum()),
+        files_added=len(fresh),
+        files_gone=len(whole),
+        oldest_ms=oldest_uncovered_ms(table, version) if view.cost else 0,
+        column=_why_not_this_column(table, version, view, fresh, declaration),
+    )
+
+
+def _in_covered_files(table: Table, version: IndexVersion, view: View) -> dict[str, int]:
+    """Return by path how many rows came in files that the version covers, but not these rows."""
+    partly = [(file, rows) for file, rows in view.scanned if rows is not ALL]
+    if not partly:
+        return {}
+    columns = version.coverage.columns
+    held = dict(zip(columns.paths, columns.sequence_numbers.tolist(), strict=True))
+    location = table.location()
+    return {
+        file.path: len(rows)
+        for file, rows in partly
+        if held.get(relative_path(location, file.path), held.get(file.path)) == file.sequence_number
+    }
+
+
+def oldest_uncovered_ms(table: Table, version: IndexVersion) -> int:
+    """Return when the table first had another state than a version covers, since it last had that.
+
+    By the order in which snapshots became the head: after a rollback that is not their ancestry.
+    Where the base snapshot is gone from it, so is what was before, and the oldest entry counts.
+    """
+    log = table.metadata.snapshot_log
+    base = version.coverage.base_snapshot_id
+    after = max((i + 1 for i, one in enumerate(log) if one.snapshot_id == base), default=0)
+    later = log[after:]
+    for one in later:
+        snapshot = table.snapshot_by_id(one.snapshot_id)
+        if snapshot is None or not is_index_snapshot(snapshot):
+            return one.timestamp_ms
+    return later[0].timestamp_ms if later else table.metadata.last_updated_ms
+
+
+def _why_not_this_column(
+    table: Table,
+    version: IndexVersion,
+    view: View,
+    fresh: Sequence[LiveFile],
+    declaration: IndexDeclaration,
+) -> str:
+    """Say why rows of the declared column cannot be added to a version; empty if they can."""
+    column = _column(table, version, declaration)
+    if column.field_id != version.field_id:
+        return (
+            f"column {column.name!r} is not the one that was indexed: its field id is "
+            f"{column.field_id}, not {version.field_id}"
+        )
+    before = version.routing.properties.get(COLUMN_TYPE, column.element)
+    if before != column.element:
+        return f"column {column.name!r} holds {column.element} now; indexed were {before}"
+    width = version.routing.dimension
+    if not fresh or sum(one.rows for one in fresh) <= view.rows_answered:
+        return ""  # most rows are as wide as ever; others are left out and counted, as in a build
+    largest = max(fresh, key=lambda one: one.rows)
+    now = dimension_of(table.io, [largest], column)
+    if now in (None, width):
+        return ""
+    return f"column {column.name!r} holds vectors of {now} numbers now; indexed were {width}"
+
+
+def _column(table: Table, version: IndexVersion, declaration: IndexDeclaration) -> VectorColumn:
+    try:
+        return table_vector_column(table, declaration.column)
+    except ColumnNotFoundError as error:
+        name = table.schema().find_column_name(version.field_id)
+        if name is None:
+            raise
+        raise ColumnNotFoundError(
+            f"{error}; the column that was indexed is called {name!r} now: declare that"
+        ) from None

@@ -1,0 +1,116 @@
+"""Rows on their way into shards: fetched from the segments of a refresh, by shard."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.blobs.routing import Routing
+from puffin_ann.errors import StagingError
+from puffin_ann.lifecycle.build.assign import AssignSummary
+from puffin_ann.lifecycle.build.shard import mapped_rows
+from puffin_ann.lifecycle.documents.run import StagedFile
+from puffin_ann.lifecycle.ingest.segments import StagedRows, block_offset, read_block, row_bytes
+from puffin_ann.lifecycle.refresh.detect.added_rows import partition_order
+from puffin_ann.lifecycle.runtime.workspace import Workspace
+
+CHUNK_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class FreshRows:
+    """Rows in the order of their locators, memory-mapped, and (n,) uint32 partitions."""
+
+    rows: StagedRows
+    partitions: NDArray[np.uint32]
+
+
+def fetch(
+    workspace: Workspace,
+    segments: Sequence[StagedFile],
+    summary: AssignSummary | None,
+    routing: Routing,
+    shard: int | None,
+    scratch: Path,
+) -> FreshRows:
+    """Fetch the rows that fall into the partitions of a shard.
+
+    Args:
+        workspace: of the run.
+        segments: of the run.
+        summary: of all of them; None without any.
+        routing: says which partitions a shard has.
+        shard: its number; None for the rows of all partitions, -1 for none.
+        scratch: an existing folder, which takes them twice.
+
+    Raises:
+        StagingError: a segment is gone or is not what was staged.
+    """
+    order = partition_order(routing)
+    blocks = np.arange(len(order))
+    if shard is not None:
+        blocks = np.flatnonzero(routing.partition_shards[order] == shard)
+    summed = checksums = np.zeros((0, len(order)), np.uint32)
+    if summary is not None:
+        summed, checksums = summary.counts, summary.checksums
+    counts = summed[:, blocks].astype(np.int64)
+    (scratch / "unsorted").mkdir(exist_ok=True)
+    dimension = routing.dimension
+    found = mapped_rows(int(counts.sum()), dimension, scratch / "unsorted")
+    partitions = np.zeros(len(found.vectors), np.uint32)
+    at = 0
+    for number in np.flatnonzero(counts.sum(axis=1)).tolist():
+        staged = segments[number]
+        stream = _range(workspace, staged, summed[number], blocks, dimension)
+        inside = 0
+        for block in blocks[counts[number] > 0].tolist():
+            size = int(summed[number, block])
+            part = slice(at, at + size)
+            read_block(
+                stream,
+                inside,
+                StagedRows(found.vectors[part], found.locators[part], found.identities[part]),
+                int(checksums[number, block]),
+                name=staged.uri,
+            )
+            partitions[part] = order[block]
+            inside += size * row_bytes(dimension)
+            at += size
+    return _sorted(found, partitions, dimension, scratch)
+
+
+def _range(
+    workspace: Workspace,
+    staged: StagedFile,
+    counts: NDArray[np.uint32],
+    blocks: NDArray[np.int64],
+    dimension: int,
+) -> BytesIO:
+    """Read blocks that adjoin in one go: they are many and small."""
+    first = block_offset(counts, int(blocks[0]), dimension)
+    length = int(counts[blocks].sum(dtype=np.int64)) * row_bytes(dimension)
+    with workspace.staging.fetch(staged.uri) as stream:
+        stream.seek(first)
+        data = bytearray()
+        while len(data) < length:
+            part = stream.read(length - len(data))
+            if not part:
+                raise StagingError(f"staged segment {staged.uri} ends early; run the DAG anew")
+            data += part
+    return BytesIO(data)
+
+
+def _sorted(
+    found: StagedRows, partitions: NDArray[np.uint32], dimension: int, scratch: Path
+) -> FreshRows:
+    order = np.lexsort((found.locators[:, 2], found.locators[:, 1], found.locators[:, 0]))
+    result = mapped_rows(len(order), dimension, scratch)
+    for start in range(0, len(order), CHUNK_ROWS):
+        part = slice(start, start + CHUNK_ROWS)
+        result.vectors[part] = found.vectors[order[part]]
+        result.locators[part] = found.locators[order[part]]
+        result.identities[part] = found.identities[order[part]]
+    return FreshRows(result, partitions[order])

@@ -1,0 +1,170 @@
+"""Make the blobs of a shard anew, as far as the decision and what was found ask for it."""
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.rows import Rows
+from puffin_ann.lifecycle.build.shard import stage_shard
+from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes, GoneShard
+from puffin_ann.lifecycle.refresh.detect.relocated_rows import Moves
+from puffin_ann.lifecycle.refresh.detect.removed_rows import DeadRows, read_shard
+from puffin_ann.lifecycle.runtime.scratch import scratch_folder
+from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
+from puffin_ann.search.versions import IndexVersion
+
+ROWS_IN_MEMORY = 1 << 20
+"""Rows of a shard whose blob, about 20 bytes each, is not worth a temporary file."""
+
+
+@dataclass(frozen=True)
+class ShardRows:
+    """The rows of a shard as they are now.
+
+    Attributes:
+        rows: locators of live rows are those of the new version.
+        dead: (n,) bool.
+        moved: whether a locator changed.
+        died: whether other rows are dead than in the version refreshed.
+    """
+
+    rows: Rows
+    dead: NDArray[np.bool_]
+    moved: bool
+    died: bool
+
+
+def rows_now(
+    workspace: Workspace, version: IndexVersion, shard: ShardEntry, changes: Changes
+) -> ShardRows:
+    """Return the rows of a shard, moved and dead ones as they are in the new version."""
+    rows, before = read_shard(workspace.table.io, version, shard)
+    gone = next((one for one in changes.gone if one.shard_id == shard.shard_id), None)
+    dead = np.zeros(len(rows), np.bool_)
+    dead[before] = True
+    if gone is None:
+        return ShardRows(rows, dead, moved=False, died=False)
+    dead[_dead(workspace, gone).newly] = True
+    locators = [rows.file_ids.copy(), rows.row_groups.copy(), rows.offsets.copy()]
+    count = 0
+    for one in changes.moves:
+        if one.shard_id == shard.shard_id:
+            moves = arrays_from_bytes(Moves, workspace.fetch_bytes(one.moves))
+            dead[moves.ordinals] = False
+            for column, values in zip(locators, moves.locators.T, strict=True):
+                column[moves.ordinals] = values
+            count += len(moves.ordinals)
+    died = not np.array_equal(np.flatnonzero(dead), before)
+    if not count:
+        return ShardRows(rows, dead, moved=False, died=died)
+    now = replace(rows, file_ids=locators[0], row_groups=locators[1], offsets=locators[2])
+    return ShardRows(apart(now, dead), dead, moved=True, died=died)
+
+
+def _dead(workspace: Workspace, gone: GoneShard) -> DeadRows:
+    return arrays_from_bytes(DeadRows, workspace.fetch_bytes(gone.dead))
+
+
+def apart(rows: Rows, dead: NDArray[np.bool_]) -> Rows:
+    """Move dead rows out of places that others have taken: no two rows may have one locator.
+
+    That befalls equal rows: one of them comes back to its place under the ordinal of another.
+    """
+    order = np.lexsort((rows.offsets, rows.row_groups, rows.file_ids))
+    ordered = np.stack([rows.file_ids[order], rows.row_groups[order], rows.offsets[order]])
+    same = (ordered[:, 1:] == ordered[:, :-1]).all(axis=0)
+    if not same.any():
+        return rows
+    clash = np.zeros(len(rows), np.bool_)
+    clash[order[1:][same]] = True
+    clash[order[:-1][same]] = True
+    return rows_blob.set_aside(rows, np.flatnonzero(clash & dead))
+
+
+def touch_up(
+    workspace: Workspace, version: IndexVersion, shard: ShardEntry, changes: Changes
+) -> AppliedShard:
+    """Write a shard's tombstones and, if rows moved, its rows blob; its engine's blob stays."""
+    began = time.monotonic()
+    if any(one.shard_id == shard.shard_id for one in changes.moves):
+        now = rows_now(workspace, version, shard, changes)
+        dead, rows, died = np.flatnonzero(now.dead), now.rows, now.died
+    else:
+        rows = None
+        gone = next((one for one in changes.gone if one.shard_id == shard.shard_id), None)
+        found = DeadRows(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        if gone is not None and gone.newly:
+            found = _dead(workspace, gone)
+        died = bool(len(found.newly))
+        dead = np.union1d(found.newly, found.before)
+    if rows is None and not died:
+        return AppliedShard(
+            **_of(shard),
+            file=None,
+            blobs=(),
+            added=0,
+            deed="kept",
+            recall=None,
+            seconds=time.monotonic() - began,
+        )
+    with ExitStack() as stack:
+        blobs: dict[str, Path | bytes] = {}
+        if rows is not None and len(rows) <= ROWS_IN_MEMORY:
+            buffer = BytesIO()
+            rows_blob.write(rows, buffer)
+            blobs[rows_blob.TYPE] = buffer.getvalue()
+        elif rows is not None:
+            folder = stack.enter_context(scratch_folder(f"shard-{shard.shard_id}"))
+            blobs[rows_blob.TYPE] = write_rows(rows, folder)
+        if died and len(dead):
+            blobs[tombstones_blob.TYPE] = tombstones_of(dead)
+        return AppliedShard(
+            **{**_of(shard), "tombstones": len(dead)},
+            file=stage_shard(workspace, workspace.refresh, shard.shard_id, blobs)
+            if blobs
+            else None,
+            blobs=tuple(blobs),
+            added=0,
+            deed="mask" if rows is None else "remap",
+            recall=None,
+            seconds=time.monotonic() - began,
+        )
+
+
+def _of(shard: ShardEntry) -> dict[str, object]:
+    return {
+        "shard_id": shard.shard_id,
+        "kind": shard.kind,
+        "rows": shard.rows,
+        "tombstones": shard.tombstones,
+        "bytes": shard.bytes,
+    }
+
+
+def write_rows(rows: Rows, folder: Path) -> Path:
+    """Write a rows blob to a file of a folder."""
+    path = folder / "rows.blob"
+    with path.open("wb") as out:
+        rows_blob.write(rows, out)
+    return path
+
+
+def write_tombstones(dead: NDArray[np.int64], folder: Path) -> Path:
+    """Write a tombstones blob of ordinals to a file of a folder."""
+    path = folder / "tombstones.blob"
+    path.write_bytes(tombstones_of(dead))
+    return path
+
+
+def tombstones_of(dead: NDArray[np.int64]) -> bytes:
+    """Return a tombstones blob of ordinals."""
+    return tombstones_blob.encode(BitMap(dead.astype(np.uint32)))

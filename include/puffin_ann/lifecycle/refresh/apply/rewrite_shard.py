@@ -1,0 +1,368 @@
+"""Put rows into shards: insert them, build a shard anew, or make a delta of them."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core.memmap import new_array
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.rows import Rows
+from puffin_ann.declaration import EXACT
+from puffin_ann.engines import SearchableShard, ShardEngine, engine
+from puffin_ann.engines.delta import DELTA
+from puffin_ann.errors import DamagedIndexError, FormatError, RecallTooLowError
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lifecycle.build.assign import AssignSummary
+from puffin_ann.lifecycle.build.shard import stage_shard
+from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
+from puffin_ann.lifecycle.ingest.segments import StagedRows
+from puffin_ann.lifecycle.refresh.apply.load_rows import CHUNK_ROWS, FreshRows, fetch
+from puffin_ann.lifecycle.refresh.apply.remap import (
+    ShardRows,
+    apart,
+    rows_now,
+    touch_up,
+    write_rows,
+    write_tombstones,
+)
+from puffin_ann.lifecycle.runtime.scratch import scratch_folder
+from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
+from puffin_ann.search.consistency import check_engine
+from puffin_ann.search.shards.blobs import shard_blobs
+from puffin_ann.search.versions import IndexVersion, open_puffin
+
+CHECKED_ROWS = 100
+"""Rows of a shard that it is searched for after rows were inserted."""
+
+
+@dataclass(frozen=True)
+class Growing:
+    """What it takes to put rows into the shards of a version.
+
+    Attributes:
+        workspace: of the run.
+        version: that is refreshed.
+        changes: what is known of its rows.
+        threads: threads to use.
+    """
+
+    workspace: Workspace
+    version: IndexVersion
+    changes: Changes
+    threads: int
+
+    @property
+    def _made_by(self) -> ShardEngine:
+        return engine(self.version.routing.algorithm)
+
+    def delta(self, shard_id: int) -> AppliedShard | None:
+        """Make a delta of all rows that are new; None if there are none."""
+        began = time.monotonic()
+        if not self.changes.rows:
+            return None
+        with scratch_folder(f"delta-{shard_id}") as scratch:
+            fresh = self._fetch(None, scratch)
+            built = DELTA.build(
+                fresh.rows.vectors,
+                fresh.partitions,
+                metric=self.version.routing.metric,
+                norm_bound=self.version.routing.norm_bound,
+                seed=self.workspace.refresh.declaration.seed + shard_id,
+                threads=self.threads,
+                scratch=_new(scratch, "engine"),
+            )
+            encoded = scratch / "shard.blob"
+            with encoded.open("wb") as out:
+                DELTA.encode(built, out)
+            rows = _rows_of(fresh.rows)
+            blobs = {DELTA.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
+            return self._applied(
+                shard_id, "delta", rows, None, blobs, len(rows), "delta", None, began
+            )
+
+    def insert(self, shard: ShardEntry) -> AppliedShard:
+        """Insert the new rows of a shard's partitions; builds it anew if its recall suffers.
+
+        Raises:
+            RecallTooLowError: even built anew it is surely under the target.
+        """
+        began = time.monotonic()
+        with scratch_folder(f"shard-{shard.shard_id}") as scratch:
+            now = rows_now(self.workspace, self.version, shard, self.changes)
+            fresh = self._fetch(shard.shard_id, scratch)
+            if not len(fresh.rows.vectors):
+                return touch_up(self.workspace, self.version, shard, self.changes)
+            made = self._inserted(shard, now, fresh, scratch)
+            applied = self._checked(shard, made, now, fresh, scratch, began)
+            return applied or self._rebuilt(shard, now, fresh, scratch, began)
+
+    def rebuild(self, shard: ShardEntry) -> AppliedShard:
+        """Build a shard anew of its live rows, and of the new ones of its partitions.
+
+        Raises:
+            RecallTooLowError: it is surely under the target.
+        """
+        began = time.monotonic()
+        with scratch_folder(f"shard-{shard.shard_id}") as scratch:
+            now = rows_now(self.workspace, self.version, shard, self.changes)
+            number = shard.shard_id if self.workspace.refresh.decision.merges else -1
+            fresh = self._fetch(number, scratch)
+            if now.dead.all() and not len(fresh.rows.vectors):
+                # Nothing can be built of no row.
+                return touch_up(self.workspace, self.version, shard, self.changes)
+            return self._rebuilt(shard, now, fresh, scratch, began)
+
+    def _fetch(self, shard: int | None, scratch: Path) -> FreshRows:
+        summary = None
+        if self.changes.summary is not None:
+            data = self.workspace.fetch_bytes(self.changes.summary)
+            summary = arrays_from_bytes(AssignSummary, data)
+        folder = _new(scratch, "fresh")
+        return fetch(
+            self.workspace, self.changes.segments, summary, self.version.routing, shard, folder
+        )
+
+    def _unpacked(self, shard: ShardEntry, scratch: Path) -> Path:
+        """Return the folder of a shard of the version refreshed, filled."""
+        folder = scratch / "unpacked"
+        if folder.exists():
+            return folder
+        _new(scratch, "unpacked")
+        path = self.version.file_of(shard)
+        with open_puffin(self.workspace.table.io, path) as reader:
+            try:
+                blobs = shard_blobs(reader, self.version, shard)
+                self._made_by.unpack(reader.open(blobs.engine), folder, searched=False)
+                check_engine("it", self.version.routing, shard, self._made_by.open(folder))
+            except FormatError as error:
+                index, table = self.version.index, name_of(self.workspace.table)
+                raise DamagedIndexError(
+                    f"{path}: shard {shard.shard_id} of index {index!r}: {error}; nothing was "
+                    f"published. 'puffin-ann doctor {table} --fix' puts an older version in its "
+                    f"place where one is whole; else 'puffin-ann build {index} --force' builds anew"
+                ) from None
+        return folder
+
+    def _inserted(self, shard: ShardEntry, now: ShardRows, fresh: FreshRows, scratch: Path) -> Any:
+        plan, routing = self.workspace.refresh, self.version.routing
+        return self._made_by.insert(
+            self._unpacked(shard, scratch),
+            fresh.rows.vectors,
+            dead=now.dead if now.dead.any() else None,
+            parameters=plan.declaration.parameters_of(routing.algorithm),
+            norm_bound=routing.norm_bound,
+            seed=plan.declaration.seed + shard.shard_id,
+            threads=self.threads,
+            scratch=_new(scratch, "inserting"),
+        )
+
+    def _checked(
+        self,
+        shard: ShardEntry,
+        made: Any,
+        now: ShardRows,
+        fresh: FreshRows,
+        scratch: Path,
+        began: float,
+    ) -> AppliedShard | None:
+        """Return the grown shard; None if too few neighbours are found in it."""
+        rows = _joined(now.rows, _rows_of(fresh.rows))
+        dead = np.concatenate([now.dead, np.zeros(len(fresh.rows.vectors), np.bool_)])
+        encoded = scratch / "inserted.blob"
+        with encoded.open("wb") as out:
+            self._made_by.encode(made, out)
+        recall = self._recall(encoded, dead, scratch / "inserted")
+        if recall is not None and recall[0] < self.workspace.refresh.declaration.recall_target:
+            return None
+        blobs = {
+            self._made_by.blob_type: encoded,
+            rows_blob.TYPE: write_rows(apart(rows, dead), scratch),
+        }
+        if dead.any():
+            blobs[tombstones_blob.TYPE] = write_tombstones(np.flatnonzero(dead), scratch)
+        return self._applied(
+            shard.shard_id,
+            "graph",
+            rows,
+            dead,
+            blobs,
+            len(fresh.rows.vectors),
+            "insert",
+            recall,
+            began,
+        )
+
+    def _rebuilt(
+        self, shard: ShardEntry, now: ShardRows, fresh: FreshRows, scratch: Path, began: float
+    ) -> AppliedShard:
+        plan, routing = self.workspace.refresh, self.version.routing
+        old = self._made_by.open(self._unpacked(shard, scratch))
+        alive = np.flatnonzero(~now.dead)
+        rows = _joined(_taken(now.rows, alive), _rows_of(fresh.rows))
+        order = np.lexsort((rows.offsets, rows.row_groups, rows.file_ids))
+        vectors = _gathered(old, alive, fresh.rows.vectors, order, scratch)
+        made = self._made_by.build(
+            vectors,
+            metric=routing.metric,
+            parameters=plan.declaration.parameters_of(routing.algorithm),
+            norm_bound=routing.norm_bound,
+            seed=plan.declaration.seed + shard.shard_id,
+            threads=self.threads,
+            scratch=_new(scratch, "building"),
+        )
+        encoded = scratch / "rebuilt.blob"
+        with encoded.open("wb") as out:
+            self._made_by.encode(made, out)
+        recall = self._recall(encoded, np.zeros(len(order), np.bool_), scratch / "rebuilt")
+        if recall is not None and recall[1] < plan.declaration.recall_target:
+            raise RecallTooLowError(
+                f"index {self.version.index!r}: shard {shard.shard_id}, built anew of "
+                f"{len(order)} rows, finds {recall[0]:.4f} of their neighbours at search width "
+                f"{routing.search_width}, under the declared recall_target of "
+                f"{plan.declaration.recall_target}; nothing was published. Build the whole index: "
+                f"'puffin-ann build {self.version.index} --force', or lower recall_target"
+            )
+        rows = _taken(rows, order)
+        blobs = {self._made_by.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
+        return self._applied(
+            shard.shard_id, "graph", rows, None, blobs, len(order), "rebuild", recall, began
+        )
+
+    def _recall(
+        self, encoded: Path, dead: NDArray[np.bool_], folder: Path
+    ) -> tuple[float, float] | None:
+        """Measure a shard by what searches read, as the width was chosen; see `recall_of`."""
+        routing = self.version.routing
+        if routing.algorithm == EXACT:
+            return None
+        folder.mkdir()
+        with encoded.open("rb") as source:
+            self._made_by.unpack(source, folder)
+        return recall_of(
+            self._made_by.open(folder),
+            dead,
+            k=self.workspace.refresh.declaration.gate.k,
+            width=routing.search_width,
+            seed=self.workspace.refresh.declaration.seed,
+            threads=self.threads,
+        )
+
+    def _applied(
+        self,
+        shard_id: int,
+        kind: Any,
+        rows: Rows,
+        dead: NDArray[np.bool_] | None,
+        blobs: Mapping[str, Path],
+        added: int,
+        deed: str,
+        recall: tuple[float, float] | None,
+        began: float,
+    ) -> AppliedShard:
+        return AppliedShard(
+            shard_id=shard_id,
+            kind=kind,
+            rows=len(rows),
+            tombstones=0 if dead is None else int(np.count_nonzero(dead)),
+            bytes=sum(blobs[one].stat().st_size for one in blobs if one != tombstones_blob.TYPE),
+            file=stage_shard(self.workspace, self.workspace.refresh, shard_id, blobs),
+            blobs=tuple(blobs),
+            added=added,
+            deed=deed,
+            recall=None if recall is None else recall[0],
+            seconds=time.monotonic() - began,
+        )
+
+
+def recall_of(
+    shard: SearchableShard,
+    dead: NDArray[np.bool_],
+    *,
+    k: int,
+    width: int,
+    seed: int,
+    threads: int,
+) -> tuple[float, float] | None:
+    """Search a shard for the neighbours of some of its live rows, themselves left out.
+
+    Returns:
+        The mean recall, and what it is under 97.5 % of the time if that is the true one; None where
+        no row has a neighbour.
+    """
+    alive = np.flatnonzero(~dead)
+    if len(alive) < 2:
+        return None
+    generator = np.random.default_rng(seed)
+    chosen = np.sort(generator.choice(alive, min(CHECKED_ROWS, len(alive)), replace=False))
+    queries = np.ascontiguousarray(shard.vectors(chosen))
+    wanted = min(k + 1, len(alive))
+    mask = dead if dead.any() else None
+    ids, near = shard.search(queries, wanted, width=max(width, wanted), dead=mask, threads=threads)
+    true_ids, true = shard.exhaustive(queries, wanted, dead=mask, threads=threads)
+    recalls = np.zeros(len(chosen))
+    for number, row in enumerate(chosen.tolist()):
+        exact = true[number][true_ids[number] != row][: wanted - 1]
+        mine = near[number][ids[number] != row][: wanted - 1]
+        recalls[number] = np.count_nonzero(mine <= exact[-1]) / len(exact)
+    error = 1.96 * float(recalls.std()) / float(np.sqrt(len(recalls)))
+    return float(recalls.mean()), float(recalls.mean()) + error
+
+
+def _new(scratch: Path, name: str) -> Path:
+    """Return a new folder: engines name files in theirs as they like."""
+    folder = scratch / name
+    folder.mkdir()
+    return folder
+
+
+def _rows_of(rows: StagedRows) -> Rows:
+    return Rows(rows.locators[:, 0], rows.locators[:, 1], rows.locators[:, 2], rows.identities)
+
+
+def _joined(first: Rows, second: Rows) -> Rows:
+    identities = None
+    if first.identities is not None and second.identities is not None:
+        identities = np.concatenate([first.identities, second.identities])
+    return Rows(
+        np.concatenate([first.file_ids, second.file_ids]),
+        np.concatenate([first.row_groups, second.row_groups]),
+        np.concatenate([first.offsets, second.offsets]),
+        identities,
+        first.identity_kind,
+    )
+
+
+def _taken(rows: Rows, ordinals: NDArray[np.int64]) -> Rows:
+    return Rows(
+        rows.file_ids[ordinals],
+        rows.row_groups[ordinals],
+        rows.offsets[ordinals],
+        None if rows.identities is None else rows.identities[ordinals],
+        rows.identity_kind,
+    )
+
+
+def _gathered(
+    old: SearchableShard,
+    alive: NDArray[np.int64],
+    added: NDArray[np.float32],
+    order: NDArray[np.int64],
+    scratch: Path,
+) -> NDArray[np.float32]:
+    """Return the vectors of a shard's live rows and of added ones, in an order, memory-mapped."""
+    vectors = new_array(scratch / "gathered.npy", np.float32, (len(order), old.dimension))
+    for start in range(0, len(order), CHUNK_ROWS):
+        chosen = order[start : start + CHUNK_ROWS]
+        is_old = chosen < len(alive)
+        part = np.empty((len(chosen), old.dimension), np.float32)
+        part[is_old] = old.vectors(alive[chosen[is_old]])
+        part[~is_old] = added[chosen[~is_old] - len(alive)]
+        vectors[start : start + len(chosen)] = part
+    return vectors

@@ -1,0 +1,58 @@
+"""Take the live rows out of a delta, to be merged into shards or into a new delta."""
+
+import numpy as np
+
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.engines.delta import DELTA
+from puffin_ann.errors import BlobFormatError
+from puffin_ann.lifecycle.build.assign import Parts
+from puffin_ann.lifecycle.documents.refresh import Changes
+from puffin_ann.lifecycle.documents.run import AssignOutcome
+from puffin_ann.lifecycle.ingest.segments import StagedRows
+from puffin_ann.lifecycle.refresh.apply.remap import rows_now
+from puffin_ann.lifecycle.refresh.detect.added_rows import stage
+from puffin_ann.lifecycle.runtime.scratch import scratch_folder
+from puffin_ann.lifecycle.runtime.workspace import Workspace
+from puffin_ann.search.consistency import check_engine
+from puffin_ann.search.shards.blobs import shard_blobs
+from puffin_ann.search.versions import IndexVersion, open_puffin
+
+
+def spill(
+    workspace: Workspace,
+    number: int,
+    version: IndexVersion,
+    shard: ShardEntry,
+    changes: Changes,
+    *,
+    threads: int,
+) -> AssignOutcome:
+    """Stage the live rows of a delta by partition; dead ones are left behind for good.
+
+    Args:
+        workspace: of the run.
+        number: of the outcome.
+        version: that is refreshed.
+        shard: the delta.
+        changes: rows that went and moved; nothing else is asked of it.
+        threads: threads to use.
+    """
+    now = rows_now(workspace, version, shard, changes)
+    alive = np.flatnonzero(~now.dead)
+    path = version.file_of(shard)
+    with scratch_folder(f"delta-{shard.shard_id}") as folder:
+        with open_puffin(workspace.table.io, path) as reader:
+            blobs = shard_blobs(reader, version, shard)
+            DELTA.unpack(reader.open(blobs.engine), folder)
+        delta = DELTA.open(folder)
+        where = f"{path}: delta {shard.shard_id}"
+        check_engine(where, version.routing, shard, delta)
+        if now.rows.identities is None:
+            raise BlobFormatError(f"{where} has rows without identities")
+        locators = np.stack([now.rows.file_ids, now.rows.row_groups, now.rows.offsets], axis=1)
+        rows = StagedRows(
+            np.ascontiguousarray(delta.vectors(alive)),
+            locators[alive].astype(np.uint32),
+            now.rows.identities[alive],
+        )
+        return stage(workspace, number, Parts([], []), rows, version.routing, threads=threads)

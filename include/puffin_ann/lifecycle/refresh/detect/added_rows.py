@@ -1,0 +1,181 @@
+"""Read the rows that a version does not cover: each is new, or may be one that went and moved."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from puffin_ann.blobs.routing import Routing
+from puffin_ann.declaration import CENTROID
+from puffin_ann.lifecycle.build.assign import Parts, place, read_parts, summary_of
+from puffin_ann.lifecycle.build.train import TrainResult
+from puffin_ann.lifecycle.documents.refresh import ComeTask
+from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile
+from puffin_ann.lifecycle.evaluate import ground_truth
+from puffin_ann.lifecycle.ingest.row_groups import SiftedRows
+from puffin_ann.lifecycle.ingest.segments import StagedRows, write_segment
+from puffin_ann.lifecycle.refresh.detect.removed_rows import Difference, Known, bucket_of
+from puffin_ann.lifecycle.runtime.workspace import (
+    Workspace,
+    arrays_from_bytes,
+    arrays_to_bytes,
+    attempt_unique,
+)
+
+
+def trained_of(routing: Routing) -> TrainResult:
+    """Return a version's centroids, as a build has them."""
+    return TrainResult(
+        centroids=routing.centroids,
+        partition_shards=routing.partition_shards,
+        norm_bound=np.array([routing.norm_bound], np.float32),
+        queries=np.zeros((0, routing.dimension), np.float32),
+        tuning=np.zeros(1, np.int64),
+    )
+
+
+def partition_order(routing: Routing) -> NDArray[np.int64]:
+    """Return (k,) int64, the partitions so that those of a shard adjoin: the order of blocks."""
+    order: NDArray[np.int64] = np.argsort(routing.partition_shards, kind="stable")
+    return order
+
+
+def read_task(
+    workspace: Workspace, number: int, routing: Routing, known: Known | None, *, threads: int
+) -> ComeTask:
+    """Read one task's parts; stage rows that are new, and identities of those that may have moved.
+
+    Args:
+        workspace: of the run.
+        number: of the task.
+        routing: of the version that is refreshed.
+        known: of the rows that went; None if nothing is matched.
+        threads: threads to use.
+    """
+    plan = workspace.refresh
+    task, wanted = plan.read_tasks[number], _wanted(workspace)
+    # Of a table that was rewritten nearly every row only moved: their vectors are let go as they
+    # are read. Centroids of a file stand for all its rows, so that of those all are kept.
+    is_sifted = known is not None and plan.algorithm != CENTROID
+    sift = known.may_hold if known is not None and is_sifted else None
+    parts = read_parts(workspace, plan.files, task, wanted, sift=sift, threads=threads)
+    rows = parts.rows(plan.dimension)
+    candidates = []
+    if known is not None:
+        moved = parts.sifted
+        if not is_sifted:
+            may_have_moved = known.may_hold(rows.identities)
+            moved = SiftedRows(rows.locators[may_have_moved], rows.identities[may_have_moved])
+        buckets = bucket_of(moved.identities, plan.buckets)
+        for bucket in range(plan.buckets):
+            mine = np.flatnonzero(buckets == bucket)
+            came = SiftedRows(moved.locators[mine], moved.identities[mine])
+            name = f"come-{number:05d}-{bucket:04d}.npz"
+            candidates.append(workspace.stage_bytes(name, arrays_to_bytes(came)))
+    outcome = stage(workspace, number, parts, rows, routing, threads=threads)
+    return ComeTask(outcome=outcome, candidates=tuple(candidates))
+
+
+def read_again(
+    workspace: Workspace,
+    number: int,
+    task: int,
+    left: NDArray[np.uint32],
+    routing: Routing,
+    *,
+    threads: int,
+) -> AssignOutcome:
+    """Read rows of a task again that looked like rows that went, and are new all the same.
+
+    Args:
+        workspace: of the run.
+        number: of this outcome.
+        task: the task that read them.
+        left: (n, 3) uint32, locators of such rows, of this task and of others.
+        routing: of the version that is refreshed.
+        threads: threads to use.
+    """
+    plan = workspace.refresh
+    parts = read_parts(
+        workspace, plan.files, plan.read_tasks[task], _wanted(workspace), threads=threads
+    )
+    rows = parts.rows(plan.dimension)
+    rows = rows.take(np.flatnonzero(np.isin(_pairs(rows.locators), _pairs(left))))
+    # What else was counted of these row groups was counted when they were read first.
+    counted = Parts([], [])
+    return stage(workspace, number, counted, rows, routing, threads=threads)
+
+
+def stage(
+    workspace: Workspace,
+    number: int,
+    parts: Parts,
+    rows: StagedRows,
+    routing: Routing,
+    *,
+    threads: int,
+) -> AssignOutcome:
+    """Stage rows that are new to shards, by partition, with what is known of them."""
+    plan = workspace.refresh
+    trained = trained_of(routing)
+    placed = place(rows, plan.declaration.metric, trained, threads=threads)
+    order = partition_order(routing)
+    block_of = np.zeros(max(1, len(order)), np.uint32)
+    block_of[order] = np.arange(len(order), dtype=np.uint32)
+    staged, blocks = rows, block_of[placed.partitions]
+    if plan.algorithm == CENTROID:
+        staged, blocks = rows.take(np.zeros(0, np.int64)), blocks[:0]
+    with workspace.staging.create(attempt_unique(f"fresh-{number:05d}")) as out:
+        counts, checksums = write_segment(out, staged, blocks, len(order))
+    summary = summary_of(
+        plan,
+        number,
+        parts,
+        rows,
+        placed,
+        counts,
+        checksums,
+        ground_truth.empty(0, 1),
+        threads=threads,
+    )
+    return AssignOutcome(
+        task=number,
+        segment=StagedFile.of(out.staged),
+        summary=workspace.stage_bytes(f"fresh-{number:05d}.npz", arrays_to_bytes(summary)),
+        rows=len(staged.vectors),
+        deleted=0,
+        skipped=parts.reasons,
+        vector_bytes_read=sum(read.vector_bytes for read in parts.reads),
+    )
+
+
+def left_of(workspace: Workspace, staged: Sequence[StagedFile]) -> NDArray[np.uint32]:
+    """Return (n, 3) uint32, the locators of rows that are to be read again."""
+    from puffin_ann.lifecycle.refresh.detect.relocated_rows import Left
+
+    found = [np.zeros((0, 3), np.uint32)]
+    found += [arrays_from_bytes(Left, workspace.fetch_bytes(one)).locators for one in staged]
+    return np.concatenate(found)
+
+
+def _wanted(workspace: Workspace) -> Mapping[int, BitMap]:
+    """Return, by id of a covered file, the positions of rows that came back.
+
+    Centroids of a file stand for all its rows, so that of those files everything is read.
+    """
+    plan = workspace.refresh
+    if plan.algorithm == CENTROID:
+        return {}
+    difference = arrays_from_bytes(Difference, workspace.fetch_bytes(plan.difference))
+    found: dict[int, BitMap] = {}
+    for file_id in np.unique(difference.revived[:, 0]).tolist():
+        mine = difference.revived[difference.revived[:, 0] == file_id, 1]
+        found[file_id] = BitMap(mine.tolist())
+    return found
+
+
+def _pairs(locators: NDArray[np.uint32]) -> NDArray[np.void]:
+    """Return locators as single values that can be compared."""
+    kind = np.dtype([("file", "<u4"), ("group", "<u4"), ("offset", "<u4")])
+    return np.ascontiguousarray(locators, np.uint32).view(kind).reshape(-1)

@@ -1,0 +1,237 @@
+"""Which rows of a version are not live where it has them: by shard, as ordinals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.rows import Rows
+from puffin_ann.lake.read.coverage_diff import ALL
+from puffin_ann.lifecycle.documents.refresh import GoneShard
+from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.search.consistency import check_rows
+from puffin_ann.search.row_locators import Locators, MaskedRows
+from puffin_ann.search.shards.blobs import shard_blobs
+from puffin_ann.search.snapshot_view import View
+from puffin_ann.search.versions import IndexVersion, open_puffin
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A version against a snapshot: rows it has that are not live, and those it lacks, in part.
+
+    Attributes:
+        file_ids, whole, groups, first_group, group_starts, rows: as of `MaskedRows`.
+        revived: (r, 2) int64, file id and position of live rows that covered files hold and the
+            version does not; rows of other files are all lacking.
+    """
+
+    file_ids: NDArray[np.int64]
+    whole: NDArray[np.bool_]
+    groups: NDArray[np.int64]
+    first_group: NDArray[np.int64]
+    group_starts: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    revived: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, view: View, revived: NDArray[np.int64]) -> "Difference":
+        """Take over what a view says."""
+        return cls(**vars(MaskedRows.of(view.masked, view.row_group_starts)), revived=revived)
+
+    @property
+    def masked(self) -> MaskedRows:
+        """The rows that are not live."""
+        values = {name: value for name, value in vars(self).items() if name != "revived"}
+        return MaskedRows(**values)
+
+
+@dataclass(frozen=True)
+class DeadRows:
+    """Ordinals of a shard's rows that are not live where it has them.
+
+    Attributes:
+        newly: (n,) int64, ascending: live at the version's base.
+        before: (m,) int64, ascending: tombstoned in the version.
+    """
+
+    newly: NDArray[np.int64]
+    before: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class GoneRows:
+    """Rows of one shard that may have moved: those that went, then tombstoned ones.
+
+    Attributes:
+        ordinals: (n,) int64.
+        identities: (n, 2) uint64.
+        is_newly: (n,) bool, rows that went since the version was made.
+    """
+
+    ordinals: NDArray[np.int64]
+    identities: NDArray[np.uint64]
+    is_newly: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What identities of rows that went begin with: (n,) uint64, ascending, each once."""
+
+    firsts: NDArray[np.uint64]
+
+    def may_hold(self, identities: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return (m,) bool: False where a row is surely not among those that went."""
+        if not len(self.firsts):
+            return np.zeros(len(identities), np.bool_)
+        # Looked up in order, so that neighbours in memory are asked for one after the other.
+        order = np.argsort(identities[:, 0])
+        wanted = identities[order, 0]
+        at = np.searchsorted(self.firsts, wanted).clip(max=len(self.firsts) - 1)
+        found = np.empty(len(order), np.bool_)
+        found[order] = self.firsts[at] == wanted
+        return found
+
+
+def bucket_of(identities: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
+    """Return (n,) int64, the part in which each identity is matched.
+
+    Args:
+        identities: (n, 2) uint64.
+        buckets: a power of two.
+    """
+    # Upper bits of a 32-bit lane that is uniform.
+    return ((identities[:, 0] >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(
+        np.int64
+    )
+
+
+def read_shard(
+    io: FileIO, version: IndexVersion, shard: ShardEntry
+) -> tuple[Rows, NDArray[np.int64]]:
+    """Read a shard's rows blob, and the ordinals of its tombstones.
+
+    Raises:
+        FormatError: a blob is missing or broken, or says what another contradicts.
+    """
+    with open_puffin(io, version.file_of(shard)) as reader:
+        return _shard_in(reader, version, shard)
+
+
+def _shard_in(
+    reader: PuffinReader, version: IndexVersion, shard: ShardEntry
+) -> tuple[Rows, NDArray[np.int64]]:
+    blobs = shard_blobs(reader, version, shard)
+    rows = rows_blob.read(BytesIO(reader.read(blobs.rows)), shard.rows)
+    dead = np.zeros(0, np.int64)
+    if blobs.tombstones is not None:
+        data = reader.read(blobs.tombstones)
+        bitmap = tombstones_blob.decode(data, shard.rows, shard.tombstones)
+        dead = np.asarray(bitmap.to_array(), np.int64)
+    where = f"{reader.name}: shard {shard.shard_id}"
+    check_rows(where, shard, version.covered, Locators.of(rows), dead)
+    return rows, dead
+
+
+def find_gone(
+    workspace: Workspace, version: IndexVersion, shards: Sequence[ShardEntry]
+) -> list[GoneShard]:
+    """Find the rows of shards that are not live where these have them, and stage them.
+
+    Args:
+        workspace: of the run.
+        version: that is refreshed.
+        shards: some of it; of files that hold several of them the footer is read once.
+    """
+    difference = arrays_from_bytes(
+        Difference, workspace.fetch_bytes(workspace.refresh.difference)
+    ).masked
+    found = []
+    for path, its in groupby(shards, version.file_of):
+        with open_puffin(workspace.table.io, path) as reader:
+            for shard in its:
+                rows, before = _shard_in(reader, version, shard)
+                found.append(_staged(workspace, difference, shard, rows, before))
+    return found
+
+
+def _staged(
+    workspace: Workspace,
+    difference: MaskedRows,
+    shard: ShardEntry,
+    rows: Rows,
+    before: NDArray[np.int64],
+) -> GoneShard:
+    """Stage which rows of a shard are dead, those tombstoned `before` included."""
+    plan = workspace.refresh
+    masked = Locators.of(rows).masked(difference)
+    if masked is None:
+        newly = np.zeros(0, np.int64)
+    else:
+        masked[before] = False
+        newly = np.flatnonzero(masked)
+    name = f"{shard.shard_id:05d}"
+    identified = []
+    if plan.decision.matches:
+        ordinals, identities = _identities(rows, newly, before)
+        buckets = bucket_of(identities, plan.buckets)
+        for bucket in range(plan.buckets):
+            mine = np.flatnonzero(buckets == bucket)
+            gone = GoneRows(ordinals[mine], identities[mine], mine < len(newly))
+            staged = workspace.stage_bytes(f"gone-{name}-{bucket:04d}.npz", arrays_to_bytes(gone))
+            identified.append(staged)
+    return GoneShard(
+        shard_id=shard.shard_id,
+        dead=workspace.stage_bytes(f"dead-{name}.npz", arrays_to_bytes(DeadRows(newly, before))),
+        newly=len(newly),
+        before=len(before),
+        identified=tuple(identified),
+    )
+
+
+def _identities(
+    rows: Rows, newly: NDArray[np.int64], before: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Return ordinals of rows that may have moved, and identities; none where these are unknown."""
+    if rows.identities is None or rows.identity_kind != "hash":
+        return np.zeros(0, np.int64), np.zeros((0, 2), np.uint64)
+    ordinals = np.concatenate([newly, before])
+    return ordinals, rows.identities[ordinals]
+
+
+def known_of(workspace: Workspace, shards: Sequence[GoneShard]) -> Known:
+    """Return what the identities of all rows that went begin with."""
+    found = [np.zeros(0, np.uint64)]
+    for shard in shards:
+        for staged in shard.identified:
+            rows = arrays_from_bytes(GoneRows, workspace.fetch_bytes(staged))
+            found.append(rows.identities[:, 0])
+    # By sorting: `np.unique` hashes, which takes far longer for values that hardly ever repeat.
+    firsts = np.sort(np.concatenate(found))
+    is_first = np.ones(len(firsts), np.bool_)
+    is_first[1:] = firsts[1:] != firsts[:-1]
+    return Known(firsts[is_first])
+
+
+def revived_of(view: View, file_ids: dict[str, int]) -> NDArray[np.int64]:
+    """Return (r, 2) int64, file id and position of the rows of covered files that came back.
+
+    Args:
+        view: the version against the snapshot.
+        file_ids: by path, ids of the covered files.
+    """
+    pairs = [np.zeros((0, 2), np.int64)]
+    for file, positions in view.scanned:
+        if file.path in file_ids and positions is not ALL:
+            here = np.asarray(positions.to_array(), dtype=np.int64)
+            ids = np.full(len(here), file_ids[file.path])
+            pairs.append(np.column_stack([ids, here]).astype(np.int64))
+    return np.concatenate(pairs)

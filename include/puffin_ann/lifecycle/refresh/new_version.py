@@ -1,0 +1,312 @@
+"""The version that a refresh publishes: its routing and coverage, and where its blobs come from."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from puffin_ann.blobs import centroid as centroid_blob
+from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.centroid import Centroids
+from puffin_ann.blobs.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.declaration import CENTROID
+from puffin_ann.engines import engine
+from puffin_ann.engines.delta import DELTA
+from puffin_ann.errors import PuffinFormatError
+from puffin_ann.lake.store.locations import relative_path
+from puffin_ann.lifecycle.build.assign import AssignSummary
+from puffin_ann.lifecycle.documents.refresh import (
+    CHANGES,
+    AppliedGroup,
+    AppliedShard,
+    Changes,
+    RefreshPlan,
+    applied_name,
+)
+from puffin_ann.lifecycle.documents.run import load
+from puffin_ann.lifecycle.documents.run_notes import SKIPPED, STAGE_SECONDS, skipped
+from puffin_ann.lifecycle.policy.decision import (
+    DRIFT,
+    MEASURED_ROWS,
+    NEXT_FILE_ID,
+    RATES,
+    Drift,
+    Rates,
+)
+from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
+from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
+from puffin_ann.search.versions import IndexVersion, open_puffin
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a run publishes of its index.
+
+    Attributes:
+        version: its routing and coverage; paths of files are those of the version refreshed, or of
+            staged ones.
+        blobs: by shard, by blob type, the Puffin file that holds the blob.
+        rows_added: rows that the version before did not have, or all of a build.
+        rows_gone: rows of the version before that are not live any more.
+        centroids: of data files, if the index consists of them and they are not in a file yet.
+    """
+
+    version: IndexVersion
+    blobs: Mapping[int, Mapping[str, str]]
+    rows_added: int
+    rows_gone: int = 0
+    centroids: Centroids | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source: IndexVersion,
+        version: IndexVersion,
+        blobs: Mapping[int, Mapping[str, str]],
+        centroids: Centroids | None,
+        changes: Changes,
+    ) -> "Content":
+        """Return what becomes of a version; rows that only moved were neither added nor gone."""
+        added = changes.read - changes.moved
+        gone = max(0, source.vectors + added - version.vectors)
+        return cls(version, blobs, added, gone, centroids)
+
+
+def refreshed(workspace: Workspace) -> Content:
+    """Put together what the stages of a refresh made.
+
+    Raises:
+        StagingError: a stage is not done.
+    """
+    plan = workspace.refresh
+    source = workspace.source
+    changes = load(workspace.staging, CHANGES, Changes)
+    groups = [load(workspace.staging, applied_name(one), AppliedGroup) for one in plan.groups]
+    applied = {shard.shard_id: shard for group in groups for shard in group.shards}
+    summary = None
+    if changes.summary is not None:
+        summary = arrays_from_bytes(AssignSummary, workspace.fetch_bytes(changes.summary))
+    coverage = coverage_of(workspace, summary)
+    entries: list[ShardEntry] = []
+    blobs: dict[int, Mapping[str, str]] = {}
+    for one in _kept(plan, source, applied):
+        entries.append(_entry(one, source))
+        blobs[one.shard_id] = _sources(one, plan, source)
+    routing = replace(
+        _raised(source.routing, plan, summary),
+        shards=tuple(entries),
+        properties={
+            **source.routing.properties,
+            PROPERTY: plan.declaration.model_dump_json(),
+            "run-id": plan.run_id,
+            STAGE_SECONDS: json.dumps(
+                {"read": changes.seconds, "apply": sum(group.seconds for group in groups)}
+            ),
+            "vector-bytes-read": str(changes.vector_bytes_read),
+            SKIPPED: json.dumps(_skipped(source.routing, changes)),
+            NEXT_FILE_ID: str(plan.next_file_id),
+            RATES: _rates(plan, changes, list(applied.values())).model_dump_json(),
+            DRIFT: _drift(plan, source, changes, summary).model_dump_json(),
+        },
+    )
+    version = replace(
+        source, path=plan.source, snapshot_id=None, routing=routing, coverage=coverage
+    )
+    centroids = _centroids(workspace, source, coverage, summary)
+    return Content.of(source, version, blobs, centroids, changes)
+
+
+def _kept(
+    plan: RefreshPlan, source: IndexVersion, applied: Mapping[int, AppliedShard]
+) -> Sequence[AppliedShard]:
+    """Return the shards of the new version, those that nothing was done to included."""
+    gone = {
+        one.shard_id
+        for one in plan.decision.shards
+        if one.kind == "delta" and one.action == "merge"
+    }
+    found = [
+        applied.get(one.shard_id)
+        or AppliedShard(
+            shard_id=one.shard_id,
+            kind=one.kind,
+            rows=one.rows,
+            tombstones=one.tombstones,
+            bytes=one.bytes,
+            file=None,
+            blobs=(),
+            added=0,
+            deed="kept",
+            recall=None,
+            seconds=0.0,
+        )
+        for one in source.routing.shards
+        if one.shard_id not in gone
+    ]
+    known = {one.shard_id for one in source.routing.shards}
+    return [*found, *(one for number, one in sorted(applied.items()) if number not in known)]
+
+
+def _entry(one: AppliedShard, source: IndexVersion) -> ShardEntry:
+    return ShardEntry(
+        shard_id=one.shard_id,
+        file=one.file.uri if one.file and len(one.blobs) > 1 else source.path,
+        rows=one.rows,
+        bytes=one.bytes,
+        tombstones=one.tombstones,
+        kind=one.kind,
+    )
+
+
+def _sources(one: AppliedShard, plan: RefreshPlan, source: IndexVersion) -> Mapping[str, str]:
+    kinds = [
+        DELTA.blob_type if one.kind == "delta" else engine(plan.algorithm).blob_type,
+        rows_blob.TYPE,
+        *([tombstones_blob.TYPE] if one.tombstones else []),
+    ]
+    before = {shard.shard_id: source.file_of(shard) for shard in source.routing.shards}
+    return {
+        kind: one.file.uri if one.file and kind in one.blobs else before[one.shard_id]
+        for kind in kinds
+    }
+
+
+def _raised(routing: Routing, plan: RefreshPlan, summary: AssignSummary | None) -> Routing:
+    """Return the routing with the figures of partitions that took rows."""
+    if summary is None or not plan.decision.merges or plan.algorithm == CENTROID:
+        return routing
+    return replace(
+        routing,
+        partition_rows=routing.partition_rows + summary.partition_rows,
+        partition_radii=np.maximum(routing.partition_radii, summary.partition_radii),
+    )
+
+
+def coverage_of(workspace: Workspace, summary: AssignSummary | None) -> Coverage:
+    """Return which rows of the base snapshot the new version covers: all that are usable."""
+    plan = workspace.refresh
+    staged = coverage_blob.decode(workspace.fetch_bytes(plan.coverage))
+    read = {file.file_id for file in plan.files}
+    groups: dict[int, NDArray[np.int64]] = {}
+    skipped: dict[int, NDArray[np.int64]] = {}
+    if summary is not None:
+        ordered = summary.row_groups[np.lexsort(summary.row_groups[:, 1::-1].T)]
+        for file_id in read:
+            groups[file_id] = ordered[ordered[:, 0] == file_id][:, 2]
+            mine = summary.skipped[:, 0] == file_id
+            if mine.any():
+                skipped[file_id] = summary.skipped[mine, 1]
+    files = [
+        _read_file(file, groups.get(file.file_id), skipped.get(file.file_id))
+        if file.file_id in read
+        else file
+        for file in staged.files
+    ]
+    return Coverage(staged.base_snapshot_id, files, staged.manifests)
+
+
+def _read_file(
+    file: CoveredFile, groups: NDArray[np.int64] | None, skipped: NDArray[np.int64] | None
+) -> CoveredFile:
+    if groups is not None and len(groups):
+        file = replace(file, row_groups=tuple(int(rows) for rows in groups))
+    if skipped is not None:
+        file = replace(file, skipped=file.skipped | BitMap(skipped.tolist()))
+    return file
+
+
+def _skipped(routing: Routing, changes: Changes) -> dict[str, int]:
+    """Return how many rows were skipped since the index was built, by reason."""
+    before = skipped(routing.properties)
+    return {
+        reason: before.get(reason, 0) + changes.skipped.get(reason, 0)
+        for reason in sorted({*before, *changes.skipped})
+    }
+
+
+def _rates(plan: RefreshPlan, changes: Changes, applied: Sequence[AppliedShard]) -> Rates:
+    """Return how fast the work went, where there was enough of it to tell."""
+    rates = plan.state_rates
+    if changes.read >= MEASURED_ROWS and changes.read_seconds > 0:
+        rates = rates.model_copy(update={"read": changes.read / changes.read_seconds})
+    for name, deed in (("insert", "insert"), ("build", "rebuild")):
+        rows = sum(one.added for one in applied if one.deed == deed)
+        seconds = sum(one.seconds for one in applied if one.deed == deed)
+        if rows >= MEASURED_ROWS and seconds > 0:
+            # One slow run, on a busy machine or one that had to compile first, may halve a rate.
+            rate = max(rows / seconds, getattr(rates, name) / 2)
+            rates = rates.model_copy(update={name: rate})
+    return rates
+
+
+def _drift(
+    plan: RefreshPlan, source: IndexVersion, changes: Changes, summary: AssignSummary | None
+) -> Drift:
+    """Return how well the centroids fit rows in deltas, or those that were merged last.
+
+    What a run merges is judged once more, by the next one: it may never have been in a delta.
+    """
+    drift = plan.state_drift
+    used_up = {one.shard_id for one in plan.decision.shards if one.action == "merge"}
+    kept = sum(
+        one.rows
+        for one in source.routing.shards
+        if one.kind == "delta" and one.shard_id not in used_up
+    )
+    distance, norm, rows = kept * drift.added, drift.largest_norm, kept
+    if summary is not None:  # of the rows that came, and of deltas that are used up
+        norm = max(norm, float(summary.largest_norm[0]) if changes.rows else 0.0)
+        distance += float(summary.distance_sum[0])
+        rows += changes.rows
+    if rows:
+        merged = rows if plan.decision.merges else 0
+        drift = drift.model_copy(update={"added": distance / rows, "merged": merged})
+    elif not drift.merged:
+        drift = drift.model_copy(update={"added": 0.0})
+    return drift.model_copy(update={"largest_norm": norm})
+
+
+def _centroids(
+    workspace: Workspace,
+    source: IndexVersion,
+    coverage: Coverage,
+    summary: AssignSummary | None,
+) -> Centroids | None:
+    """Return the centroids of data files: those of files that stay, and of files that were read."""
+    plan = workspace.refresh
+    if plan.algorithm != CENTROID:
+        return None
+    with open_puffin(workspace.table.io, plan.source) as reader:
+        found = reader.find(centroid_blob.TYPE, index=source.index)
+        if len(found) != 1:
+            raise PuffinFormatError(f"{plan.source}: {len(found)} centroid blobs")
+        before = centroid_blob.decode(reader.read(found[0]))
+    place = {file.path: number for number, file in enumerate(coverage.files)}
+    location = workspace.table.location()
+    read = {relative_path(location, file.path) for file in plan.files}
+    stays = np.array(
+        [before.paths[file] in place and before.paths[file] not in read for file in before.files],
+        np.bool_,
+    )
+    paths = [before.paths[file] for file in before.files[stays].tolist()]
+    centroids, radii = [before.centroids[stays]], [before.max_distances[stays]]
+    if summary is not None:
+        names = {file.file_id: relative_path(location, file.path) for file in plan.files}
+        paths += [names[int(one)] for one in summary.file_ids]
+        centroids.append(summary.file_centroids)
+        radii.append(summary.file_radii)
+    files = np.array([place[path] for path in paths], np.uint32)
+    order = np.argsort(files, kind="stable")
+    return Centroids(
+        metric=source.routing.metric,
+        centroids=np.concatenate(centroids)[order],
+        files=files[order],
+        max_distances=np.concatenate(radii)[order],
+        paths=tuple(file.path for file in coverage.files),
+    )

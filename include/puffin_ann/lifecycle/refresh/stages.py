@@ -1,0 +1,359 @@
+"""The stages of a refresh that do the heavy work: what the Spark applications and the CLI call.
+
+As the stages of a build: small JSON through the driver, data through staging, a document at the end
+of each part.
+"""
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from pydantic import TypeAdapter
+
+from puffin_ann.errors import BadVectorsError, StagingError
+from puffin_ann.lifecycle.build import assign as assigning
+from puffin_ann.lifecycle.documents.refresh import (
+    CHANGES,
+    COME,
+    GONE,
+    MATCH,
+    AppliedGroup,
+    AppliedShard,
+    Changes,
+    Come,
+    ComeTask,
+    Gone,
+    GoneShard,
+    Matched,
+    MatchedBucket,
+    RefreshPlan,
+    applied_name,
+)
+from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile, done, load, store
+from puffin_ann.lifecycle.refresh.apply.remap import touch_up
+from puffin_ann.lifecycle.refresh.apply.rewrite_shard import Growing
+from puffin_ann.lifecycle.refresh.apply.take_from_deltas import spill
+from puffin_ann.lifecycle.refresh.detect import added_rows as coming
+from puffin_ann.lifecycle.refresh.detect import removed_rows as going
+from puffin_ann.lifecycle.refresh.detect.relocated_rows import match_bucket
+from puffin_ann.lifecycle.refresh.recovery import remaking_refresh
+from puffin_ann.lifecycle.runtime.runners import Runner
+from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+
+log = logging.getLogger("puffin_ann")
+
+_GONE = TypeAdapter(list[GoneShard])
+_APPLIED = TypeAdapter(list[AppliedShard])
+
+TASK_ROWS = 1_000_000
+"""Rows of shards whose rows blobs one task reads; about a second's work."""
+
+
+@remaking_refresh
+def read_changes(runner: Runner, table: str, plan: str) -> Changes:
+    """Find the rows that went, read those that came, and see which of them only moved.
+
+    Raises:
+        BadVectorsError: rows that came have no usable vector, and the declaration refuses those.
+    """
+    workspace = Workspace.open(table, plan)
+    finished = done(workspace.staging, CHANGES, Changes)
+    if finished:
+        log.info("changes: read before, %d rows are new", finished.rows)
+        return finished
+    began = time.monotonic()
+    gone = _find_gone(runner, workspace, table, plan)
+    come = _read_come(runner, workspace, table, plan, gone)
+    matched = _match(runner, workspace, table, plan, gone, come)
+    outcomes = [one.outcome for one in come.tasks]
+    again = _read_again(runner, workspace, table, plan, matched)
+    found = _changes(gone, matched, [*outcomes, *again])
+    outcomes += [*again, *_spill(runner, workspace, table, plan, len(outcomes + again), found)]
+    skipped = found.skipped
+    if skipped and workspace.refresh.declaration.bad_vectors == "refuse":
+        raise BadVectorsError(_refusal(workspace.refresh, skipped))
+    summary = _sum_up(runner, table, plan, outcomes)
+    changes = found.model_copy(
+        update={
+            "segments": tuple(one.segment for one in outcomes) if summary else (),
+            "summary": summary,
+            "rows": sum(one.rows for one in outcomes),
+            "seconds": time.monotonic() - began,
+            "read_seconds": come.seconds,
+        }
+    )
+    log.info(
+        "changes: %d rows went, %d moved, %d go into shards or a delta, %d skipped, in %.1f s",
+        changes.dead,
+        changes.moved,
+        changes.rows,
+        sum(skipped.values()),
+        changes.seconds,
+    )
+    return store(workspace.staging, CHANGES, changes)
+
+
+def _find_gone(runner: Runner, workspace: Workspace, table: str, plan: str) -> Gone:
+    finished = done(workspace.staging, GONE, Gone)
+    if finished:
+        return finished
+    began = time.monotonic()
+    decision = workspace.refresh.decision
+    shards: list[int] = []
+    # Where rows only came, no shard is looked into.
+    if decision.rows_gone or decision.matches:
+        shards = [one.shard_id for one in decision.shards]
+
+    def find(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        version = there.source
+        entries = {one.shard_id: one for one in version.routing.shards}
+        given = [entries[number] for number in json.loads(payload)]
+        found = going.find_gone(there, version, given)
+        return _GONE.dump_json(found).decode()
+
+    payloads = [json.dumps(batch) for batch in _batches(workspace, shards)]
+    found = [one for many in runner.run(find, payloads) for one in _GONE.validate_json(many)]
+    known = None
+    if decision.matches:
+
+        def collect(payload: str) -> str:
+            there = Workspace.open(table, plan)
+            values = going.known_of(there, _GONE.validate_json(payload))
+            return there.stage_bytes("known.npz", arrays_to_bytes(values)).model_dump_json()
+
+        (answer,) = runner.run(collect, [_GONE.dump_json(found).decode()])
+        known = StagedFile.model_validate_json(answer)
+    document = Gone(shards=tuple(found), known=known, seconds=time.monotonic() - began)
+    return store(workspace.staging, GONE, document)
+
+
+def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
+    """Deal shards to tasks of about `TASK_ROWS` rows: to begin a task may cost more than a shard.
+
+    A shard that is inserted into or built is a task of its own.
+    """
+    rows = {one.shard_id: one.rows for one in workspace.source.routing.shards}
+    actions = {one.shard_id: one.action for one in workspace.refresh.decision.shards}
+    batches: list[list[int]] = []
+    filled = TASK_ROWS + 1
+    for shard in shards:
+        is_light = actions.get(shard) in ("none", "mask", "remap")
+        size = rows[shard] if is_light else TASK_ROWS + 1
+        if filled + size > TASK_ROWS:
+            batches.append([])
+            filled = 0
+        batches[-1].append(shard)
+        filled += size
+    return batches
+
+
+def _read_come(runner: Runner, workspace: Workspace, table: str, plan: str, gone: Gone) -> Come:
+    finished = done(workspace.staging, COME, Come)
+    if finished:
+        return finished
+    began = time.monotonic()
+    tasks = range(len(workspace.refresh.read_tasks))
+    if not tasks:
+        return Come(tasks=(), seconds=0.0)  # nothing to remember, and each document costs a wait
+    threads = runner.threads_per_task(len(tasks))
+
+    def read(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        known = None
+        if gone.known is not None:
+            known = arrays_from_bytes(going.Known, there.fetch_bytes(gone.known))
+        routing = there.source.routing
+        return coming.read_task(
+            there, int(payload), routing, known, threads=threads
+        ).model_dump_json()
+
+    found = runner.run(read, [str(number) for number in tasks])
+    document = Come(
+        tasks=tuple(ComeTask.model_validate_json(one) for one in found),
+        seconds=time.monotonic() - began,
+    )
+    return store(workspace.staging, COME, document)
+
+
+def _match(
+    runner: Runner, workspace: Workspace, table: str, plan: str, gone: Gone, come: Come
+) -> Matched:
+    finished = done(workspace.staging, MATCH, Matched)
+    if finished:
+        return finished
+    began = time.monotonic()
+    buckets = range(workspace.refresh.buckets if gone.known is not None else 0)
+    if not buckets:
+        return Matched(buckets=(), seconds=0.0)
+
+    def match(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        return match_bucket(there, int(payload), gone.shards, come.tasks).model_dump_json()
+
+    found = runner.run(match, [str(bucket) for bucket in buckets])
+    document = Matched(
+        buckets=tuple(MatchedBucket.model_validate_json(one) for one in found),
+        seconds=time.monotonic() - began,
+    )
+    return store(workspace.staging, MATCH, document)
+
+
+def _read_again(
+    runner: Runner, workspace: Workspace, table: str, plan: str, matched: Matched
+) -> list[AssignOutcome]:
+    """Read rows of which an equal one went, and that are new all the same: rare duplicates."""
+    if not workspace.refresh.decision.shards:
+        return []
+    tasks = sorted({task for bucket in matched.buckets for task in bucket.left_tasks})
+    left = [bucket.left for bucket in matched.buckets]
+    first = len(workspace.refresh.read_tasks)
+    threads = runner.threads_per_task(len(tasks))
+
+    def read(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        place = int(payload)
+        return coming.read_again(
+            there,
+            first + place,
+            tasks[place],
+            coming.left_of(there, left),
+            there.source.routing,
+            threads=threads,
+        ).model_dump_json()
+
+    found = runner.run(read, [str(place) for place in range(len(tasks))])
+    return [AssignOutcome.model_validate_json(one) for one in found]
+
+
+def _changes(gone: Gone, matched: Matched, outcomes: Sequence[AssignOutcome]) -> Changes:
+    """Return what is known before the deltas are taken apart."""
+    moves = tuple(move for bucket in matched.buckets for move in bucket.shards)
+    skipped: Counter[str] = sum((Counter(one.skipped) for one in outcomes), Counter())
+    moved = sum(move.rows for move in moves)
+    return Changes(
+        gone=gone.shards,
+        moves=moves,
+        segments=(),
+        summary=None,
+        rows=sum(one.rows for one in outcomes),
+        moved=moved,
+        dead=sum(one.newly for one in gone.shards),
+        skipped=dict(skipped),
+        read=sum(one.rows for one in outcomes) + moved,
+        vector_bytes_read=sum(one.vector_bytes_read for one in outcomes),
+        seconds=0.0,
+        read_seconds=0.0,
+    )
+
+
+def _spill(
+    runner: Runner, workspace: Workspace, table: str, plan: str, first: int, changes: Changes
+) -> list[AssignOutcome]:
+    """Take the deltas apart that are merged, or absorbed by the new one."""
+    decision = workspace.refresh.decision
+    deltas = [
+        one.shard_id for one in decision.shards if one.kind == "delta" and one.action == "merge"
+    ]
+    threads = runner.threads_per_task(len(deltas))
+    known = changes.model_dump_json()
+
+    def take(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        version = there.source
+        place = int(payload)
+        (shard,) = (one for one in version.routing.shards if one.shard_id == deltas[place])
+        return spill(
+            there,
+            first + place,
+            version,
+            shard,
+            Changes.model_validate_json(known),
+            threads=threads,
+        ).model_dump_json()
+
+    found = runner.run(take, [str(place) for place in range(len(deltas))])
+    return [AssignOutcome.model_validate_json(one) for one in found]
+
+
+def _sum_up(
+    runner: Runner, table: str, plan: str, outcomes: Sequence[AssignOutcome]
+) -> StagedFile | None:
+    if not outcomes:
+        return None
+
+    def work(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        given = assigning.OUTCOMES.validate_json(payload)
+        return assigning.summarise(there, given).model_dump_json()
+
+    (summary,) = runner.run(work, [assigning.OUTCOMES.dump_json(list(outcomes)).decode()])
+    return StagedFile.model_validate_json(summary)
+
+
+def _refusal(plan: RefreshPlan, skipped: dict[str, int]) -> str:
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
+    return (
+        f"table {plan.table}, column {plan.declaration.column!r}: of the rows that came {counts} "
+        f"(width {plan.dimension} expected); mend the rows, or declare bad_vectors: skip"
+    )
+
+
+@remaking_refresh
+def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGroup:
+    """Make the blobs of one group's shards; those that rows go into have a task each.
+
+    Raises:
+        RecallTooLowError: a shard that was built anew is under the target.
+    """
+    workspace = Workspace.open(table, plan)
+    groups = workspace.refresh.groups
+    if group not in groups:
+        raise StagingError(
+            f"run {workspace.refresh.run_id} has no shard group {group!r}; it has: "
+            + ", ".join(groups)
+        )
+    finished = done(workspace.staging, applied_name(group), AppliedGroup)
+    if finished:
+        log.info("apply: group %s done before", group)
+        return finished
+    began = time.monotonic()
+    changes = load(workspace.staging, CHANGES, Changes).model_dump_json()
+    batches = _batches(workspace, groups[group])
+    threads = runner.threads_per_task(len(batches))
+
+    def work(payload: str) -> str:
+        there = Workspace.open(table, plan)
+        found = Changes.model_validate_json(changes)
+        growing = Growing(there, there.source, found, threads)
+        made = [_apply(growing, number) for number in json.loads(payload)]
+        return _APPLIED.dump_json([one for one in made if one is not None]).decode()
+
+    answers = runner.run(work, [json.dumps(batch) for batch in batches])
+    applied = tuple(one for answer in answers for one in _APPLIED.validate_json(answer))
+    for one in applied:
+        log.info(
+            "apply: shard %d: %s; %d rows added, %d of %d dead, in %.2f s",
+            one.shard_id,
+            one.deed,
+            one.added,
+            one.tombstones,
+            one.rows,
+            one.seconds,
+        )
+    document = AppliedGroup(shards=applied, seconds=time.monotonic() - began)
+    return store(workspace.staging, applied_name(group), document)
+
+
+def _apply(growing: Growing, shard_id: int) -> AppliedShard | None:
+    action = growing.workspace.refresh.action_of(shard_id)
+    if action == "delta":
+        return growing.delta(shard_id)
+    (shard,) = (one for one in growing.version.routing.shards if one.shard_id == shard_id)
+    if action == "merge":
+        return growing.insert(shard)
+    if action == "rebuild":
+        return growing.rebuild(shard)
+    return touch_up(growing.workspace, growing.version, shard, growing.changes)

@@ -1,0 +1,90 @@
+"""What the next run would do to an index, without doing it."""
+
+from pydantic import BaseModel, ConfigDict
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.lake.catalog.tables import load_table, name_of
+from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lifecycle.ingest.preconditions import require_fit
+from puffin_ann.lifecycle.maintain.rename import declared, former
+from puffin_ann.lifecycle.policy.decide import decide
+from puffin_ann.lifecycle.policy.decision import Decision
+from puffin_ann.lifecycle.policy.inputs import Change
+from puffin_ann.lifecycle.published.base_version import version_to_refresh
+from puffin_ann.lifecycle.published.index_state import change_in, state_of
+from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.snapshot_view import live_state
+from puffin_ann.search.versions import find_versions
+
+
+class Preview(BaseModel):
+    """A decision, and what it is about.
+
+    Attributes:
+        base_snapshot_id: snapshot that the newest version covers; None if there is none.
+        snapshot_id: the table's head.
+        maintenance: whether it is that of a maintenance window.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    index: str
+    table: str
+    base_snapshot_id: int | None
+    snapshot_id: int
+    maintenance: bool
+    decision: Decision
+
+
+def preview(
+    table: str | Table,
+    declaration: IndexDeclaration,
+    *,
+    maintenance: bool = False,
+    at_ms: int | None = None,
+) -> Preview:
+    """Decide what is due now; changes nothing. What the run would refuse is refused likewise.
+
+    Args:
+        table: by name, or as loaded.
+        declaration: of the index.
+        maintenance: as in a maintenance window, which rebuilds shards of many tombstones.
+        at_ms: what counts as now, milliseconds since 1970.
+
+    Raises:
+        PuffinAnnError: the table or its column do not allow an index.
+    """
+    loaded = load_table(table)
+    live = live_state(loaded, require_snapshot(loaded, None).snapshot_id)
+    source = version_to_refresh(loaded, declaration, live)
+    if source is None:
+        state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
+    else:
+        state = state_of(loaded, source[0])
+        change = change_in(loaded, source[0], live, source[1], declaration)
+    now = at_ms if at_ms is not None else now_ms()
+    decision = decide(
+        state,
+        change,
+        declaration,
+        now_ms=now,
+        maintenance=maintenance,
+        unreadable=find_versions(loaded, declaration.name).problems if state is None else (),
+    )
+    before = former(loaded, declaration, declared()) if state is None else None
+    if before is not None:
+        decision = Decision(action="none", reason=before.expected(declaration.name))
+    if decision.action == "build":
+        require_fit(declaration, loaded, live)
+    elif decision.action == "refresh":
+        publish_mode(loaded, declaration.publish)
+    return Preview(
+        index=declaration.name,
+        table=name_of(loaded),
+        base_snapshot_id=state.base_snapshot_id if state else None,
+        snapshot_id=live.snapshot_id,
+        maintenance=maintenance,
+        decision=decision,
+    )

@@ -1,0 +1,157 @@
+"""Tell what an index waits for: a refresh, by how far it is behind its table, or a rebuild.
+
+Both go by what its declaration allows, and read no vectors.
+"""
+
+from pydantic import BaseModel, ConfigDict
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import (
+    IndexDeclaration,
+    declarations_folder,
+    read_declarations,
+    seconds_of,
+)
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lifecycle.policy.decide import dead_shards
+from puffin_ann.lifecycle.published.base_version import version_to_refresh
+from puffin_ann.lifecycle.published.index_state import change_in, oldest_uncovered_ms, state_of
+from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.search.snapshot_view import LiveState, View, live_state
+from puffin_ann.search.versions import IndexVersion
+
+
+class Staleness(BaseModel):
+    """How far an index is behind.
+
+    Attributes:
+        is_stale: it is farther behind than its declaration allows.
+        reason: one sentence for people.
+        coverage: share of the table's live rows that the version covers which a refresh would
+            start from.
+        lag_seconds: age of the oldest change that it does not cover; 0 if there is none.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    is_stale: bool
+    reason: str
+    coverage: float
+    lag_seconds: float
+
+
+class Tombstones(BaseModel):
+    """What an index holds of deleted rows.
+
+    Attributes:
+        is_due: a maintenance window would rebuild shards for it.
+        reason: one sentence for people.
+        ratios: of each of these shards, the share of its rows that is dead.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    is_due: bool
+    reason: str
+    ratios: dict[int, float]
+
+
+def staleness_of(index: str) -> Staleness:
+    """Return how far a declared index is behind its table.
+
+    Raises:
+        DeclarationError: no such index is declared.
+    """
+    return staleness(_declared(index))
+
+
+def staleness(declaration: IndexDeclaration, *, at_ms: int | None = None) -> Staleness:
+    """Return how far an index is behind its table.
+
+    Args:
+        declaration: of the index.
+        at_ms: what counts as now, milliseconds since 1970.
+    """
+    table, _, source = _looked_at(declaration)
+    if table.current_snapshot() is None:
+        return Staleness(is_stale=False, reason="the table is empty", coverage=1.0, lag_seconds=0)
+    if source is None:
+        return Staleness(is_stale=True, reason="not built yet", coverage=0.0, lag_seconds=0)
+    version, view = source
+    lag = 0.0
+    if view.cost:
+        now = at_ms if at_ms is not None else now_ms()
+        lag = max(0.0, (now - oldest_uncovered_ms(table, version)) / 1000)
+    options = declaration.refresh
+    low, late = view.coverage < options.min_coverage, lag > seconds_of(options.max_lag)
+    found = f"covers {view.coverage:.2%} of the rows; its oldest change waits for {lag:,.0f} s"
+    if low:
+        found += f"; min_coverage is {options.min_coverage:.2%}"
+    if late:
+        found += f"; max_lag is {options.max_lag}"
+    return Staleness(is_stale=low or late, reason=found, coverage=view.coverage, lag_seconds=lag)
+
+
+def tombstones_of(index: str, ratio: float | None = None) -> Tombstones:
+    """Return what a declared index holds of deleted rows; see `tombstones`.
+
+    Raises:
+        DeclarationError: no such index is declared.
+    """
+    return tombstones(_declared(index), ratio=ratio)
+
+
+def tombstones(
+    declaration: IndexDeclaration, *, ratio: float | None = None, at_ms: int | None = None
+) -> Tombstones:
+    """Return which shards of an index a maintenance window would rebuild for their dead rows.
+
+    Rows deleted since it was published count from when a refresh would publish them, as many of
+    each shard as are expected there.
+
+    Args:
+        declaration: of the index.
+        ratio: take it for `rebuild.tombstone_ratio`.
+        at_ms: what counts as now, milliseconds since 1970.
+
+    Raises:
+        ColumnNotFoundError, UnsupportedColumnError: the column or the key cannot be used.
+    """
+    table, live, source = _looked_at(declaration)
+    if source is None:
+        return Tombstones(is_due=False, reason="not built yet", ratios={})
+    version, view = source
+    bound, name = declaration.rebuild.tombstone_ratio, "rebuild.tombstone_ratio"
+    if ratio is not None:
+        bound, name = ratio, "the ratio asked for,"
+        options = declaration.rebuild.model_copy(update={"tombstone_ratio": ratio})
+        declaration = declaration.model_copy(update={"rebuild": options})
+    ratios = dead_shards(
+        state_of(table, version),
+        change_in(table, version, live, view, declaration),
+        declaration,
+        now_ms=at_ms if at_ms is not None else now_ms(),
+    )
+    if ratios:
+        most = max(ratios.values())
+        found = f"{len(ratios)} of {len(version.routing.shards)} shards are due: up to {most:.1%} "
+        found += f"of the rows of one are dead, above {name} {bound:.1%}"
+    else:
+        found = f"no shard is due: {version.tombstone_ratio:.1%} of one are tombstones at most, "
+        found += f"{view.rows_masked:,} rows went since; {name} {bound:.1%} is not passed"
+    return Tombstones(is_due=bool(ratios), reason=found, ratios=ratios)
+
+
+def _declared(index: str) -> IndexDeclaration:
+    folder = declarations_folder()
+    return read_declarations(folder).require(index, folder)
+
+
+def _looked_at(
+    declaration: IndexDeclaration,
+) -> tuple[Table, LiveState, tuple[IndexVersion, View] | None]:
+    """Return the table, what lives at its head, and the version that a refresh starts from."""
+    table = load_table(declaration.table)
+    head = table.current_snapshot()
+    live = live_state(table, head.snapshot_id if head else None)
+    return table, live, version_to_refresh(table, declaration, live)

@@ -1,0 +1,243 @@
+"""The state of a table's indexes, for people and for machines."""
+
+import io
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pyiceberg.table import Table
+from rich.table import Table as Grid
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import IndexNotFoundError
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
+from puffin_ann.lifecycle.build.plan import FINGERPRINT
+from puffin_ann.lifecycle.documents.run import Trial
+from puffin_ann.lifecycle.documents.run_notes import noted, skipped, stage_seconds
+from puffin_ann.lifecycle.published.index_state import bytes_of
+from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY, Recorded
+from puffin_ann.moments import as_time
+from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
+from puffin_ann.search.versions import (
+    IndexVersion,
+    all_index_names,
+    require_no_damage,
+    require_versions,
+)
+from puffin_ann.terminal import LiteralConsole
+
+
+class IndexStatus(BaseModel):
+    """The newest version of one index, seen from the table's current snapshot.
+
+    `vectors` and `delta_rows` leave tombstones out; `tombstone_ratio` is the highest of a shard;
+    `bytes` are those of the index's own blobs, `file_bytes` those of the file, which holds the
+    table's other indexes and others' statistics besides; `declared` is None where it is not known
+    which indexes are declared; `declaration` is what the version was published by, as the table
+    records it: without `spark`, and empty if none can be read.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    index: str
+    table: str
+    algorithm: str
+    trials: tuple[Trial, ...]
+    metric: str
+    dimension: int
+    snapshot_id: int | None
+    base_snapshot_id: int
+    published_at: str | None
+    file: str
+    bytes: int
+    file_bytes: int
+    shards: int
+    partitions: int
+    deltas: int
+    delta_rows: int
+    vectors: int
+    tombstones: int
+    tombstone_ratio: float
+    skipped: dict[str, int]
+    coverage: float
+    rows_to_scan: int
+    rows_masked: int
+    recall: float | None
+    recall_low: float | None
+    recall_high: float | None
+    recall_k: int | None
+    recall_queries: int | None
+    recall_target: float | None
+    search_width: int
+    probe_partitions: int
+    seconds: dict[str, float]
+    fingerprint: str
+    run_id: str
+    declared: bool | None = None
+    declaration: dict[str, Any] = {}
+
+
+def status(
+    table: Table,
+    index: str | None = None,
+    declarations: Iterable[IndexDeclaration] | None = None,
+) -> list[IndexStatus]:
+    """Return the status of one index, or of all indexes of a table, by name.
+
+    Args:
+        table: the table, as loaded.
+        index: its name; None: all.
+        declarations: of this table's indexes; None: it is not known which are declared.
+
+    Raises:
+        IndexNotFoundError: no such index, or none at all.
+        DamagedIndexError: one is published, and no version of it can be read.
+    """
+    names = [index] if index else all_index_names(table)
+    if not names:
+        require_no_damage(table)
+        raise IndexNotFoundError(
+            f"table {name_of(table)} has no index; build one with 'puffin-ann build' or by its DAG"
+        )
+    current = table.current_snapshot()
+    live = live_state(table, current.snapshot_id if current else None)
+    declared = None if declarations is None else {one.name for one in declarations}
+    return [
+        _status(table, require_versions(table, name)[0], live).model_copy(
+            update={"declared": None if declared is None else name in declared}
+        )
+        for name in names
+    ]
+
+
+_TRIALS = TypeAdapter(tuple[Trial, ...])
+
+
+def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus:
+    routing = version.routing
+    view = view_of(table, version, live)
+    recall = routing.measured
+    deltas = [one for one in routing.shards if one.kind == "delta"]
+    return IndexStatus(
+        index=version.index,
+        table=name_of(table),
+        algorithm=routing.algorithm,
+        trials=noted(routing.properties, "trials", _TRIALS, ()),
+        metric=routing.metric,
+        dimension=routing.dimension,
+        snapshot_id=version.snapshot_id,
+        base_snapshot_id=version.coverage.base_snapshot_id,
+        published_at=_time_of(table, version.snapshot_id),
+        file=version.path,
+        bytes=bytes_of(table, version),
+        file_bytes=version.length,
+        shards=len(routing.shards) - len(deltas),
+        partitions=len(routing.centroids),
+        deltas=len(deltas),
+        delta_rows=sum(one.rows - one.tombstones for one in deltas),
+        vectors=version.vectors,
+        tombstones=sum(one.tombstones for one in routing.shards),
+        tombstone_ratio=version.tombstone_ratio,
+        skipped=skipped(routing.properties),
+        coverage=view.coverage,
+        rows_to_scan=view.rows_to_scan,
+        rows_masked=view.rows_masked,
+        recall=recall.recall if recall else None,
+        recall_low=recall.low if recall else None,
+        recall_high=recall.high if recall else None,
+        recall_k=recall.k if recall else None,
+        recall_queries=recall.queries if recall else None,
+        recall_target=recall.target if recall else None,
+        search_width=routing.search_width,
+        probe_partitions=routing.probe_partitions,
+        seconds=stage_seconds(routing.properties),
+        fingerprint=routing.properties.get(FINGERPRINT, ""),
+        run_id=routing.properties.get("run-id", ""),
+        declaration=dict(Recorded.of(routing.properties.get(PROPERTY, "")).fields),
+    )
+
+
+def _time_of(table: Table, snapshot_id: int | None) -> str | None:
+    if snapshot_id is None or table.snapshot_by_id(snapshot_id) is None:
+        return None
+    found = find_snapshot(table, snapshot_id)
+    if found is None:
+        return None
+    return as_time(found.timestamp_ms, sep="T")
+
+
+def grid(one: IndexStatus) -> Grid:
+    """Return one index's status as a table for a terminal."""
+    table = Grid(title=f"index {one.index} on {one.table}", show_header=False, title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _lines(one):
+        table.add_row(name, value)
+    return table
+
+
+def _lines(one: IndexStatus) -> Iterable[tuple[str, str]]:
+    if one.declared is not True:
+        yield from _declared(one)
+    yield "algorithm", f"{one.algorithm}, {one.metric}, {one.dimension} dimensions"
+    for trial in one.trials:
+        yield (
+            "tried",
+            f"{trial.algorithm}: {trial.queries_per_second:,.0f} queries a second at recall "
+            f"{trial.recall:.4f}, {trial.rows:,} sampled rows",
+        )
+    yield "snapshot", f"{one.snapshot_id} (covers {one.base_snapshot_id})"
+    yield "published", one.published_at or "not in the table's history any more"
+    yield "shards", f"{one.shards}, {one.partitions} partitions"
+    if one.deltas:
+        yield "deltas", f"{one.deltas}, {one.delta_rows:,} vectors"
+    yield "vectors", f"{one.vectors:,}" + _skipped(one.skipped)
+    if one.tombstones:
+        yield "tombstones", f"{one.tombstones:,}, at most {one.tombstone_ratio:.1%} of a shard"
+    yield "bytes", f"{one.bytes:,} of the index, in a file of {one.file_bytes:,}"
+    uncovered = f"; {one.rows_to_scan:,} rows to scan, {one.rows_masked:,} masked"
+    behind = one.rows_to_scan or one.rows_masked
+    yield "coverage", f"{one.coverage:.2%}" + (uncovered if behind else "")
+    if one.recall is not None:
+        yield (
+            "recall",
+            f"{one.recall:.4f} at k={one.recall_k} (95 % {one.recall_low:.4f} to "
+            f"{one.recall_high:.4f}, {one.recall_queries} queries), target {one.recall_target}",
+        )
+    yield "search", f"width {one.search_width}, {one.probe_partitions} partitions probed"
+    yield "seconds", ", ".join(f"{name} {value:.1f}" for name, value in one.seconds.items())
+    yield "file", one.file
+
+
+def _declared(one: IndexStatus) -> Iterable[tuple[str, str]]:
+    """Say what is known of an index's declaration; the table has it, whatever this machine has."""
+    recorded = Recorded(one.declaration).in_words()
+    show = f"'puffin-ann status {one.table} {one.index} --declaration'"
+    if one.declared is None:
+        yield (
+            "declared",
+            f"not known here: this machine knows no declarations, or not all; {recorded}; {show} "
+            "shows it",
+        )
+    else:
+        yield (
+            "undeclared",
+            f"no declaration here names it; {recorded}. {show} prints that, to declare it again, "
+            "under this name or another",
+        )
+
+
+def _skipped(reasons: dict[str, int]) -> str:
+    if not reasons:
+        return ""
+    return "; skipped: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+
+
+def as_text(statuses: Iterable[IndexStatus]) -> str:
+    """Return statuses as plain text, for a log."""
+    console = LiteralConsole(file=io.StringIO(), width=120, color_system=None, force_terminal=False)
+    for one in statuses:
+        console.print(grid(one))
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return text

@@ -1,0 +1,149 @@
+"""Decide which published files stay: pure, from what they hold and when they were published."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import IndexDeclaration, RetentionOptions
+from puffin_ann.foreign_json import object_of, parsed
+from puffin_ann.lifecycle.published.inventory import Holding, IndexFile
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of one published file.
+
+    Attributes:
+        file: the file.
+        reasons: why it stays; empty if it is not needed any more.
+        superseded: why it is not needed; empty if it stays.
+        since_ms: since when it is not needed, milliseconds since 1970.
+        grace_ms: how long it stays after that.
+    """
+
+    file: IndexFile
+    reasons: tuple[str, ...]
+    superseded: tuple[str, ...] = ()
+    since_ms: int = 0
+    grace_ms: int = 0
+
+    @property
+    def is_kept(self) -> bool:
+        """Tell whether the file is still needed."""
+        return bool(self.reasons)
+
+
+def policies(
+    declarations: Iterable[IndexDeclaration], files: Iterable[IndexFile]
+) -> dict[str, RetentionOptions]:
+    """Return each index's retention: as declared now, else as it was when it was built."""
+    declared = {one.name: one.retention for one in declarations}
+    found: dict[str, RetentionOptions] = {}
+    for file in files:
+        for held in file.holds:
+            if held.index not in found:
+                found[held.index] = declared.get(held.index) or _recorded(held)
+    return found
+
+
+def _recorded(held: Holding) -> RetentionOptions:
+    try:
+        recorded = object_of(parsed(held.declaration))
+        return RetentionOptions.model_validate(recorded.get("retention", {}))
+    except ValueError:  # what does not fit is one, too
+        return RetentionOptions()
+
+
+def names_of_snapshots(table: Table) -> dict[int, tuple[str, ...]]:
+    """Return the names of tags and branches by the snapshot they stand at."""
+    found: dict[int, tuple[str, ...]] = {}
+    for name, ref in sorted(table.metadata.refs.items()):
+        spoken = f"{ref.snapshot_ref_type.value} {name!r}"
+        found[ref.snapshot_id] = (*found.get(ref.snapshot_id, ()), spoken)
+    return found
+
+
+def judge(
+    files: Sequence[IndexFile],
+    retention: Mapping[str, RetentionOptions],
+    names: Mapping[int, Sequence[str]],
+) -> list[Verdict]:
+    """Say of each published file whether it stays.
+
+    A file stays if it is the newest to hold one of the versions that an index keeps, or if a tag or
+    a branch stands at a snapshot that it is registered under, that names it, or that it covers.
+
+    Args:
+        files: usable ones, the newest first.
+        retention: by index.
+        names: names of tags and branches by snapshot.
+    """
+    histories = {index: _History.of(index, files) for index in retention}
+    return [_judge(file, histories, retention, names) for file in files]
+
+
+@dataclass(frozen=True)
+class _History:
+    """The versions of one index, newest first, each with the files that hold it, newest first.
+
+    `by_base` has the newest file for each snapshot that a version covers.
+    """
+
+    versions: tuple[str, ...]
+    files: Mapping[str, tuple[IndexFile, ...]]
+    by_base: Mapping[int, IndexFile]
+
+    @classmethod
+    def of(cls, index: str, files: Sequence[IndexFile]) -> "_History":
+        found: dict[str, tuple[IndexFile, ...]] = {}
+        by_base: dict[int, IndexFile] = {}
+        for file in files:
+            for held in file.holds:
+                if held.index == index:
+                    found[held.version] = (*found.get(held.version, ()), file)
+                    by_base.setdefault(held.base_snapshot_id, file)
+        return cls(tuple(found), found, by_base)
+
+    def first_published_ms(self, version: str) -> int:
+        return min(file.published_ms for file in self.files[version])
+
+
+def _judge(
+    file: IndexFile,
+    histories: Mapping[str, _History],
+    retention: Mapping[str, RetentionOptions],
+    names: Mapping[int, Sequence[str]],
+) -> Verdict:
+    covered = {
+        held.base_snapshot_id
+        for held in file.holds
+        if histories[held.index].by_base[held.base_snapshot_id] is file
+    }
+    reasons = [
+        f"{name} stands at snapshot {slot}"
+        for slot in sorted({*file.entries, *file.named_by, *covered})
+        for name in names.get(slot, ())
+    ]
+    superseded: list[str] = []
+    since = 0
+    for held in file.holds:
+        keeps = retention[held.index].versions
+        history = histories[held.index]
+        rank, holders = history.versions.index(held.version), history.files[held.version]
+        if rank < keeps and holders[0] is file:
+            reasons.append(f"version {rank + 1} of the {keeps} kept of index {held.index!r}")
+            continue
+        times = []
+        if holders[0] is not file:
+            newer = holders[holders.index(file) - 1]
+            times.append(newer.published_ms)
+            superseded.append(f"{newer.path} holds this version of index {held.index!r}, too")
+        if rank >= keeps:
+            times.append(history.first_published_ms(history.versions[rank - keeps]))
+            superseded.append(f"index {held.index!r} has {rank} newer versions, {keeps} are kept")
+        since = max(since, min(times))
+    if reasons:
+        return Verdict(file, tuple(reasons))
+    grace = max((retention[held.index].grace_ms for held in file.holds), default=0)
+    return Verdict(file, (), tuple(superseded), since, grace)

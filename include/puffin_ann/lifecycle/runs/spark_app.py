@@ -1,0 +1,109 @@
+"""What the entry points under `spark_apps/` share: arguments, session, lease, log, exit code."""
+
+import argparse
+import logging
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from puffin_ann.errors import PuffinAnnError, RecallTooLowError
+from puffin_ann.lifecycle.spark.daemon_prestart import daemon_ahead
+from puffin_ann.lifecycle.spark.import_path import prefer_folders
+from puffin_ann.lifecycle.spark.session import stop, warm_up, worker_conf
+from puffin_ann.redaction import REDACTION
+from puffin_ann.terminal import printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUPED = ("build_group", "apply_group")
+"""Stages that are told which group of shards they are for."""
+
+ELSEWHERE = {
+    "read_changes": "refresh_stages",
+    "apply_group": "refresh_stages",
+    "evaluate": "evaluate_stages",
+}
+"""Stages that are no part of a build, and their modules."""
+
+
+def main(stage: str) -> None:
+    """Run one stage in a Spark application; leaves with the error's exit code if it fails.
+
+    The gate does not fail by a low recall: that is for the task that publishes.
+    """
+    parser = argparse.ArgumentParser(description=f"Run the stage {stage!r} of a run.")
+    parser.add_argument("--table", required=True, help="catalog.namespace.table")
+    parser.add_argument("--plan", required=True, help="location of the staged plan")
+    parser.add_argument("--owner", help="who has the lease on the index, to be kept alive")
+    if stage in GROUPED:
+        parser.add_argument("--group", required=True, help="id of the shard group")
+    arguments = parser.parse_args()
+    group = [arguments.group] if stage in GROUPED else []
+    logging.basicConfig(
+        level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stdout
+    )
+    logging.getLogger("puffin_ann").setLevel(logging.INFO)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(REDACTION)  # what others log, too
+
+    prefer_folders()
+    from puffin_ann.lifecycle.runtime.runners import OnSpark
+
+    name = f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}"
+    needs_workers = stage != "train"  # which needs none where the table is small
+    spark = _session(meanwhile=name, workers=needs_workers)
+    warming = None
+    try:
+        if needs_workers:
+            warming = warm_up(spark.sparkContext)
+        module = import_module(name)
+        with _lease(arguments.table, arguments.plan, arguments.owner, stage):
+            getattr(module, stage)(OnSpark(spark), arguments.table, arguments.plan, *group)
+    except RecallTooLowError as error:
+        # The application has done what it was for: what it measured is staged, and who publishes
+        # refuses it. To fail would have it submitted again, for the same outcome.
+        print(printable(f"warning: {error}"), flush=True)
+    except PuffinAnnError as error:
+        print(printable(f"error: {error}"), file=sys.stderr, flush=True)
+        sys.exit(error.exit_code)
+    finally:
+        stop(spark, warming)
+
+
+def _session(meanwhile: str, *, workers: bool) -> "SparkSession":
+    """Start the session that spark-submit configured, with our way to start its workers.
+
+    This process would only wait for the JVM: it imports the module `meanwhile`. PySpark has been
+    imported by then, since two threads must not import packages that import each other.
+
+    Args:
+        meanwhile: module to import.
+        workers: Python workers will be needed.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._ensure_initialized()  # or what spark-submit was given is not there to be read
+    given = dict(SparkConf().getAll())
+    added = worker_conf(given)
+    ahead: AbstractContextManager[dict[str, str]] = nullcontext({})
+    if workers:
+        ahead = daemon_ahead({**given, **added})
+    with ahead as more, ThreadPoolExecutor(1) as pool:
+        pool.submit(import_module, meanwhile)  # if it fails, so it does where it is needed
+        builder: SparkSession.Builder = SparkSession.builder
+        for name, value in {**added, **more}.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+
+
+def _lease(table: str, plan: str, owner: str | None, stage: str) -> AbstractContextManager[None]:
+    """Keep the run's lease alive during the stage; nothing where the caller keeps it itself."""
+    from puffin_ann.lifecycle.runtime import leases
+
+    if owner is None:
+        return nullcontext()
+    return leases.working(table, leases.index_of(plan), owner, f"stage {stage}")

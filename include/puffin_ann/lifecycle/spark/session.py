@@ -1,0 +1,89 @@
+"""How Spark starts the Python workers of our tasks: one place for every session of ours."""
+
+import logging
+from collections.abc import Mapping
+from threading import Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("puffin_ann")
+
+DAEMON_MODULE = "spark.python.daemon.module"
+DAEMON = "puffin_ann.lifecycle.spark.worker_daemon"
+
+WARM_UP = "puffin-ann-warm-up"
+"""Group of the jobs that only start workers."""
+
+PATIENCE = 30.0
+"""Seconds that the end of a session waits for workers that are being started."""
+
+
+def worker_conf(given: Mapping[str, str]) -> dict[str, str]:
+    """Return what to add to a session's configuration, before its context is made.
+
+    Python workers are then forks of a process that has the library imported: see `spark_daemon`.
+    Nothing is added where the user chose a daemon, or sends Python files along: Spark shows those
+    to a worker's tasks only, and a library among them is not there yet when the daemon starts.
+
+    Args:
+        given: the user's own configuration.
+    """
+    if DAEMON_MODULE in given or given.get("spark.submit.pyFiles"):
+        return {}
+    return {DAEMON_MODULE: DAEMON}
+
+
+def warm_up(context: "SparkContext") -> Thread:
+    """Have Python workers started while the driver still plans its first tasks.
+
+    Returns the thread that waits for them, which `stop` wants; nobody else has to. The first tasks
+    find the workers started, or wait for what is left of their start. If they cannot be started,
+    those tasks say so.
+    """
+
+    def start() -> None:
+        try:
+            context.setJobGroup(WARM_UP, "start Python workers")  # of this thread's jobs only
+            tasks_at_once = max(1, context.defaultParallelism)
+            tasks = context.parallelize(range(tasks_at_once), tasks_at_once)
+            tasks.foreach(_nothing)
+        except Exception as error:  # also where the session is stopped meanwhile
+            log.debug("Python workers were not started ahead of the first task: %s", error)
+
+    thread = Thread(target=start, name="warm-up", daemon=True)
+    thread.start()
+    return thread
+
+
+def stop(session: "SparkSession", warming: Thread | None, patience: float = PATIENCE) -> None:
+    """Stop a session, once the workers that are being started for it have been.
+
+    Spark prints the failures of tasks that a session's end overtakes, whatever its log level. Where
+    no executor is free the wait is given up.
+
+    Args:
+        session: to be stopped.
+        warming: what `warm_up` returned, if it was called.
+        patience: seconds to wait at most.
+    """
+    try:
+        if warming is not None:
+            warming.join(patience)
+            if warming.is_alive():
+                session.sparkContext.cancelJobGroup(WARM_UP)
+                warming.join(5)
+    finally:
+        session.stop()
+
+
+def abandon(session: "SparkSession") -> None:
+    """Stop a session at once, and without a word of the tasks that break off with it."""
+    session.sparkContext.setLogLevel("OFF")
+    session.stop()
+
+
+def _nothing(_: int) -> None:
+    pass
