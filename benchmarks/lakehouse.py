@@ -79,6 +79,7 @@ def build(declaration: IndexDeclaration, run_id: str, runner: "Runner") -> Mappi
     """Run a whole build and publish it; returns the plan's pointer."""
     from puffin_ann.lifecycle.build import stages
     from puffin_ann.lifecycle.runs import build as run
+    from puffin_ann.lifecycle.runs import publish
 
     plan = run.plan_build(declaration, run_id=run_id, overrides={"force": True})
     where = (plan["table"], plan["plan"])
@@ -87,5 +88,5 @@ def build(declaration: IndexDeclaration, run_id: str, runner: "Runner") -> Mappi
     for group in plan["groups"]:
         stages.build_group(runner, *where, group)
     stages.gate(runner, *where)
-    run.publish(*where)
+    publish.publish(*where)
     return plan

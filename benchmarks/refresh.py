@@ -101,7 +101,7 @@ class Life:
         return self.refresh(**refresh)
 
     def refresh(self, **options: Any) -> _Cost:
-        from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+        from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 
         steps: dict[str, float] = {}
 

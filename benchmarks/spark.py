@@ -40,7 +40,8 @@ def measure(name: str, rounds: int) -> Result:
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         lakehouse.configure(Path(temporary))
         lakehouse.create_table(data.vectors)
-        from puffin_ann.lifecycle.runtime.runners import InProcess, OnSpark
+        from puffin_ann.lifecycle.runtime.runners import InProcess
+        from puffin_ann.lifecycle.spark.runner import OnSpark
 
         for number in range(rounds):
             quiet = {
@@ -106,7 +107,7 @@ def _stages(runner: "Runner", plan: Mapping[str, Any]) -> dict[str, float]:
     What starts the workers ahead of the first task, when our sessions begin, counts from there.
     """
     from puffin_ann.lifecycle.build import stages
-    from puffin_ann.lifecycle.runtime.runners import OnSpark
+    from puffin_ann.lifecycle.spark.runner import OnSpark
     from puffin_ann.lifecycle.spark.session import warm_up
 
     where = (plan["table"], plan["plan"])

@@ -81,18 +81,18 @@ A run whose recall is under the target publishes nothing. A run waits for other 
 
             Refused where the gate measured a recall under the target.
             """
-            from puffin_ann.lifecycle.runs import build as run
+            from puffin_ann.lifecycle.runs import publish
 
-            return run.publish(planned["table"], planned["plan"])
+            return publish.publish(planned["table"], planned["plan"])
 
         @task(trigger_rule="none_failed")
         @plainly()
         def report(planned: dict[str, Any]) -> None:
             """Log the state of the table's indexes; clear what the run staged."""
-            from puffin_ann.lifecycle.runs import build as run
+            from puffin_ann.lifecycle.runs import publish
 
             print(planned["reason"])
-            print(run.report(planned["table"], planned["plan"]))
+            print(publish.report(planned["table"], planned["plan"]))
 
         lease, release = lease_tasks(declaration, KIND)
         planned = plan()

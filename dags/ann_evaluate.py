@@ -44,13 +44,13 @@ do; it is skipped while no version is published. It changes nothing, and so wait
         @plainly()
         def plan() -> dict[str, Any]:
             """Pin the snapshot and the version that are measured; skipped where none is built."""
-            from puffin_ann.lifecycle.evaluate import records
+            from puffin_ann.lifecycle.runs import evaluate
 
             context = get_current_context()
             given = values_of(context, form(declaration))
             require_spark(declaration.spark.conn_id)
             with skipping():
-                return records.plan_evaluation(
+                return evaluate.plan_evaluation(
                     declaration,
                     run_id=f"{KIND}-{context['run_id']}",
                     queries=int(given["queries"]),
@@ -60,9 +60,9 @@ do; it is skipped while no version is published. It changes nothing, and so wait
         @plainly()
         def judge(planned: dict[str, Any]) -> None:
             """Fail where the recall is under the target."""
-            from puffin_ann.lifecycle.evaluate import records
+            from puffin_ann.lifecycle.runs import evaluate
 
-            print(records.judge(planned["table"], planned["plan"]))
+            print(evaluate.judge(planned["table"], planned["plan"]))
 
         planned = plan()
         measure = StageOperator(**spark(declaration, PREFIX, "measure", "evaluate.py", None))

@@ -100,7 +100,7 @@ def refresh_tasks(
     def plan() -> dict[str, Any]:
         """Decide what is due, from which snapshot; a retry finds the plan of its own run."""
         from puffin_ann.lifecycle.runs import build as run
-        from puffin_ann.lifecycle.runs import refresh
+        from puffin_ann.lifecycle.runs import publish, refresh
 
         context = get_current_context()
         given = values_of(context, force_form(declaration))
@@ -117,7 +117,7 @@ def refresh_tasks(
         print(planned["reason"])
         print(planned["decision"])
         if planned["action"] == "build":  # by its own DAG, which plans for itself
-            run.discard(planned["table"], planned["plan"])
+            publish.discard(planned["table"], planned["plan"])
         return planned
 
     @task.branch
@@ -139,12 +139,12 @@ def refresh_tasks(
         Where somebody else has published the index meanwhile, another run is asked for.
         """
         from puffin_ann.errors import OvertakenError
-        from puffin_ann.lifecycle.runs import build as run
+        from puffin_ann.lifecycle.runs import publish
 
         context = get_current_context()
         planned = context["ti"].xcom_pull(task_ids="plan")
         try:
-            return run.publish(planned["table"], planned["plan"])
+            return publish.publish(planned["table"], planned["plan"])
         except OvertakenError as error:
             print(error)
             raise another_run(context) from None
@@ -153,12 +153,12 @@ def refresh_tasks(
     @plainly()
     def report(planned: dict[str, Any]) -> None:
         """Log the state of the table's indexes; clear what the run staged."""
-        from puffin_ann.lifecycle.runs import build as run
+        from puffin_ann.lifecycle.runs import publish
 
         print(planned["reason"])
         if planned["plan"] and not get_current_context()["ti"].xcom_pull(task_ids="publish"):
-            run.discard(planned["table"], planned["plan"])  # overtaken: another run plans anew
-        print(run.report(planned["table"], planned["plan"]))
+            publish.discard(planned["table"], planned["plan"])  # overtaken: another run plans anew
+        print(publish.report(planned["table"], planned["plan"]))
 
     planned = plan()
     branch = choose(planned)

@@ -123,9 +123,9 @@ def require_spark(conn_id: str) -> None:
         SparkNotFoundError: a command is not on PATH.
         AirflowFailException: the connection is not there.
     """
-    from puffin_ann.lifecycle.runs import build
+    from puffin_ann.lifecycle.spark import session
 
-    build.require_spark()
+    session.require_spark()
     require_connection(conn_id)
 
 

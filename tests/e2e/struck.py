@@ -18,7 +18,7 @@ from strikes import Kind, Moment, newest_run, running
 from watched import SECONDS, Watched, words
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle.runs.build import safe_run_id
+from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.search.versions import require_versions
 
 INDEX = "first"

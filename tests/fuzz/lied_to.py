@@ -18,7 +18,7 @@ from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann import open_index
 from puffin_ann.errors import PuffinAnnError
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings
 

@@ -10,7 +10,8 @@ import typer
 
 from puffin_ann import __version__
 from puffin_ann.cli.commands.build import build
-from puffin_ann.cli.commands.doctor import clean, doctor
+from puffin_ann.cli.commands.clean import clean
+from puffin_ann.cli.commands.doctor import doctor
 from puffin_ann.cli.commands.drop import drop
 from puffin_ann.cli.commands.evaluate import evaluate
 from puffin_ann.cli.commands.history import history

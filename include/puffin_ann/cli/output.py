@@ -53,6 +53,11 @@ def in_words(action: str) -> str:
     return NOTHING if action == "none" else action
 
 
+def say(line: str) -> None:
+    """Print a line of text as it is, however long."""
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
 def warn(text: str) -> None:
     """Print a warning where errors go, so that output for machines stays as it is."""
     LiteralConsole(stderr=True, soft_wrap=True, highlight=False).print(

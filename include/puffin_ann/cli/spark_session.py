@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from puffin_ann.lifecycle.runtime.runners import WhenNeeded
+    from puffin_ann.lifecycle.spark.runner import WhenNeeded
 
 Master = Annotated[str, typer.Option(help="Spark master, such as local[*] or spark://host:7077.")]
 
@@ -33,9 +33,9 @@ def require_pyspark() -> None:
     Raises:
         SparkNotFoundError: says what is missing, and how to get it.
     """
-    from puffin_ann.lifecycle.runs import build as runs
+    from puffin_ann.lifecycle.spark import session
 
-    runs.require_spark(["java"])
+    session.require_spark(["java"])
     if find_spec("pyspark") is None:
         raise SparkNotFoundError("pyspark cannot be imported; install it beside puffin-ann")
 
@@ -49,7 +49,7 @@ def on_spark(
 
     The start is a `step` of its own. Its methods raise as `spark_session` does.
     """
-    from puffin_ann.lifecycle.runtime.runners import WhenNeeded
+    from puffin_ann.lifecycle.spark.runner import WhenNeeded
     from puffin_ann.lifecycle.spark.session import warm_up
 
     def start() -> "tuple[SparkSession, Thread]":

@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from puffin_ann.declaration import IndexDeclaration, parse_declaration
 from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.runs import build as run
+from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.index import Index
 
@@ -45,8 +46,8 @@ def build(declared: IndexDeclaration, run_id: str, overrides: Mapping[str, Any] 
     plan = run.plan_build(declared, run_id=run_id, overrides=overrides)
     if plan["action"] == "build":
         run_stages(plan)
-        run.publish(plan["table"], plan["plan"])
-    run.report(plan["table"], plan["plan"])
+        publish.publish(plan["table"], plan["plan"])
+    publish.report(plan["table"], plan["plan"])
     return plan
 
 

@@ -89,7 +89,7 @@ def main(folder: Path) -> None:
 
 def _child(folder: Path, order: dict[str, Any], write: int) -> None:
     from puffin_ann.declaration import load_declaration
-    from puffin_ann.lifecycle.runs import refresh
+    from puffin_ann.lifecycle.runs import in_process
     from puffin_ann.lifecycle.runtime import leases
 
     def note(text: str) -> None:
@@ -103,7 +103,7 @@ def _child(folder: Path, order: dict[str, Any], write: int) -> None:
     try:
         declared = load_declaration(folder / f"{order['index']}.yaml")
         with leases.writing(declared.table, declared.name, order["run"], "refresh"):
-            done = refresh.refresh_in_process(
+            done = in_process.refresh_in_process(
                 declared,
                 run_id=order["run"],
                 maintenance=order.get("maintenance", False),

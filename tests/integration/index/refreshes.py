@@ -5,7 +5,7 @@ import numpy as np
 from lake_tables import delete_positions
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 
 QUERIES = np.random.default_rng(5).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 

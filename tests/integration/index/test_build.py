@@ -23,11 +23,12 @@ from puffin_ann.errors import (
     UnsupportedColumnError,
 )
 from puffin_ann.lifecycle.build import stages
-from puffin_ann.lifecycle.evaluate import ground_truth, records
+from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.report.status import status
-from puffin_ann.lifecycle.runs import build, maintain, refresh
+from puffin_ann.lifecycle.runs import build, evaluate, maintain, publish, refresh
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.runners import InProcess
+from puffin_ann.lifecycle.spark import session
 from puffin_ann.settings import settings
 
 QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
@@ -159,10 +160,10 @@ def test_every_stage_can_be_run_twice_and_publishes_once(words):
     assert build.plan_build(builds.declaration(), run_id="run") == plan
     builds.run_stages(plan)
     builds.run_stages(plan)
-    first = build.publish(plan["table"], plan["plan"])
-    assert build.publish(plan["table"], plan["plan"]) == first
-    build.report(plan["table"], plan["plan"])
-    build.report(plan["table"], plan["plan"])
+    first = publish.publish(plan["table"], plan["plan"])
+    assert publish.publish(plan["table"], plan["plan"]) == first
+    publish.report(plan["table"], plan["plan"])
+    publish.report(plan["table"], plan["plan"])
     words.refresh()
     replaced = [s for s in words.snapshots() if s.summary.operation.value == "replace"]
     assert len(replaced) == 1
@@ -171,11 +172,11 @@ def test_every_stage_can_be_run_twice_and_publishes_once(words):
 def test_a_publish_task_that_died_after_the_commit_finds_what_it_published(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
     builds.run_stages(plan)
-    first = build.publish(plan["table"], plan["plan"])
+    first = publish.publish(plan["table"], plan["plan"])
     folder = words.location().removeprefix("file://") + "/metadata"
     staged = plan["plan"].removeprefix("file://").rpartition("/")[0]
     os.remove(f"{staged}/publish.json")  # the commit landed, the document was never written
-    again = build.publish(plan["table"], plan["plan"])
+    again = publish.publish(plan["table"], plan["plan"])
     assert (again["snapshot_id"], again["path"]) == (first["snapshot_id"], first["path"])
     files = [name for name in os.listdir(folder) if name.endswith(".puffin")]
     assert len(files) == 1
@@ -186,7 +187,7 @@ def test_rows_written_during_the_build_are_searched_and_the_base_stays_what_was_
     base = words.refresh().current_snapshot().snapshot_id
     words.append(builds.rows(range(60, 70)))
     builds.run_stages(plan)
-    build.publish(plan["table"], plan["plan"])
+    publish.publish(plan["table"], plan["plan"])
     words.refresh()
     (found,) = status(words)
     assert (found.base_snapshot_id, found.vectors, found.rows_to_scan) == (base, 60, 10)
@@ -198,7 +199,7 @@ def test_an_overwrite_during_the_build_leaves_no_dead_row_to_be_found(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
     builds.run_stages(plan)
     words.refresh().overwrite(builds.rows(range(100, 120)))
-    build.publish(plan["table"], plan["plan"])
+    publish.publish(plan["table"], plan["plan"])
     words.refresh()
     index = open_index(words, builds.INDEX)
     assert index.coverage == 0.0
@@ -416,14 +417,14 @@ def test_a_recall_under_the_target_publishes_nothing(words, monkeypatch):
     with pytest.raises(RecallTooLowError, match=r"recall@5 is 0\.0.*target of 1\.0"):
         builds.run_stages(plan)
     with pytest.raises(RecallTooLowError):
-        build.publish(plan["table"], plan["plan"])
+        publish.publish(plan["table"], plan["plan"])
     assert snapshots(words) == before
 
 
 def test_a_missing_spark_is_named(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SparkNotFoundError, match="spark-submit is not on PATH"):
-        build.require_spark()
+        session.require_spark()
 
 
 def test_a_plan_that_is_not_there_or_not_one_is_named(words):
@@ -460,10 +461,10 @@ def test_a_table_without_a_snapshot_has_nothing_to_build_measure_or_clean(words,
         with pytest.raises(TooFewRowsError, match=r"demo\.new.*empty"):
             planning()
     with pytest.raises(IndexNotFoundError, match=builds.INDEX):
-        records.plan_evaluation(declared, run_id="run")
+        evaluate.plan_evaluation(declared, run_id="run")
     owner = "maintain/run"
     leases.begin(declared.table, declared.name, owner, "maintain")
     maintain.guard_table(declared.table, owner=owner)
     maintain.clean_table(declared.table, owner=owner)
-    assert "has no index" in build.report(declared.table, "")
+    assert "has no index" in publish.report(declared.table, "")
     assert leases.end(declared.table, declared.name, owner)

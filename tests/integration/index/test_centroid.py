@@ -126,7 +126,7 @@ def test_centroids_are_carried_along_when_another_index_is_published(words):
 
 def test_a_table_cut_into_many_parts_has_centroids_of_each(words, monkeypatch):
     monkeypatch.setattr(
-        "puffin_ann.lifecycle.runs.build.assign_tasks",
+        "puffin_ann.lifecycle.build.whole_table.assign_tasks",
         lambda files, **_: assign_tasks(files, row_bytes=32, task_bytes=400),
     )
     builds.build(centroids(parameters={"centroids": 2}), "run")

@@ -12,8 +12,8 @@ from puffin_ann.declaration import load_declaration, parse_declaration
 from puffin_ann.errors import EnvironmentProblemError
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.preview import preview
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.maintain import maintain
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.versions import open_puffin
 from puffin_ann.settings import settings

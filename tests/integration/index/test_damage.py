@@ -17,8 +17,8 @@ from puffin_ann.cli.main import run as command_line
 from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError, IndexNotFoundError
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.maintain import maintain
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.puffin import PuffinReader
 from puffin_ann.search.versions import newest_version
@@ -229,7 +229,7 @@ def test_the_gate_never_looks_for_another_version(words):
     publish(words, "a")
     plan = build.plan_build(builds.declaration(), run_id="b", overrides={"force": True})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("puffin_ann.lifecycle.build.gate.choose_widths", _damaged)
+        patch.setattr("puffin_ann.lifecycle.evaluate.tune.choose_widths", _damaged)
         with pytest.raises(FormatError, match="spoilt"):
             builds.run_stages(plan)
 

@@ -6,12 +6,14 @@ import pytest
 from puffin_ann.errors import IndexNotFoundError, RecallTooLowError, StagingError
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.evaluate import records
-from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, judged, plan_evaluation
+from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, judged
 from puffin_ann.lifecycle.evaluate.stages import evaluate as measure
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs import evaluate
+from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.runners import InProcess
 
@@ -64,7 +66,7 @@ def test_an_index_that_misses_rows_is_found_out(built, monkeypatch):
     found = evaluated("evaluate-1")
     assert 0 < found.recall < DECLARED.recall_target
     with pytest.raises(RecallTooLowError, match=r"recall@5 is .*--force"):
-        records.judge(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
+        evaluate.judge(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
 
 
 def test_the_snapshot_is_pinned_when_it_is_planned(built):
@@ -96,7 +98,7 @@ def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     measure(InProcess(), planned["table"], planned["plan"])
     for _ in range(2):
-        assert "recall@5 is 1.0000" in records.judge(TABLE, planned["plan"])
+        assert "recall@5 is 1.0000" in evaluate.judge(TABLE, planned["plan"])
     left = [path.name for path in tmp_path.rglob("ann-staging/**/*") if path.is_file()]
     assert [name for name in left if not name.startswith(("_evaluation-", "_lease-"))] == []
 
@@ -104,7 +106,7 @@ def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
 def test_nothing_measured_is_said_so(built):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     with pytest.raises(StagingError, match="measured nothing"):
-        records.judge(TABLE, planned["plan"])
+        evaluate.judge(TABLE, planned["plan"])
 
 
 def test_what_is_not_built_cannot_be_measured(words):
@@ -132,7 +134,7 @@ def test_what_cannot_be_read_hides_nothing_else(built, tmp_path):
 
 def test_clean_up_keeps_what_belongs_to_an_index_until_it_is_dropped(built, tmp_path):
     evaluated("evaluate-1")
-    records.clear(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
+    evaluate.clear(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
     with leases.writing(TABLE, builds.INDEX, "run-1", "build"):
         pass
     for _ in range(2):

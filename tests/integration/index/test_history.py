@@ -32,7 +32,7 @@ from puffin_ann import open_index
 from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lifecycle.maintain.drop import drop
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.index import open_version
 from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import require_versions

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 
 DIMENSION = 272
 

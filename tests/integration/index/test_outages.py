@@ -36,7 +36,6 @@ from puffin_ann.lake.catalog import timeouts
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.commit import publish, statistics_slots
 from puffin_ann.lake.store import outages
-from puffin_ann.lifecycle.evaluate.records import plan_evaluation
 from puffin_ann.lifecycle.evaluate.stages import evaluate
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import Diagnosis, doctor
@@ -45,7 +44,8 @@ from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.preview import preview
 from puffin_ann.lifecycle.report.status import status
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings

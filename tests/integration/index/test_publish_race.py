@@ -5,9 +5,10 @@ import builds
 import numpy as np
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle.publish import assemble as publish
+from puffin_ann.lifecycle.publish import assemble
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runs.publish import publish
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 
 QUERIES = np.random.default_rng(3).normal(size=(4, builds.DIMENSION)).astype(np.float32)
@@ -33,17 +34,17 @@ def assert_both_answer(table) -> None:
 
 def test_an_index_published_between_assembly_and_commit_is_carried_along(words, monkeypatch):
     first, second = staged("first", "l2"), staged("second", "ip")
-    commit, calls = publish._commit, []
+    commit, calls = assemble._commit, []
 
     def overtaken(*arguments):
         calls.append(arguments)
         if len(calls) == 1:
             # By one that has no lease, or lost it; calls this function again.
-            publish.publish_run(Workspace.open(second["table"], second["plan"]))
+            assemble.publish_run(Workspace.open(second["table"], second["plan"]))
         return commit(*arguments)
 
-    monkeypatch.setattr(publish, "_commit", overtaken)
-    build.publish(first["table"], first["plan"])
+    monkeypatch.setattr(assemble, "_commit", overtaken)
+    publish(first["table"], first["plan"])
     assert len(calls) == 3  # the second's, the first's refused one, the first's again
     words.refresh()
     assert_both_answer(words)
@@ -53,8 +54,8 @@ def test_an_index_published_between_assembly_and_commit_is_carried_along(words, 
 
 def test_data_committed_meanwhile_has_the_file_committed_again_not_copied_again(words, monkeypatch):
     plan = staged("first", "l2")
-    commit, assembled = publish._commit, []
-    rows, made = iter(range(100, 103)), publish.assemble
+    commit, assembled = assemble._commit, []
+    rows, made = iter(range(100, 103)), assemble.assemble
 
     def late(table, *arguments):
         number = next(rows, None)
@@ -62,13 +63,13 @@ def test_data_committed_meanwhile_has_the_file_committed_again_not_copied_again(
             words.refresh().append(builds.rows([number]))
         return commit(table, *arguments)
 
-    def assemble(*arguments):
+    def assembling(*arguments):
         assembled.append(made(*arguments))
         return assembled[-1]
 
-    monkeypatch.setattr(publish, "_commit", late)
-    monkeypatch.setattr(publish, "assemble", assemble)
-    build.publish(plan["table"], plan["plan"])
+    monkeypatch.setattr(assemble, "_commit", late)
+    monkeypatch.setattr(assemble, "assemble", assembling)
+    publish(plan["table"], plan["plan"])
     words.refresh()
     assert len(assembled) == 1
     assert puffin_files(words) == [assembled[0].path.rpartition("/")[2]]
@@ -85,7 +86,7 @@ def test_two_runs_that_publish_at_once_both_end_published(words):
     def publish_one(plan):
         start.wait()
         try:
-            build.publish(plan["table"], plan["plan"])
+            publish(plan["table"], plan["plan"])
         except Exception as error:
             errors.append(error)
 

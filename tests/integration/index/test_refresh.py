@@ -18,9 +18,10 @@ from refreshes import (
 
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.engines.vamana import VamanaEngine
-from puffin_ann.lifecycle.policy.decision import NEXT_FILE_ID
-from puffin_ann.lifecycle.runs import build as run
-from puffin_ann.lifecycle.runs.refresh import plan_refresh, refresh_in_process
+from puffin_ann.lifecycle.documents.index_properties import NEXT_FILE_ID
+from puffin_ann.lifecycle.runs import publish
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.lifecycle.runs.refresh import plan_refresh
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.versions import open_puffin
@@ -286,7 +287,7 @@ def test_only_touched_shards_are_dealt_to_tasks(build):
         plan = plan_refresh(declaration, run_id="look", force=True, **options)
         groups = Workspace.open(plan["table"], plan["plan"]).run.groups
         assert list(groups) == plan["groups"]
-        run.discard(plan["table"], plan["plan"])
+        publish.discard(plan["table"], plan["plan"])
         return sorted(shard for group in groups.values() for shard in group)
 
     routing = newest(table).routing

@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from puffin_ann.lake.metadata.registered import registered
 from puffin_ann.lake.read import manifests
 from puffin_ann.lifecycle.ingest import row_groups
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.workspace import staging_root
 from puffin_ann.puffin import footer
 from puffin_ann.search.index import open_index

@@ -5,7 +5,8 @@ import numpy as np
 import pyarrow as pa
 from refreshes import declared, delete_merge_on_read, maintained, newest, refresh
 
-from puffin_ann.lifecycle.policy.decision import DRIFT, RATES, Drift, Rates
+from puffin_ann.lifecycle.documents.index_properties import DRIFT, RATES
+from puffin_ann.lifecycle.policy.decision import Drift, Rates
 from puffin_ann.lifecycle.published.index_state import state_of
 from puffin_ann.lifecycle.report.preview import preview
 

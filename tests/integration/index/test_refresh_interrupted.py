@@ -10,8 +10,9 @@ from puffin_ann.errors import ConflictError
 from puffin_ann.lake.store.staging import Staging, local_path
 from puffin_ann.lifecycle.documents.run import PLAN
 from puffin_ann.lifecycle.refresh import stages as refresh_stages
-from puffin_ann.lifecycle.runs import build
-from puffin_ann.lifecycle.runs.refresh import plan_refresh, refresh_in_process
+from puffin_ann.lifecycle.runs import publish
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.lifecycle.runs.refresh import plan_refresh
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.versions import find_versions
 
@@ -54,7 +55,7 @@ def stages(pointer):
     yield lambda: refresh_stages.read_changes(InProcess(), *where)
     for group in pointer["groups"]:
         yield lambda group=group: refresh_stages.apply_group(InProcess(), *where, group)
-    yield lambda: build.publish(*where)
+    yield lambda: publish.publish(*where)
 
 
 def staging(table, pointer):
@@ -150,7 +151,7 @@ def test_a_refresh_that_was_overtaken_publishes_nothing(changed, declaration):
 
 
 def test_a_refresh_that_is_overtaken_is_planned_anew(changed, declaration, monkeypatch):
-    publish, calls = build.publish, []
+    honest, calls = publish.publish, []
 
     def overtaken(table, plan):
         if not calls:
@@ -158,9 +159,9 @@ def test_a_refresh_that_is_overtaken_is_planned_anew(changed, declaration, monke
             changed.append(builds.rows(range(200, 204)))
             refresh_in_process(declaration, run_id="early", force=True)
             changed.refresh().append(builds.rows(range(210, 214)))
-        return publish(table, plan)
+        return honest(table, plan)
 
-    monkeypatch.setattr(build, "publish", overtaken)
+    monkeypatch.setattr(publish, "publish", overtaken)
     done = refresh_in_process(declaration, run_id="late", force=True)
     assert done["run_id"] == "late-2"
     assert_published_once(changed, ["early", "late-2"])

@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.status import status
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 
 TABLE = "test.demo.words"
 FAR_MS = 4_000_000_000_000

@@ -14,9 +14,9 @@ from pyiceberg.types import DoubleType
 from refreshes import declared, maintained, newest, refresh
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle.build.plan import FINGERPRINT
+from puffin_ann.lifecycle.documents.index_properties import FINGERPRINT
 from puffin_ann.lifecycle.policy.decision import Rates
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings
 
 VAMANA = builds.PARAMETERS["vamana"]

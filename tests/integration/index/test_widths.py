@@ -6,6 +6,7 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.lifecycle.build import gate
+from puffin_ann.lifecycle.evaluate import measure, tune
 
 QUERIES = np.random.default_rng(5).normal(size=(50, builds.DIMENSION)).astype(np.float32)
 
@@ -30,9 +31,9 @@ def declared(**changes):
 def asked_for(monkeypatch):
     """Record the queries of every measurement, and which of them chose the width."""
     measured, tuned = [], []
-    honest, choose = gate.Judge.measure, gate.choose_widths
+    honest, choose = measure.Judge.measure, tune.choose_widths
 
-    def measure(judge, *arguments, **options):
+    def measuring(judge, *arguments, **options):
         measured.append(judge.queries)
         return honest(judge, *arguments, **options)
 
@@ -40,7 +41,7 @@ def asked_for(monkeypatch):
         tuned.append(judge.queries)
         return choose(index, judge, **options)
 
-    monkeypatch.setattr(gate.Judge, "measure", measure)
+    monkeypatch.setattr(measure.Judge, "measure", measuring)
     monkeypatch.setattr(gate, "choose_widths", chosen)
     return measured, tuned
 
@@ -56,7 +57,7 @@ def test_the_width_is_found_on_rows_that_are_not_the_gates_and_recorded(many_wor
     both = np.concatenate([np.unique(tuning, axis=0), np.unique(judged, axis=0)])
     assert len(np.unique(both, axis=0)) == len(both), "no row is asked for by both"
     routing = open_index(many_words.refresh(), builds.INDEX).version.routing
-    assert routing.search_width in gate.WIDTHS
+    assert routing.search_width in tune.WIDTHS
     assert 1 <= routing.probe_partitions <= len(routing.centroids)
     assert (routing.recall.k, routing.recall.queries) == (10, len(judged))
     assert routing.recall.low <= routing.recall.recall <= routing.recall.high

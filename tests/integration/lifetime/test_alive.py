@@ -13,7 +13,7 @@ from puffin_ann.errors import StagingError
 from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.published.inventory import now_ms
-from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runtime import heartbeat
 from puffin_ann.lifecycle.runtime.runners import InProcess
 
@@ -33,7 +33,7 @@ def test_a_clean_up_without_grace_between_any_two_stages_harms_no_build(words):
         assert [one.kind for one in report.waiting] == ["staging"]
         stage(InProcess(), *where)
     clean(words, grace="0s")
-    build.publish(*where)
+    publish.publish(*where)
     lives.assert_alive(words)
 
 
@@ -49,7 +49,7 @@ def test_a_file_that_is_about_to_be_published_is_spared(words, monkeypatch):
         return commit(*arguments, **options)
 
     monkeypatch.setattr(assemble, "commit", cleaned_before)
-    build.publish(plan["table"], plan["plan"])
+    publish.publish(plan["table"], plan["plan"])
     lives.assert_alive(words)
 
 

@@ -17,7 +17,7 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
-from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.runners import InProcess
@@ -181,7 +181,7 @@ def test_a_run_that_was_planned_before_publishes_after_a_drop_as_another_version
     plan = build.plan_build(builds.declaration(), run_id="late", overrides={"force": True})
     builds.run_stages(plan)
     drop(two, builds.INDEX)
-    build.publish(plan["table"], plan["plan"])
+    publish.publish(plan["table"], plan["plan"])
     two.refresh()
     assert all_index_names(two) == sorted([OTHER, builds.INDEX])
     assert [one.run_id for one in find_versions(two, builds.INDEX).versions] == ["late"]

@@ -13,7 +13,7 @@ from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle.maintain import repair
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.publish import carried_blobs
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 
 DECLARED = [builds.declaration(), builds.declaration(name="second", metric="ip")]
 

@@ -15,7 +15,7 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.published.inventory import take_inventory
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 
 OTHER = "second"
 DECLARED = [builds.declaration(), builds.declaration(name=OTHER)]

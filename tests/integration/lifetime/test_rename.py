@@ -17,7 +17,7 @@ from puffin_ann.lifecycle.maintain.rename import carry_over, former_name
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.preview import preview
 from puffin_ann.lifecycle.report.status import grid, status
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.leases import index_folder, index_lease
 from puffin_ann.search.index import open_index
 from puffin_ann.search.versions import all_index_names, find_versions, newest_version

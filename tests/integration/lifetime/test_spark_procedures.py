@@ -16,6 +16,7 @@ from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.published.inventory import now_ms
 from puffin_ann.lifecycle.runs import build as run
+from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runtime.runners import InProcess
 
 pytestmark = pytest.mark.slow
@@ -206,8 +207,8 @@ def test_orphan_removal_during_a_build_costs_time_and_no_more(lake):
         remove_orphans(lake)
         stage(runner, *where)  # the gate has the shards built first
     remove_orphans(lake)
-    run.publish(*where)
-    run.report(*where)
+    publish.publish(*where)
+    publish.report(*where)
     assert_alive(lake)
     left = [path for path in lake.files(lake.load()) if "/ann-staging/" in path]
     assert not [path for path in left if "/_lease-" not in path]

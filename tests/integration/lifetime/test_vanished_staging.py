@@ -9,7 +9,7 @@ import pytest
 
 from puffin_ann.errors import StagingError
 from puffin_ann.lifecycle.build import stages
-from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runtime.runners import InProcess
 
 STAGES = ("train", "assign", "build", "gate", "publish")
@@ -33,7 +33,7 @@ def run_stage(plan, stage: str) -> None:
         for group in plan["groups"]:
             stages.build_group(runner, *where, group)
     elif stage == "publish":
-        build.publish(*where)
+        publish.publish(*where)
     else:
         getattr(stages, stage)(runner, *where)
 

@@ -16,7 +16,7 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.publish import assemble as publishing
 from puffin_ann.lifecycle.published.inventory import now_ms, take_inventory
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
 
 STAGES = ("train", "assign", "build_group", "gate", "publish")

@@ -21,7 +21,7 @@ from puffin_ann import open_index
 from puffin_ann.declaration import RefreshOptions
 from puffin_ann.lake.metadata.foreign import look_around
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings as library_settings
 
 CATALOGS = ("one", "other")

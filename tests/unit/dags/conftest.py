@@ -69,7 +69,7 @@ def load_dags(declarations):
 @pytest.fixture
 def called(monkeypatch):
     """Call the function of a task as a run does, with a context; Spark's commands are there."""
-    monkeypatch.setattr("puffin_ann.lifecycle.runs.build.require_spark", lambda: None)
+    monkeypatch.setattr("puffin_ann.lifecycle.spark.session.require_spark", lambda: None)
 
     def call(task, context: dict[str, object], *arguments: object) -> object:
         function = inspect.unwrap(task.python_callable)

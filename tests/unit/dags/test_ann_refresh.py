@@ -167,7 +167,7 @@ class TestRefresh:
         monkeypatch.setattr("puffin_ann_refreshing.get_current_context", lambda: context)
 
         def published(does):
-            monkeypatch.setattr("puffin_ann.lifecycle.runs.build.publish", does)
+            monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.publish", does)
             return dag.get_task("publish").python_callable()
 
         published.dag = dag
@@ -204,9 +204,9 @@ class TestRefresh:
         monkeypatch.setattr("puffin_ann_refreshing.get_current_context", lambda: context)
         calls = []
         monkeypatch.setattr(
-            "puffin_ann.lifecycle.runs.build.discard", lambda *which: calls.append(which)
+            "puffin_ann.lifecycle.runs.publish.discard", lambda *which: calls.append(which)
         )
-        monkeypatch.setattr("puffin_ann.lifecycle.runs.build.report", lambda *_: "")
+        monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.report", lambda *_: "")
         planned = {"table": "t", "plan": plan, "reason": "why"}
         refresh.get_task("report").python_callable(planned)
         assert calls == ([("t", "p")] if discarded else [])
@@ -339,7 +339,7 @@ class TestEvaluate:
         def judge(*_):
             raise RecallTooLowError("recall@10 is 0.5; build it again")
 
-        monkeypatch.setattr("puffin_ann.lifecycle.evaluate.records.judge", judge)
+        monkeypatch.setattr("puffin_ann.lifecycle.runs.evaluate.judge", judge)
         assert dag.get_task("judge").retries == 0
         with pytest.raises(AirflowFailException, match="build it again"):
             dag.get_task("judge").python_callable({"table": "t", "plan": "p"})
@@ -350,7 +350,7 @@ class TestEvaluate:
         def unbuilt(*_, **__):
             raise IndexNotFoundError("no version to be measured; build it first")
 
-        monkeypatch.setattr("puffin_ann.lifecycle.evaluate.records.plan_evaluation", unbuilt)
+        monkeypatch.setattr("puffin_ann.lifecycle.runs.evaluate.plan_evaluation", unbuilt)
         with pytest.raises(AirflowSkipException, match="build it first"):
             called(dag.get_task("plan"), {"run_id": "run", "params": {"queries": 200}})
 
@@ -395,7 +395,7 @@ def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, called, m
 
     monkeypatch.setattr("puffin_ann.lifecycle.runs.refresh.plan_refresh", plan_refresh)
     monkeypatch.setattr(
-        "puffin_ann.lifecycle.runs.build.discard", lambda *what: discarded.append(what)
+        "puffin_ann.lifecycle.runs.publish.discard", lambda *what: discarded.append(what)
     )
     assert called(refresh.get_task("plan"), context) == planned
     assert discarded == [("t", "p")]

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.lifecycle.build.assign import PIECE_ROWS, PIECES_A_THREAD, _pieces
 from puffin_ann.lifecycle.documents.run import AssignTask, PlannedFile
+from puffin_ann.lifecycle.ingest.parts import PIECE_ROWS, PIECES_A_THREAD, _pieces
 
 
 def row_groups(part: tuple[int, int, int], groups: list[int]) -> list[tuple[int, int]]:

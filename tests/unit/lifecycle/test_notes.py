@@ -5,7 +5,7 @@ import json
 import pytest
 
 from puffin_ann.errors import BlobFormatError
-from puffin_ann.lifecycle.documents.run_notes import next_file_id, skipped, stage_seconds
+from puffin_ann.lifecycle.documents.index_properties import next_file_id, skipped, stage_seconds
 from puffin_ann.lifecycle.policy.decision import Drift, Rates
 from puffin_ann.lifecycle.publish.run_records import records_in
 from puffin_ann.lifecycle.published.index_state import _recorded

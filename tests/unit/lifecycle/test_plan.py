@@ -9,16 +9,14 @@ from puffin_ann.errors import BadInputError, TooFewRowsError
 from puffin_ann.lifecycle.build.plan import (
     Published,
     assign_tasks,
-    check_partitions,
-    check_rows,
     nothing_to_do,
     sample_rows,
     shard_groups,
-    shards_for,
     submits,
 )
 from puffin_ann.lifecycle.documents.run import PlannedFile
-from puffin_ann.lifecycle.runs.build import safe_run_id
+from puffin_ann.lifecycle.ingest.preconditions import check_partitions, check_rows, shards_for
+from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 
 
 def _file(number: int, rows: int) -> PlannedFile:

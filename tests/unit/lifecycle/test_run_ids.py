@@ -4,8 +4,7 @@ import os
 import re
 
 from puffin_ann.cli.lease_options import own_run_id
-from puffin_ann.lifecycle.runs.build import safe_run_id
-from puffin_ann.lifecycle.runtime.run_ids import new_run_id
+from puffin_ann.lifecycle.runtime.run_ids import new_run_id, safe_run_id
 
 
 def test_runs_of_one_second_and_process_differ(monkeypatch):

@@ -3,7 +3,8 @@
 import pytest
 
 from puffin_ann.errors import RecallTooLowError
-from puffin_ann.lifecycle.runtime.runners import InProcess, OnSpark, WhenNeeded
+from puffin_ann.lifecycle.runtime.runners import InProcess
+from puffin_ann.lifecycle.spark.runner import OnSpark, WhenNeeded
 from puffin_ann.settings import settings
 
 

@@ -17,6 +17,7 @@ from pyiceberg.utils.config import Config
 from puffin_ann.declaration import declaration_files, load_declaration
 from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.runs import build as run
+from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.settings import settings
 from puffin_ann_rows import Row, row_of
@@ -82,7 +83,7 @@ def build(path: Path) -> None:
     for group in planned["groups"]:
         stages.build_group(InProcess(), table, plan, group)
     stages.gate(InProcess(), table, plan)
-    run.publish(table, plan)
+    publish.publish(table, plan)
 
 
 def rows(folder: Path) -> list[Row]:

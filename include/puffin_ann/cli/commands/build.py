@@ -8,7 +8,7 @@ import typer
 
 from puffin_ann.cli.declarations import DeclaredIndex, find_declared
 from puffin_ann.cli.lease_options import NoWait, own_run_id, writing
-from puffin_ann.cli.output import AsJson, console, in_words, print_json
+from puffin_ann.cli.output import AsJson, console, in_words, print_json, say
 from puffin_ann.cli.progress import Step, steps
 from puffin_ann.cli.spark_session import Master, on_spark, require_pyspark
 from puffin_ann.declaration import IndexDeclaration
@@ -30,6 +30,7 @@ def build(
     from puffin_ann.lake.catalog.tables import load_table
     from puffin_ann.lifecycle.report import status as statuses
     from puffin_ann.lifecycle.runs import build as runs
+    from puffin_ann.lifecycle.runs import publish
 
     declaration = find_declared(index)
     require_pyspark()
@@ -42,13 +43,13 @@ def build(
             plan = runs.plan_build(declaration, run_id=run_id, overrides={"force": force})
         if plan["action"] == "build":
             _run_stages(declaration, plan, master, step)
-        runs.report(plan["table"], plan["plan"])
+        publish.report(plan["table"], plan["plan"])
     (status,) = statuses.status(load_table(declaration.table), declaration.name, [declaration])
     if as_json:
         print_json({"action": plan["action"], "reason": plan["reason"], **status.model_dump()})
         return
     line = f"{declaration.name}: {in_words(plan['action'])}: {plan['reason']}"
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
+    say(line)
     console.print(statuses.grid(status))
 
 
@@ -56,7 +57,7 @@ def _run_stages(
     declaration: IndexDeclaration, plan: dict[str, Any], master: str, step: Step
 ) -> None:
     from puffin_ann.lifecycle.build import stages
-    from puffin_ann.lifecycle.runs import build as runs
+    from puffin_ann.lifecycle.runs import publish
 
     runner = on_spark(declaration, master)
     table, location = plan["table"], plan["plan"]
@@ -72,7 +73,7 @@ def _run_stages(
             for group in plan["groups"]
         ),
         ("measure recall", lambda: stages.gate(runner, table, location)),
-        ("publish", lambda: runs.publish(table, location)),
+        ("publish", lambda: publish.publish(table, location)),
     ]
     with runner:
         for name, work in works:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from puffin_ann.cli.declarations import declared_as_far_as_known
-from puffin_ann.cli.output import AsJson, TableName, console, print_json
+from puffin_ann.cli.output import AsJson, TableName, console, print_json, say
 from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _ask_for_the_name(planned: "DropReport", *, may_ask: bool) -> None:
             "--force"
         )
     _show(planned)
-    console.print(told, highlight=False, markup=False, soft_wrap=True)
+    say(told)
     with _unless_nobody_answers(
         "nothing was dropped: nobody typed the index's name; type it at a terminal, or give "
         "--force and --yes to drop the index without being asked"
@@ -123,4 +123,4 @@ def _show(report: "DropReport") -> None:
         soft_wrap=True,
     )
     for action in report.actions:
-        console.print(f"{action}", highlight=False, markup=False, soft_wrap=True)
+        say(action)

@@ -55,14 +55,15 @@ def _evaluate_rows(
 ) -> None:
     from puffin_ann.lifecycle.evaluate import records as evaluations
     from puffin_ann.lifecycle.evaluate.stages import evaluate as measure
+    from puffin_ann.lifecycle.runs import evaluate
 
     require_pyspark()
-    planned = evaluations.plan_evaluation(declaration, run_id=own_run_id(), queries=queries)
+    planned = evaluate.plan_evaluation(declaration, run_id=own_run_id(), queries=queries)
     with on_spark(declaration, master) as runner:
         found = measure(runner, planned["table"], planned["plan"])
     if as_json:
         print_json(found.model_dump())
-    evaluations.clear(planned["table"], planned["plan"])
+    evaluate.clear(planned["table"], planned["plan"])
     text = evaluations.judged(found)
     if not as_json:
         console.print(text, highlight=False)

@@ -6,7 +6,7 @@ import typer
 
 from puffin_ann.cli.declarations import find_declared
 from puffin_ann.cli.lease_options import NoWait, own_run_id
-from puffin_ann.cli.output import AsJson, console, in_words, print_json, tell
+from puffin_ann.cli.output import AsJson, in_words, print_json, say, tell
 from puffin_ann.cli.spark_session import Master, on_spark, require_pyspark
 from puffin_ann.errors import DeclarationError
 
@@ -52,10 +52,10 @@ def maintain(
 
 def _show(done: dict[str, Any]) -> None:
     for action in done["actions"]:
-        console.print(action, highlight=False, markup=False, soft_wrap=True)
+        say(action)
     for index, found in done["indexes"].items():
         line = f"{index}: {in_words(found['action'])}: {found['reason']}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(line)
 
 
 def _meant(name: str) -> "tuple[list[IndexDeclaration], tuple[DeclarationError, ...]]":

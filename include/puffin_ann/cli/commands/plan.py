@@ -15,6 +15,7 @@ from puffin_ann.cli.output import (
     console,
     in_words,
     print_json,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _show(found: "Preview") -> None:
         if console.width >= WIDE:
             console.print(_grid(title, decision))
         else:
-            console.print(title, highlight=False, markup=False, soft_wrap=True)
+            say(title)
             for row in _rows(decision):
                 console.print(_lines(*row), highlight=False, soft_wrap=True)
     console.print(

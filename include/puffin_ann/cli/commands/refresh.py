@@ -7,7 +7,7 @@ import typer
 
 from puffin_ann.cli.declarations import DeclaredIndex, find_declared
 from puffin_ann.cli.lease_options import NoWait, own_run_id, writing
-from puffin_ann.cli.output import AsJson, console, in_words, print_json
+from puffin_ann.cli.output import AsJson, in_words, print_json, say
 from puffin_ann.cli.progress import steps
 from puffin_ann.cli.spark_session import on_spark, require_pyspark
 
@@ -37,7 +37,7 @@ def refresh(
 
     Example: puffin-ann refresh glove_words
     """
-    from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+    from puffin_ann.lifecycle.runs.in_process import refresh_in_process
     from puffin_ann.lifecycle.runtime.runners import InProcess, Runner
 
     declaration = find_declared(index)
@@ -70,4 +70,4 @@ def refresh(
             f"{done['rows_added']:,} rows added, {done['rows_gone']:,} gone",
         ]
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(line)

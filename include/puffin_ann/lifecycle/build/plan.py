@@ -3,18 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from puffin_ann.blobs.shape import IndexShape
-from puffin_ann.blobs.sizes import partitions_size
-from puffin_ann.declaration import CENTROID, IndexDeclaration
-from puffin_ann.errors import BadInputError, TooFewRowsError
+from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lifecycle.documents.run import AssignTask, PlannedFile
-from puffin_ann.puffin.layout import MAX_JAVA_BLOB
-
-FINGERPRINT = "fingerprint"
-"""Key of the routing blob's properties that holds the declaration's fingerprint."""
-
-COLUMN_TYPE = "column-type"
-"""Key of the routing blob's properties that holds the type of the indexed column's elements."""
 
 
 @dataclass(frozen=True)
@@ -49,59 +39,6 @@ def nothing_to_do(
     if newest.recall < declaration.recall_target:
         return None  # the target was raised: the build measures anew how wide to search
     return "the published version covers exactly the live rows, with the same declaration"
-
-
-def check_rows(table: str, rows: int) -> None:
-    """Refuse a table without rows.
-
-    Fewer rows than partitions are no harm: some partitions are empty then. Nor are fewer than
-    shards: a young table gets as many as it can fill.
-
-    Raises:
-        TooFewRowsError: there is nothing to index.
-    """
-    if rows == 0:
-        raise TooFewRowsError(f"table {table} has no live rows; there is nothing to index")
-
-
-def shards_for(declaration: IndexDeclaration, rows: int) -> int:
-    """Return how many shards are built of so many rows: the declared ones, if that many can be."""
-    return min(declaration.shards_built, rows)
-
-
-def check_partitions(declaration: IndexDeclaration, rows: int, dimension: int) -> None:
-    """Refuse more partitions than one blob holds, which is written when all else is built.
-
-    That it is compressed does not count: centroids hardly can be.
-
-    Args:
-        declaration: of the index.
-        rows: of the table.
-        dimension: width of its vectors.
-
-    Raises:
-        BadInputError: says how many there may be.
-    """
-    if declaration.algorithm == CENTROID:
-        return
-    shape = IndexShape(
-        rows,
-        dimension,
-        metric=declaration.metric,
-        shards=shards_for(declaration, rows),
-        partitions_per_shard=declaration.partitions_per_shard,
-    )
-    size = partitions_size(shape)
-    if size <= MAX_JAVA_BLOB:
-        return
-    most = declaration.partitions_per_shard * MAX_JAVA_BLOB // size
-    advice = f"a partitions_per_shard of at most {most}" if most else "fewer shards"
-    raise BadInputError(
-        f"index {declaration.name!r}: the centroids of {shape.shards} shards of "
-        f"{shape.partitions_per_shard} partitions, in {dimension} dimensions, are stored in one "
-        f"blob, which would have {size:,} bytes; Iceberg's Java reader takes at most "
-        f"{MAX_JAVA_BLOB:,}: declare {advice}"
-    )
 
 
 def assign_tasks(

@@ -13,7 +13,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lake.store.staging import Staging
-from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import (
     ASSIGN,
     GATE,
@@ -26,11 +25,10 @@ from puffin_ann.lifecycle.documents.run import (
     Trained,
     done,
     group_name,
+    restore_plan,
 )
-from puffin_ann.lifecycle.documents.run import SPARE_PLAN as SPARE_PLAN
-from puffin_ann.lifecycle.documents.run import restore_plan as restore_plan
 from puffin_ann.lifecycle.runtime.heartbeat import alive
-from puffin_ann.lifecycle.runtime.runners import InProcess, Runner
+from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.versions import load_version
 
@@ -74,19 +72,6 @@ def remade(stage: Stage[P, R], again: Again) -> Stage[P, R]:
     return run
 
 
-def publishing(work: Callable[[], R], table: str, plan: str) -> R:
-    """Publish a run, its staged index made again in this process where it has vanished."""
-    with alive(Workspace.open(table, plan).staging):
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return work()
-            except Exception as error:
-                if not make_again(InProcess(), table, plan, "publish"):
-                    raise
-                log.warning("publish: %s; the staged index was made again", error)
-        return work()
-
-
 def make_again(runner: Runner, table: str, plan: str, stage: str) -> bool:
     """Make what a stage needs and what is gone; False if nothing is."""
     workspace = Workspace.open(table, plan)
@@ -94,10 +79,6 @@ def make_again(runner: Runner, table: str, plan: str, stage: str) -> bool:
     made = restore_plan(staging)
     if not staging.exists(PLAN):
         return False
-    if isinstance(workspace.run, RefreshPlan):
-        from puffin_ann.lifecycle.refresh.recovery import make_refresh_again
-
-        return make_refresh_again(runner, table, plan, stage) or made
     if stage in ("assign", "build_group", "gate"):
         made |= _train_again(runner, workspace, table, plan)
     if stage in ("build_group", "gate"):

@@ -23,12 +23,17 @@ from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.build.assign import AssignSummary
-from puffin_ann.lifecycle.build.plan import COLUMN_TYPE, FINGERPRINT
 from puffin_ann.lifecycle.build.shard import CREATED_BY
 from puffin_ann.lifecycle.build.train import TrainResult
+from puffin_ann.lifecycle.documents.index_properties import (
+    COLUMN_TYPE,
+    DRIFT,
+    FINGERPRINT,
+    NEXT_FILE_ID,
+    STAGE_SECONDS,
+)
 from puffin_ann.lifecycle.documents.run import BuildPlan, BuiltShard, RunPlan
-from puffin_ann.lifecycle.documents.run_notes import STAGE_SECONDS
-from puffin_ann.lifecycle.policy.decision import DRIFT, NEXT_FILE_ID, Drift
+from puffin_ann.lifecycle.policy.decision import Drift
 from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
 from puffin_ann.puffin.writer import PuffinWriter
 

@@ -20,7 +20,8 @@ from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.gate import require_passed, run_gate
 from puffin_ann.lifecycle.build.recovery import remaking
 from puffin_ann.lifecycle.build.shard import build_shard
-from puffin_ann.lifecycle.build.train import SampleTask, TrainResult
+from puffin_ann.lifecycle.build.train import TrainResult
+from puffin_ann.lifecycle.documents.index_properties import RATES, SKIPPED
 from puffin_ann.lifecycle.documents.run import (
     ASSIGN,
     CHOICE,
@@ -39,8 +40,9 @@ from puffin_ann.lifecycle.documents.run import (
     load,
     store,
 )
-from puffin_ann.lifecycle.documents.run_notes import SKIPPED
-from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, RATES, Rates
+from puffin_ann.lifecycle.ingest import sampling
+from puffin_ann.lifecycle.ingest.sampling import SampleTask
+from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Rates
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 
@@ -65,7 +67,7 @@ def train(runner: Runner, table: str, plan: str) -> Trained:
 
     def sample(payload: str) -> str:
         task = SampleTask(**json.loads(payload))
-        return training.sample(Workspace.open(table, plan), task).model_dump_json()
+        return sampling.sample(Workspace.open(table, plan), task).model_dump_json()
 
     payloads = [json.dumps({"file": task.file, "rows": task.rows}) for task in tasks]
     samples = [StagedFile.model_validate_json(one) for one in runner.run(sample, payloads)]
@@ -73,7 +75,7 @@ def train(runner: Runner, table: str, plan: str) -> Trained:
 
     def learn(payload: str) -> str:
         there = Workspace.open(table, plan)
-        rows = training.sampled(there, _STAGED_FILES.validate_json(payload))
+        rows = sampling.sampled(there, _STAGED_FILES.validate_json(payload))
         result = training.train(there.plan, rows, threads=threads)
         staged = there.stage_bytes("train.npz", arrays_to_bytes(result))
         choice = done(there.staging, CHOICE, Choice) or auto_algorithm.choose(

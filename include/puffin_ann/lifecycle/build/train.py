@@ -13,24 +13,15 @@ from puffin_ann.errors import TooFewRowsError
 from puffin_ann.lake.read.vectors import LARGEST_NORM
 from puffin_ann.lifecycle.build.auto_algorithm import TRIAL_QUERIES, TRIAL_ROWS
 from puffin_ann.lifecycle.build.plan import sample_rows
-from puffin_ann.lifecycle.documents.run import BuildPlan, StagedFile
-from puffin_ann.lifecycle.ingest.row_groups import open_part
-from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenated
-from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+from puffin_ann.lifecycle.documents.run import BuildPlan
+from puffin_ann.lifecycle.ingest.sampling import SampleTask
+from puffin_ann.lifecycle.ingest.segments import StagedRows
 from puffin_ann.settings import settings
 
 MAX_SAMPLED_FILES = 256
 DRIVER_FILES = 16
 DRIVER_BYTES = 64 << 20
 """Up to so many files with so many bytes of vectors are sampled by the driver itself."""
-
-
-@dataclass(frozen=True)
-class SampleTask:
-    """Rows to sample from one file."""
-
-    file: int
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -83,33 +74,6 @@ def is_small(plan: BuildPlan, tasks: Sequence[SampleTask]) -> bool:
         return False
     rows = sum(plan.files[task.file].rows for task in tasks)
     return len(tasks) <= DRIVER_FILES and 4 * plan.dimension * rows <= DRIVER_BYTES
-
-
-def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
-    """Read random row groups of one file until enough usable rows are found, and stage them."""
-    plan = workspace.plan
-    generator = np.random.default_rng([plan.declaration.seed, task.file])
-    part = open_part(workspace, plan.files[task.file], 0, 1)
-    found: list[StagedRows] = []
-    rows = 0
-    for row_group in generator.permutation(part.row_groups):
-        if rows >= task.rows:
-            break
-        read = part.read(int(row_group), identities=False)
-        found.append(read.rows)
-        rows += len(read.rows.vectors)
-    joined = concatenated(found, plan.dimension)
-    if rows > task.rows:
-        joined = joined.take(np.sort(generator.choice(rows, task.rows, replace=False)))
-    return workspace.stage_bytes(f"sample-{task.file}.npz", arrays_to_bytes(joined))
-
-
-def sampled(workspace: Workspace, samples: list[StagedFile]) -> StagedRows:
-    """Return the staged samples as one."""
-    return concatenated(
-        [arrays_from_bytes(StagedRows, workspace.fetch_bytes(one)) for one in samples],
-        workspace.plan.dimension,
-    )
 
 
 def held_out(plan: BuildPlan, usable: int) -> NDArray[np.int64]:

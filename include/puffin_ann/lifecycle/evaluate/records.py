@@ -12,29 +12,16 @@ import zlib
 from pydantic import ValidationError
 from pyiceberg.table import Table
 
-from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import RecallTooLowError, StagingError
-from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.store.listing import delete_object, listed
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents.run import (
     EVALUATED,
-    PLAN,
-    SPARE_PLAN,
-    BuildPlan,
     Document,
-    done,
-    restore_plan,
-    store,
 )
 from puffin_ann.lifecycle.evaluate.ground_truth import MAX_DUPLICATES
 from puffin_ann.lifecycle.retention.withheld import is_shared
-from puffin_ann.lifecycle.runs.build import plan_of_whole_table, safe_run_id
 from puffin_ann.lifecycle.runtime import leases
-from puffin_ann.lifecycle.runtime.workspace import Workspace, staging_root
-from puffin_ann.search.index import require_snapshot
-from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import require_versions
 
 log = logging.getLogger("puffin_ann")
 
@@ -84,54 +71,6 @@ class Evaluation(Document):
     seconds: float
 
 
-def plan_evaluation(
-    declaration: IndexDeclaration, *, run_id: str, queries: int | None = None
-) -> dict[str, str]:
-    """Pin what is measured: the table's current snapshot, and rows of it as queries.
-
-    Called again with the same run id, it returns the plan that is there.
-
-    Args:
-        declaration: the index.
-        run_id: names the run; also decides which rows are queries.
-        queries: how many; default: as declared.
-
-    Returns:
-        The table's name, the location of the plan, and the run's id.
-
-    Raises:
-        IndexNotFoundError: no version is published.
-        DamagedIndexError: none can be read.
-    """
-    table = load_table(declaration.table)
-    run = safe_run_id(run_id)
-    staging = Staging(table.io, staging_root(table, declaration.name, run))
-    restore_plan(staging)
-    plan = done(staging, PLAN, BuildPlan)
-    if plan is None:
-        require_versions(table, declaration.name)
-        # Other rows than those of the gate, and of the evaluation before.
-        options = {"queries": queries or declaration.evaluate.queries, "k": declaration.gate.k}
-        measured = declaration.model_copy(
-            update={
-                "seed": zlib.crc32(run.encode()),
-                "gate": type(declaration.gate).model_validate(options),
-            }
-        )
-        live = live_state(table, require_snapshot(table, None).snapshot_id)
-        plan = store(staging, PLAN, plan_of_whole_table(measured, table, run, live))
-    staging.put_new(SPARE_PLAN, plan.model_dump_json().encode())
-    log.info(
-        "evaluate: run %s measures %s by %d queries on snapshot %d, %d rows",
-        run,
-        declaration.name,
-        plan.declaration.gate.queries,
-        plan.base_snapshot_id,
-        plan.expected_rows,
-    )
-    return {"table": declaration.table, "plan": staging.uri(PLAN), "run_id": run}
-
-
 def record(table: Table, evaluation: Evaluation) -> None:
     """Keep what was measured; the oldest beyond `KEPT` go, where nobody else may need them."""
     place = _place(table, evaluation.index)
@@ -161,27 +100,6 @@ def measured_at(table: Table, index: str) -> list[int]:
     """Return when an index was measured, milliseconds since 1970; reads no record."""
     names = (RECORD.search(uri) for uri in _records(table, index))
     return [int(name[1]) for name in names if name]
-
-
-def judge(table: str, plan: str) -> str:
-    """Clear what a run staged, and return what it measured as text.
-
-    Raises:
-        RecallTooLowError: it is under the target; says what to do.
-        StagingError: nothing was measured.
-    """
-    loaded = load_table(table)
-    index, run = plan.split("/")[-3:-1]
-    found = [one for one in evaluations(loaded, index) if one.run_id == run]
-    if not found:
-        raise StagingError(f"run {run} has measured nothing of index {index!r}; run it anew")
-    clear(table, plan)
-    return judged(found[-1])
-
-
-def clear(table: str, plan: str) -> None:
-    """Remove what a run staged."""
-    Workspace.open(table, plan).staging.delete_tree()
 
 
 def judged(one: Evaluation) -> str:

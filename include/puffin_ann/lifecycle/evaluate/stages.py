@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from puffin_ann.errors import TooFewRowsError
-from puffin_ann.lifecycle.build import train as training
-from puffin_ann.lifecycle.build.gate import Judge
-from puffin_ann.lifecycle.build.train import SampleTask
 from puffin_ann.lifecycle.documents.run import AssignTask, BuildPlan, StagedFile, done, store
 from puffin_ann.lifecycle.evaluate import ground_truth as truths
 from puffin_ann.lifecycle.evaluate.ground_truth import Truth
+from puffin_ann.lifecycle.evaluate.measure import Judge
 from puffin_ann.lifecycle.evaluate.records import EVALUATION, Evaluation, record
+from puffin_ann.lifecycle.ingest import sampling
 from puffin_ann.lifecycle.ingest.row_groups import open_part
+from puffin_ann.lifecycle.ingest.sampling import SampleTask
 from puffin_ann.lifecycle.published.inventory import now_ms
 from puffin_ann.lifecycle.runtime.heartbeat import alive
 from puffin_ann.lifecycle.runtime.runners import Runner
@@ -84,7 +84,7 @@ def _sample(runner: Runner, table: str, plan: str) -> StagedFile:
 
     def sample(payload: str) -> str:
         task = SampleTask(**json.loads(payload))
-        return training.sample(Workspace.open(table, plan), task).model_dump_json()
+        return sampling.sample(Workspace.open(table, plan), task).model_dump_json()
 
     tasks = query_tasks(Workspace.open(table, plan).plan)
     payloads = [json.dumps({"file": task.file, "rows": task.rows}) for task in tasks]
@@ -92,7 +92,7 @@ def _sample(runner: Runner, table: str, plan: str) -> StagedFile:
 
     def choose(payload: str) -> str:
         there = Workspace.open(table, plan)
-        rows = training.sampled(there, _STAGED_FILES.validate_json(payload)).vectors
+        rows = sampling.sampled(there, _STAGED_FILES.validate_json(payload)).vectors
         if not len(rows):
             raise TooFewRowsError(f"table {there.plan.table} has no usable vector to search for")
         generator = np.random.default_rng([there.plan.declaration.seed, 1])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.declaration import CENTROID, EXACT
 from puffin_ann.errors import RecallTooLowError, TooFewRowsError
-from puffin_ann.lifecycle.build.gate import Measure
+from puffin_ann.lifecycle.evaluate.measure import Measure
 from puffin_ann.search.index import Index
 
 STEPS = 6

@@ -4,14 +4,16 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.blobs.shape import IndexShape
+from puffin_ann.blobs.sizes import partitions_size
+from puffin_ann.declaration import CENTROID, IndexDeclaration
 from puffin_ann.engines.base import check_subspaces
-from puffin_ann.errors import TooFewRowsError
+from puffin_ann.errors import BadInputError, TooFewRowsError
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.read.parquet import dimension_of
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
-from puffin_ann.lifecycle.build.plan import check_partitions, check_rows
 from puffin_ann.lifecycle.ingest.key_column import require_key
+from puffin_ann.puffin.layout import MAX_JAVA_BLOB
 from puffin_ann.search.snapshot_view import LiveState
 
 
@@ -56,3 +58,56 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
     check_subspaces(declaration.algorithm, declaration.parameters, dimension)
     check_partitions(declaration, rows, dimension)
     return Fit(column, rows, dimension)
+
+
+def check_rows(table: str, rows: int) -> None:
+    """Refuse a table without rows.
+
+    Fewer rows than partitions are no harm: some partitions are empty then. Nor are fewer than
+    shards: a young table gets as many as it can fill.
+
+    Raises:
+        TooFewRowsError: there is nothing to index.
+    """
+    if rows == 0:
+        raise TooFewRowsError(f"table {table} has no live rows; there is nothing to index")
+
+
+def shards_for(declaration: IndexDeclaration, rows: int) -> int:
+    """Return how many shards are built of so many rows: the declared ones, if that many can be."""
+    return min(declaration.shards_built, rows)
+
+
+def check_partitions(declaration: IndexDeclaration, rows: int, dimension: int) -> None:
+    """Refuse more partitions than one blob holds, which is written when all else is built.
+
+    That it is compressed does not count: centroids hardly can be.
+
+    Args:
+        declaration: of the index.
+        rows: of the table.
+        dimension: width of its vectors.
+
+    Raises:
+        BadInputError: says how many there may be.
+    """
+    if declaration.algorithm == CENTROID:
+        return
+    shape = IndexShape(
+        rows,
+        dimension,
+        metric=declaration.metric,
+        shards=shards_for(declaration, rows),
+        partitions_per_shard=declaration.partitions_per_shard,
+    )
+    size = partitions_size(shape)
+    if size <= MAX_JAVA_BLOB:
+        return
+    most = declaration.partitions_per_shard * MAX_JAVA_BLOB // size
+    advice = f"a partitions_per_shard of at most {most}" if most else "fewer shards"
+    raise BadInputError(
+        f"index {declaration.name!r}: the centroids of {shape.shards} shards of "
+        f"{shape.partitions_per_shard} partitions, in {dimension} dimensions, are stored in one "
+        f"blob, which would have {size:,} bytes; Iceberg's Java reader takes at most "
+        f"{MAX_JAVA_BLOB:,}: declare {advice}"
+    )

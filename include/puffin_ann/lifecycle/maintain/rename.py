@@ -21,12 +21,12 @@ from puffin_ann.lake.metadata.dropped import NEVER, dropped, mark
 from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.lake.store.listing import delete_object, listed
 from puffin_ann.lake.store.staging import Staging
-from puffin_ann.lifecycle.build.plan import FINGERPRINT
+from puffin_ann.lifecycle.documents.index_properties import FINGERPRINT, HISTORY
 from puffin_ann.lifecycle.documents.run import EVALUATED
 from puffin_ann.lifecycle.maintain.drop import versions_of, without
 from puffin_ann.lifecycle.maintain.guard import live_files
 from puffin_ann.lifecycle.publish.republish import Renamed, republish
-from puffin_ann.lifecycle.publish.run_records import HISTORY, RunRecord, records_in, with_record
+from puffin_ann.lifecycle.publish.run_records import RunRecord, records_in, with_record
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
 from puffin_ann.lifecycle.retention.withheld import is_shared

@@ -126,15 +126,6 @@ class Rates(_Data):
 MEASURED_ROWS = 1000
 """Fewer rows than this say nothing about how fast work goes."""
 
-RATES = "rates"
-"""Key of the routing blob's properties that holds `Rates` as JSON."""
-
-NEXT_FILE_ID = "next-file-id"
-"""Key of the routing blob's properties: file ids below this have been in use at some time."""
-
-DRIFT = "drift"
-"""Key of the routing blob's properties that holds `Drift` as JSON."""
-
 
 class Drift(_Data):
     """How well the centroids and bounds fit the rows that came since they were made.

@@ -17,14 +17,11 @@ from puffin_ann.blobs.routing import Routing
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.metadata.dropped import dropped, is_dropped
 from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lifecycle.documents.index_properties import HISTORY, noted, stage_seconds
 from puffin_ann.lifecycle.documents.run import RunPlan
-from puffin_ann.lifecycle.documents.run_notes import noted, stage_seconds
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.moments import Moment
 from puffin_ann.search.versions import IndexVersion, open_puffin, version_id
-
-HISTORY = "history"
-"""Key of the routing blob's properties that holds the records as JSON, the newest first."""
 
 KEPT = 100
 """Most records that a version carries."""

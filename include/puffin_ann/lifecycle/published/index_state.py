@@ -18,10 +18,15 @@ from puffin_ann.lake.read.live_files import LiveFile
 from puffin_ann.lake.read.parquet import dimension_of
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
 from puffin_ann.lake.store.locations import relative_path
-from puffin_ann.lifecycle.build.plan import COLUMN_TYPE, FINGERPRINT
-from puffin_ann.lifecycle.documents.run_notes import noted
+from puffin_ann.lifecycle.documents.index_properties import (
+    COLUMN_TYPE,
+    DRIFT,
+    FINGERPRINT,
+    RATES,
+    noted,
+)
 from puffin_ann.lifecycle.ingest.key_column import require_key
-from puffin_ann.lifecycle.policy.decision import DRIFT, RATES, Drift, Rates
+from puffin_ann.lifecycle.policy.decision import Drift, Rates
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
 from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
 from puffin_ann.search.snapshot_view import LiveState, View, view_of

@@ -21,6 +21,14 @@ from puffin_ann.engines.delta import DELTA
 from puffin_ann.errors import PuffinFormatError
 from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.build.assign import AssignSummary
+from puffin_ann.lifecycle.documents.index_properties import (
+    DRIFT,
+    NEXT_FILE_ID,
+    RATES,
+    SKIPPED,
+    STAGE_SECONDS,
+    skipped,
+)
 from puffin_ann.lifecycle.documents.refresh import (
     CHANGES,
     AppliedGroup,
@@ -30,15 +38,7 @@ from puffin_ann.lifecycle.documents.refresh import (
     applied_name,
 )
 from puffin_ann.lifecycle.documents.run import load
-from puffin_ann.lifecycle.documents.run_notes import SKIPPED, STAGE_SECONDS, skipped
-from puffin_ann.lifecycle.policy.decision import (
-    DRIFT,
-    MEASURED_ROWS,
-    NEXT_FILE_ID,
-    RATES,
-    Drift,
-    Rates,
-)
+from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Drift, Rates
 from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.versions import IndexVersion, open_puffin

@@ -12,9 +12,13 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
-from puffin_ann.lifecycle.build.plan import FINGERPRINT
+from puffin_ann.lifecycle.documents.index_properties import (
+    FINGERPRINT,
+    noted,
+    skipped,
+    stage_seconds,
+)
 from puffin_ann.lifecycle.documents.run import Trial
-from puffin_ann.lifecycle.documents.run_notes import noted, skipped, stage_seconds
 from puffin_ann.lifecycle.published.index_state import bytes_of
 from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY, Recorded
 from puffin_ann.moments import as_time

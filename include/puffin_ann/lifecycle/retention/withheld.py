@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 from puffin_ann.declaration import RetentionOptions
 from puffin_ann.errors import BadInputError, PuffinAnnError, StoreUnavailableError
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.commit.forget_metadata import forget
 from puffin_ann.lake.metadata.files import MetadataReader, Unread
 from puffin_ann.lake.metadata.foreign import Foreign, Reach, look_around
-from puffin_ann.lake.metadata.forgotten import forget
 from puffin_ann.lake.store.listing import canonical, delete_object
 from puffin_ann.lake.store.locations import is_within, metadata_folder
 from puffin_ann.lake.store.s3 import s3_of

@@ -1,48 +1,37 @@
-"""The tasks of a build run that need no Spark: plan, publish, report."""
+"""Plan a build run: decide what it does, and stage its plan."""
 
-import hashlib
 import logging
-import re
-import shutil
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain, count
 from typing import Any
 
 from pyiceberg.table import Table
 
-from puffin_ann.declaration import IndexDeclaration, known_declarations
-from puffin_ann.errors import IndexNotFoundError, SparkNotFoundError
+from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.build.plan import (
-    FINGERPRINT,
     Published,
-    assign_tasks,
     nothing_to_do,
-    shard_groups,
-    shards_for,
-    submits,
 )
-from puffin_ann.lifecycle.build.recovery import SPARE_PLAN, publishing, restore_plan
+from puffin_ann.lifecycle.build.whole_table import plan_of_whole_table
+from puffin_ann.lifecycle.documents.index_properties import FINGERPRINT
 from puffin_ann.lifecycle.documents.run import (
     PLAN,
+    SPARE_PLAN,
     BuildPlan,
-    PlannedFile,
     PlanPointer,
     done,
+    restore_plan,
     store,
 )
-from puffin_ann.lifecycle.ingest.preconditions import require_fit
 from puffin_ann.lifecycle.maintain.rename import carry_over
-from puffin_ann.lifecycle.publish.assemble import publish_run, was_published
-from puffin_ann.lifecycle.report import status as statuses
-from puffin_ann.lifecycle.runtime import leases
-from puffin_ann.lifecycle.runtime.workspace import Workspace, discard_staged, staging_root
+from puffin_ann.lifecycle.publish.assemble import was_published
+from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
+from puffin_ann.lifecycle.runtime.workspace import staging_root
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import newest_version
-from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
 
@@ -172,111 +161,3 @@ def _newest(table: Table, index: str, live: LiveState) -> Published | None:
         is_current=view_of(table, version, live).cost == 0,
         recall=1.0 if routing.recall is None else routing.recall.recall,
     )
-
-
-def plan_of_whole_table(
-    declaration: IndexDeclaration, table: Table, run: str, live: LiveState
-) -> BuildPlan:
-    """Return the plan of a run that reads every live row of a snapshot.
-
-    Raises:
-        PuffinAnnError: the table or its column do not allow an index.
-    """
-    fit = require_fit(declaration, table, live)
-    shards = shards_for(declaration, fit.rows)
-    base = require_snapshot(table, live.snapshot_id)
-    files = tuple(PlannedFile.of(number, file) for number, file in enumerate(live.files))
-    return BuildPlan(
-        planned_ms=int(time.time() * 1000),
-        run_id=run,
-        table=declaration.table,
-        declaration=declaration,
-        base_snapshot_id=base.snapshot_id,
-        base_sequence_number=base.sequence_number or 0,
-        field_id=fit.column.field_id,
-        dimension=fit.dimension,
-        expected_rows=fit.rows,
-        files=files,
-        manifests=tuple(manifest.path for manifest in live.at.manifests),
-        assign_tasks=assign_tasks(
-            files, row_bytes=4 * fit.dimension, task_bytes=settings().assign_task_bytes
-        ),
-        shards=shards if shards < declaration.shards_built else None,
-        groups=shard_groups(
-            shards,
-            submits(4 * fit.dimension * fit.rows, declaration.build.max_submits),
-        ),
-        column_type=fit.column.element,
-    )
-
-
-def safe_run_id(run_id: str) -> str:
-    """Return a run id that can stand in a path: readable, and different for different runs."""
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).strip("-.")[:60]
-    if readable == run_id:
-        return readable
-    return f"{readable}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
-
-
-def require_spark(commands: Sequence[str] = ("spark-submit", "java")) -> None:
-    """Make sure that Spark can be started here, before anything is read or staged.
-
-    Raises:
-        SparkNotFoundError: a command is not on PATH; says how to get it.
-    """
-    remedies = {
-        "spark-submit": "activate the environment that pyspark is installed in, or put "
-        "$SPARK_HOME/bin on PATH",
-        "java": "Spark needs Java 17 or newer",
-    }
-    for command in commands:
-        if shutil.which(command) is None:
-            raise SparkNotFoundError(f"{command} is not on PATH; {remedies[command]}")
-
-
-def publish(table: str, plan: str) -> dict[str, Any]:
-    """Assemble the run's Puffin file and publish it in one commit; at most once a run.
-
-    Returns:
-        A `PublishedVersion` as JSON.
-
-    Raises:
-        ConflictError, UnclearCommitError, RecallTooLowError: see `publish_run`.
-        LeaseHeldError: others are publishing into the table, for longer than that takes.
-    """
-    workspace = Workspace.open(table, plan)
-    index, run = workspace.run.declaration.name, workspace.run.run_id
-    with leases.publishing(workspace.table, f"{index}/{run}", f"publish {index}"):
-        published = publishing(lambda: publish_run(Workspace.open(table, plan)), table, plan)
-    log.info(
-        "publish: run %s is snapshot %d, file %s; %d bytes written, %d copied",
-        run,
-        published.snapshot_id,
-        published.path,
-        published.bytes_written,
-        published.bytes_copied,
-    )
-    return published.model_dump()
-
-
-def discard(table: str, plan: str) -> None:
-    """Remove what a run staged that is not carried out; another one plans for itself."""
-    discard_staged(Workspace.open(table, plan))
-
-
-def report(table: str, plan: str) -> str:
-    """Return the index's status as text, and remove what a published run staged.
-
-    Args:
-        plan: location of the run's plan; empty where nothing had to be built.
-    """
-    if plan:
-        workspace = Workspace.open(table, plan)
-        if workspace.staging.exists("publish.json"):
-            discard_staged(workspace)
-    known = known_declarations()
-    declared = None if known is None or known.problems else known.on(table)
-    try:
-        return statuses.as_text(statuses.status(load_table(table), None, declared))
-    except IndexNotFoundError as error:
-        return str(error)  # of a table, such as one without rows, for which nothing was built

@@ -99,7 +99,7 @@ def maintain(
         PuffinAnnError: an index could not be maintained, the first of them, others are logged; the
             rest was.
     """
-    from puffin_ann.lifecycle.runs.refresh import refresh_in_process
+    from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 
     table = declarations[0].table
     actions = list(guard_table(table, owner=run_id))

@@ -50,7 +50,7 @@ def main(stage: str) -> None:
         handler.addFilter(REDACTION)  # what others log, too
 
     prefer_folders()
-    from puffin_ann.lifecycle.runtime.runners import OnSpark
+    from puffin_ann.lifecycle.spark.runner import OnSpark
 
     name = f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}"
     needs_workers = stage != "train"  # which needs none where the table is small

@@ -1,21 +1,14 @@
 """Where the tasks of a stage run: on Spark's executors, or one after the other in this process."""
 
-import json
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
-from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
-from puffin_ann import errors
-from puffin_ann.errors import PuffinAnnError
-from puffin_ann.lifecycle.spark.session import abandon, stop
 from puffin_ann.settings import settings, threads_limited
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 Work = Callable[[str], str]
 """What one task does: JSON in, JSON out. It must not share memory with the caller."""
@@ -59,111 +52,3 @@ class InProcess:
     def here(self) -> "InProcess":
         """Return this runner."""
         return self
-
-
-@dataclass(frozen=True)
-class OnSpark:
-    """Runs tasks on a Spark application's executors, one Spark task each."""
-
-    spark: "SparkSession"
-
-    def threads_per_task(self, tasks: int) -> int:
-        """Return how many threads a task may use without crowding others on its executor.
-
-        Spark gives a task `spark.task.cpus` cores; where a stage has fewer tasks than there are
-        cores, the idle ones are shared out.
-        """
-        context = self.spark.sparkContext
-        conf = context.getConf()
-        per_task = int(conf.get("spark.task.cpus", "1") or 1)
-        cores = max(1, context.defaultParallelism)
-        per_executor = int(conf.get("spark.executor.cores", "0") or 0) or cores
-        return max(per_task, min(per_executor, cores // max(1, tasks)))
-
-    def here(self) -> InProcess:
-        """Return a runner in the driver's process, on the cores that Spark gives the driver."""
-        conf = self.spark.sparkContext.getConf()
-        if conf.get("spark.master", "").startswith("local"):
-            return InProcess(self.threads_per_task(1))
-        return InProcess(int(conf.get("spark.driver.cores", "1") or 1))
-
-    def run(self, work: Work, payloads: Sequence[str]) -> list[str]:
-        """Run `work` once per payload, and return the answers in order.
-
-        A `PuffinAnnError` on an executor is raised again here as what it was, at once: Spark would
-        retry the task and bury the message.
-        """
-        if not payloads:
-            return []
-
-        # Not by a data frame: its workers would import pandas and Arrow before they begin, and each
-        # of a run's many small jobs would be planned as a query first.
-        context = self.spark.sparkContext
-        tasks = context.parallelize(list(payloads), len(payloads))
-        guarded = partial(_guarded, work, self.threads_per_task(len(payloads)))
-        answers = [json.loads(one) for one in tasks.map(guarded).collect()]
-        for answer in answers:
-            if "error" in answer:
-                raise _error_of(answer["error"], answer["message"])
-        return [answer["value"] for answer in answers]
-
-
-class WhenNeeded:
-    """Runs tasks on a Spark session that is started for the first of them: often none is due.
-
-    Args:
-        start: returns a new session, and the thread that warms it up.
-
-    """
-
-    def __init__(self, start: "Callable[[], tuple[SparkSession, Thread | None]]") -> None:
-        self._start = start
-        self._started: tuple[OnSpark, Thread | None] | None = None
-
-    def __enter__(self) -> "WhenNeeded":
-        """Return this runner."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Stop the session, if there is one."""
-        if self._started is not None:
-            runner, warming = self._started
-            self._started = None
-            if kind is KeyboardInterrupt:
-                abandon(runner.spark)
-            else:
-                stop(runner.spark, warming)
-
-    def started(self) -> OnSpark:
-        """Return the runner on the session, which is started now if it was not before."""
-        if self._started is None:
-            session, warming = self._start()
-            self._started = OnSpark(session), warming
-        return self._started[0]
-
-    def run(self, work: Work, payloads: Sequence[str]) -> list[str]:
-        """Run `work` once per payload, as `OnSpark` does."""
-        return self.started().run(work, payloads) if payloads else []
-
-    def threads_per_task(self, tasks: int) -> int:
-        """Return how many threads a task may use, as `OnSpark` does."""
-        return self.started().threads_per_task(tasks)
-
-    def here(self) -> InProcess:
-        """Return a runner in the driver's process, as `OnSpark` does."""
-        return self.started().here()
-
-
-def _guarded(work: Work, threads: int, payload: str) -> str:
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    try:
-        with threads_limited(threads):
-            return json.dumps({"value": work(payload)})
-    except PuffinAnnError as error:
-        return json.dumps({"error": type(error).__name__, "message": str(error)})
-
-
-def _error_of(name: str, message: str) -> PuffinAnnError:
-    kind = getattr(errors, name, PuffinAnnError)
-    error: PuffinAnnError = kind(message)
-    return error

@@ -1,9 +1,12 @@
 """How Spark starts the Python workers of our tasks: one place for every session of ours."""
 
 import logging
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from threading import Thread
 from typing import TYPE_CHECKING
+
+from puffin_ann.errors import SparkNotFoundError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -87,3 +90,19 @@ def abandon(session: "SparkSession") -> None:
 
 def _nothing(_: int) -> None:
     pass
+
+
+def require_spark(commands: Sequence[str] = ("spark-submit", "java")) -> None:
+    """Make sure that Spark can be started here, before anything is read or staged.
+
+    Raises:
+        SparkNotFoundError: a command is not on PATH; says how to get it.
+    """
+    remedies = {
+        "spark-submit": "activate the environment that pyspark is installed in, or put "
+        "$SPARK_HOME/bin on PATH",
+        "java": "Spark needs Java 17 or newer",
+    }
+    for command in commands:
+        if shutil.which(command) is None:
+            raise SparkNotFoundError(f"{command} is not on PATH; {remedies[command]}")

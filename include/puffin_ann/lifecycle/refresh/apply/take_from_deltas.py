@@ -5,9 +5,9 @@ import numpy as np
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.errors import BlobFormatError
-from puffin_ann.lifecycle.build.assign import Parts
 from puffin_ann.lifecycle.documents.refresh import Changes
 from puffin_ann.lifecycle.documents.run import AssignOutcome
+from puffin_ann.lifecycle.ingest.parts import Parts
 from puffin_ann.lifecycle.ingest.segments import StagedRows
 from puffin_ann.lifecycle.refresh.apply.remap import rows_now
 from puffin_ann.lifecycle.refresh.detect.added_rows import stage

@@ -8,11 +8,12 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.declaration import CENTROID
-from puffin_ann.lifecycle.build.assign import Parts, place, read_parts, summary_of
+from puffin_ann.lifecycle.build.assign import place, summary_of
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.refresh import ComeTask
 from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile
 from puffin_ann.lifecycle.evaluate import ground_truth
+from puffin_ann.lifecycle.ingest.parts import Parts, read_parts
 from puffin_ann.lifecycle.ingest.row_groups import SiftedRows
 from puffin_ann.lifecycle.ingest.segments import StagedRows, write_segment
 from puffin_ann.lifecycle.refresh.detect.removed_rows import Difference, Known, bucket_of

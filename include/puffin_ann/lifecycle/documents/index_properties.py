@@ -1,6 +1,7 @@
-"""What runs note as JSON in a routing blob's properties: free text, which others may spoil.
+"""The properties of a routing blob: their keys, and what runs note in them as JSON.
 
-None of it says what an index answers, so what is not as a run writes it counts as not noted.
+They are free text, which others may spoil. None of it says what an index answers, so what is not as
+a run writes it counts as not noted.
 """
 
 import re
@@ -10,10 +11,21 @@ from typing import Annotated, TypeVar
 from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from puffin_ann.errors import BlobFormatError
-from puffin_ann.lifecycle.policy.decision import NEXT_FILE_ID
 
 STAGE_SECONDS = "stage-seconds"
 SKIPPED = "skipped"
+FINGERPRINT = "fingerprint"
+"""The declaration's fingerprint."""
+COLUMN_TYPE = "column-type"
+"""The type of the indexed column's elements."""
+RATES = "rates"
+"""`Rates` as JSON."""
+NEXT_FILE_ID = "next-file-id"
+"""File ids below this have been in use at some time."""
+DRIFT = "drift"
+"""`Drift` as JSON."""
+HISTORY = "history"
+"""The records as JSON, the newest first."""
 
 MOST_FILES = 1 << 32
 

@@ -1,0 +1,152 @@
+"""Measure a search by queries whose exact answers are known: its recall, and its time."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.lifecycle.evaluate.ground_truth import MAX_DUPLICATES, Truth
+from puffin_ann.search.index import Index
+
+NORMAL_95 = 1.96
+
+
+TIMED_ROUNDS = 7
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A recall with its 95 % interval, over a number of queries."""
+
+    recall: float
+    low: float
+    high: float
+    queries: int
+
+    @classmethod
+    def of(cls, recalls: NDArray[np.float64]) -> "Measure":
+        """Return the mean of (q,) recalls, q of at least 1; one tells nothing of others."""
+        mean, error = float(recalls.mean()), 1.0
+        if len(recalls) > 1:
+            error = NORMAL_95 * float(recalls.std(ddof=1)) / float(np.sqrt(len(recalls)))
+        return cls(mean, max(0.0, mean - error), min(1.0, mean + error), len(recalls))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Queries with their exact answers, to measure a search with.
+
+    Attributes:
+        queries: (q, d) float32.
+        truth: their exact answers.
+        k: neighbours asked for.
+        paths: absolute path by file id, as the answers have them; None: ids are those of the index.
+    """
+
+    queries: NDArray[np.float32]
+    truth: Truth
+    k: int
+    paths: Mapping[int, str] | None = None
+
+    def part(self, first: int, last: int) -> "Judge":
+        """Return a run of the queries, without those that have too many exact duplicates."""
+        usable = self.truth.duplicate_counts <= MAX_DUPLICATES
+        usable &= np.isfinite(self.truth.distances[:, 0])
+        chosen = np.flatnonzero(usable)
+        chosen = chosen[(chosen >= first) & (chosen < last)]
+        renumbered = np.full(len(self.queries), -1, dtype=np.int64)
+        renumbered[chosen] = np.arange(len(chosen))
+        duplicates = self.truth.duplicates.copy()
+        duplicates[:, 0] = renumbered[duplicates[:, 0]]
+        return Judge(
+            self.queries[chosen],
+            Truth(
+                self.truth.distances[chosen],
+                duplicates[duplicates[:, 0] >= 0],
+                self.truth.duplicate_counts[chosen],
+            ),
+            self.k,
+            self.paths,
+        )
+
+    def measure(self, index: Index, *, width: int, probe_partitions: int) -> Measure:
+        """Search as users do, and compare; rows equal to the query count neither way."""
+        if not len(self.queries):
+            return Measure(1.0, 1.0, 1.0, 0)
+        most = int(self.truth.duplicate_counts.max())
+        found = index.search(
+            self.queries,
+            self.k + most,
+            width=width,
+            probe_partitions=probe_partitions or None,
+            allow_fewer=True,
+        )
+        recalls = _recalls(
+            found.column("query").to_numpy(),
+            found.column("distance").to_numpy(),
+            _is_duplicate(index, found, self.truth.duplicates, self.paths),
+            self.truth.distances,
+        )
+        return Measure.of(recalls)
+
+    def fastest(self, index: Index, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        """Return the pair of width and partitions that answers the queries in the least time.
+
+        Pairs alternate, so that a busy moment of the machine hits all alike, and the best round of
+        each counts: whatever else runs can only lengthen one.
+        """
+        if len(pairs) == 1:
+            return pairs[0]
+        least = dict.fromkeys(pairs, math.inf)
+        for _ in range(TIMED_ROUNDS):
+            for width, probe in pairs:
+                began = time.perf_counter()
+                index.search(
+                    self.queries,
+                    self.k,
+                    width=width,
+                    probe_partitions=probe,
+                    allow_fewer=True,
+                )
+                elapsed = time.perf_counter() - began
+                least[width, probe] = min(least[width, probe], elapsed)
+        return min(pairs, key=least.__getitem__)
+
+
+def _recalls(
+    query: NDArray[np.int32],
+    distance: NDArray[np.float32],
+    left_out: NDArray[np.bool_],
+    truth: NDArray[np.float32],
+) -> NDArray[np.float64]:
+    """Return each query's share of true neighbours found; equal distances count as found."""
+    recalls = np.zeros(len(truth), dtype=np.float64)
+    for number, exact in enumerate(truth):
+        wanted = exact[np.isfinite(exact)]
+        mine = distance[(query == number) & ~left_out][: len(wanted)]
+        recalls[number] = (mine <= wanted[-1]).sum() / len(wanted)
+    return recalls
+
+
+def _is_duplicate(
+    index: Index, found: object, duplicates: NDArray[np.int64], given: Mapping[int, str] | None
+) -> NDArray[np.bool_]:
+    """Tell which answers are rows equal to their query."""
+    locator = found.column("locator").combine_chunks()  # type: ignore[attr-defined]
+    query = found.column("query").to_pylist()  # type: ignore[attr-defined]
+    paths = given or {
+        file.file_id: index.view.files[int(index.view.rank_of_file_id[file.file_id])]
+        for file in index.version.coverage.files
+    }
+    equal = {(q, paths[f], g, o) for q, f, g, o in duplicates.tolist()}
+    rows = zip(
+        query,
+        locator.field("file").to_pylist(),
+        locator.field("row_group").to_pylist(),
+        locator.field("row_offset").to_pylist(),
+        strict=True,
+    )
+    return np.array([row in equal for row in rows], dtype=np.bool_)

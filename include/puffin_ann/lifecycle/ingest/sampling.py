@@ -1,0 +1,45 @@
+"""Sample rows of a table: random row groups of chosen files, staged and joined."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from puffin_ann.lifecycle.documents.run import StagedFile
+from puffin_ann.lifecycle.ingest.row_groups import open_part
+from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenated
+from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+
+
+@dataclass(frozen=True)
+class SampleTask:
+    """Rows to sample from one file."""
+
+    file: int
+    rows: int
+
+
+def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
+    """Read random row groups of one file until enough usable rows are found, and stage them."""
+    plan = workspace.plan
+    generator = np.random.default_rng([plan.declaration.seed, task.file])
+    part = open_part(workspace, plan.files[task.file], 0, 1)
+    found: list[StagedRows] = []
+    rows = 0
+    for row_group in generator.permutation(part.row_groups):
+        if rows >= task.rows:
+            break
+        read = part.read(int(row_group), identities=False)
+        found.append(read.rows)
+        rows += len(read.rows.vectors)
+    joined = concatenated(found, plan.dimension)
+    if rows > task.rows:
+        joined = joined.take(np.sort(generator.choice(rows, task.rows, replace=False)))
+    return workspace.stage_bytes(f"sample-{task.file}.npz", arrays_to_bytes(joined))
+
+
+def sampled(workspace: Workspace, samples: list[StagedFile]) -> StagedRows:
+    """Return the staged samples as one."""
+    return concatenated(
+        [arrays_from_bytes(StagedRows, workspace.fetch_bytes(one)) for one in samples],
+        workspace.plan.dimension,
+    )

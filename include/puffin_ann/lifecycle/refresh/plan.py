@@ -1,0 +1,158 @@
+"""Make the plan of a refresh from what was decided: files to read, their ids, groups of shards."""
+
+import time
+from dataclasses import replace
+
+from pyiceberg.table import Table
+from pyroaring import BitMap
+
+from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs.coverage import Coverage, CoveredFile
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.read.live_files import LiveFile
+from puffin_ann.lake.read.vector_column import table_vector_column
+from puffin_ann.lake.store.locations import absolute_path, relative_path
+from puffin_ann.lifecycle.build.plan import assign_tasks, shard_groups
+from puffin_ann.lifecycle.documents.index_properties import next_file_id
+from puffin_ann.lifecycle.documents.refresh import RefreshPlan
+from puffin_ann.lifecycle.documents.run import (
+    PlannedFile,
+)
+from puffin_ann.lifecycle.policy.decision import Decision
+from puffin_ann.lifecycle.policy.inputs import IndexState
+from puffin_ann.lifecycle.refresh.detect.removed_rows import Difference, revived_of
+from puffin_ann.lifecycle.runtime.workspace import (
+    Workspace,
+    arrays_to_bytes,
+)
+from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.snapshot_view import LiveState, View
+from puffin_ann.search.versions import IndexVersion
+from puffin_ann.settings import settings
+
+ROWS_PER_BUCKET = 8_000_000
+"""Rows matched at once: 24 bytes each, and as much again while they are sorted."""
+
+
+class _Found:
+    """What a plan rests on."""
+
+    def __init__(
+        self, version: IndexVersion, state: IndexState, live: LiveState, view: View
+    ) -> None:
+        self.version, self.state, self.live, self.view = version, state, live, view
+
+
+def _make_plan(
+    declaration: IndexDeclaration,
+    workspace: Workspace,
+    name: str,
+    found: _Found,
+    decision: Decision,
+) -> RefreshPlan:
+    table = workspace.table
+    publish_mode(table, declaration.publish)  # refused here, not after the work
+    version, live = found.version, found.live
+    column = table_vector_column(table, declaration.column)
+    base = require_snapshot(table, live.snapshot_id)
+    manifests = tuple(manifest.path for manifest in live.at.manifests)
+    covered, files, next_id = _files(table, found)
+    ids = {absolute_path(table.location(), one.path): one.file_id for one in covered}
+    known = {one.file_id for one in version.coverage.files}
+    was_there = {path: file_id for path, file_id in ids.items() if file_id in known}
+    difference = Difference.of(found.view, revived_of(found.view, was_there))
+    coverage = Coverage(live.snapshot_id, covered, manifests)
+    routing = version.routing
+    matched = decision.rows_gone + decision.rows_added if decision.matches else 0
+    return RefreshPlan(
+        planned_ms=int(time.time() * 1000),
+        run_id=name,
+        table=declaration.table,
+        declaration=declaration,
+        base_snapshot_id=base.snapshot_id,
+        base_sequence_number=base.sequence_number or 0,
+        field_id=column.field_id,
+        dimension=routing.dimension,
+        files=files,
+        manifests=manifests,
+        column_type=column.element,
+        source=version.path,
+        source_run=version.run_id,
+        registered=tuple(entry.path for entry in registered(table)),
+        algorithm=routing.algorithm,
+        decision=decision,
+        state_rates=found.state.rates,
+        state_drift=found.state.drift,
+        read_tasks=assign_tasks(
+            files, row_bytes=4 * routing.dimension, task_bytes=settings().assign_task_bytes
+        ),
+        next_file_id=next_id,
+        buckets=1 << max(0, (matched // ROWS_PER_BUCKET).bit_length()),
+        groups=_groups(decision, declaration.build.max_submits),
+        # Hidden from orphan removal by their `_`, as the plan's copy is: they are made once.
+        difference=workspace.stage_bytes("_difference.npz", arrays_to_bytes(difference)),
+        coverage=workspace.stage_bytes("_coverage.bin", coverage_blob.encode(coverage)),
+    )
+
+
+def _files(table: Table, found: _Found) -> tuple[list[CoveredFile], tuple[PlannedFile, ...], int]:
+    """Return the files of the new coverage, those of them to be read, and the next free id.
+
+    A file keeps its id as long as it is covered; an id is never given to another file. Of new files
+    the row groups are not known yet: one stands for all. What did not change is taken over from the
+    version: of a large table hardly any manifest has to be read for it.
+    """
+    location = table.location()
+    version, changed = found.version, found.view.changed
+    ids = version.coverage.columns.file_ids
+    next_id = int(ids.max(initial=-1)) + 1
+    next_id = max(next_id, next_file_id(version.routing.properties, version.path))
+    revived = {file.path: file for file, _ in found.view.scanned}
+    covered: list[CoveredFile] = []
+    read: list[PlannedFile] = []
+    for place, old in enumerate(version.coverage.columns):
+        if place in changed.gone:
+            continue
+        dead = changed.dead.get(place, old.deleted)
+        covered.append(old if dead == old.deleted else replace(old, deleted=dead))
+        file = revived.get(absolute_path(location, old.path))
+        if file is not None:
+            read.append(PlannedFile.of(old.file_id, file))
+    for file, dead in sorted(changed.added, key=lambda one: one[0].path):
+        covered.append(_covered(file, next_id, location, dead))
+        read.append(PlannedFile.of(next_id, file))
+        next_id += 1
+    covered.sort(key=lambda one: one.file_id)
+    return covered, tuple(sorted(read, key=lambda one: one.file_id)), next_id
+
+
+def _covered(file: LiveFile, file_id: int, location: str, dead: BitMap) -> CoveredFile:
+    return CoveredFile(
+        file_id=file_id,
+        path=relative_path(location, file.path),
+        size=file.size,
+        sequence_number=file.sequence_number,
+        rows=file.rows,
+        row_groups=(file.rows,) if file.rows else (),
+        deleted=dead,
+        skipped=BitMap(),
+    )
+
+
+def _groups(decision: Decision, max_submits: int) -> dict[str, tuple[int, ...]]:
+    """Deal the touched shards to groups: many only where there is much to do.
+
+    To start an application takes longer than to write some tombstones.
+    """
+    touched = [
+        one.shard_id
+        for one in decision.shards
+        if one.action != "none" and not (one.kind == "delta" and one.action == "merge")
+    ]
+    if decision.delta is not None:
+        touched.append(decision.delta.shard_id)
+    is_heavy = decision.merges or any(one.action == "rebuild" for one in decision.shards)
+    dealt = shard_groups(len(touched), max_submits if is_heavy else 1)
+    return {group: tuple(touched[place] for place in places) for group, places in dealt.items()}

@@ -1,0 +1,114 @@
+"""Do every stage of a refresh, or of the build that is due instead, one after the other."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import ConflictError
+from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.refresh import stages as refresh_stages
+from puffin_ann.lifecycle.runs import publish
+from puffin_ann.lifecycle.runs.refresh import plan_refresh
+from puffin_ann.lifecycle.runtime.runners import InProcess, Runner
+from puffin_ann.lifecycle.runtime.workspace import (
+    opened_once,
+)
+
+log = logging.getLogger("puffin_ann")
+
+ATTEMPTS = 3
+"""Times that a run is planned anew, where somebody else published meanwhile."""
+
+
+Progress = Callable[[str], AbstractContextManager[None]]
+"""Told the name of a step, which lasts as long as the context."""
+
+
+def refresh_in_process(
+    declaration: IndexDeclaration,
+    *,
+    run_id: str,
+    maintenance: bool = False,
+    force: bool = False,
+    runner: Runner | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Refresh an index, or build it where that is due, stage by stage.
+
+    Args:
+        declaration: the index.
+        run_id: names the run.
+        maintenance: as of `plan_refresh`.
+        force: likewise.
+        runner: where the stages' tasks run; default: in this process.
+        progress: told what is done.
+
+    Returns:
+        `action`, `reason`, `run_id`, and what was published: `snapshot_id`, `bytes_written`,
+        `bytes_copied`, and `rows_added` and `rows_gone` as they were found, of which the reason
+        tells what was expected; None where nothing was.
+
+    Raises:
+        ConflictError: others published into the table during every attempt.
+        PuffinAnnError: see the stages.
+    """
+    step = progress or (lambda _: nullcontext())
+    for attempt in range(1, ATTEMPTS + 1):
+        this_run = run_id if attempt == 1 else f"{run_id}-{attempt}"
+        with opened_once():
+            with step("plan"):
+                plan = plan_refresh(
+                    declaration, run_id=this_run, maintenance=maintenance, force=force
+                )
+            try:
+                published = _carry_out(plan, runner or InProcess(), step)
+            except ConflictError as error:
+                publish.discard(plan["table"], plan["plan"])
+                if attempt == ATTEMPTS:
+                    raise
+                log.warning("refresh: %s; planning it anew", error)
+                continue
+        break
+    return {
+        "action": plan["action"],
+        "reason": plan["reason"],
+        "run_id": plan["run_id"],
+        "snapshot_id": published.get("snapshot_id"),
+        "bytes_written": published.get("bytes_written"),
+        "bytes_copied": published.get("bytes_copied"),
+        "rows_added": published.get("rows_added"),
+        "rows_gone": published.get("rows_gone"),
+    }
+
+
+def _carry_out(plan: dict[str, Any], runner: Runner, step: Progress) -> dict[str, Any]:
+    where = (plan["table"], plan["plan"])
+    works: Sequence[tuple[str, Callable[[], Any]]] = ()
+    if plan["action"] == "refresh":
+        works = (
+            ("read changes", lambda: refresh_stages.read_changes(runner, *where)),
+            ("apply them", lambda: _each(plan, refresh_stages.apply_group, runner)),
+        )
+    elif plan["action"] == "build":
+        works = (
+            ("train centroids", lambda: stages.train(runner, *where)),
+            ("assign rows", lambda: stages.assign(runner, *where)),
+            ("build shards", lambda: _each(plan, stages.build_group, runner)),
+            ("measure recall", lambda: stages.gate(runner, *where)),
+        )
+    for name, work in works:
+        with step(name):
+            work()
+    published: dict[str, Any] = {}
+    if plan["action"] != "none":
+        with step("publish"):
+            published = publish.publish(*where)
+        publish.discard(*where)
+    return published
+
+
+def _each(plan: dict[str, Any], stage: Callable[..., Any], runner: Runner) -> None:
+    for group in plan["groups"]:
+        stage(runner, plan["table"], plan["plan"], group)
