@@ -1,1 +1,10 @@
-"""Nearest-neighbour algorithms over arrays; nothing here knows bytes, files or tables."""
+"""The algorithms: arrays in, arrays out. Nothing here knows files, tables or blobs.
+
+    vamana | hnsw | ivf    the engines' own structures: build, insert, search
+    graph                  what searches of graphs share
+    clustering             k-means, bounds by centroid and radius, product quantisation
+    core                   metrics, exact search, threads of the linear algebra library
+    simd                   vector instructions, for which the kernels are compiled
+
+A file named `kernels_*` holds loops that Numba compiles; the file without the prefix calls them.
+"""

@@ -1,1 +1,10 @@
-"""What the library knows of tables: catalog, live files, row deletes, vectors, staging, commits."""
+"""What the library knows of tables: everything that talks to Iceberg, Parquet and object stores.
+
+    commit      change the table: publish files, snapshots, statistics entries
+    read        read data: manifests, row deletes, Parquet, row identities
+    metadata    read Iceberg's metadata files, those of other catalog entries included
+    catalog     find tables and snapshots
+    store       objects of the table's store: list, read, stage, assemble, lease
+
+It knows Puffin files as containers, and nothing of the indexes in them.
+"""

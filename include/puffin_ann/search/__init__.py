@@ -1,0 +1,9 @@
+"""Search an index at a snapshot: exact distances, and never a row that is not live there.
+
+`index` opens an index and searches it: `versions` finds what is published, checked by
+`consistency`; `snapshot_view` compares a version with a snapshot; `shards` or `files` search what
+it covers; `brute_force` scans live rows that it does not cover; `merge` makes one answer of many;
+`results` returns it as a table. `failover` takes another version where one is damaged.
+`range_search` finds every row within a distance, `row_by_key` the vector of a row to search with,
+`row_locators` where the rows of a shard are. `cache` keeps unpacked shards on local disk.
+"""

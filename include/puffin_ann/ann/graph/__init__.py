@@ -1,0 +1,8 @@
+"""What searches of graphs share, whichever engine built the graph.
+
+`space` holds rows in the form that graphs compare them in, `kernels_beam` is the beam search over
+them, with the two pools of `kernels_frontier`; `kernels_prune` chooses neighbours,
+`kernels_connectivity` keeps every row reachable, `kernels_answer` measures what was found exactly,
+and `searcher` makes whole answers of what a graph finds. `primitives` are the types and small
+functions of all of them.
+"""

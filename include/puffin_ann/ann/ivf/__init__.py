@@ -1,1 +1,4 @@
-"""Inverted lists: rows by their nearest centroid, with 4-bit codes and exact refinement."""
+"""IVF-PQ: inverted lists of product-quantised rows.
+
+`lists` builds them and `search` searches them, by the kernels in `kernels` and `kernels_lists`.
+"""

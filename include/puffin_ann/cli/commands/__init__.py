@@ -1,0 +1,1 @@
+"""The commands of `puffin-ann`, one file each, named as they are typed."""

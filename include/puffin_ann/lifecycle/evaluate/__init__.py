@@ -1,0 +1,7 @@
+"""Measure recall: what a search finds of what an exhaustive search would.
+
+`ground_truth` finds the exact answers of queries, `measure` compares a search with them, `tune`
+chooses the cheapest search that reaches a target. The gate of a build uses these three. `stages`
+measures a published index on Spark, `records` keeps what was measured, and `user_queries` measures
+with queries that a user brings.
+"""

@@ -1,0 +1,6 @@
+"""Read rows of the table, for builds and refreshes.
+
+`preconditions` and `key_column` refuse tables over which an index cannot be built. `row_groups`
+reads one row group: live rows with usable vectors. `parts` reads a task's share of the table in
+several threads, `sampling` reads random row groups, and `segments` stages rows grouped by shard.
+"""

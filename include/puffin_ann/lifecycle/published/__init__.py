@@ -1,0 +1,6 @@
+"""Read what is published in a table.
+
+`inventory` lists every index file. `base_version` finds the version that a refresh starts from,
+`index_state` reads what a decision rests on: the state of that version, and what changed since.
+`recorded_declaration` reads the declaration that an index was published by.
+"""

@@ -1,0 +1,6 @@
+"""Tell people and machines about indexes; nothing here changes anything.
+
+`status` is what is published and how well it covers the table, `history` the runs of an index,
+`staleness` how far an index is behind and whether a run is due, `preview` what the next run would
+do. In: a table, and the declarations on it. Out: pydantic models, which print as JSON, and tables.
+"""

@@ -1,0 +1,1 @@
+"""The file tier: centroids of data files say which can matter; their rows are compared exactly."""
