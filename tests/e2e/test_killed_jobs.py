@@ -40,17 +40,18 @@ refresh: {min_rows: 10}
 PROGRAM = """
 import json, sys
 from puffin_ann.declaration import load_declarations
-from puffin_ann.lifecycle import leases, refresh, run
+from puffin_ann.lifecycle.runs import in_process, publish, refresh
+from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.settings import settings
 declared = {one.name: one for one in load_declarations(settings().declarations_dir)}["killed"]
 if sys.argv[1] == "build":
-    done = refresh.refresh_in_process(declared, run_id="build-1")
+    done = in_process.refresh_in_process(declared, run_id="build-1")
 elif sys.argv[1] == "plan":
     leases.begin(declared.table, declared.name, sys.argv[2], "refresh")
     done = refresh.plan_refresh(declared, run_id=sys.argv[2])
 else:
-    done = run.publish(declared.table, sys.argv[2])
-    run.report(declared.table, sys.argv[2])
+    done = publish.publish(declared.table, sys.argv[2])
+    publish.report(declared.table, sys.argv[2])
     leases.end(declared.table, declared.name, sys.argv[3])
 print(json.dumps(done))
 """

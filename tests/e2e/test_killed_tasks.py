@@ -76,7 +76,7 @@ def task_policy(task):
 
 CLEAN = """
 from puffin_ann.declaration import load_declarations
-from puffin_ann.lifecycle.clean import clean
+from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.settings import settings
 declared = load_declarations(settings().declarations_dir)
 clean("demo.glove.watched", declared, grace="0s", at_ms=10**15)
@@ -86,8 +86,8 @@ OVERTAKE = """
 import sys, time
 from pathlib import Path
 from puffin_ann.declaration import load_declarations
-from puffin_ann.lifecycle import leases
-from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.runtime import leases
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings
 (declared,) = load_declarations(settings().declarations_dir)
 with leases.publishing(declared.table, f"{declared.name}/early", "overtake"):

@@ -31,7 +31,7 @@ spark: {conf: {spark.ui.enabled: "false", spark.driver.memory: 1g}}
 BUILD = """
 import sys
 from puffin_ann.declaration import load_declarations
-from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings
 declared = {one.name: one for one in load_declarations(settings().declarations_dir)}
 print(refresh_in_process(declared[sys.argv[1]], run_id="build-1"))

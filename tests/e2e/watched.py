@@ -45,7 +45,7 @@ spark: {{conf: {{spark.ui.enabled: "false", spark.driver.memory: 1g}}}}
 """
 BUILD = """
 from puffin_ann.declaration import load_declarations
-from puffin_ann.lifecycle.refresh import refresh_in_process
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings
 for one in load_declarations(settings().declarations_dir):
     print(refresh_in_process(one, run_id="build-1"))

@@ -17,8 +17,9 @@ BUILD = """
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from puffin_ann.declaration import parse_declaration
-from puffin_ann.lifecycle import run, stages
-from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.runs import build, publish
+from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann import open_index
 
 demo = load_catalog("demo")
@@ -31,14 +32,14 @@ fields = {
     "algorithm": "exact", "partitions_per_shard": 2, "recall_target": 0.5,
     "gate": {"queries": 10, "k": 1},
 }
-planned = run.plan_build(parse_declaration(fields, source="test"), run_id="test")
+planned = build.plan_build(parse_declaration(fields, source="test"), run_id="test")
 where = (planned["table"], planned["plan"])
 stages.train(InProcess(), *where)
 stages.assign(InProcess(), *where)
 for group in planned["groups"]:
     stages.build_group(InProcess(), *where, group)
 stages.gate(InProcess(), *where)
-run.publish(*where)
+publish.publish(*where)
 open_index("demo.glove.words", "words").search([[3.2, 3.0]], 1)
 """
 

@@ -140,13 +140,13 @@ def nowhere(): raise FileNotFoundError(2, "No usable temporary directory found")
 tempfile.gettempdir = nowhere
 import numpy as np
 from numba.core.caching import NullCache
-from puffin_ann.ann.kernels_kmeans import add_up
+from puffin_ann.ann.clustering.kernels_kmeans import add_up
 from puffin_ann.errors import EnvironmentProblemError
 sums, counts = np.zeros((1, 2)), np.zeros(1, np.int64)
 add_up(np.ones((3, 2), "f4"), np.zeros(3, np.uint32), sums, counts)
 assert (sums.tolist(), counts.tolist()) == ([[3.0, 3.0]], [3])
 assert isinstance(add_up._cache, NullCache)
-from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.cache.local_cache import LocalCache
 try:
     LocalCache()
 except EnvironmentProblemError as error:

@@ -282,7 +282,7 @@ class VamanaEngine:
         """Add to an unpacked graph what searches read.
 
         That is the rows as they are searched, which insertions read, too, and records where they
-        are worth it, see `kept`; none if few searches are to come.
+        are worth it, see `packed_policy`; none if few searches are to come.
         """
         graph = graph_blob.open(directory)
         space = spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE, lasting=searched)

@@ -75,7 +75,7 @@ TASKS = """
 import logging, sys, time
 from pathlib import Path
 from puffin_ann.cli import app, main
-from puffin_ann.cli.spark import on_spark
+from puffin_ann.cli.spark_session import on_spark
 from puffin_ann.declaration import load_declaration
 
 

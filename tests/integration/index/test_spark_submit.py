@@ -10,12 +10,12 @@ ROOT = Path(__file__).resolve().parents[3]
 APPLICATION = """
 import os
 from pathlib import Path
-from puffin_ann.lifecycle.spark_unpacked import prefer_folders
+from puffin_ann.lifecycle.spark.import_path import prefer_folders
 
 prefer_folders()
-from puffin_ann.lifecycle.runners import OnSpark
-from puffin_ann.lifecycle.spark_app import _session
-from puffin_ann.lifecycle.spark_workers import stop, warm_up
+from puffin_ann.lifecycle.spark.runner import OnSpark
+from puffin_ann.lifecycle.runs.spark_app import _session
+from puffin_ann.lifecycle.spark.session import stop, warm_up
 
 
 def told(_):

@@ -60,7 +60,7 @@ import subprocess
 import sys
 
 import numpy as np
-from puffin_ann.ann import kernels_distance as kernels
+from puffin_ann.ann.simd import kernels_distance as kernels
 from numba import njit
 
 @njit(fastmath=True)

@@ -11,9 +11,10 @@ ONE_CORE = """
 import io, json, sys, tempfile, time
 from pathlib import Path
 import numpy as np
-from puffin_ann.ann import exact, kmeans
+from puffin_ann.ann.clustering import kmeans
+from puffin_ann.ann.core import exact
 from puffin_ann.engines import engine
-from puffin_ann.lifecycle.runners import InProcess
+from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.settings import settings
 
 vectors = np.random.default_rng(0).standard_normal((9000, 256)).astype(np.float32)

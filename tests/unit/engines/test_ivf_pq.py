@@ -228,7 +228,7 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path):
 ELSEWHERE = """
 import sys, numpy as np
 from pathlib import Path
-from puffin_ann.ann import simd
+from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.engines import engine
 assert simd.LEVEL == sys.argv[2], simd.LEVEL
 shard = engine("ivf_pq").open(Path(sys.argv[1]))

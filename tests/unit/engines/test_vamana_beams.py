@@ -264,7 +264,7 @@ def test_answers_do_not_depend_on_threads_or_on_other_queries(folder):
 ELSEWHERE = """
 import sys, numpy as np
 from pathlib import Path
-from puffin_ann.ann import simd
+from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.engines.vamana import VamanaEngine
 assert simd.LEVEL == sys.argv[2], simd.LEVEL
 shard = VamanaEngine().open(Path(sys.argv[1]), "edges")

@@ -51,8 +51,8 @@ def test_the_daemon_tells_its_port_and_nothing_else_and_ends_with_spark():
 def test_the_daemon_imports_no_pandas_until_a_data_frame_is_asked_for():
     program = (
         "import sys\n"
-        "from puffin_ann.lifecycle import spark_daemon\n"
-        "spark_daemon._import()\n"
+        "from puffin_ann.lifecycle.spark import worker_daemon\n"
+        "worker_daemon._import()\n"
         "import pyspark.worker\n"
         "import pyarrow as pa\n"
         "column = pa.table({'a': pa.array([1, 2])})\n"

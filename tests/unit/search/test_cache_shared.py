@@ -11,7 +11,7 @@ from puffin_ann.search.cache.local_cache import LocalCache
 HOLD = """
 import sys
 from pathlib import Path
-from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.cache.local_cache import LocalCache
 
 cache = LocalCache(Path(sys.argv[1]), max_bytes=250)
 with cache.held("theirs", lambda folder: (folder / "data").write_text("t" * 100)) as folder:
@@ -22,7 +22,7 @@ with cache.held("theirs", lambda folder: (folder / "data").write_text("t" * 100)
 QUARREL = """
 import random, sys
 from pathlib import Path
-from puffin_ann.search.cache import LocalCache
+from puffin_ann.search.cache.local_cache import LocalCache
 
 def fill(text):
     def write(folder):

@@ -84,7 +84,7 @@ def beam(
         pool: `(keep + 1,) uint64`, written: live candidates, ascending.
         keep: L, candidates kept.
         passed: uint64, its length less 1 is the most dead rows it holds; written: those passed
-            through, see `frontier`.
+            through, see `kernels_frontier`.
         dead: `(n,) uint8`, or empty if all rows live.
         stamps: `(n,) uint8`; rows that carry `stamp` count as seen.
         stamp: of this search, carried by no row yet.

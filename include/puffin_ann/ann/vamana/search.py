@@ -49,7 +49,7 @@ class Codes:
 def chosen(beam: Beam, width: int, *, codes: bool, records: bool) -> Chosen:
     """Return what a beam reads: what was asked for, if it is there.
 
-    Left to choose, it is records wherever there are some, as `records.worth_it` has found.
+    Left to choose, it is records wherever there are some, as `packed_policy` has found.
 
     Args:
         beam: what was asked for.

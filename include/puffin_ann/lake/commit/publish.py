@@ -3,7 +3,7 @@
 In mode `snapshot` the commit adds an index snapshot (a `replace` without data change) and registers
 the file; nothing here ever moves that snapshot to another parent. In mode `statistics` it registers
 the file under the base snapshot alone. What no assertion can guard, the statistics slot of a
-snapshot that others know too, is looked at afterwards (see `overwrites`).
+snapshot that others know too, is looked at afterwards (see `overwritten_statistics`).
 """
 
 import logging

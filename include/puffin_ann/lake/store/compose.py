@@ -34,7 +34,7 @@ class Names:
         folder: location of the folder.
         kind: what such objects have in common, whatever run makes them.
         run: what those of one run have in common.
-        number: of the publication, see `registration.publication_number`.
+        number: of the publication, see `registered.publication_number`.
     """
 
     folder: str

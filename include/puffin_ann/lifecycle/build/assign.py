@@ -52,7 +52,7 @@ class AssignSummary:
         file_ids: (c,) uint32, the file of each.
         distance_sum: (1,) float64, of rows to their centroids, in the search space.
         largest_norm: (1,) float64, of the rows.
-        truth_distances, truth_duplicates, truth_counts: see `truth.Truth`.
+        truth_distances, truth_duplicates, truth_counts: see `ground_truth.Truth`.
     """
 
     counts: NDArray[np.uint32]

@@ -30,7 +30,7 @@ class RefreshPlan(RunPlan):
         next_file_id: above any id in use.
         buckets: identities are matched in so many parts, by their first bits; a power of two.
         groups: by group id, the shards whose blobs one spark-submit makes.
-        difference: an .npz file, see `gone.Difference`.
+        difference: an .npz file, see `removed_rows.Difference`.
         coverage: a coverage blob of the base snapshot; of `files` it has neither row groups nor
             skipped rows.
     """
@@ -61,10 +61,10 @@ class GoneShard(Document):
     """The rows of a shard that are not live where it has them.
 
     Attributes:
-        dead: an .npz file, see `gone.DeadRows`.
+        dead: an .npz file, see `removed_rows.DeadRows`.
         newly: rows that went since the version was made.
         before: rows that were tombstoned.
-        identified: by bucket, .npz files, see `gone.GoneRows`; empty if nothing is matched.
+        identified: by bucket, .npz files, see `removed_rows.GoneRows`; empty if nothing is matched.
     """
 
     shard_id: int
@@ -78,7 +78,7 @@ class Gone(Document):
     """Outcome of looking for rows that went.
 
     Attributes:
-        known: an .npz file, see `gone.Known`; None if nothing is matched.
+        known: an .npz file, see `removed_rows.Known`; None if nothing is matched.
     """
 
     shards: tuple[GoneShard, ...]
@@ -91,7 +91,8 @@ class ComeTask(Document):
 
     Attributes:
         outcome: the rows that surely are new, staged by partition, and all counts.
-        candidates: by bucket, .npz files, see `reading.SiftedRows`: rows that may have been there.
+        candidates: by bucket, .npz files, see `row_groups.SiftedRows`: rows that may have been
+            there.
     """
 
     outcome: AssignOutcome
@@ -106,7 +107,7 @@ class Come(Document):
 
 
 class MovesOfShard(Document):
-    """Rows of a shard that are live again, elsewhere; an .npz file, see `matching.Moves`."""
+    """Rows of a shard that are live again, elsewhere; an .npz file, see `relocated_rows.Moves`."""
 
     shard_id: int
     moves: StagedFile
@@ -117,7 +118,7 @@ class MatchedBucket(Document):
     """Outcome of matching one bucket.
 
     Attributes:
-        left: an .npz file, see `matching.Left`: rows that came and are new all the same.
+        left: an .npz file, see `relocated_rows.Left`: rows that came and are new all the same.
         left_tasks: numbers of the tasks that read them.
     """
 
@@ -140,7 +141,7 @@ class Changes(Document):
         gone: by shard, if rows went.
         segments: rows that are added to shards or become the delta, staged by partition.
         summary: an .npz file, see `assign.AssignSummary`; its blocks are partitions, in the order
-            of `come.partition_order`. None if nothing was read.
+            of `added_rows.partition_order`. None if nothing was read.
         moves: per bucket and shard.
         rows: rows of the segments.
         moved: rows that only got another locator.

@@ -60,7 +60,7 @@ class IndexFile:
         entries: its registrations, by snapshot id.
         named_by: snapshots of the table whose summary names it: its index snapshots.
         former: its registration in earlier metadata, if the table's own does not name it.
-        number: of the publication, see `registration.publication_number`.
+        number: of the publication, see `registered.publication_number`.
         order: of its places: newer snapshots have higher numbers.
         published_ms: when it was published, as far as that can be known.
         holds: what it holds; empty if it cannot be read.

@@ -1,4 +1,4 @@
-"""Make again what a refresh staged and somebody removed; see `remake`."""
+"""Make again what a refresh staged and somebody removed; see `build.recovery`."""
 
 from collections.abc import Iterable
 

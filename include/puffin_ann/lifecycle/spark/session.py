@@ -27,7 +27,7 @@ PATIENCE = 30.0
 def worker_conf(given: Mapping[str, str]) -> dict[str, str]:
     """Return what to add to a session's configuration, before its context is made.
 
-    Python workers are then forks of a process that has the library imported: see `spark_daemon`.
+    Python workers are then forks of a process that has the library imported: see `worker_daemon`.
     Nothing is added where the user chose a daemon, or sends Python files along: Spark shows those
     to a worker's tasks only, and a library among them is not there yet when the daemon starts.
 

@@ -1,6 +1,6 @@
 """Making records, and the two things that searches do likewise: rotating, and measuring rows.
 
-See `records` for what a record is and for the sums below.
+See `layout` for what a record is and for the sums below.
 """
 
 import math

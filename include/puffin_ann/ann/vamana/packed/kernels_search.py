@@ -1,6 +1,6 @@
 """Searching by records: a beam over estimated distances, every expanded row measured exactly.
 
-See `records` for what lies where. What profiling showed, per expansion of 0.4 µs (100 dimensions)
+See `layout` for what lies where. What profiling showed, per expansion of 0.4 µs (100 dimensions)
 to 0.7 µs (384): most of it is waiting for the record, so the next likely one is asked for while
 this one is scanned, and once more when a better one turned up; numbers of neighbours are looked at
 only where a mask of 32 comparisons says so; places in the pool are found by halving, since at
@@ -202,7 +202,7 @@ def walk(
         base: likewise.
         pool: uint64, its length less 1 is the most it holds, and how many of the nearest live
             candidates are expanded; written: those, ascending.
-        passed: likewise for dead rows, which are passed through, see `frontier`.
+        passed: likewise for dead rows, which are passed through, see `kernels_frontier`.
         dead: `(n,) uint8`, or empty if all rows live.
         stamps: `(n,) uint8`; rows that carry `stamp` were in the pool.
         stamp: of this search, carried by no row yet.
@@ -331,7 +331,7 @@ def search_records(
 
     Args:
         records: and `numbers`, `stride`, `code_bytes`, `blocks`, `entry`: as in `walk`.
-        origin: and `scale`, `across`, `within`: see `records.Frame`.
+        origin: and `scale`, `across`, `within`: see `layout.Frame`.
         metric: code.
         length: of all rows of the space, for the inner product.
         vectors: `(n, d) float32`, as stored.

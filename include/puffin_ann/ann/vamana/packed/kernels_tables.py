@@ -1,6 +1,6 @@
 """What a search by records makes of a query first: its place in their frame, and its tables.
 
-See `records` for the sums.
+See `layout` for the sums.
 """
 
 import math
@@ -55,7 +55,7 @@ def placed(
         queries: `(q, d) float32`.
         query: which of them.
         square: its squared norm.
-        origin: `(w,) float32`, see `records.Frame`.
+        origin: `(w,) float32`, see `layout.Frame`.
         scale: likewise.
         out: `(w,) float32`, written.
 
