@@ -374,9 +374,9 @@ def test_a_missing_connection_to_spark_fails_the_plan_before_anything_is_staged(
     load_dags, called, monkeypatch, kind
 ):
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
-    for planning in ("run.plan_build", "refresh.plan_refresh", "evaluate.plan_evaluation"):
+    for planning in ("build.plan_build", "refresh.plan_refresh", "evaluate.plan_evaluation"):
         monkeypatch.setattr(
-            f"puffin_ann.lifecycle.{planning}", lambda *_, **__: pytest.fail("read")
+            f"puffin_ann.lifecycle.runs.{planning}", lambda *_, **__: pytest.fail("read")
         )
     dag = load_dags(FILES[kind])[f"ann_{kind}_words"]
     with pytest.raises(AirflowFailException, match=r"'spark_default'.*connections add"):

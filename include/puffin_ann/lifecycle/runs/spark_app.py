@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 GROUPED = ("build_group", "apply_group")
 """Stages that are told which group of shards they are for."""
 
-ELSEWHERE = {
-    "read_changes": "refresh_stages",
-    "apply_group": "refresh_stages",
-    "evaluate": "evaluate_stages",
+PACKAGES = {
+    **dict.fromkeys(("train", "assign", "build_group", "gate"), "build"),
+    **dict.fromkeys(("read_changes", "apply_group"), "refresh"),
+    "evaluate": "evaluate",
 }
-"""Stages that are no part of a build, and their modules."""
+"""Of each stage, the package whose `stages` has it."""
 
 
 def main(stage: str) -> None:
@@ -52,7 +52,7 @@ def main(stage: str) -> None:
     prefer_folders()
     from puffin_ann.lifecycle.spark.runner import OnSpark
 
-    name = f"puffin_ann.lifecycle.{ELSEWHERE.get(stage, 'stages')}"
+    name = f"puffin_ann.lifecycle.{PACKAGES[stage]}.stages"
     needs_workers = stage != "train"  # which needs none where the table is small
     spark = _session(meanwhile=name, workers=needs_workers)
     warming = None

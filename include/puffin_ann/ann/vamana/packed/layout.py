@@ -16,9 +16,9 @@ where the first term is measured exactly when c is expanded, the bracket and 2f 
 dimension, as SymphonyQG has it, the error is twice as large, and 30 to 60 % fewer queries are
 answered at equal recall (100 and 384 dimensions); quantisers trained on the edges were not better.
 
-Records are made when a shard is unpacked, and mapped from its folder (see `packed_policy`): they are
-5 to 8 times the vectors, and depend on the machine (`fastscan.ORDER`), so that they have no place
-in a blob. Huge pages gained nothing, a plain mapping of a file is as fast.
+Records are made when a shard is unpacked, and mapped from its folder (see `packed_policy`); they
+are 5 to 8 times the vectors, and depend on the machine (`fastscan.ORDER`), so that they have no
+place in a blob. Huge pages gained nothing, a plain mapping of a file is as fast.
 """
 
 import math
