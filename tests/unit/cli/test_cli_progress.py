@@ -41,3 +41,12 @@ def test_whoever_watches_the_output_is_shown_steps_there(monkeypatch):
 def test_whoever_watches_errors_alone_is_shown_steps_there(monkeypatch, out, as_json):
     said, err = shown(monkeypatch, out(), Terminal(), as_json=as_json)
     assert (said, "train centroids" in err) == ("", True)
+
+
+def test_names_of_steps_are_printed_literally(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with steps(as_json=True) as step, step("[/b]\x1b]0;owned\x07"):
+        pass
+    assert "[/b]" in sys.stderr.getvalue()
+    assert "\x1b]0;" not in sys.stderr.getvalue()
