@@ -167,12 +167,14 @@ class StoreRefusedError(StagingError):
     """The object store answered that it will not; asked again, it answers the same.
 
     `status` is the HTTP status, 0 if it is not known: 404 missing, 409 others at it, 412 not in the
-    state asked for.
+    state asked for. `code` is the store's own word for it, such as `NoSuchUpload`, empty if it is
+    not known.
     """
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    def __init__(self, message: str, status: int = 0, code: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.code = code
 
 
 # Bytes that are not what they should be: exit code 7.

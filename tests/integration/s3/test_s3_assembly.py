@@ -4,6 +4,7 @@ import io as stdio
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -162,18 +163,18 @@ def test_attempts_at_the_same_time_make_the_same_object(s3, io, folder):
     shards = [staged_shard(number, 6 * MB) for number in range(4)]
     uris = stage(s3, folder, shards)
     assemblies = [assembly_of(io, folder, uris) for _ in range(3)]
-    paths: list[str] = []
+    begin = threading.Barrier(len(assemblies))
 
-    threads = [
-        threading.Thread(target=lambda one=one: paths.append(one.make())) for one in assemblies
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    def attempt(assembly):
+        begin.wait()
+        return assembly.make()
+
+    with ThreadPoolExecutor(len(assemblies)) as pool:
+        paths = list(pool.map(attempt, assemblies))  # raises what an attempt failed with
 
     assert len(set(paths)) == 1
     check(s3, paths[0], assemblies[0].finished, shards)
+    assert not uploads(s3, folder)
 
 
 @pytest.mark.parametrize("size", [6 * MB, 100_000])

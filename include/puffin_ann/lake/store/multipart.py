@@ -2,10 +2,13 @@
 
 An upload belongs to its object's key, and the key to the recipe, so an attempt that comes after one
 that died finds that upload, and does only the parts that are missing. Other attempts at the same
-time do no harm: they upload the same parts.
+time do no harm: they upload the same parts. One of them completes the upload, or aborts it, or
+makes parts again that then bear other tags, and the store refuses what the others ask of it; those
+look whether the object is there, and else go on with what is.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -19,6 +22,13 @@ from puffin_ann.lake.store.s3 import CONNECTIONS, S3, Location, answers
 
 STALE = timedelta(days=1)
 """An upload begun so long ago belongs to no run: every attempt at one takes minutes."""
+
+WAITS_SECONDS = (0.1, 0.5, 2.0, 5.0)
+"""Between looks at what others made of an upload: one that is being completed is neither that nor
+the object for a while, on some stores."""
+
+_OTHERS = frozenset({"InvalidPart", "NoSuchUpload"})
+"""What a store refuses with where another attempt changed the upload, by its own word."""
 
 RECIPE = "puffin-ann-recipe"
 """Metadata of a finished object: the digest of the recipe it was made by."""
@@ -41,19 +51,32 @@ def assemble(store: S3, place: Location, recipe: Recipe) -> None:
     """
     job = _Job(store, place, recipe)
     try:
-        for _ in range(2):
-            if job.is_there():
-                return
-            if job.run():
-                break
-        else:
-            raise StagingError(f"the upload of {job.uri} was aborted by another process, twice")
+        if job.is_there() or _made(job):
+            return
     except StoreRefusedError:
-        _abort(store, place.bucket, place.key, lambda upload: upload.key == place.key)
+        job.abort_uploads()
         raise
     found = store.head(place)["ContentLength"]
     if found != recipe.length:
         raise StagingError(f"{job.uri} has {found} bytes, not the {recipe.length} of its parts")
+
+
+def _made(job: "_Job") -> bool:
+    """Make the object; tell whether another attempt did it meanwhile."""
+    for wait_seconds in (*WAITS_SECONDS, None):
+        try:
+            job.run()
+        except StoreRefusedError as error:
+            if job.is_there():
+                job.abort_uploads()  # nobody needs them any more
+                return True
+            if wait_seconds is None or not job.is_changed_by_others(error):
+                raise
+            _log.info("looking again what others made of the upload: %s", error)
+            time.sleep(wait_seconds)
+        else:
+            break
+    return False
 
 
 def sweep(store: S3, place: Location, *, run: str, all_runs: str) -> None:
@@ -125,6 +148,7 @@ class _Job:
         self._digest = recipe.digest()
         self.uri = f"s3://{place.bucket}/{place.key}"
         self._object = {"Bucket": place.bucket, "Key": place.key}
+        self._upload = ""
 
     def is_there(self) -> bool:
         """Tell whether an earlier attempt finished the object."""
@@ -140,21 +164,30 @@ class _Job:
             return True
         raise StoreRefusedError(f"{self.uri} is there already, and is another object", 409)
 
-    def run(self) -> bool:
-        """Make the missing parts and complete; False if the upload is gone, finished or not."""
+    def run(self) -> None:
+        """Make the missing parts and complete the upload."""
         parts = plan(self._begin_with_source(self._recipe.pieces))
-        upload = self._upload()
-        try:
-            done = self._done(upload, parts)
-            if done:
-                _log.info("going on with the upload of %s: %d parts are done", self.uri, len(done))
-            done |= self._make([part for part in parts if part.number not in done], upload)
-            self._complete(upload, done)
-        except StoreRefusedError as error:
-            if error.status == 404 and upload not in self._ids():
-                return False
-            raise
-        return True
+        upload = self._upload = self._begun()
+        done = self._done(upload, parts)
+        if done:
+            _log.info("going on with the upload of %s: %d parts are done", self.uri, len(done))
+        done |= self._make([part for part in parts if part.number not in done], upload)
+        self._complete(upload, done)
+
+    def is_changed_by_others(self, refusal: StoreRefusedError) -> bool:
+        """Tell whether what `run` met may be another attempt's doing."""
+        if refusal.code in _OTHERS:
+            return True
+        return refusal.status == 404 and self._upload not in self._ids()
+
+    def abort_uploads(self) -> None:
+        """Abort all uploads of the object."""
+        _abort(
+            self._store,
+            self._place.bucket,
+            self._place.key,
+            lambda upload: upload.key == self._place.key,
+        )
 
     def _begin_with_source(self, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         """Take the first bytes from the first source too, if they are the same there.
@@ -179,7 +212,7 @@ class _Job:
         mine = [one for one in found if one.key == self._place.key]
         return [one.id for one in sorted(mine, key=lambda one: (one.begun, one.id))]
 
-    def _upload(self) -> str:
+    def _begun(self) -> str:
         """Return the id of the upload to go on with: the first there is, so that all agree."""
         ids = self._ids()
         if ids:

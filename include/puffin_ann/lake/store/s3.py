@@ -208,7 +208,8 @@ def _answered(what: str, response: Mapping[str, Any]) -> EnvironmentProblemError
             f"the store refuses access to {what}: {reason}; check the credentials or permissions"
         )
     if status == 501 or (400 <= status < 500 and status not in (408, 429)):
-        return StoreRefusedError(f"the store refused {what}: {reason}", status)
+        code = str(error.get("Code", ""))
+        return StoreRefusedError(f"the store refused {what}: {reason}", status, code)
     return StoreUnavailableError(f"the store failed at {what}: {reason}")
 
 
