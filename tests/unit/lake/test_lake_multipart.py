@@ -8,10 +8,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from puffin_ann.errors import StoreRefusedError
-from puffin_ann.lake import multipart
-from puffin_ann.lake.multipart import RECIPE, assemble
-from puffin_ann.lake.recipe import Recipe
-from puffin_ann.lake.s3 import S3, Location
+from puffin_ann.lake.store import multipart
+from puffin_ann.lake.store.multipart import RECIPE, assemble
+from puffin_ann.lake.store.object_plan import Recipe
+from puffin_ann.lake.store.s3 import S3, Location
 
 PLACE = Location("bucket", "folder/object")
 DATA = b"bytes made here"
