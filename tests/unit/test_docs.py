@@ -1,6 +1,7 @@
 """What the documents say of declarations and settings is what the code does."""
 
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,14 @@ def tables(text: str) -> dict[str, list[dict[str, str]]]:
     return found
 
 
+def code_spans(text: str) -> list[str]:
+    """Return what stands in backticks."""
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
+SOURCE = "\n".join(file.read_text() for file in (ROOT / "include" / "puffin_ann").rglob("*.py"))
+GLOSSARY = tables((ROOT / "docs" / "glossary.md").read_text())
 DECLARATIONS = tables((ROOT / "docs" / "declarations.md").read_text())
 
 
@@ -109,3 +118,34 @@ def test_links_between_documents_lead_somewhere():
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_every_file_that_a_document_names_exists(document):
+    named = [
+        span
+        for span in code_spans(document.read_text())
+        if re.fullmatch(r"[\w./-]+(\.py|/)", span) and not span.startswith("/")
+    ]
+    tests = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    missing = [
+        name
+        for name in named
+        if name not in tests
+        and not any((folder / name).exists() for folder in (ROOT, ROOT / "include/puffin_ann"))
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("row", [*chain(*GLOSSARY.values())], ids=lambda row: row["term"])
+def test_what_the_glossary_calls_a_name_in_the_code_is_one(row):
+    for name in code_spans(row["in the code"]):
+        if "/" in name:
+            assert (ROOT / "include/puffin_ann" / name).exists(), name
+        else:
+            assert re.search(rf"\b{re.escape(name)}\b", SOURCE), name
+
+
+def test_the_page_on_the_architecture_is_read_in_ten_minutes():
+    lines = (ROOT / "docs" / "architecture.md").read_text().splitlines()
+    assert len(lines) <= 200
