@@ -19,6 +19,7 @@ from puffin_ann.cli.commands.inspect import inspect
 from puffin_ann.cli.commands.maintain import maintain
 from puffin_ann.cli.commands.plan import plan
 from puffin_ann.cli.commands.refresh import refresh
+from puffin_ann.cli.commands.rename import rename
 from puffin_ann.cli.commands.search import search
 from puffin_ann.cli.commands.size import size
 from puffin_ann.cli.commands.status import status
@@ -53,6 +54,7 @@ for command in (
     doctor,
     clean,
     drop,
+    rename,
     maintain,
     evaluate,
 ):

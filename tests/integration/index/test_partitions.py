@@ -10,7 +10,7 @@ from puffin_ann import open_index
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.lifecycle.maintain.doctor import doctor
-from puffin_ann.lifecycle.maintain.rename import carry_over
+from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.published.inventory import take_inventory
 from puffin_ann.search.versions import newest_version, open_puffin
 
@@ -94,7 +94,7 @@ def test_they_go_with_an_index_to_its_new_name(built):
     before = stored(built)
     renamed = named(NEW, algorithm="vamana", parameters=builds.PARAMETERS["vamana"])
     answers = open_index(built, builds.INDEX).search(QUERIES, 5)
-    assert carry_over(built, renamed, [renamed]) is not None
+    rename(builds.INDEX, renamed, [renamed])
     assert stored(built.refresh(), NEW) == before
     assert open_index(built, NEW).search(QUERIES, 5).equals(answers)
 

@@ -1,4 +1,4 @@
-"""A declaration under a new name takes its published index over; nothing is built for it."""
+"""An index is published under another name without being built; advice says when to do that."""
 
 from pathlib import Path
 
@@ -6,14 +6,22 @@ import builds
 import numpy as np
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from puffin_ann.cli.app import app
 from puffin_ann.declaration import parse_declaration
-from puffin_ann.errors import DamagedIndexError
+from puffin_ann.errors import BadInputError, DamagedIndexError, IndexNotFoundError
 from puffin_ann.lake.store.listing import listed
 from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, record
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
-from puffin_ann.lifecycle.maintain.rename import carry_over, former_name
+from puffin_ann.lifecycle.maintain.rename import (
+    RenameReport,
+    advice_to_rename,
+    declared,
+    former_name,
+    rename,
+)
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.preview import preview
 from puffin_ann.lifecycle.report.status import grid, status
@@ -49,12 +57,17 @@ def declare(tmp_path, monkeypatch):
     def write(*declarations):
         for path in folder.iterdir():
             path.unlink()
-        for declared in declarations:
-            text = yaml.safe_dump(declared.model_dump(mode="json"))
-            (folder / f"{declared.name}.yaml").write_text(text)
+        for declaration in declarations:
+            text = yaml.safe_dump(declaration.model_dump(mode="json"))
+            (folder / f"{declaration.name}.yaml").write_text(text)
 
     yield write
     settings.cache_clear()
+
+
+def renamed_to(declaration, **options) -> RenameReport:
+    """Rename the index that the fixture built, as the command does."""
+    return rename(builds.INDEX, declaration, declared(), **options)
 
 
 def shards_of(table, name: str):
@@ -63,7 +76,7 @@ def shards_of(table, name: str):
 
 
 @pytest.mark.parametrize("algorithm", ["exact", "vamana", "centroid"])
-def test_the_next_build_run_publishes_the_same_index_under_the_new_name(words, declare, algorithm):
+def test_the_same_index_is_published_under_the_new_name(words, declare, algorithm):
     parameters = builds.PARAMETERS.get(algorithm, {})
     builds.build(builds.declaration(algorithm=algorithm, parameters=parameters), "run")
     words.refresh()
@@ -72,10 +85,10 @@ def test_the_next_build_run_publishes_the_same_index_under_the_new_name(words, d
     shards = shards_of(words, builds.INDEX)
     renamed = named(NEW, algorithm=algorithm, parameters=parameters)
     declare(renamed)
-    plan = builds.build(renamed, "second")
+    report = renamed_to(renamed)
     words.refresh()
-    assert plan["action"] == "none"
-    assert "was renamed: published as 'new_name', nothing was built" in plan["reason"]
+    assert (report.before, report.after) == (builds.INDEX, NEW)
+    assert report.snapshot_id == words.current_snapshot().snapshot_id
     assert all_index_names(words) == [NEW]
     assert open_index(words, NEW).search(query, k=5).equals(before)
     assert shards_of(words, NEW) == shards
@@ -96,7 +109,7 @@ def test_the_history_goes_on_under_the_new_name_and_tells_that_it_was_renamed(on
     record(one, measured)
     declare(named(NEW))
     before = history(one, builds.INDEX).entries
-    builds.build(named(NEW), "manual__second")
+    renamed_to(named(NEW), run_id="manual__second")
     (moved, *rest) = sorted(
         history(one.refresh(), NEW).entries, key=lambda entry: entry.record.action != "rename"
     )
@@ -136,7 +149,7 @@ def test_nothing_is_left_under_the_former_name(one, declare):
     lease.release("earlier")
     assert under(one, builds.INDEX) > set()
     declare(named(NEW))
-    builds.build(named(NEW), "second")
+    renamed_to(named(NEW))
     assert under(one, builds.INDEX) == set()
     assert lease.look() is None
 
@@ -144,55 +157,52 @@ def test_nothing_is_left_under_the_former_name(one, declare):
 def test_what_changed_meanwhile_is_for_the_next_run(one, declare):
     one.append(builds.rows(range(100, 120)))
     declare(named(NEW))
-    assert builds.build(named(NEW), "second")["action"] == "none"
+    renamed_to(named(NEW))
     assert status(one.refresh(), NEW)[0].rows_to_scan == 20
     assert builds.build(named(NEW), "third")["action"] == "build"
     assert all_index_names(one.refresh()) == [NEW]
 
 
-def test_a_refresh_takes_it_over_and_adds_what_came_meanwhile(one, declare):
+def test_a_refresh_then_adds_what_was_added_meanwhile(one, declare):
     one.append(builds.rows(range(100, 103)))
     renamed = named(NEW, refresh={"min_rows": 1, "delta_ratio": 1.0})
     declare(renamed)
-    expected = preview(one, renamed).decision
-    assert (expected.action, "'words_index' was renamed" in expected.reason) == ("none", True)
-    done = refresh_in_process(renamed, run_id="second")
-    assert done["action"] == "refresh"
-    assert done["reason"].startswith("index 'words_index' was renamed: published as 'new_name', ")
+    renamed_to(renamed)
+    assert refresh_in_process(renamed, run_id="second")["action"] == "refresh"
     assert all_index_names(one.refresh()) == [NEW]
     (found,) = status(one, NEW)
     assert (found.coverage, found.delta_rows, found.vectors) == (1.0, 3, 63)
 
 
-def test_a_refresh_to_which_nothing_is_left_says_that_it_was_renamed(one, declare):
+def test_planning_renames_nothing_and_advises_to(one, declare):
     declare(named(NEW))
-    done = refresh_in_process(named(NEW), run_id="second")
-    base = status(one.refresh(), NEW)[0].base_snapshot_id
-    assert (done["action"], done["reason"]) == (
-        "none",
-        f"index 'words_index' was renamed: published as {NEW!r}, nothing was built; "
-        f"nothing changed since snapshot {base}",
+    command = f"'puffin-ann rename {builds.INDEX} {NEW}'"
+    expected = preview(one, named(NEW)).decision
+    assert (expected.action, command in expected.reason) == ("build", True)
+    (unbuilt,) = (found for found in doctor(one, [named(NEW)]).findings if found.kind == "unbuilt")
+    assert command in unbuilt.remedy
+    (orphan,) = (
+        found for found in doctor(one, [named(NEW)]).findings if found.kind == "undeclared"
     )
-    assert refresh_in_process(named(NEW), run_id="third")["reason"].startswith("nothing changed")
+    assert orphan.remedy.startswith(f"if it was renamed, {command}; else declare it")
+    (found,) = status(one, None, [named(NEW)])
+    assert found.renamed_to == NEW
+    assert command in " ".join(cell for column in grid(found).columns for cell in column.cells)
+    plan = builds.build(named(NEW), "second")
+    assert (plan["action"], command in plan["reason"]) == ("build", True)
+    assert all_index_names(one.refresh()) == [NEW, builds.INDEX]
 
 
 def test_other_indexes_of_the_table_stay(one, declare):
     other = named("other", seed=3)
     builds.build(other, "run")
     declare(named(NEW), other)
-    builds.build(named(NEW), "second")
+    renamed_to(named(NEW))
     assert all_index_names(one.refresh()) == [NEW, "other"]
 
 
-def test_a_forced_build_builds(one, declare):
-    declare(named(NEW))
-    plan = builds.build(named(NEW), "second", {"force": True})
-    assert plan["action"] == "build"
-    assert all_index_names(one.refresh()) == [NEW, builds.INDEX]
-
-
 @pytest.mark.parametrize(
-    "declared",
+    "known",
     [
         [named(NEW), builds.declaration()],
         [named(NEW), named("newer")],
@@ -201,12 +211,29 @@ def test_a_forced_build_builds(one, declare):
         [named("elsewhere")],
     ],
 )
-def test_nothing_is_taken_over_unless_it_is_clear_that_it_was_renamed(one, declare, declared):
-    before = one.metadata_location
-    declare(*declared)
-    wanted = declared[0] if declared and declared[0].name == NEW else named(NEW)
-    assert carry_over(one, wanted) is None
-    assert one.refresh().metadata_location == before
+def test_nothing_is_advised_unless_it_is_clear_what_was_renamed(one, declare, known):
+    declare(*known)
+    wanted = known[0] if known and known[0].name == NEW else named(NEW)
+    assert advice_to_rename(one, wanted) == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "known", "error", "told"),
+    [
+        (builds.INDEX, named(NEW), [builds.declaration()], BadInputError, "is still declared"),
+        (builds.INDEX, named(NEW, seed=9), [], BadInputError, "has another shape"),
+        (builds.INDEX, builds.declaration(), [], BadInputError, "is published already"),
+        ("nobody", named(NEW), [], IndexNotFoundError, "nobody"),
+        ("../x", named(NEW), [], BadInputError, "x"),
+    ],
+)
+def test_what_cannot_be_renamed_is_refused_and_nothing_changes(
+    one, before, wanted, known, error, told
+):
+    metadata = one.metadata_location
+    with pytest.raises(error, match=told):
+        rename(before, wanted, known)
+    assert one.refresh().metadata_location == metadata
 
 
 def test_two_orphans_of_the_same_shape_leave_it_open_which_was_renamed(one):
@@ -215,10 +242,10 @@ def test_two_orphans_of_the_same_shape_leave_it_open_which_was_renamed(one):
     assert former_name(one, named(NEW), [named(NEW), named("second")]) == builds.INDEX
 
 
-def test_a_broken_declaration_beside_it_renames_nothing(one, declare, tmp_path):
+def test_with_a_broken_declaration_beside_it_nothing_is_advised(one, declare, tmp_path):
     declare(named(NEW))
     (tmp_path / "indexes" / "broken.yaml").write_text("table: [")
-    assert carry_over(one, named(NEW)) is None
+    assert advice_to_rename(one, named(NEW)) == ""
 
 
 def test_an_index_that_is_published_and_not_declared_is_shown_with_what_it_records(one):
@@ -231,7 +258,7 @@ def test_an_index_that_is_published_and_not_declared_is_shown_with_what_it_recor
     assert status(one)[0].declared is None
     (finding,) = (x for x in doctor(one, [named(NEW)]).findings if x.kind == "undeclared")
     assert "no declaration here names it" in finding.what
-    assert finding.remedy.startswith("declare it")
+    assert "else declare it" in finding.remedy
     assert finding.remedy.endswith(f"'puffin-ann drop test.demo.words {builds.INDEX}'")
 
 
@@ -248,18 +275,16 @@ def test_where_the_file_it_was_renamed_in_is_lost_its_version_from_before_is_tak
     one, declare, lose
 ):
     declare(named(NEW))
-    refresh_in_process(named(NEW), run_id="second")
+    renamed_to(named(NEW))
     lost = newest_file(one, NEW)
     lose(lost)
     said = preview(one, named(NEW)).decision
-    assert (said.action, str(lost) in said.reason) == ("none", True)
-    assert f"publishes its version from before it was renamed from {builds.INDEX!r}" in said.reason
-    done = refresh_in_process(named(NEW), run_id="third")
-    assert done["action"] == "none"
-    assert str(lost) in done["reason"]
-    assert (
-        f"published its version from before it was renamed from {builds.INDEX!r}" in done["reason"]
-    )
+    assert (said.action, str(lost) in said.reason) == ("build", True)
+    command = f"'puffin-ann rename {builds.INDEX} {NEW}' publishes that again"
+    assert command in said.reason
+    doctor(one, [named(NEW)], fix=True)  # the lost file is not even registered any more
+    assert command in preview(one.refresh(), named(NEW)).decision.reason
+    renamed_to(named(NEW))
     assert all_index_names(one.refresh()) == [NEW]
     assert newest_file(one, NEW) != lost
     builds.assert_answers(open_index(one, NEW), one, one.current_snapshot().snapshot_id, QUERIES, 5)
@@ -267,12 +292,13 @@ def test_where_the_file_it_was_renamed_in_is_lost_its_version_from_before_is_tak
     assert newest_version(one.refresh(), NEW) is not None
 
 
-def test_a_refresh_then_adds_what_came_since(one, declare):
+def test_a_refresh_then_adds_what_was_added_since(one, declare):
     renamed = named(NEW, refresh={"min_rows": 1, "delta_ratio": 1.0})
     declare(renamed)
-    refresh_in_process(renamed, run_id="second")
+    renamed_to(renamed)
     spoil(newest_file(one, NEW))
     one.append(builds.rows(range(100, 103)))
+    renamed_to(renamed)
     assert refresh_in_process(renamed, run_id="third")["action"] == "refresh"
     (found,) = status(one.refresh(), NEW)
     assert (found.coverage, found.delta_rows, found.vectors) == (1.0, 3, 63)
@@ -281,7 +307,7 @@ def test_a_refresh_then_adds_what_came_since(one, declare):
 def test_where_no_file_of_it_can_be_read_the_build_says_so(one, declare):
     former = newest_file(one, builds.INDEX)
     declare(named(NEW))
-    refresh_in_process(named(NEW), run_id="second")
+    renamed_to(named(NEW))
     files = (newest_file(one, NEW), former)
     for path in files:
         spoil(path)
@@ -294,12 +320,14 @@ def test_where_no_file_of_it_can_be_read_the_build_says_so(one, declare):
 
 def test_what_was_dropped_under_its_new_name_stays_dropped(one, declare):
     declare(named(NEW))
-    refresh_in_process(named(NEW), run_id="second")
+    renamed_to(named(NEW))
     lost = newest_file(one, NEW)
     drop(one.refresh(), NEW)
     if lost.exists():
         spoil(lost)
-    assert carry_over(one.refresh(), named(NEW)) is None
+    assert advice_to_rename(one.refresh(), named(NEW)) == ""
+    with pytest.raises(IndexNotFoundError):
+        renamed_to(named(NEW))
 
 
 def test_where_no_file_is_whole_the_build_under_the_new_name_is_named(one, declare):
@@ -308,6 +336,16 @@ def test_where_no_file_is_whole_the_build_under_the_new_name_is_named(one, decla
     renamed = named(NEW)
     declare(renamed)
     with pytest.raises(DamagedIndexError, match=f"'puffin-ann build {NEW} --force'"):
-        refresh_in_process(renamed, run_id="r", force=True)
+        renamed_to(renamed)
     builds.build(renamed, "anew", {"force": True})
     assert newest_version(one.refresh(), NEW) is not None
+
+
+def test_the_command_renames_and_says_so(one, declare):
+    declare(named(NEW))
+    done = CliRunner().invoke(app, ["rename", builds.INDEX, NEW])
+    assert done.exit_code == 0, done.output
+    assert f"is published as {NEW}, without being built" in " ".join(done.stdout.split())
+    assert all_index_names(one.refresh()) == [NEW]
+    again = CliRunner().invoke(app, ["rename", builds.INDEX, NEW, "--json"])
+    assert isinstance(again.exception, BadInputError)

@@ -318,8 +318,8 @@ def _stale_index(
         yield _unknown(index, file, error)
         return
     nearest = nearest_version(table, index, live) if view.cost else None
-    if nearest is not None and nearest[1].cost < view.cost:
-        view = nearest[1]  # after a rollback, an older one answers
+    if nearest is not None and nearest.view.cost < view.cost:
+        view = nearest.view  # after a rollback, an older one answers
     if view.cost > STALE * max(1, view.live_rows):
         yield Finding(
             kind="stale",

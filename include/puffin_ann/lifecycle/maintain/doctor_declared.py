@@ -1,12 +1,13 @@
 """What is published compared with what is declared, and with what was published before."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lifecycle.maintain.findings import Finding
 from puffin_ann.lifecycle.maintain.guard import GuardPlan
 from puffin_ann.lifecycle.maintain.published_before import published_before
+from puffin_ann.lifecycle.maintain.rename import advice_to_rename, renamings
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory
 from puffin_ann.lifecycle.published.recorded_declaration import Recorded
 
@@ -19,32 +20,39 @@ def lost(
     Snapshots that name an index may have expired, and with them all that the table's metadata says
     of it: of declared ones, what is kept elsewhere is asked, too.
     """
+    known = {declaration.name: declaration for declaration in declarations or ()}
+
+    def advice(index: str) -> str:
+        if index not in known:
+            return ""
+        return advice_to_rename(inventory.table, known[index], known.values())
+
     for index in plan.lost:
-        yield _lost(index, "a snapshot names its publication")
-    for declaration in declarations or ():
-        if declaration.name in plan.live or declaration.name in plan.lost:
+        yield _lost(index, "a snapshot names its publication", advice(index))
+    for index in known:
+        if index in plan.live or index in plan.lost:
             continue
-        sign = published_before(inventory.table, declaration.name)
-        yield _lost(declaration.name, sign) if sign else _unbuilt(declaration.name)
+        sign = published_before(inventory.table, index)
+        yield _lost(index, sign, advice(index)) if sign else _unbuilt(index, advice(index))
 
 
-def _lost(index: str, sign: str) -> Finding:
+def _lost(index: str, sign: str, advice: str) -> Finding:
     return Finding(
         kind="lost",
         indexes=(index,),
         file="",
         what=f"index {index!r} was published ({sign}), and no readable file of it is left",
-        remedy=f"build it again: 'puffin-ann build {index}' or its build DAG",
+        remedy=advice or f"build it again: 'puffin-ann build {index}' or its build DAG",
     )
 
 
-def _unbuilt(index: str) -> Finding:
+def _unbuilt(index: str, advice: str) -> Finding:
     return Finding(
         kind="unbuilt",
         indexes=(index,),
         file="",
         what=f"index {index!r} is declared, and nothing tells that it was built yet",
-        remedy=f"its next run builds it, 'puffin-ann build {index}' does now",
+        remedy=advice or f"its next run builds it, 'puffin-ann build {index}' does now",
         is_problem=False,
     )
 
@@ -54,6 +62,7 @@ def undeclared(
 ) -> Iterator[Finding]:
     """Tell which indexes are published, and not declared as far as this machine knows."""
     known = {declaration.name for declaration in declarations or ()}
+    renamed = renamings(inventory.table, declarations or ()) if plan.live.keys() - known else {}
     for index in sorted(plan.live.keys() - known):
         file = plan.live[index]
         command = f"{name_of(inventory.table)} {index}"
@@ -75,9 +84,16 @@ def undeclared(
             indexes=(index,),
             file=file.path,
             what=f"index {index!r} is published, and no declaration here names it; {recorded}",
-            remedy=f"declare it, here or where it is maintained: {show} prints what it was "
+            remedy=_if_renamed(index, renamed)
+            + f"declare it, here or where it is maintained: {show} prints what it was "
             f"published by. Only if nobody needs it: 'puffin-ann drop {command}'",
         )
+
+
+def _if_renamed(index: str, renamed: Mapping[str, str]) -> str:
+    if index not in renamed:
+        return ""
+    return f"if it was renamed, 'puffin-ann rename {index} {renamed[index]}'; else "
 
 
 def secrets(inventory: Inventory, plan: GuardPlan) -> Iterator[Finding]:

@@ -1,15 +1,17 @@
-"""Carry a published index over to the new name of its declaration, without building it."""
+"""Publish an index under another name, without building it."""
 
 import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.declaration import IndexDeclaration, known_declarations
+from puffin_ann.declaration import IndexDeclaration, checked_name, known_declarations
 from puffin_ann.errors import (
+    BadInputError,
     ColumnNotFoundError,
     ConflictError,
     DamagedIndexError,
@@ -39,6 +41,7 @@ from puffin_ann.search.versions import (
     find_versions,
     load_version,
     newest_version,
+    require_versions,
 )
 
 log = logging.getLogger("puffin_ann")
@@ -46,7 +49,7 @@ log = logging.getLogger("puffin_ann")
 
 @dataclass(frozen=True)
 class Former:
-    """An index as it was published before its declaration was renamed.
+    """An index as it was published before it was renamed.
 
     Attributes:
         name: it had then.
@@ -56,96 +59,149 @@ class Former:
     name: str
     lost: str = ""
 
-    def expected(self, after: str) -> str:
-        """Say what the next run does about it."""
-        what = f"its version from before it was renamed from {self.name!r}" if self.lost else "it"
-        why = self.lost or f"index {self.name!r} was renamed"
+    def advice(self, after: str) -> str:
+        """Say how it is published under another name."""
+        command = f"'puffin-ann rename {self.name} {after}'"
+        if self.lost:
+            return (
+                f"its version from before it was renamed from {self.name!r} is still there: "
+                f"{command} publishes that again as {after!r}, without building it"
+            )
         return (
-            f"{why}: the next run publishes {what} as {after!r}, without building it, and then "
-            "does what is due"
-        )
-
-    def done(self, after: str) -> str:
-        """Say what was done about it."""
-        if not self.lost:
-            return f"index {self.name!r} was renamed: published as {after!r}, nothing was built"
-        return (
-            f"{self.lost}: published its version from before it was renamed from {self.name!r} as "
-            f"{after!r}, nothing was built"
+            f"index {self.name!r} is published in the shape that {after!r} declares, and is not "
+            f"declared itself: if it was renamed, {command} publishes it as {after!r}, without "
+            "building it"
         )
 
 
-@dataclass(frozen=True)
-class CarriedOver:
+class RenameReport(BaseModel):
     """What became of a renamed index.
 
     Attributes:
-        before: what it was.
+        table: the table's name.
+        before: the name it had.
         after: the name it is published under now.
         file: the new file.
         snapshot_id: snapshot it is registered under.
     """
 
-    before: Former
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    before: str
     after: str
     file: str
     snapshot_id: int
 
-    @property
-    def reason(self) -> str:
-        """One sentence for people."""
-        return self.before.done(self.after)
 
-
-def carry_over(
-    table: str | Table,
+def rename(
+    before: str,
     declaration: IndexDeclaration,
-    declarations: Iterable[IndexDeclaration] | None = None,
+    declarations: Iterable[IndexDeclaration] = (),
     *,
-    run_id: str = "rename",
-) -> CarriedOver | None:
-    """Publish an index under its declaration's new name, if it was renamed; else do nothing.
+    run_id: str | None = None,
+) -> RenameReport:
+    """Publish an index under the name of its declaration, without building it.
 
     One commit brings the new name and drops the old one. What was measured of the index goes with
     it, and nothing is left under the former name. Where the file it was renamed in cannot be read,
     that is done once more.
 
     Args:
-        table: by name, or as loaded.
-        declaration: the index that a run was asked for.
-        declarations: all that are declared; default: those of the folder of declarations.
-        run_id: of the run that finds it renamed, which tells what triggered it.
-
-    Returns:
-        What was done; None if the index is published, or it is not clear that it was renamed.
+        before: the name it is published under.
+        declaration: what declares it under its new name.
+        declarations: all that are declared.
+        run_id: names the run in the index's history; default: a new one.
 
     Raises:
+        BadInputError: an index of the new name is published, one of the old name is declared, or
+            the declaration is not of the index's shape.
+        IndexNotFoundError: no index of the old name is published.
         ConflictError: the table was changed by others during every attempt; nothing was changed.
         DamagedIndexError: no file of it is whole.
         UnclearCommitError: the catalog's answer was lost.
         LeaseHeldError: a run is at work on the index under its old name.
     """
-    loaded = load_table(table)
-    if newest_version(loaded, declaration.name) is not None:
-        return None
-    known = declared() if declarations is None else tuple(declarations)
-    before = former(loaded, declaration, known)
-    if before is None:
-        return None
-    name = before.name
-    owner = new_run_id(f"rename-{name}")
+    checked_name(before)
+    table = load_table(declaration.table)
+    former = _require_former(table, before, declaration, declarations)
+    owner = new_run_id(f"rename-{before}")
     with (
-        leases.writing(loaded, name, owner, f"rename it to {declaration.name!r}", wait=False),
-        leases.publishing(loaded, owner, f"rename index {name!r}"),
+        leases.writing(table, before, owner, f"rename it to {declaration.name!r}", wait=False),
+        leases.publishing(table, owner, f"rename index {before!r}"),
     ):
-        run = f"{run_id}-rename"
-        done = anew("rename", lambda: _published(loaded, before, declaration, run))
-    _carry_records(loaded, name, declaration.name)
-    return done
+        run = run_id or owner
+        report = anew("rename", lambda: _published(table, former, declaration, run))
+    _carry_records(table, before, declaration.name)
+    return report
+
+
+def _require_former(
+    table: Table,
+    before: str,
+    declaration: IndexDeclaration,
+    declarations: Iterable[IndexDeclaration],
+) -> Former:
+    """Return the index to be renamed; refuse what cannot be renamed, or should not be."""
+    where, after = name_of(table), declaration.name
+    if newest_version(table, after) is not None:
+        raise BadInputError(
+            f"index {after!r} of {where} is published already; nothing was renamed. Drop the one "
+            "of the two that nobody needs by 'puffin-ann drop'"
+        )
+    if any(one.name == before and one.table == declaration.table for one in declarations):
+        raise BadInputError(
+            f"index {before!r} of {where} is still declared, and its next run would build it "
+            f"again; nothing was renamed. Remove that declaration first"
+        )
+    again = _renamed_before(table, before, declaration)
+    if again is not None:
+        return again
+    version = require_versions(table, before)[0]
+    if not _has_shape(table, version, declaration):
+        raise BadInputError(
+            f"index {before!r} of {where} has another shape than {after!r} declares (column, "
+            "metric, algorithm, parameters, shards, partitions or seed); nothing was renamed. "
+            f"'puffin-ann status {where} {before} --declaration' prints what it was built by; "
+            f"'puffin-ann build {after}' builds {after!r} beside it"
+        )
+    return Former(before)
+
+
+def advice_to_rename(
+    table: Table,
+    declaration: IndexDeclaration,
+    declarations: Iterable[IndexDeclaration] | None = None,
+) -> str:
+    """Say how to rename an index that seems to have been published under another name.
+
+    Args:
+        table: in which no version of the index can be read.
+        declaration: of the index.
+        declarations: all that are declared; default: those of the folder of declarations.
+
+    Returns:
+        A sentence for people; empty if nothing suggests that the index was renamed.
+    """
+    known = declared() if declarations is None else tuple(declarations)
+    former = former_of(table, declaration, known)
+    return "" if former is None else former.advice(declaration.name)
+
+
+def renamings(table: Table, declarations: Iterable[IndexDeclaration]) -> dict[str, str]:
+    """Return the published indexes that seem to have been renamed, each with its new name.
+
+    Args:
+        table: as it was loaded.
+        declarations: all of the table's indexes.
+    """
+    known = tuple(declarations)
+    found = ((former_name(table, declaration, known), declaration.name) for declaration in known)
+    return {before: after for before, after in found if before is not None}
 
 
 def declared() -> tuple[IndexDeclaration, ...]:
-    """Return what is declared; nothing where that cannot be told, so that nothing is renamed."""
+    """Return what is declared; nothing where that cannot be told."""
     known = known_declarations()
     if known is None:
         return ()
@@ -154,10 +210,10 @@ def declared() -> tuple[IndexDeclaration, ...]:
     return () if known.problems else known.valid
 
 
-def former(
+def former_of(
     table: Table, declaration: IndexDeclaration, declarations: Iterable[IndexDeclaration]
 ) -> Former | None:
-    """Return what an index was before its declaration was renamed, if that is to be carried over.
+    """Return what an index seems to have been before its declaration was renamed.
 
     Args:
         table: in which no version of the index can be read.
@@ -167,22 +223,29 @@ def former(
     name = former_name(table, declaration, declarations)
     if name is not None:
         return Former(name)
-    lost = find_versions(table, declaration.name).problems
-    marks = dropped(table)
-    since = marks.get(declaration.name, NEVER).at_ms  # it may have been dropped since
-    names = [
-        name
-        for name, one in marks.items()
-        if one.renamed_to == declaration.name and one.at_ms > since
-    ]
-    if not lost or not names:
-        return None
-    inventory = take_inventory(table)
-    for name in names:
-        file = live_files(_restored(inventory, name).published).get(name)
-        if file is not None and _holds_shape(table, file, name, declaration):
-            return Former(name, "; ".join(lost))
+    for name in _renamed_to(table, declaration.name):
+        former = _renamed_before(table, name, declaration)
+        if former is not None:
+            return former
     return None
+
+
+def _renamed_to(table: Table, after: str) -> list[str]:
+    """Return the names that an index had before, unless it was dropped since."""
+    marks = dropped(table)
+    since = marks.get(after, NEVER).at_ms
+    return [name for name, one in marks.items() if one.renamed_to == after and one.at_ms > since]
+
+
+def _renamed_before(table: Table, name: str, declaration: IndexDeclaration) -> Former | None:
+    """Return an index that was renamed, in files that are lost, if a version before is there."""
+    if name not in _renamed_to(table, declaration.name):
+        return None
+    file = live_files(_restored(take_inventory(table), name).published).get(name)
+    if file is None or not _holds_shape(table, file, name, declaration):
+        return None
+    problems = find_versions(table, declaration.name).problems
+    return Former(name, "; ".join(problems) or "the file that it was renamed in is gone")
 
 
 def _restored(inventory: Inventory, index: str) -> Inventory:
@@ -243,7 +306,7 @@ def _has_shape(table: Table, version: IndexVersion, declaration: IndexDeclaratio
 
 def _published(
     table: Table, before: Former, declaration: IndexDeclaration, run_id: str
-) -> CarriedOver:
+) -> RenameReport:
     inventory, name, after = take_inventory(table), before.name, declaration.name
     if before.lost:
         inventory = _restored(inventory, name)
@@ -273,9 +336,10 @@ def _published(
     path, snapshot_id = republish(
         inventory, live, replaces=files, properties=marks, renamed=renamed
     )
-    done = CarriedOver(before, after, path, snapshot_id)
-    log.info("%s (%s)", done.reason, path)
-    return done
+    log.info("rename: index %r is published as %r, by %s", name, after, path)
+    return RenameReport(
+        table=name_of(inventory.table), before=name, after=after, file=path, snapshot_id=snapshot_id
+    )
 
 
 def _carry_records(table: Table, before: str, after: str) -> None:

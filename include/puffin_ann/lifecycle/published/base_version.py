@@ -1,5 +1,7 @@
 """Which version of an index a refresh starts from: the nearest to the table's head."""
 
+from dataclasses import dataclass
+
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
@@ -10,16 +12,29 @@ from puffin_ann.search.snapshot_view import LiveState, View, view_of
 from puffin_ann.search.versions import IndexVersion, find_versions, newest_version
 
 
+@dataclass(frozen=True)
+class BaseVersion:
+    """A version, compared with the table's head.
+
+    Attributes:
+        version: the version.
+        view: which rows it answers, masks and leaves to a scan there.
+    """
+
+    version: IndexVersion
+    view: View
+
+
 def version_to_refresh(
     table: Table, declaration: IndexDeclaration, live: LiveState
-) -> tuple[IndexVersion, View] | None:
+) -> BaseVersion | None:
     """Return the version that a refresh starts from; see `nearest_version`."""
     return nearest_version(table, declaration.name, live, declaration.fingerprint())
 
 
 def nearest_version(
     table: Table, index: str, live: LiveState, fingerprint: str | None = None
-) -> tuple[IndexVersion, View] | None:
+) -> BaseVersion | None:
     """Return a version and how it differs from the head; None if none is published.
 
     That is the newest, as long as the table went on from the snapshot it covers. After a rollback
@@ -39,14 +54,14 @@ def nearest_version(
     head = table.snapshot_by_id(live.snapshot_id)
     past = {one.snapshot_id for one in ancestors_of(head, table.metadata)}
     if newest.coverage.base_snapshot_id in past:
-        return newest, view
-    found = [(newest, view)]
+        return BaseVersion(newest, view)
+    found = [BaseVersion(newest, view)]
     for version in find_versions(table, index).versions:
         if version.run_id != newest.run_id:
-            found.append((version, view_of(table, version, live)))
+            found.append(BaseVersion(version, view_of(table, version, live)))
 
-    def distance(one: tuple[IndexVersion, View]) -> tuple[bool, int]:
-        made_by = one[0].routing.properties.get(FINGERPRINT, "")
-        return fingerprint not in (None, made_by), one[1].cost
+    def distance(base: BaseVersion) -> tuple[bool, int]:
+        made_by = base.version.routing.properties.get(FINGERPRINT, "")
+        return fingerprint not in (None, made_by), base.view.cost
 
-    return min((one for one in found if may_answer(one[0], newest)), key=distance)
+    return min((base for base in found if may_answer(base.version, newest)), key=distance)

@@ -1,7 +1,7 @@
 """Make the plan of a refresh from what was decided: files to read, their ids, groups of shards."""
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 from pyroaring import BitMap
@@ -36,39 +36,59 @@ ROWS_PER_BUCKET = 8_000_000
 """Rows matched at once: 24 bytes each, and as much again while they are sorted."""
 
 
-class _Found:
-    """What a plan rests on."""
+@dataclass(frozen=True)
+class Basis:
+    """What the plan of a refresh rests on.
 
-    def __init__(
-        self, version: IndexVersion, state: IndexState, live: LiveState, view: View
-    ) -> None:
-        self.version, self.state, self.live, self.view = version, state, live, view
+    Attributes:
+        version: that the refresh starts from.
+        state: of that version.
+        live: of the table's head.
+        view: the version compared with the head.
+    """
+
+    version: IndexVersion
+    state: IndexState
+    live: LiveState
+    view: View
 
 
-def _make_plan(
+def make_plan(
     declaration: IndexDeclaration,
     workspace: Workspace,
-    name: str,
-    found: _Found,
+    run_id: str,
+    basis: Basis,
     decision: Decision,
 ) -> RefreshPlan:
+    """Return the plan that carries out a decision; stages what is too large for a document.
+
+    Args:
+        declaration: the index.
+        workspace: of the run.
+        run_id: names the run.
+        basis: what the decision rests on.
+        decision: what is to be done.
+
+    Raises:
+        PuffinAnnError: the table or its column do not allow an index.
+    """
     table = workspace.table
     publish_mode(table, declaration.publish)  # refused here, not after the work
-    version, live = found.version, found.live
+    version, live = basis.version, basis.live
     column = table_vector_column(table, declaration.column)
     base = require_snapshot(table, live.snapshot_id)
     manifests = tuple(manifest.path for manifest in live.at.manifests)
-    covered, files, next_id = _files(table, found)
+    covered, files, next_id = _files(table, basis)
     ids = {absolute_path(table.location(), one.path): one.file_id for one in covered}
     known = {one.file_id for one in version.coverage.files}
     was_there = {path: file_id for path, file_id in ids.items() if file_id in known}
-    difference = Difference.of(found.view, revived_of(found.view, was_there))
+    difference = Difference.of(basis.view, revived_of(basis.view, was_there))
     coverage = Coverage(live.snapshot_id, covered, manifests)
     routing = version.routing
     matched = decision.rows_gone + decision.rows_added if decision.matches else 0
     return RefreshPlan(
         planned_ms=int(time.time() * 1000),
-        run_id=name,
+        run_id=run_id,
         table=declaration.table,
         declaration=declaration,
         base_snapshot_id=base.snapshot_id,
@@ -83,8 +103,8 @@ def _make_plan(
         registered=tuple(entry.path for entry in registered(table)),
         algorithm=routing.algorithm,
         decision=decision,
-        state_rates=found.state.rates,
-        state_drift=found.state.drift,
+        state_rates=basis.state.rates,
+        state_drift=basis.state.drift,
         read_tasks=assign_tasks(
             files, row_bytes=4 * routing.dimension, task_bytes=settings().assign_task_bytes
         ),
@@ -97,7 +117,7 @@ def _make_plan(
     )
 
 
-def _files(table: Table, found: _Found) -> tuple[list[CoveredFile], tuple[PlannedFile, ...], int]:
+def _files(table: Table, basis: Basis) -> tuple[list[CoveredFile], tuple[PlannedFile, ...], int]:
     """Return the files of the new coverage, those of them to be read, and the next free id.
 
     A file keeps its id as long as it is covered; an id is never given to another file. Of new files
@@ -105,11 +125,11 @@ def _files(table: Table, found: _Found) -> tuple[list[CoveredFile], tuple[Planne
     version: of a large table hardly any manifest has to be read for it.
     """
     location = table.location()
-    version, changed = found.version, found.view.changed
+    version, changed = basis.version, basis.view.changed
     ids = version.coverage.columns.file_ids
     next_id = int(ids.max(initial=-1)) + 1
     next_id = max(next_id, next_file_id(version.routing.properties, version.path))
-    revived = {file.path: file for file, _ in found.view.scanned}
+    revived = {file.path: file for file, _ in basis.view.scanned}
     covered: list[CoveredFile] = []
     read: list[PlannedFile] = []
     for place, old in enumerate(version.coverage.columns):

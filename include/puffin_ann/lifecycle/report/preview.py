@@ -7,7 +7,7 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lifecycle.ingest.preconditions import require_fit
-from puffin_ann.lifecycle.maintain.rename import declared, former
+from puffin_ann.lifecycle.maintain.rename import advice_to_rename
 from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import Change
@@ -58,12 +58,12 @@ def preview(
     """
     loaded = load_table(table)
     live = live_state(loaded, require_snapshot(loaded, None).snapshot_id)
-    source = version_to_refresh(loaded, declaration, live)
-    if source is None:
+    base = version_to_refresh(loaded, declaration, live)
+    if base is None:
         state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
     else:
-        state = state_of(loaded, source[0])
-        change = change_in(loaded, source[0], live, source[1], declaration)
+        state = state_of(loaded, base.version)
+        change = change_in(loaded, base.version, live, base.view, declaration)
     now = at_ms if at_ms is not None else now_ms()
     decision = decide(
         state,
@@ -73,9 +73,9 @@ def preview(
         maintenance=maintenance,
         unreadable=find_versions(loaded, declaration.name).problems if state is None else (),
     )
-    before = former(loaded, declaration, declared()) if state is None else None
-    if before is not None:
-        decision = Decision(action="none", reason=before.expected(declaration.name))
+    advice = advice_to_rename(loaded, declaration) if state is None else ""
+    if advice:
+        decision = decision.model_copy(update={"reason": f"{decision.reason}; {advice}"})
     if decision.action == "build":
         require_fit(declaration, loaded, live)
     elif decision.action == "refresh":

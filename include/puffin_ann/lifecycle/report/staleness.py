@@ -14,11 +14,10 @@ from puffin_ann.declaration import (
 )
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.policy.decide import dead_shards
-from puffin_ann.lifecycle.published.base_version import version_to_refresh
+from puffin_ann.lifecycle.published.base_version import BaseVersion, version_to_refresh
 from puffin_ann.lifecycle.published.index_state import change_in, oldest_uncovered_ms, state_of
 from puffin_ann.lifecycle.published.inventory import now_ms
-from puffin_ann.search.snapshot_view import LiveState, View, live_state
-from puffin_ann.search.versions import IndexVersion
+from puffin_ann.search.snapshot_view import LiveState, live_state
 
 
 class Staleness(BaseModel):
@@ -72,12 +71,12 @@ def staleness(declaration: IndexDeclaration, *, at_ms: int | None = None) -> Sta
         declaration: of the index.
         at_ms: what counts as now, milliseconds since 1970.
     """
-    table, _, source = _looked_at(declaration)
+    table, _, base = _looked_at(declaration)
     if table.current_snapshot() is None:
         return Staleness(is_stale=False, reason="the table is empty", coverage=1.0, lag_seconds=0)
-    if source is None:
+    if base is None:
         return Staleness(is_stale=True, reason="not built yet", coverage=0.0, lag_seconds=0)
-    version, view = source
+    version, view = base.version, base.view
     lag = 0.0
     if view.cost:
         now = at_ms if at_ms is not None else now_ms()
@@ -117,10 +116,10 @@ def tombstones(
     Raises:
         ColumnNotFoundError, UnsupportedColumnError: the column or the key cannot be used.
     """
-    table, live, source = _looked_at(declaration)
-    if source is None:
+    table, live, base = _looked_at(declaration)
+    if base is None:
         return Tombstones(is_due=False, reason="not built yet", ratios={})
-    version, view = source
+    version, view = base.version, base.view
     bound, name = declaration.rebuild.tombstone_ratio, "rebuild.tombstone_ratio"
     if ratio is not None:
         bound, name = ratio, "the ratio asked for,"
@@ -149,7 +148,7 @@ def _declared(index: str) -> IndexDeclaration:
 
 def _looked_at(
     declaration: IndexDeclaration,
-) -> tuple[Table, LiveState, tuple[IndexVersion, View] | None]:
+) -> tuple[Table, LiveState, BaseVersion | None]:
     """Return the table, what lives at its head, and the version that a refresh starts from."""
     table = load_table(declaration.table)
     head = table.current_snapshot()

@@ -19,6 +19,7 @@ from puffin_ann.lifecycle.documents.index_properties import (
     stage_seconds,
 )
 from puffin_ann.lifecycle.documents.run import Trial
+from puffin_ann.lifecycle.maintain.rename import renamings
 from puffin_ann.lifecycle.published.index_state import bytes_of
 from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY, Recorded
 from puffin_ann.moments import as_time
@@ -79,6 +80,7 @@ class IndexStatus(BaseModel):
     fingerprint: str
     run_id: str
     declared: bool | None = None
+    renamed_to: str | None = None
     declaration: dict[str, Any] = {}
 
 
@@ -106,10 +108,14 @@ def status(
         )
     current = table.current_snapshot()
     live = live_state(table, current.snapshot_id if current else None)
-    declared = None if declarations is None else {one.name for one in declarations}
+    known = None if declarations is None else {one.name: one for one in declarations}
+    renamed = renamings(table, known.values()) if known and set(names) - known.keys() else {}
     return [
         _status(table, require_versions(table, name)[0], live).model_copy(
-            update={"declared": None if declared is None else name in declared}
+            update={
+                "declared": None if known is None else name in known,
+                "renamed_to": renamed.get(name),
+            }
         )
         for name in names
     ]
@@ -230,6 +236,13 @@ def _declared(one: IndexStatus) -> Iterable[tuple[str, str]]:
             f"no declaration here names it; {recorded}. {show} prints that, to declare it again, "
             "under this name or another",
         )
+        if one.renamed_to is not None:
+            yield (
+                "renamed?",
+                f"{one.renamed_to!r} declares its shape and is not published: 'puffin-ann rename "
+                f"{one.index} {one.renamed_to}' publishes this index under that name, without "
+                "building it",
+            )
 
 
 def _skipped(reasons: dict[str, int]) -> str:

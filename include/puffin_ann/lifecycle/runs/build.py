@@ -25,7 +25,7 @@ from puffin_ann.lifecycle.documents.run import (
     restore_plan,
     store,
 )
-from puffin_ann.lifecycle.maintain.rename import carry_over
+from puffin_ann.lifecycle.maintain.rename import advice_to_rename
 from puffin_ann.lifecycle.publish.assemble import was_published
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.lifecycle.runtime.workspace import staging_root
@@ -69,15 +69,16 @@ def plan_build(
     restore_plan(staging)
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
-        renamed = None if force else carry_over(table, declaration, run_id=run)
-        if renamed is not None:
-            return _pointer(declaration, run, "none", renamed.reason, "", [])
         live = live_state(table, require_snapshot(table, None).snapshot_id)
         newest = _newest(table, declaration.name, live)
         reason = nothing_to_do(declaration, newest, force=force)
         if reason is not None:
             log.info("plan: nothing to build for %s: %s", declaration.name, reason)
             return _pointer(declaration, run, "none", reason, "", [])
+        advice = advice_to_rename(table, declaration) if newest is None else ""
+        if advice:
+            log.warning("plan: %s", advice)
+            why = f"{why}; {advice}"
         made = plan_of_whole_table(declaration, table, run, live)
         plan = store(staging, PLAN, made.model_copy(update={"reason": _told(made, why)}))
     staging.put_new(SPARE_PLAN, plan.model_dump_json().encode())

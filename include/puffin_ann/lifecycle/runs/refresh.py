@@ -15,14 +15,13 @@ from puffin_ann.lifecycle.documents.run import (
     restore_plan,
     store,
 )
-from puffin_ann.lifecycle.maintain.rename import CarriedOver, carry_over
 from puffin_ann.lifecycle.maintain.repair import require_whole
 from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import Change
 from puffin_ann.lifecycle.published.base_version import version_to_refresh
 from puffin_ann.lifecycle.published.index_state import change_in, state_of
-from puffin_ann.lifecycle.refresh.plan import _Found, _make_plan
+from puffin_ann.lifecycle.refresh.plan import Basis, make_plan
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime import run_ids
 from puffin_ann.lifecycle.runtime.workspace import (
@@ -64,7 +63,7 @@ def plan_refresh(
     """
     build.warn_of(declaration)
     table = load_table(declaration.table)
-    name, staging = build.workplace(table, declaration.name, run_ids.safe_run_id(run_id))
+    run, staging = build.workplace(table, declaration.name, run_ids.safe_run_id(run_id))
     restore_plan(staging)
     if staging.exists(PLAN) and staging.discard_torn(PLAN):
         staging.delete_tree()  # the machine went down, and no stage's outcome is worth more
@@ -74,17 +73,12 @@ def plan_refresh(
             return _pointer(planned, staging).model_dump()
         return build.plan_build(declaration, run_id=run_id, overrides={"force": True})
     live = live_state(table, require_snapshot(table, None).snapshot_id)
-    source = version_to_refresh(table, declaration, live)
-    renamed = carry_over(table, declaration, run_id=name) if source is None else None
-    if renamed is not None:
-        table = load_table(declaration.table)
-        live = live_state(table, require_snapshot(table, None).snapshot_id)
-        source = version_to_refresh(table, declaration, live)
-    if source is None:
+    base = version_to_refresh(table, declaration, live)
+    if base is None:
         state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
     else:
-        state = state_of(table, source[0])
-        change = change_in(table, source[0], live, source[1], declaration)
+        state = state_of(table, base.version)
+        change = change_in(table, base.version, live, base.view, declaration)
     decision = decide(
         state,
         change,
@@ -92,49 +86,41 @@ def plan_refresh(
         now_ms=int(time.time() * 1000),
         maintenance=maintenance,
         force=force,
-        unreadable=find_versions(table, declaration.name).problems if source is None else (),
+        unreadable=find_versions(table, declaration.name).problems if base is None else (),
     )
     log.info("plan: %s: %s: %s", declaration.name, decision.action, decision.reason)
     if decision.action == "build":
         built = build.plan_build(
             declaration, run_id=run_id, overrides={"force": True}, why=decision.reason
         )
-        reason = _after(renamed, decision.reason)
-        return {**built, "reason": reason, "decision": _text(decision)}
-    if decision.action == "none" or source is None or state is None:
-        if force and source is not None:
-            require_whole(table, source[0])  # of nothing that changed something may be damaged
+        return {**built, "decision": _text(decision)}
+    if decision.action == "none" or base is None or state is None:
+        if force and base is not None:
+            require_whole(table, base.version)  # of nothing that changed something may be damaged
         return PlanPointer(
             action="none",
-            reason=_after(renamed, decision.reason),
+            reason=decision.reason,
             table=declaration.table,
             plan="",
-            run_id=name,
+            run_id=run,
             groups=[],
             decision=_text(decision),
         ).model_dump()
-    found = _Found(source[0], state, live, source[1])
+    basis = Basis(base.version, state, live, base.view)
     workspace = Workspace(table, staging)
     workspace.keep(declaration.table, staging.uri(PLAN))
-    made = _make_plan(declaration, workspace, name, found, decision)
+    made = make_plan(declaration, workspace, run, basis, decision)
     # Within one process nobody goes by a plan but this run, or one that plans anew, see above.
     made = store(staging, PLAN, made, lasting=not is_opened_once())
-    workspace.start_from(made, source[0])
+    workspace.start_from(made, base.version)
     staging.put_copy(SPARE_PLAN, PLAN, made.model_dump_json().encode())
-    return _pointer(made, staging, renamed).model_dump()
+    return _pointer(made, staging).model_dump()
 
 
-def _after(renamed: CarriedOver | None, reason: str) -> str:
-    """Return why a run does what it does, and before it what was done already."""
-    return reason if renamed is None else f"{renamed.reason}; {reason}"
-
-
-def _pointer(
-    plan: RefreshPlan, staging: Staging, renamed: CarriedOver | None = None
-) -> PlanPointer:
+def _pointer(plan: RefreshPlan, staging: Staging) -> PlanPointer:
     return PlanPointer(
         action="refresh",
-        reason=_after(renamed, plan.decision.reason),
+        reason=plan.decision.reason,
         table=plan.table,
         plan=staging.uri(PLAN),
         run_id=plan.run_id,
