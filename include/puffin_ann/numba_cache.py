@@ -1,5 +1,4 @@
-"""Load compiled kernels from Numba's cache: those of this user alone, and without what only
-compiling needs.
+"""Load compiled kernels from Numba's cache: those of this user, without what compiling needs.
 
 A file of the cache is unpickled and its machine code is run. So kernels of this package are loaded
 only from folders that no other user can write to, and from files that belong to this user or to
@@ -51,7 +50,6 @@ def install(*, kept: bool = True, trusted: bool = False) -> None:
     Args:
         kept: there is a place for compiled kernels. Without one, Numba would refuse to define them.
         trusted: whoever can write to that place is trusted.
-
     """
     _Place.kept, _Place.trusted = kept, trusted
     cache: Any = FunctionCache

@@ -48,7 +48,6 @@ def read(
             broken.
         OutputLimitError: A block's content is over `limit` bytes.
         ChecksumError: After the last block, if the section's bytes are not those written.
-
     """
     offsets = reader.array(table_kind, OFFSET, (blocks + 1,))
     where = f"{reader.kind} blob, section {frames_kind}"

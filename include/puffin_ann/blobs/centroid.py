@@ -52,8 +52,7 @@ class Centroids:
         max_distances: `(n,) float32`, the largest distance from the centroid to a vector of the
             file it stands for, rounded up: a file whose centroid is farther than this plus a
             threshold holds nothing within the threshold.
-        paths: Paths of data files, as in the coverage blob.
-
+        paths: paths of data files, as in the coverage blob.
     """
 
     metric: str

@@ -171,7 +171,6 @@ class ContainerReader:
         BlobFormatError: The bytes are not such a blob, or not of this kind.
         UnsupportedVersionError: A later major version wrote it.
         ChecksumError: Header and table are not what was written.
-
     """
 
     def __init__(self, source: BinaryIO, kind: str) -> None:

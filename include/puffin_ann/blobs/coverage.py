@@ -41,15 +41,14 @@ class CoveredFile:
     """A data file of the base snapshot.
 
     Attributes:
-        file_id: What locators call it; stable over versions and never reused.
-        path: Relative to the table's location if inside it, else absolute.
-        size: Bytes, as the manifest says.
-        sequence_number: The file sequence number: that of the commit which added the file.
-        rows: Rows in the file, deleted ones included.
-        row_groups: Rows of each row group, in file order.
-        deleted: Positions in the file that were deleted at the base snapshot.
-        skipped: Positions not indexed because the vector was null, not finite or of wrong width.
-
+        file_id: what locators call it; stable over versions and never reused.
+        path: relative to the table's location if inside it, else absolute.
+        size: bytes, as the manifest says.
+        sequence_number: the file sequence number: that of the commit which added the file.
+        rows: rows in the file, deleted ones included.
+        row_groups: rows of each row group, in file order.
+        deleted: positions in the file that were deleted at the base snapshot.
+        skipped: positions not indexed because the vector was null, not finite or of wrong width.
     """
 
     file_id: int
@@ -69,16 +68,15 @@ class CoveredFiles(Sequence[CoveredFile]):
     comparison with the live files does.
 
     Attributes:
-        paths: One per file, as `CoveredFile.path`.
+        paths: one per file, as `CoveredFile.path`.
         file_ids: (n,) int64, ascending.
         sizes: (n,) int64, bytes.
         sequence_numbers: (n,) int64.
         rows: (n,) int64.
-        deleted: By place in this sequence, the bitmaps that are not empty.
-        skipped: Likewise.
+        deleted: by place in this sequence, the bitmaps that are not empty.
+        skipped: likewise.
         group_counts: (n,) int64, row groups of each file.
         all_row_groups: (g,) uint32, rows of each row group, in the order of files.
-
     """
 
     def __init__(
@@ -177,12 +175,11 @@ class Coverage:
     """What an index version covers.
 
     Attributes:
-        base_snapshot_id: The snapshot whose rows are covered.
-        files: Data files of the base snapshot, in order of their ids when read from a blob.
-        manifests: Paths of the base snapshot's manifests, which list just `files` and the deletes
+        base_snapshot_id: the snapshot whose rows are covered.
+        files: data files of the base snapshot, in order of their ids when read from a blob.
+        manifests: paths of the base snapshot's manifests, which list just `files` and the deletes
             that `CoveredFile.deleted` holds; empty where that is not known. A comparison then
             reads every manifest of the other snapshot.
-
     """
 
     base_snapshot_id: int

@@ -57,7 +57,6 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
 
     Raises:
         FormatError: The blob claims one of our types and is broken.
-
     """
     if type not in OURS:
         return {"type": type, "known": type in FOREIGN, "note": _note(type)}

@@ -57,10 +57,10 @@ class Graph:
 
     Attributes:
         metric: `"l2"`, `"cosine"` or `"ip"`.
-        max_degree: Width R of `neighbours`; 0 for a shard without graph (searched exhaustively).
+        max_degree: width R of `neighbours`; 0 for a shard without graph (searched exhaustively).
         build_width: L of the build.
-        alpha: Slack of the pruning rule.
-        entry: Ordinal a search begins at; 0 in an empty shard.
+        alpha: slack of the pruning rule.
+        entry: ordinal a search begins at; 0 in an empty shard.
         codebook: `(m, 2**nbits, w) float32`, or None; sub-space j uses the first
             `subspace_offsets[j + 1] - subspace_offsets[j]` of the `w` columns, the rest is 0.
         codes: `(n, m) uint8`, each below `2**nbits`; None without codebook.
@@ -72,8 +72,7 @@ class Graph:
         subspace_offsets: `(m + 1,) uint32`, where each sub-space begins in a vector; from 0 to d
             (or to d + 1, for `ip` where codes are of augmented vectors). May be left out if m
             divides d.
-        properties: Free text: which builder, which seed.
-
+        properties: free text: which builder, which seed.
     """
 
     metric: str
@@ -101,7 +100,6 @@ def write(graph: Graph, out: Sink) -> int:
 
     Raises:
         BlobFormatError: Arrays do not fit each other, or a neighbour is out of range or doubled.
-
     """
     writer = ContainerWriter(out, KIND)
     write_sections(graph, writer)
@@ -134,7 +132,6 @@ def unpack(source: BinaryIO, directory: Path) -> None:
     Raises:
         BlobFormatError, ChecksumError, UnsupportedVersionError: The blob is not sound.
         OutputLimitError: It would unpack to over a hundred times its own size.
-
     """
     reader = ContainerReader(source, KIND)
     folder = mapped.Folder(directory)
@@ -175,7 +172,6 @@ def open(directory: Path) -> Graph:
 
     Raises:
         LocalCopyError: The directory does not hold a whole unpacked graph of this version.
-
     """
     return from_arrays(*mapped.open_folder(directory))
 

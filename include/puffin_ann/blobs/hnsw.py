@@ -55,8 +55,8 @@ class Hnsw:
 
     Attributes:
         metric: `"l2"`, `"cosine"` or `"ip"`.
-        ef_construction: Candidates kept by the build.
-        entry: Row of the highest level that a search begins at; 0 in an empty shard.
+        ef_construction: candidates kept by the build.
+        entry: row of the highest level that a search begins at; 0 in an empty shard.
         neighbours: `(n, 2M) uint32`, lists of layer 0; each is ascending once it has been through
             the blob, and 0 beyond the degree. Order carries no meaning.
         degrees: `(n,) uint16`.
@@ -65,8 +65,7 @@ class Hnsw:
         upper_degrees: `(u,) uint16`.
         vectors: `(n, d) float32` as stored in the table.
         dimension: d.
-        properties: Free text: which builder, which seed.
-
+        properties: free text: which builder, which seed.
     """
 
     metric: str
@@ -97,7 +96,6 @@ def write(value: Hnsw, out: Sink) -> int:
 
     Raises:
         BlobFormatError: Arrays do not fit each other, or a neighbour is out of range or doubled.
-
     """
     head = np.zeros((), HEAD)
     head["rows"], head["dimension"] = value.rows, value.dimension
@@ -134,7 +132,6 @@ def unpack(source: BinaryIO, directory: Path) -> None:
     Raises:
         BlobFormatError, ChecksumError, UnsupportedVersionError: The blob is not sound.
         OutputLimitError: It would unpack to over a hundred times its own size.
-
     """
     reader = ContainerReader(source, KIND)
     head = reader.record("head", HEAD)
@@ -169,7 +166,6 @@ def open(directory: Path) -> Hnsw:
 
     Raises:
         LocalCopyError: The directory does not hold a whole unpacked shard of this version.
-
     """
     arrays, values = mapped.open_folder(directory)
     try:

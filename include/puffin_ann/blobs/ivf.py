@@ -61,8 +61,7 @@ class Ivf:
         codes: `(n, ⌈m / 2⌉) uint8`, in the same order; codes 2i and 2i + 1 of a row are the low
             and the high half of byte i.
         biases: `(n,) float32`, in the same order.
-        properties: Free text: which builder, which seed.
-
+        properties: free text: which builder, which seed.
     """
 
     metric: str
@@ -100,7 +99,6 @@ def write(ivf: Ivf, out: Sink) -> int:
 
     Raises:
         BlobFormatError: Arrays do not fit each other.
-
     """
     head = _head(ivf)
     shape = _Shape.of(head, KIND)
@@ -124,7 +122,6 @@ def unpack(source: BinaryIO, directory: Path) -> None:
 
     Raises:
         BlobFormatError, ChecksumError, UnsupportedVersionError: The blob is not sound.
-
     """
     reader = ContainerReader(source, KIND)
     head = reader.record("head", HEAD)
@@ -158,7 +155,6 @@ def open(directory: Path) -> Ivf:
 
     Raises:
         LocalCopyError: The directory does not hold a whole unpacked shard of this kind.
-
     """
     arrays, values = mapped.open_folder(directory)
     fields: dict[str, Any] = {**values, **arrays}

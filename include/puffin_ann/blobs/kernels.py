@@ -83,9 +83,8 @@ def put_adjacency(
     Args:
         degrees: `(b,) uint16`.
         neighbours: `(b, R) uint32`, the first `degrees[i]` of each line strictly ascending.
-        rows: Every neighbour must be below this.
+        rows: every neighbour must be below this.
         out: `uint8`, at least `b · (3 + 5R)` bytes.
-
     """
     at = 0
     for i in range(len(degrees)):
@@ -114,10 +113,9 @@ def get_adjacency(
 
     Args:
         data: `uint8`, what `put_adjacency` wrote.
-        rows: Every neighbour must be below this.
+        rows: every neighbour must be below this.
         degrees: `(b,) uint16`, written.
         neighbours: `(b, R) uint32`, written, zero beyond the degree.
-
     """
     most = neighbours.shape[1]
     at = 0

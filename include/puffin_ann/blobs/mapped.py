@@ -82,7 +82,6 @@ def open_folder(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any
     Raises:
         LocalCopyError: The folder is not whole, cannot be read or is of another form: throw it
             away and unpack the blob again.
-
     """
     try:
         manifest = object_of(parsed((directory / MANIFEST).read_bytes()))

@@ -34,13 +34,12 @@ class Partitions:
 
     Attributes:
         metric: `"l2"`, `"cosine"` or `"ip"`.
-        dimension: Width of the indexed vectors.
+        dimension: width of the indexed vectors.
         centroids: `(k, dc) float32`, one per partition; `dc` is `dimension`, one more for `ip`.
         shards: `(k,) uint32`, the shard id each partition lies in.
         rows: `(k,) uint64`, rows per partition when it last changed.
         radii: `(k,) float32`, largest distance of a row to its centroid in the space of the
             centroids, rounded up; infinite if not known.
-
     """
 
     metric: str

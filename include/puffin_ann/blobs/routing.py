@@ -103,22 +103,21 @@ class Routing:
 
     Attributes:
         metric: `"l2"`, `"cosine"` or `"ip"`.
-        algorithm: Name of the engine that built the shards.
-        dimension: Width of the indexed vectors.
+        algorithm: name of the engine that built the shards.
+        dimension: width of the indexed vectors.
         centroids: `(k, dc) float32`, one per partition; `dc` is `dimension`, one more for `ip`.
         partition_shards: `(k,) uint32`, the shard id each partition lies in.
         partition_rows: `(k,) uint64`, rows per partition when they were last built or merged.
         partition_radii: `(k,) float32`, largest distance of a row to its centroid in the space of
             the centroids, rounded up; infinite if not known.
-        norm_bound: Largest vector norm, as the `ip` augmentation used it; 0 for other metrics.
-        shards: The shards.
-        search_width: Beam width a search uses unless told otherwise.
-        probe_partitions: Partitions a search visits unless told otherwise.
-        recall: What the gate measured, if it did.
-        properties: Free text: the declaration, its fingerprint, the run id, stage seconds.
-        apart: The blob that the partitions stand in, if it is not this one. As `decode` returns
+        norm_bound: largest vector norm, as the `ip` augmentation used it; 0 for other metrics.
+        shards: the shards.
+        search_width: beam width a search uses unless told otherwise.
+        probe_partitions: partitions a search visits unless told otherwise.
+        recall: what the gate measured, if it did.
+        properties: free text: the declaration, its fingerprint, the run id, stage seconds.
+        apart: the blob that the partitions stand in, if it is not this one. As `decode` returns
             it, such a routing has none until `with_partitions` brings them.
-
     """
 
     metric: str
@@ -158,8 +157,8 @@ def encode(routing: Routing, apart: Apart | None = None) -> bytes:
     """Return the blob; `BlobFormatError` if the routing contradicts itself.
 
     Args:
-        routing: With its partitions.
-        apart: The blob that holds those; None puts them into this one.
+        routing: with its partitions.
+        apart: the blob that holds those; None puts them into this one.
     """
     _check(routing)
     if apart is not None and apart.partitions != len(routing.centroids):

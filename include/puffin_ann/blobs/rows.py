@@ -56,8 +56,7 @@ class Rows:
         offsets: `(n,) uint32`, row within the row group.
         identities: `(n, 2) uint64`, or None: the two halves of a 128-bit hash, or `_row_id` and
             `_last_updated_sequence_number`.
-        identity_kind: Which of the two.
-
+        identity_kind: which of the two.
     """
 
     file_ids: NDArray[np.uint32]
@@ -98,7 +97,6 @@ def write(rows: Rows, out: Sink) -> int:
 
     Raises:
         BlobFormatError: Two ordinals have one locator, or arrays differ in length.
-
     """
     count = len(rows)
     lengths = {len(rows.file_ids), len(rows.row_groups), len(rows.offsets)}

@@ -12,23 +12,22 @@ class IndexShape:
     """What decides the size of an index.
 
     Attributes:
-        rows: Indexed rows.
-        dimension: Width of a vector.
+        rows: indexed rows.
+        dimension: width of a vector.
         metric: `"l2"`, `"cosine"` or `"ip"`.
         max_degree: R of the graph; 0 for exhaustive search.
-        mean_degree: Mean neighbours of a node; an estimate if None.
+        mean_degree: mean neighbours of a node; an estimate if None.
         pq_subspaces: m, 0 for no codes.
-        pq_bits: Bits of a code.
-        shards: Shards the rows are spread over.
+        pq_bits: bits of a code.
+        shards: shards the rows are spread over.
         partitions_per_shard: k-means cells in a shard.
-        vectors: Whether shards keep the vectors.
-        identities: Whether rows keep their identity.
-        files: Covered data files.
-        row_groups: Row groups of a file.
-        path_bytes: Mean length of a data file's path in the coverage blob.
-        tombstone_ratio: Share of rows deleted, evenly.
-        property_bytes: Free text in the routing blob.
-
+        vectors: whether shards keep the vectors.
+        identities: whether rows keep their identity.
+        files: covered data files.
+        row_groups: row groups of a file.
+        path_bytes: mean length of a data file's path in the coverage blob.
+        tombstone_ratio: share of rows deleted, evenly.
+        property_bytes: free text in the routing blob.
     """
 
     rows: int

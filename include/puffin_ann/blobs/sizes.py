@@ -61,8 +61,8 @@ def fewest_shards(
     A tenth is left to spare, since shards differ. The shards of `shape` itself do not count.
 
     Args:
-        shape: Of the index.
-        measure: Gives the bytes of a shard's blob of so many rows; default: of a graph blob.
+        shape: of the index.
+        measure: gives the bytes of a shard's blob of so many rows; default: of a graph blob.
     """
     sample = 1 << 20
     per_row = (measure or graph_size)(shape, sample) / sample
@@ -98,9 +98,9 @@ def predict(shape: IndexShape, blob: int | None = None, unpacked: int | None = N
     """Return the sizes of an index of a shape; shards are taken to be equal.
 
     Args:
-        shape: Of the index.
-        blob: Bytes of a shard's blob; default: of a graph blob.
-        unpacked: Bytes of a shard in the search cache; likewise.
+        shape: of the index.
+        blob: bytes of a shard's blob; default: of a graph blob.
+        unpacked: bytes of a shard in the search cache; likewise.
     """
     one = math.ceil(shape.rows / shape.shards)
     return _sized(

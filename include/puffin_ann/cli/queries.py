@@ -22,11 +22,10 @@ def vectors_of_file(path: Path) -> "NDArray[np.float32]":
     """Return the query vectors of a file, (q, dimension) float32 with q of at least 1.
 
     Args:
-        path: An array of one or two axes in NumPy's format, or lists of numbers in JSON.
+        path: an array of one or two axes in NumPy's format, or lists of numbers in JSON.
 
     Raises:
         QueryError: The file cannot be read, or holds anything but real numbers within float32.
-
     """
     import numpy as np
 

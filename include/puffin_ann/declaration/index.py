@@ -177,10 +177,10 @@ def _complaints(
     """Say what is wrong with each field of a model, and which fields there are at an unknown one.
 
     Args:
-        error: All that pydantic found.
-        model: What was validated.
-        what: Names its fields.
-        prefix: Stands before the names of its fields in the declaration.
+        error: all that pydantic found.
+        model: what was validated.
+        what: names its fields.
+        prefix: stands before the names of its fields in the declaration.
     """
     for item in error.errors():
         field = prefix + ".".join(str(part) for part in item["loc"])

@@ -54,7 +54,6 @@ def checked_schedule(text: str) -> str:
 
     Raises:
         ValueError: It is none; the message says which field is wrong, and what is allowed.
-
     """
     if text.startswith("@"):
         if text not in PRESETS:

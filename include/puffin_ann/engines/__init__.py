@@ -17,7 +17,6 @@ def engine(algorithm: str) -> ShardEngine:
 
     Raises:
         DeclarationError: there is no such algorithm.
-
     """
     try:
         module, name = _ENGINES[algorithm]

@@ -58,16 +58,15 @@ class SearchableShard(Protocol):
 
         Args:
             queries: `(q, d) float32`, finite.
-            k: Answers wanted, at least 1.
-            width: Effort: larger finds more of the true neighbours and takes longer. One number,
+            k: answers wanted, at least 1.
+            width: effort: larger finds more of the true neighbours and takes longer. One number,
                 or one for each query, `(q,) int64`.
-            dead: Rows that are passed through but never answered.
-            allowed: The only rows that may be answered, e.g. by a filter; None means all.
-            threads: Threads to use; the answers do not depend on it.
+            dead: rows that are passed through but never answered.
+            allowed: the only rows that may be answered, e.g. by a filter; None means all.
+            threads: threads to use; the answers do not depend on it.
 
         Raises:
             QueryError: The queries are of another width, or k is below 1.
-
         """
 
     def exhaustive(
@@ -116,13 +115,12 @@ class ShardEngine(Protocol):
         Args:
             vectors: `(n, d) float32`, finite; may be memory-mapped.
             metric: `"l2"`, `"cosine"` or `"ip"`.
-            parameters: What `check` returned.
-            norm_bound: Largest norm in the index, as far as it is known; matters to `ip`.
-            seed: The same seed and vectors give the same shard, whatever the number of threads.
-            threads: Threads to use.
-            scratch: Existing folder for files of the build; the result may be mapped from it.
-            progress: Told how far the build is.
-
+            parameters: what `check` returned.
+            norm_bound: largest norm in the index, as far as it is known; matters to `ip`.
+            seed: the same seed and vectors give the same shard, whatever the number of threads.
+            threads: threads to use.
+            scratch: existing folder for files of the build; the result may be mapped from it.
+            progress: told how far the build is.
         """
 
     def insert(
@@ -143,19 +141,18 @@ class ShardEngine(Protocol):
         Rows of the shard keep their ordinals; the added ones follow them in the order given.
 
         Args:
-            directory: What `unpack` filled; it is left as it is.
+            directory: what `unpack` filled; it is left as it is.
             added: `(m, d) float32`, finite.
-            dead: Rows of the shard that are deleted; they stay, and nothing new rests on them.
-            parameters: What `check` returned for the declaration the shard was built by.
-            norm_bound: As for `build`.
-            seed: As for `build`.
-            threads: Threads to use; the result does not depend on it.
-            scratch: As for `build`.
-            progress: Told how far it is.
+            dead: rows of the shard that are deleted; they stay, and nothing new rests on them.
+            parameters: what `check` returned for the declaration the shard was built by.
+            norm_bound: as for `build`.
+            seed: as for `build`.
+            threads: threads to use; the result does not depend on it.
+            scratch: as for `build`.
+            progress: told how far it is.
 
         Raises:
             LocalCopyError: The folder does not hold a whole unpacked shard.
-
         """
 
     def encode(self, built: Built, out: BinaryIO) -> int:
@@ -165,15 +162,14 @@ class ShardEngine(Protocol):
         """Turn a blob into the files it is searched from, in an existing folder.
 
         Args:
-            source: The blob.
-            directory: To fill.
+            source: the blob.
+            directory: to fill.
             searched: False if this process alone uses the folder, to `insert`, to read vectors or
                 for a few queries: what only makes searches faster may be left out, and nothing
                 waits for the disk.
 
         Raises:
             FormatError: The blob is not sound.
-
         """
 
     def open(self, directory: Path) -> SearchableShard:
@@ -181,7 +177,6 @@ class ShardEngine(Protocol):
 
         Raises:
             LocalCopyError: The folder does not hold a whole unpacked shard.
-
         """
 
 

@@ -28,7 +28,6 @@ class DeltaShard:
 
     Attributes:
         partitions: `(n,) uint32`, the routing blob's partition of each row.
-
     """
 
     def __init__(self, shard: SearchableShard, partitions: NDArray[np.uint32]) -> None:
@@ -115,7 +114,6 @@ class DeltaEngine:
             threads: likewise.
             scratch: an existing folder that outlives what is returned.
             progress: told how far the build is.
-
         """
         made = engine("exact" if len(vectors) <= COMPARED_ROWS else "vamana")
         graph = made.build(
@@ -135,7 +133,6 @@ class DeltaEngine:
 
         Raises:
             BlobFormatError: there is not one partition to a row.
-
         """
         return delta_blob.write(built, out)
 
@@ -144,7 +141,6 @@ class DeltaEngine:
 
         Raises:
             FormatError: The blob is not sound.
-
         """
         delta_blob.unpack(source, directory)
         if delta_blob.open(directory).graph.max_degree:
@@ -157,7 +153,6 @@ class DeltaEngine:
 
         Raises:
             LocalCopyError: The folder does not hold a whole unpacked delta.
-
         """
         delta = delta_blob.open(directory)
         if delta.graph.max_degree:

@@ -35,7 +35,6 @@ def appended(
 
     Raises:
         BlobFormatError: the widths differ.
-
     """
     if added.ndim != 2 or added.shape[1] != stored.shape[1]:
         raise BlobFormatError(

@@ -37,7 +37,6 @@ class HnswShard(StoredVectors):
         blob: as `blobs.hnsw.open` gives it, checked.
         space: `(n, w) float32`, the rows as they are searched.
         zero_rows: `(z,) int64`, those of them without a direction, if that matters.
-
     """
 
     def __init__(
@@ -174,7 +173,6 @@ class HnswEngine:
 
         Raises:
             LocalCopyError: The folder does not hold a whole unpacked shard.
-
         """
         blob = hnsw_blob.open(directory)
         metric = space_metric(blob.metric)

@@ -46,7 +46,6 @@ class IvfShard(StoredVectors):
     Args:
         ivf: as `blobs.ivf.open` gives it.
         searcher: over its lists; None if it has none, and every row is compared.
-
     """
 
     def __init__(self, ivf: Ivf, searcher: Searcher | None) -> None:
@@ -226,7 +225,6 @@ class IvfPqEngine:
 
         Raises:
             LocalCopyError: The folder does not hold a whole unpacked shard.
-
         """
         ivf = ivf_blob.open(directory)
         trained, lists = _parts(ivf)

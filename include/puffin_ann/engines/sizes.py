@@ -36,11 +36,10 @@ class Engine:
     """What decides the size of a shard besides its rows.
 
     Attributes:
-        algorithm: As declared; `vamana` and `exact` shards are graph blobs.
+        algorithm: as declared; `vamana` and `exact` shards are graph blobs.
         links: M of an HNSW graph.
-        lists: Inverted lists of a shard; None: as a build takes; 0: none, every row is compared.
-        centroids: Centroids of a data file.
-
+        lists: inverted lists of a shard; None: as a build takes; 0: none, every row is compared.
+        centroids: centroids of a data file.
     """
 
     algorithm: str = "vamana"
@@ -53,8 +52,8 @@ def fields_of(engine: Engine, told: Mapping[str, Any]) -> dict[str, Any]:
     """Return fields of an `IndexShape`: those told that the algorithm has, and its defaults.
 
     Args:
-        engine: Names the algorithm.
-        told: Has a `dimension` at least.
+        engine: names the algorithm.
+        told: has a `dimension` at least.
     """
     dimension = told["dimension"]
     fields = {"metric": "cosine", **told}
@@ -117,7 +116,6 @@ def told_by(reader: PuffinReader) -> tuple[dict[str, Any], dict[str, Any]] | Non
 
     Raises:
         FormatError: A blob is not what its type says.
-
     """
     for blob in reader.find(hnsw.TYPE)[:1]:
         return _told_by_layers(ContainerReader(reader.open(blob), hnsw.KIND))
@@ -192,7 +190,7 @@ def _degree(engine: Engine) -> float:
 
 
 def _upper_lists(engine: Engine, count: int) -> int:
-    """Return the expected lists above layer 0: one row in M is in layer 1, of those one in M…"""
+    """Return the expected lists above layer 0: one row in M is in layer 1, and so on."""
     return round(count / max(engine.links - 1, 1))
 
 

@@ -49,7 +49,6 @@ class VamanaShard(StoredVectors):
         zero_rows: `(z,) int64`, those of them without a direction, if that matters.
         records: of the graph, if there are any.
         beam: what the beam reads; see `Searcher`.
-
     """
 
     def __init__(
@@ -301,7 +300,6 @@ class VamanaEngine:
 
         Raises:
             LocalCopyError: The folder does not hold a whole unpacked shard.
-
         """
         graph = graph_blob.open(directory)
         beam = beam or _beam(graph)

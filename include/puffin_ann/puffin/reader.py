@@ -37,14 +37,13 @@ class PuffinReader:
 
     Args:
         stream: Python binary file, pyarrow `NativeFile`, or anything with `read` and `seek`.
-        length: Length of the file in bytes if known; saves asking the stream.
-        footer_size: Size of the footer if known (`file-footer-size-in-bytes` of a statistics
+        length: length of the file in bytes if known; saves asking the stream.
+        footer_size: size of the footer if known (`file-footer-size-in-bytes` of a statistics
             entry); only a hint for how much to read first.
-        name: How errors call the file.
+        name: how errors call the file.
 
     Raises:
         PuffinFormatError: The footer is broken, or a blob lies outside the space before it.
-
     """
 
     metadata: FileMetadata
@@ -111,7 +110,6 @@ class PuffinReader:
 
         Raises:
             PuffinFormatError: The blob is compressed; use `extract`.
-
         """
         if blob.compression_codec is not None:
             raise PuffinFormatError(

@@ -74,20 +74,19 @@ class PuffinWriter:
         """Append a blob from bytes, a seekable stream (from where it stands) or a file.
 
         Args:
-            type: Blob type name.
-            data: The content; streamed, and compressed on the way if `codec` is given.
+            type: blob type name.
+            data: the content; streamed, and compressed on the way if `codec` is given.
             fields: Iceberg field ids the blob was computed from.
-            snapshot_id: Snapshot the blob was computed from, or -1.
-            sequence_number: That snapshot's sequence number, or -1.
-            properties: Free text, for the footer.
+            snapshot_id: snapshot the blob was computed from, or -1.
+            sequence_number: that snapshot's sequence number, or -1.
+            properties: free text, for the footer.
             codec: `"zstd"`, or `"lz4"` if no Java reader will ever need the blob. What would shrink
                 so far that readers take it for a bomb (`content_limit`) is stored as it is.
-            allow_large: Accept a stored size of 2 GiB and more, which Java cannot read.
+            allow_large: accept a stored size of 2 GiB and more, which Java cannot read.
 
         Raises:
             BadInputError: The stored blob has 2 GiB or more and `allow_large` is not set. The
                 stream then holds a part of it: throw the file away.
-
         """
         with _opened(data) as (source, size):
             if codec is not None and not _may_be_compressed(source, size, codec):

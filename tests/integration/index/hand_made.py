@@ -108,6 +108,13 @@ def version(
     """Write a version over a random part of a snapshot's rows and load it.
 
     Args:
+        table: the table.
+        base: id of the snapshot.
+        rng: what chance decides by.
+        metric: of the index.
+        algorithm: of the index.
+        shards: how many.
+        deltas: how many.
         dead: tombstones, as a share of the live rows of each part.
         ordered: `rows` for ordinals in locator order, `all` for file ids in the order of paths,
             too: so builds make them.

@@ -45,8 +45,11 @@ def maintained(table, declaration, due):
 
 
 def newest(table):
-    """Return the version that serves the head: published in mode `statistics` after a rollback it
-    stands under an older snapshot than others."""
+    """Return the version that serves the head.
+
+    Published in mode `statistics` after a rollback, it is registered under an older snapshot than
+    others.
+    """
     return open_index(table, builds.INDEX).version
 
 

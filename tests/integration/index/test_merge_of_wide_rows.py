@@ -1,5 +1,8 @@
-"""Rows of more than a kibibyte are searched by codes unless there is what unpacking makes: merged
-shards must be judged by what searches read, at the width that was chosen for that."""
+"""Merged shards of wide rows are measured by what searches read.
+
+Rows of more than a kibibyte are searched by codes unless unpacking makes packed nodes; the search
+width was chosen for that.
+"""
 
 import builds
 import numpy as np

@@ -45,8 +45,10 @@ SCHEMA = Schema(
 
 
 def open_catalog(folder: Path, kind: type[SqlCatalog] = SqlCatalog) -> SqlCatalog:
-    """A catalog handle of its own on the folder's database: another process, as far as PyIceberg
-    can tell."""
+    """A catalog handle of its own on the folder's database.
+
+    To PyIceberg it is another process.
+    """
     catalog = kind(
         "lake",
         uri=f"sqlite:///{folder}/catalog.db",

@@ -43,7 +43,6 @@ class Bounds:
         radii: `(n,) float32`, infinite if not known.
         owners: `(n,) int64` below `owned`, what each centroid stands for: a file, a partition.
         owned: how many owners there are; those without a centroid hold no row.
-
     """
 
     def __init__(
@@ -96,7 +95,6 @@ class Bounds:
 
         Args:
             query: `(d,) float32`, finite.
-
         """
         moved = self._moved(query)
         step = float(np.abs(moved).max(initial=0.0)) / self._most

@@ -38,7 +38,6 @@ def of_rows(
 
     Returns:
         `(c, d) float32` and `(c,) float32`; no entry stands for no row.
-
     """
     if not len(vectors):
         return np.zeros((0, vectors.shape[1]), np.float32), np.zeros(0, np.float32)
@@ -67,7 +66,6 @@ def radii(
         centroids: `(c, w) float32`.
         ids: `(n,) uint32`, the centroid of each row.
         metric: name; unit rows are allowed for having been rounded.
-
     """
     largest = np.zeros(len(centroids))
     step = max(1, BLOCK_BYTES // (8 * max(1, space.shape[1])))

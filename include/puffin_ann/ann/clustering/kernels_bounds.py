@@ -21,7 +21,6 @@ def products(
         width: numbers in a row.
         query: `(width,) int16`, so small that no sum leaves int32.
         out: `(n,) int32`, written.
-
     """
     w = np.uint64(width)
     for i in range(np.uint64(len(out))):

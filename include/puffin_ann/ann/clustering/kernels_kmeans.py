@@ -42,7 +42,6 @@ def nearest(
         ids: `(b,) uint32`, written.
         squared: `(b,) float32`, written; computed anew, for the float32 sum of squares less
             products has lost its digits where a vector is close to its centroid.
-
     """
     k = len(centroids)
     for i in range(len(vectors)):

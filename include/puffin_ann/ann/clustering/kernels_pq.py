@@ -58,7 +58,6 @@ def nearest_words(
         width: its dimensions.
         words: `(w, 2**bits) float32`, w ≥ width.
         codes: `(b,) uint8`, written.
-
     """
     tile = np.zeros(width * TILE, np.float32)
     names = np.empty(TILE, np.uint32)
@@ -114,7 +113,6 @@ def tables(
         query: `(d,) float32`, or wider.
         by_product: contributions to −⟨q, x⟩ rather than to ‖q − x‖².
         out: `(m, 2**bits) float32`, written.
-
     """
     for j in range(len(words)):
         line = out[j]

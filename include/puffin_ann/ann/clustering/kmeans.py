@@ -34,7 +34,6 @@ def train(
 
     Raises:
         TooFewRowsError: the sample has fewer rows than k.
-
     """
     sample = frozen(sample)
     if k < 1 or len(sample) < k:
@@ -91,7 +90,6 @@ def assign(
 
     Returns:
         `(n,) uint32` ids, the lowest of equally near ones, and `(n,) float32` squared distances.
-
     """
     ids = np.empty(len(vectors), dtype=np.uint32)
     squared = np.empty(len(vectors), dtype=np.float32)

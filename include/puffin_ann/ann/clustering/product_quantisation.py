@@ -38,7 +38,6 @@ def train(
         bits: 1 … 8.
         seed: the same gives the same codebook, whatever the number of threads.
         threads: threads to use.
-
     """
     words = 1 << bits
     generator = np.random.default_rng([seed, 4])
@@ -83,7 +82,6 @@ def encode(
         codebook: as `train` gives it.
         offsets: as `subspace_offsets` gives them.
         threads: threads to use.
-
     """
     codes = np.empty((len(rows), len(codebook)), np.uint8)
     words = turned(codebook)

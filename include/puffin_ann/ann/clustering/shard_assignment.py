@@ -27,7 +27,6 @@ def partitions_to_shards(
 
     Raises:
         TooFewRowsError: there are more shards than partitions.
-
     """
     partitions = len(centroids)
     if not 1 <= shards <= partitions:

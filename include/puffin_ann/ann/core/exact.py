@@ -47,7 +47,6 @@ def search(
 
     Raises:
         QueryError: the shapes do not fit each other, or k is negative.
-
     """
     if isinstance(metric, str):
         metric = METRICS[metric]

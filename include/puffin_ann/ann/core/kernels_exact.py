@@ -122,7 +122,6 @@ def scan(
         allowed: `(b,) bool`, or empty if all are.
         heaps: `(q, k) uint64`, greatest first, `order_key`s; changed.
         sizes: `(q,) int64`, entries of each heap; changed.
-
     """
     d = queries.shape[1]
     k = heaps.shape[1]

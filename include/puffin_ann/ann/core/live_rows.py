@@ -26,7 +26,6 @@ class _Known:
         owner: the mask, or what it is a view of.
         count: how many rows live.
         gathered: their numbers, ascending, and vectors; None as long as nobody asked.
-
     """
 
     owner: weakref.ref[NDArray[np.uint8]]
@@ -43,7 +42,6 @@ class LiveRows:
     Args:
         metric: of the rows.
         vectors: `(n, d) float32`.
-
     """
 
     def __init__(self, metric: Metric, vectors: NDArray[np.float32]) -> None:

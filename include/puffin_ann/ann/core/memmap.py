@@ -33,10 +33,10 @@ def new_array(
 
 
 def read_only(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """Return the array as kernels take what they only read: contiguous, of the base class, and
-    read-only; copied only if it must be.
+    """Return the array as kernels take what they only read: contiguous and read-only.
 
-    A kernel is compiled anew for every kind of array, and a memory map is another kind.
+    It is of NumPy's base class, and copied only if it must be: a kernel is compiled for every kind
+    of array, and a memory map is another kind.
     """
     view = np.ascontiguousarray(array).view(np.ndarray)
     view.flags.writeable = False

@@ -55,7 +55,6 @@ class Metric:
 
         Returns:
             `(q, c) float32`, to the last bit what `distances` gives.
-
         """
         out = np.empty(ids.shape, dtype=np.float32)
         chosen = np.ascontiguousarray(ids, dtype=np.int64)

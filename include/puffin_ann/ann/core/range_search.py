@@ -50,7 +50,6 @@ def rows_nearer(
 
     Returns:
         `(m,) int64` queries, `(m,) int64` rows and `(m,) float32` distances, in order of rows.
-
     """
     step = min(MOST_ROWS, max(1, PRODUCTS // max(1, len(queries))))
 

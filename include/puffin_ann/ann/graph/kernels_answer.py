@@ -52,7 +52,6 @@ def write_nearest(
         count: how many there are, at most k.
         ids: `(k,) int64`, written; -1 where there is none.
         distances: `(k,) float32`, written; infinite there.
-
     """
     for j in range(U64(len(ids))):
         ids[j] = np.int64(keys[j] & _LOW) if j < U64(count) else np.int64(-1)
@@ -84,7 +83,6 @@ def answer_from(
             since the pool's order is float32's.
         ids: `(k,) int64`, written.
         distances: `(k,) float32`, written.
-
     """
     square = dot(queries, query, queries, query)
     found = U64(0)

@@ -93,7 +93,6 @@ def beam(
 
     Returns:
         How many candidates the pool holds, and how many the trail.
-
     """
     w = U64(width)
     at = U64(query)

@@ -40,7 +40,6 @@ def find_equal(
         order: `(n,) int64`, rows by (hash, row).
         first: `(n,) uint32`, written. Of rows that share a hash and are not equal, those beyond
             the second kind may be taken for unequal, which costs nothing but their shortcut.
-
     """
     doubles = 0
     leader = order[0] if len(order) else 0
@@ -102,7 +101,6 @@ def add_long_edges(
         counts: `(t,) uint16`, how many of them.
         neighbours: `(n, R) uint32`, changed.
         degrees: `(n,) uint16`, changed.
-
     """
     most = neighbours.shape[1]
     for i in range(len(lists)):
@@ -198,7 +196,6 @@ def make_reachable(
         degrees: `(n,) uint16`, changed.
         entry: where searches begin.
         keep: candidates looked at for a place to attach a row.
-
     """
     rows, most = neighbours.shape
     reached = np.zeros(rows, np.bool_)

@@ -83,7 +83,6 @@ def robust_prune(
 
     Returns:
         How many were chosen.
-
     """
     w = U64(width)
     slack = F32(alpha)

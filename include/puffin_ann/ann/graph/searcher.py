@@ -34,7 +34,6 @@ class Scratch:
     Attributes:
         stamps: `(n,) uint8`, marks of the rows that a search has seen.
         stamp: the last mark used.
-
     """
 
     stamps: NDArray[np.uint8]
@@ -54,7 +53,6 @@ class Part:
         ids: `(q, k) int64`, to be written.
         distances: `(q, k) float32`, to be written.
         counts: `(q,) int64`, to be written: how many answers there are.
-
     """
 
     queries: NDArray[np.float32]
@@ -77,7 +75,6 @@ class Answering:
             no right place for them.
         expansion: what the graph's search takes for a candidate that it keeps, in rows compared
             one by one; between what that is for a query alone and for one of a large batch.
-
     """
 
     def __init__(
@@ -122,7 +119,6 @@ class Answering:
 
         Returns:
             `(q, k) int64` rows, −1 where there is none, and `(q, k) float32`, infinite there.
-
         """
         rows = len(self.vectors)
         live = self._live_rows.count(dead)

@@ -49,7 +49,6 @@ def of_rows(
         metric: name.
         path: file to write, ending in `.npy`; left alone if the vectors will do as they are.
         lasting: wait until the file is on the disk, where a later process may trust it.
-
     """
     rows, dimension = vectors.shape
     if not is_needed(metric, dimension) or not rows:

@@ -84,7 +84,6 @@ def descend(
         top: that layer.
         queries: flat float32.
         query: where in `queries` the query begins.
-
     """
     w = U64(width)
     at = U64(query)
@@ -151,7 +150,6 @@ def beam(
         stamps: `(n,) uint8`; rows that carry `stamp` count as seen.
         stamp: of this search, carried by no row yet.
         fresh: `(stride + 1,) uint32` scratch.
-
     """
     w = U64(width)
     at = U64(query)
@@ -253,7 +251,6 @@ def search(
 
     Returns:
         The last stamp used.
-
     """
     rows, k = len(stamps), ids.shape[1]
     widest = kept(widths.max(), k, live)
@@ -346,7 +343,6 @@ def tail_lists(
         levels: `(n,) uint8`.
         degrees: `(u,) uint16`, written.
         lists: `(u, M) uint32`, written; 0 beyond the degree.
-
     """
     links = lists.shape[1]
     at = 0

@@ -22,7 +22,6 @@ class Layers:
             level; 0 beyond the degree.
         upper_degrees: `(u,) uint16`.
         entry: a row of the highest level; 0 if there are no rows.
-
     """
 
     neighbours: NDArray[np.uint32]

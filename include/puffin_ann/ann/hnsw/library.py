@@ -81,7 +81,6 @@ def build(
 
     Raises:
         BadInputError: there are 2³¹ rows or more.
-
     """
     if len(space) >= MAX_ROWS:
         raise BadInputError(f"a shard of {len(space)} rows is too large; use more shards")
@@ -127,7 +126,6 @@ def insert(
         threads: as for `build`.
         scratch: as for `build`.
         progress: told the share of rows added.
-
     """
     known, links = len(layers.levels), layers.links
     if len(space) >= MAX_ROWS:
@@ -204,7 +202,6 @@ def _read(path: Path, rows: int, numbers: NDArray[np.uint32], links: int, scratc
         numbers: `(e,) uint32`, ascending: the row each of hnswlib's elements stands for.
         links: M.
         scratch: the lists of layer 0 are mapped from a file here.
-
     """
     header = np.fromfile(path, HEADER, 1)[0]
     width = (int(header["label_offset"]) - int(header["data_offset"])) // 4

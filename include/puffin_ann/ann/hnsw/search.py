@@ -36,7 +36,6 @@ class Searcher:
         space: `(n, w) float32`, as `vamana.space.of_rows` gives it for `space_metric`.
         layers: trusted: every number in them is in range.
         zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction.
-
     """
 
     def __init__(

@@ -238,7 +238,6 @@ def search(
         refined: candidates to measure by their stored vectors, at least 1.
         ids: `(q, k) int64`, written; -1 where there is no answer.
         distances: `(q, k) float32`, written.
-
     """
     dimension = queries.shape[1]
     count, width = words.shape[0], words.shape[1]

@@ -48,7 +48,6 @@ class Trained:
         centroids: `(lists, d) float32`, for `ip` `(lists, d + 1)`.
         offsets: `(m + 1,) uint32`, where each sub-space begins.
         codebook: `(m, 16, w) float32`.
-
     """
 
     metric: str
@@ -82,7 +81,6 @@ class Lists:
         ordinals: `(n,) uint32`, ascending within a list.
         codes: `(n, ⌈m / 2⌉) uint8`: codes 2i and 2i + 1 in the low and high half of byte i.
         biases: `(n,) float32`, what a row's score has beside its list's and its codes'.
-
     """
 
     starts: NDArray[np.int64]
@@ -119,7 +117,6 @@ def train(
         subspaces: m.
         seed: the same gives the same, whatever the number of threads.
         threads: threads to use.
-
     """
     rows, dimension = vectors.shape
     if rows < LEAST_ROWS:
@@ -182,7 +179,6 @@ def fill(trained: Trained, vectors: Floats, threads: int) -> Lists:
         trained: by which.
         vectors: `(n, d) float32`; may be memory-mapped, read twice in blocks.
         threads: threads to use.
-
     """
     rows = len(vectors)
     ids = np.empty(rows, np.uint32)

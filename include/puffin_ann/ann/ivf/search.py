@@ -33,7 +33,6 @@ class Searcher:
         inverse_norms: `(n,) float32`, for cosine; see `inverse_norms`.
         packed: `(blocks, groups, 64) uint8`, what `packed_codes` gave on a machine of this one's
             order; None makes it now.
-
     """
 
     def __init__(
@@ -94,7 +93,6 @@ class Searcher:
             refined: candidates to measure exactly.
             barred: `(n,) uint8`, non-zero for rows that may not be answered.
             threads: threads to use; the answers do not depend on it.
-
         """
         ids = np.empty((len(queries), k), np.int64)
         distances = np.empty((len(queries), k), np.float32)
@@ -154,8 +152,10 @@ class Searcher:
         distances: NDArray[np.float32],
         threads: int,
     ) -> None:
-        """Compare all rows for queries that got fewer than k: there may be no more, or numbers
-        were too large for a score."""
+        """Compare all rows with the queries that got fewer than k answers.
+
+        There may be no more, or numbers were too large for a score.
+        """
         lines = np.flatnonzero(ids[:, -1] < 0)
         allowed = None if barred is None else barred == 0
         ids[lines], distances[lines] = exact.search(

@@ -104,7 +104,6 @@ def pack(codes: NDArray[np.uint8], order: Order = ORDER) -> NDArray[np.uint8]:
 
     Returns:
         `(blocks, groups, 64) uint8`; rows and codes that fill up the last ones are 0.
-
     """
     rows, count = codes.shape
     blocks, groups = -(-rows // BLOCK), groups_of(count)
@@ -217,7 +216,6 @@ def quantised_tables(query, words, width, offsets, count, floats, tables):  # ty
         count: m.
         floats: `(16 · m,) float32`, scratch.
         tables: `(64 · groups,) uint8`, written up to 16 · m.
-
     """
     widest = F32(0)
     shift = F32(0)

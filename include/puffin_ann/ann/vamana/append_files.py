@@ -53,7 +53,6 @@ def grown_space(
         first: the first added row, at least 1.
         metric: name.
         path: file to write; left alone if the vectors will do as they are.
-
     """
     if not spaces.is_needed(metric, vectors.shape[1]):
         return spaces.of_rows(vectors, metric, path, lasting=False)

@@ -56,7 +56,6 @@ def build(
 
     Raises:
         BadInputError: There are 2³¹ rows or more.
-
     """
     tell = progress or (lambda stage, share: None)
     rows = len(space)

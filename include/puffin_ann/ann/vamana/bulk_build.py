@@ -29,7 +29,6 @@ class Plan:
         fan: leaves that a row joins, each time.
         rounds: how often leaders are drawn.
         nearest: neighbours taken from each leaf.
-
     """
 
     leaf: int = 1024
@@ -82,7 +81,6 @@ def build(
         seed: of the leaders.
         threads: threads to use.
         progress: told the share that is done.
-
     """
     forward = np.full((len(space), max(plan.slots, most)), kernels.NONE, np.uint32)
     generator = np.random.default_rng(seed)

@@ -28,7 +28,6 @@ class Adjacency:
         neighbours: `(n, R) uint32`, 0 beyond the degree.
         degrees: `(n,) uint16`.
         entry: row that searches begin at.
-
     """
 
     neighbours: NDArray[np.uint32]
@@ -61,7 +60,6 @@ def build(
         alpha: slack of pruning.
         seed: of the order.
         threads: threads to use.
-
     """
     rows = len(space)
     entry = medoid(space)

@@ -50,7 +50,6 @@ def insert(
             None if all live.
         threads: threads to use; the graph does not depend on it.
         progress: told the share that is done.
-
     """
     mask = _NOBODY
     if dead is not None and dead.any():

@@ -42,7 +42,6 @@ def gather(
         rows: `(m,) uint32`.
         out: `(m, w) float32`, written.
         squares: `(m,) float32`, written: squared norms after the move.
-
     """
     m, w = out.shape
     mean = np.zeros(w, np.float32)
@@ -184,7 +183,6 @@ def nearest(
         own: column of line 0 that is the line itself and is left out; line i leaves out own + i.
             Below −b, nothing is.
         places: `(b, k) uint32`, written; `NONE` where there are fewer than k.
-
     """
     columns = products.shape[1]
     count = places.shape[1]
@@ -212,7 +210,6 @@ def group(
         leaders: `(e,) uint32`, below `len(starts) − 1`, or `NONE`: belongs to no group.
         starts: `(l + 1,) int64`, written: where each leader's entries begin in `members`.
         members: `(e,) uint32`, written.
-
     """
     starts[:] = 0
     for e in range(len(leaders)):
@@ -241,7 +238,6 @@ def put_neighbours(
         slots: `(m,) uint32`, where in a row of `forward` its neighbours go.
         places: `(m, k) uint32`, places in the leaf, or `NONE`.
         forward: `(n, c) uint32`, written.
-
     """
     for i in range(len(rows)):
         line = forward[rows[i]]
@@ -267,7 +263,6 @@ def tidy(
         counts: `(n,) int32`, written.
         seen_by: `(n,) uint32` scratch: 1 + the last line a row was seen in; 0 at first, and kept
             from call to call.
-
     """
     width = U64(forward.shape[1])
     flat = forward.reshape(-1)
@@ -298,7 +293,6 @@ def turn_round(
         counts: `(n,) int32`, neighbours in each line.
         starts: `(n + 1,) int64`, written: where the sources of each row begin.
         sources: `(edges,) uint32`, written.
-
     """
     starts[:] = 0
     for i in range(len(forward)):
@@ -342,7 +336,6 @@ def choose(
         most: R.
         alpha: slack.
         degrees: `(n,) uint16`, written.
-
     """
     keys = np.empty(0, np.uint64)
     chosen = np.empty(most, np.uint32)

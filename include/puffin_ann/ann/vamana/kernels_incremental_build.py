@@ -43,7 +43,6 @@ def find_places(
 
     Returns:
         The last stamp used.
-
     """
     pool = np.empty(keep + 1, np.uint64)
     passed, nobody = np.empty(1, np.uint64), np.empty(0, np.uint8)
@@ -123,7 +122,6 @@ def add_edges(
         alpha: slack.
         lists: `(n, s) uint32`, changed.
         degrees: `(n,) uint16`, changed.
-
     """
     room = lists.shape[1]
     keys = np.empty(0, np.uint64)

@@ -67,7 +67,6 @@ def find_places(
 
     Returns:
         The last stamp used.
-
     """
     pool = np.empty(keep + 1, np.uint64)
     passed = np.empty(passed_room(keep, len(dead)) + 1, np.uint64)
@@ -180,7 +179,6 @@ def link_back(
         alpha: slack.
         lists: `(n, R) uint32`, changed.
         degrees: `(n,) uint16`, changed.
-
     """
     w = U64(width)
     most = lists.shape[1]

@@ -69,7 +69,6 @@ def search_full(
 
     Returns:
         The last stamp used.
-
     """
     rows, k = len(stamps), ids.shape[1]
     widest = kept(widths.max(), k, live)
@@ -223,11 +222,28 @@ def search_codes(
         offsets: `(m + 1,) uint32`, where each sub-space begins.
         codes: flat `(n · m,) uint8`.
         by_product: codes stand for rows whose inner product is wanted, not their distance.
-        space: and all others: as in `search_full`.
+        space: flat `(n · width,) float32`.
+        width: numbers in a row of the space.
+        neighbours: flat `(n · stride,) uint32`.
+        stride: places in a neighbour list.
+        degrees: `(n,) uint16`.
+        entry: row to begin at.
+        moved: flat `(q · width,) float32`, the queries in the space.
+        metric: code.
+        vectors: `(n, d) float32`, as stored.
+        queries: `(q, d) float32`.
+        widths: `(q,) int64`, L: candidates wanted.
+        live: how many rows are.
+        spare: candidates beyond k whose exact distance is taken.
+        dead: `(n,) uint8`, or empty.
+        stamps: `(n,) uint8` scratch, kept from call to call.
+        stamp: the last one used; 0 at first, with `stamps` all 0.
+        ids: `(q, k) int64`, written.
+        distances: `(q, k) float32`, written.
+        counts: `(q,) int64`, written: answers of each query.
 
     Returns:
         The last stamp used.
-
     """
     subspaces, _, count = words.shape
     w = U64(width)

@@ -57,7 +57,6 @@ def kept(folder: Path, linked: Linked, threads: int, *, forced: bool = False) ->
         linked: the shard's graph.
         threads: threads to use; the records do not depend on it.
         forced: whether records are wanted at any price.
-
     """
     (rows, width), degrees = linked.space.shape, linked.degrees
     needed = rows * Layout.of(width, degrees).stride

@@ -38,7 +38,6 @@ class Codes:
         codebook: `(m, 2**bits, w) float32`.
         offsets: `(m + 1,) uint32`, where each sub-space begins.
         codes: `(n, m) uint8`.
-
     """
 
     codebook: NDArray[np.float32]
@@ -56,7 +55,6 @@ def chosen(beam: Beam, width: int, *, codes: bool, records: bool) -> Chosen:
         width: numbers in a row of the space.
         codes: whether there are any.
         records: likewise.
-
     """
     if records and beam in ("auto", "edges"):
         return "edges"
@@ -76,7 +74,6 @@ class Linked:
         neighbours: `(n, R) uint32`, every one below n; trusted.
         degrees: `(n,) uint16`, none above R; trusted.
         entry: row to begin at.
-
     """
 
     metric: str
@@ -96,7 +93,6 @@ class Searcher:
         records: of this graph, or None; what is in them need not be trusted.
         zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction.
         beam: what the beam reads, see `chosen`.
-
     """
 
     def __init__(

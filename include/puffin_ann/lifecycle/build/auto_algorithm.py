@@ -39,12 +39,11 @@ def choose(
     """Return the algorithm of a run: the declared one, or the fastest at the declared recall.
 
     Args:
-        plan: The run's plan.
+        plan: the run's plan.
         vectors: `(n, d) float32`, sampled rows.
-        left_out: Which of them not to use: the gate asks for them.
-        norm_bound: Largest norm in the sample.
-        threads: Threads to build with; searches are timed on one.
-
+        left_out: which of them not to use: the gate asks for them.
+        norm_bound: largest norm in the sample.
+        threads: threads to build with; searches are timed on one.
     """
     declaration = plan.declaration
     if declaration.algorithm != AUTO:

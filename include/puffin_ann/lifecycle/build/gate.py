@@ -30,6 +30,10 @@ def run_gate(
     """Tune and measure the unpublished index, and stage the candidate that publishing takes.
 
     Args:
+        workspace: the run.
+        trained: centroids, and the shard of each partition.
+        summary: what was read of the table.
+        shards: those that were built.
         seconds: by stage, how long it took.
         figures: what earlier stages counted, for the routing blob's properties.
         algorithm: what the shards were built with.

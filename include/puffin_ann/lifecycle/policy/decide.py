@@ -78,8 +78,7 @@ def dead_shards(
     Rows that went count from when a refresh would publish them. Deltas are among them, unless all
     are merged; a shard of which nothing lives is not.
 
-    Args:
-        state, change, declaration, now_ms: as of `decide`.
+    The arguments are those of `decide`.
     """
     if _why_wait(state, change, declaration, now_ms, maintenance=True):
         return {}

@@ -134,6 +134,8 @@ def change_of(
     Where most rows are in new files, the first of one are read, to see how wide vectors are now.
 
     Args:
+        table: the table.
+        version: the version.
         live: of the table's head.
         declaration: names the column.
 

@@ -78,6 +78,7 @@ def report(table: str, plan: str) -> str:
     """Return the index's status as text, and remove what a published run staged.
 
     Args:
+        table: the table's name.
         plan: location of the run's plan; empty where nothing had to be built.
     """
     if plan:

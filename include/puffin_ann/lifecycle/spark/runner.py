@@ -70,7 +70,6 @@ class WhenNeeded:
 
     Args:
         start: returns a new session, and the thread that warms it up.
-
     """
 
     def __init__(self, start: "Callable[[], tuple[SparkSession, Thread | None]]") -> None:

@@ -130,8 +130,9 @@ class LocalCache:
             log.warning("%s cannot be removed", folder)
 
     def take_spoilt(self) -> bool:
-        """Tell, once, whether a folder handed out was found spoilt since; it has to be asked for
-        again.
+        """Tell, once, whether a folder handed out was found corrupt since.
+
+        It has to be asked for again.
         """
         if not self._spoilt.is_set():
             return False
@@ -244,8 +245,9 @@ class LocalCache:
         return entries
 
     def _remove_abandoned(self) -> None:
-        """Remove notes of folders that are gone, and what processes left behind that died while
-        they removed or, a day later, filled a folder.
+        """Remove notes of folders that are gone, and what dead processes left behind.
+
+        They may have died while they removed a folder or, a day later, while they filled one.
         """
         for note in (self.root / _NAMES).glob("*"):
             with contextlib.suppress(OSError, ValueError):

@@ -57,7 +57,6 @@ def rotated(
         out: written from `at` on.
         at: offset in it, in its elements.
         element: how many of its elements a number takes: 1, or 4 for bytes.
-
     """
     lines = U64(len(across))
     for i in range(lines):

@@ -209,7 +209,6 @@ def walk(
         best: uint64, its length less 1 is how many are wanted; written: the nearest live rows
             expanded, by their squared distances, ascending.
         estimates: `(32,) float32`, scratch.
-
     """
     stride, code_bytes = U64(stride), U64(code_bytes)
     full, most = U64(len(pool) - 1), U64(len(passed) - 1)
@@ -277,7 +276,6 @@ def answer(
         found: how many.
         ids: `(k,) int64`, written; -1 where there is none.
         distances: `(k,) float32`, written; infinite there.
-
     """
     k = U64(len(ids))
     count = min(k, U64(found))
@@ -330,8 +328,16 @@ def search_records(
     """Answer queries.
 
     Args:
-        records: and `numbers`, `stride`, `code_bytes`, `blocks`, `entry`: as in `walk`.
-        origin: and `scale`, `across`, `within`: see `layout.Frame`.
+        records: flat `(n · stride,) uint8`.
+        numbers: the same as uint32.
+        stride: bytes of a record.
+        code_bytes: of a block's codes.
+        blocks: room for them in a record; what says more is damaged.
+        entry: row to begin at.
+        origin: `(w,) float32`, see `layout.Frame`.
+        scale: a power of two, likewise.
+        across: `(w / 16, w / 16) float32`, orthogonal, likewise.
+        within: `(16, 16) float32`, orthogonal, likewise.
         metric: code.
         length: of all rows of the space, for the inner product.
         vectors: `(n, d) float32`, as stored.
@@ -348,7 +354,6 @@ def search_records(
 
     Returns:
         The last stamp used.
-
     """
     width = len(origin)
     rows, k = len(stamps), ids.shape[1]

@@ -58,7 +58,6 @@ def placed(
         origin: `(w,) float32`, see `layout.Frame`.
         scale: likewise.
         out: `(w,) float32`, written.
-
     """
     factor = 1.0
     if metric == COSINE:
@@ -79,14 +78,14 @@ def placed(
 def tables_of(
     moved: NDArray[np.float32], floats: NDArray[np.float32], tables: NDArray[np.uint8]
 ) -> tuple[np.float32, np.float32]:
-    """Write, for every two dimensions, what a query adds to ⟨u, q⟩ by each code; return the step
-    and the sum for codes that find nothing but zeros.
+    """Write, for every two dimensions, what a query adds to ⟨u, q⟩ by each code.
+
+    Returns the step, and the sum for codes that find nothing but zeros.
 
     Args:
         moved: `(w,) float32`, the query, rotated.
         floats: `(8 · w,) float32`, scratch.
         tables: `(8 · w,) uint8`, written.
-
     """
     widest = F32(0)
     base = F32(0)

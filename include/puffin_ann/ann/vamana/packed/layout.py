@@ -57,7 +57,6 @@ class Layout:
     Attributes:
         width: numbers in a row.
         blocks: room for blocks of 32 neighbours.
-
     """
 
     width: int
@@ -99,7 +98,6 @@ class Frame:
         scale: a power of two.
         across: `(w / 16, w / 16) float32`, orthogonal.
         within: `(16, 16) float32`, orthogonal.
-
     """
 
     origin: NDArray[np.float32]
@@ -150,7 +148,6 @@ class Records:
         layout: of each.
         frame: in which rows are.
         array: `(n, stride) uint8`; may be memory-mapped.
-
     """
 
     layout: Layout
@@ -174,7 +171,6 @@ def make(
         degrees: `(n,) uint16`, none above R; trusted.
         threads: threads to use; the records do not depend on it.
         folder: where to write them, for `opened`; they are kept in memory if it is None.
-
     """
     rows, width = space.shape
     layout, frame = Layout.of(width, degrees), Frame.of(space)
@@ -233,7 +229,6 @@ def opened(folder: Path, width: int, degrees: NDArray[np.uint16]) -> Records | N
     Raises:
         FileNotFoundError: they were not made, or not by a machine like this.
         ValueError, OSError: they are not those of such a graph.
-
     """
     flat = np.load(folder / FRAME, allow_pickle=False)
     if not len(flat):
