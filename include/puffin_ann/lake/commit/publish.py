@@ -38,6 +38,7 @@ from puffin_ann.lake.commit.index_snapshot import PublishMode, publish_mode
 from puffin_ann.lake.commit.overwritten_statistics import give_back, overwritten
 from puffin_ann.lake.store.objects import object_exists, object_length
 from puffin_ann.redaction import shown_cause
+from puffin_ann.settings import settings
 
 ATTEMPTS = 4
 LOOKS = 4
@@ -306,9 +307,17 @@ def _check_still_there(table: Table, request: Request, published: Published) -> 
 
 
 def _with_patience(ask: Callable[[], Table]) -> Table:
+    """Ask a catalog that fails again: an answer settles what became of a commit.
+
+    One that keeps silent is given `catalog_seconds` by each question, and so is asked once only. A
+    store that fails has been asked again already, for `store_seconds`.
+    """
+    until = time.monotonic() + settings().catalog_seconds
     for look in range(LOOKS - 1):
         try:
             return ask()
         except CatalogUnavailableError:
+            if time.monotonic() >= until:
+                raise
             time.sleep(WAIT_SECONDS * 2**look)
     return ask()
