@@ -18,6 +18,7 @@ from faulty_store import CUT, FAULTS, SCHEME, STORE, Request, Weather
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from lake_tables import delete_positions
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 from tenacity import wait_none
@@ -302,3 +303,15 @@ def test_an_index_file_that_is_definitely_gone_is_missing(lake):
         path.unlink()
     with pytest.raises(DamagedIndexError, match=r"/ann-\S+\.puffin is gone from the store"):
         READING["status"]()
+
+
+@pytest.mark.parametrize("name", ["doctor", "doctor --fix", "status"])
+@pytest.mark.parametrize("fault", ["500", "403", "timeout", CUT])
+def test_deletes_and_data_that_cannot_be_read_now_are_told_as_an_outage(lake, name, fault):
+    lake()
+    table = load_table(TABLE)
+    (first, *_) = (task.file.file_path for task in table.scan().plan_files())
+    delete_positions(table, {first: [3]})
+    done = carry_out(name, befalls(fault, ".parquet"))
+    if isinstance(done, Diagnosis):  # it need not have read them
+        assert not [one for one in done.findings if one.is_problem and "rows that" not in one.what]
