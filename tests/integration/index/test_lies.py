@@ -1,5 +1,6 @@
 """Index files with right checksums and wrong sense: never a wrong row, and doctor tells."""
 
+import io
 import sys
 import tracemalloc
 from contextlib import suppress
@@ -10,6 +11,8 @@ import builds
 import pytest
 
 from puffin_ann import open_index
+from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import partitions, rows, strings
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.search.cache.local_cache import LocalCache
@@ -22,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "blobs"))
 import lied_to
 import lies
 from lies import IndexFile
+from lies_of_rows import put_rows, replace_columns
 
 FOUND = (
     "metric_of_a_shard",
@@ -87,10 +91,10 @@ def test_rows_of_another_table_are_never_answered(liar, catalog):
     other.append(builds.rows(range(900, 930)))
     (task,) = other.scan().plan_files()
     file = IndexFile.read(liar.path)
-    coverage = file.only(lies.coverage)
-    paths = list(lies.strings.decode(coverage.sections["path"], ""))
+    coverage = file.only(coverage_blob)
+    paths = list(strings.decode(coverage.sections["path"], ""))
     paths[1] = task.file.file_path
-    coverage.sections["path"] = lies.strings.encode(paths)
+    coverage.sections["path"] = strings.encode(paths)
     file.write(liar.path)
     liar.register()
 
@@ -160,14 +164,14 @@ def test_doctor_tells_of_blobs_that_contradict_each_other(liar, name, seed):
 
 def test_doctor_tells_of_rows_that_two_shards_hold(liar):
     file = IndexFile.read(liar.path)
-    blobs = file.all(lies.rows)
-    found = [lies.rows.read(lies.io.BytesIO(blob.content())) for blob in blobs]
+    blobs = file.all(rows)
+    found = [rows.read(io.BytesIO(blob.content())) for blob in blobs]
     first, second = found[0], found[1]
     columns = [column.copy() for column in (second.file_ids, second.row_groups, second.offsets)]
     taken = [column[-1] for column in (first.file_ids, first.row_groups, first.offsets)]
     for column, value in zip(columns, taken, strict=True):
         column[-1] = value
-    lies._put_rows(blobs[1], lies.replace_columns(second, columns))
+    put_rows(blobs[1], replace_columns(second, columns))
     file.write(liar.path)
     liar.register()
 
@@ -178,7 +182,7 @@ def test_doctor_tells_of_rows_that_two_shards_hold(liar):
 
 def test_partitions_that_claim_no_rows_hide_none(liar):
     file = IndexFile.read(liar.path)
-    cells = file.only(lies.partitions)
+    cells = file.only(partitions)
     cells.sections["prow"] = bytes(len(cells.sections["prow"]))
     file.write(liar.path)
     liar.register()

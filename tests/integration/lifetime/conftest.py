@@ -1,6 +1,7 @@
 import builds
 import pytest
 from pyiceberg.catalog import load_catalog
+from registrations import catalog_beside, commit, publish_versions, register
 
 
 @pytest.fixture
@@ -21,4 +22,14 @@ def words(tmp_path, known_catalogs):
     )
     table.append(builds.rows(range(30)))
     table.append(builds.rows(range(30, 60)))
+    return table
+
+
+@pytest.fixture
+def elsewhere(words, tmp_path, known_catalogs):
+    """The table of `words`, with one version published, as a second catalog has it."""
+    publish_versions(words, "first")
+    catalog = catalog_beside(known_catalogs, tmp_path, "other")
+    table = register(catalog, words.refresh().metadata_location)
+    commit(table, "ours, too")
     return table

@@ -120,3 +120,8 @@ def going(report) -> dict[str, str]:
 
 def kept(report) -> dict[str, str]:
     return {one.location: one.why for one in report.kept}
+
+
+def foreign(found) -> list:
+    """Return what a diagnosis tells of foreign metadata."""
+    return [one for one in found.findings if one.kind == "foreign"]
