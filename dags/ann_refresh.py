@@ -21,6 +21,7 @@ from puffin_ann_refreshing import refresh_tasks
 KIND = "refresh"
 PREFIX = "ann_refresh_"
 BRANCH = "main"
+TRIGGERS = "puffin_ann.airflow.triggers.table"
 LONGEST_URI = 1400
 """Characters. Airflow refuses those that are not much longer, and with them the whole file."""
 
@@ -35,11 +36,11 @@ class Named(BaseEventTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return where the trigger's class stands, and its arguments."""
-        return f"puffin_ann_triggers.{self.name}", self.arguments
+        return f"{TRIGGERS}.{self.name}", self.arguments
 
     async def run(self) -> AsyncIterator[Any]:
         """Do what the trigger that is named does."""
-        made = getattr(import_module("puffin_ann_triggers"), self.name)(**self.arguments)
+        made = getattr(import_module(TRIGGERS), self.name)(**self.arguments)
         async for event in made.run():
             yield event
 

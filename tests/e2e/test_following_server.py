@@ -23,7 +23,7 @@ PARSED_EVERY = "10"
 OWN = """
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG
-from puffin_ann_sensors import IcebergIndexStaleSensor, IcebergIndexTombstoneSensor
+from puffin_ann.airflow.sensors import IcebergIndexStaleSensor, IcebergIndexTombstoneSensor
 
 def go(dag_id):
     return TriggerDagRunOperator(

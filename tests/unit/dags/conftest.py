@@ -16,8 +16,8 @@ from puffin_ann.settings import settings
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# As Airflow does with both folders.
-sys.path += [str(ROOT / "dags"), str(ROOT / "plugins")]
+# As Airflow does.
+sys.path.append(str(ROOT / "dags"))
 
 # Airflow reads its home when it is imported, which is before any fixture runs.
 _home = tempfile.TemporaryDirectory(prefix="puffin-ann-airflow-")

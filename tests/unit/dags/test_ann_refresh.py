@@ -276,7 +276,7 @@ class TestAsset:
         one = self.assets(load_dags)["ann_refresh_words"]
         changed, waited = [watcher.trigger.serialize() for watcher in one.watchers]
         assert changed == (
-            "puffin_ann_triggers.DataSnapshotTrigger",
+            "puffin_ann.airflow.triggers.table.DataSnapshotTrigger",
             {
                 "table": "glove.words",
                 "iceberg_conn_id": "demo",
@@ -284,15 +284,15 @@ class TestAsset:
                 "poll_interval": 10,
             },
         )
-        assert waited[0] == "puffin_ann_triggers.IndexLagTrigger"
+        assert waited[0] == "puffin_ann.airflow.triggers.table.IndexLagTrigger"
         assert waited[1]["lags"] == {"names": 300, "words": 3600}
 
     def test_what_it_names_can_be_made_by_the_triggerer(self, refresh):
-        import puffin_ann_triggers
+        from puffin_ann.airflow.triggers import table
 
         for watcher in refresh.schedule[0].watchers:
             path, arguments = watcher.trigger.serialize()
-            made = getattr(puffin_ann_triggers, path.rpartition(".")[2])(**arguments)
+            made = getattr(table, path.rpartition(".")[2])(**arguments)
             assert made.serialize()[0] == path
             assert made.serialize()[1].items() >= arguments.items()
 

@@ -1,28 +1,31 @@
 """The page of vector indexes: what it shows, to whom, and that nothing in it can run."""
 
-import importlib.util
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyiceberg.catalog
 import pytest
-from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
+from puffin_ann.airflow.page import application as application_module
+from puffin_ann.airflow.page.html import COLUMNS, page
+from puffin_ann.airflow.page.plugin import PuffinAnnPlugin, serve
+from puffin_ann.airflow.page.rows import Row, row_of
 from puffin_ann.declaration import declaration_files, load_declaration
 from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.runs import build as run
 from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.settings import settings
-from puffin_ann_rows import Row, row_of
 
-ROOT = Path(__file__).resolve().parents[3]
+PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
 EVIL = "<script>alert(1)</script>"
 DECLARATION = """\
 table: demo.glove.words
@@ -36,14 +39,11 @@ gate: {queries: 10, k: 1}
 
 
 @pytest.fixture
-def plugin() -> ModuleType:
-    """The plugin file, loaded anew as Airflow does, so that no page is remembered."""
-    spec = importlib.util.spec_from_file_location(
-        "tested_plugin", ROOT / "plugins" / "puffin_ann_plugin.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def application() -> Iterator[Any]:
+    """The application of the page, made for this test: none is remembered."""
+    application_module.application.cache_clear()
+    yield application_module.application()
+    application_module.application.cache_clear()
 
 
 @pytest.fixture
@@ -178,32 +178,33 @@ class Tags(HTMLParser):
         assert not any(name.startswith("on") or name in {"src", "href"} for name, _ in attrs)
 
 
-def test_every_cell_is_escaped(plugin):
-    cells = dict.fromkeys(plugin.COLUMNS, EVIL)
-    text = plugin.page([Row("ann_build_evil", cells)])
+def test_every_cell_is_escaped():
+    cells = dict.fromkeys(COLUMNS, EVIL)
+    text = page([Row("ann_build_evil", cells)])
     tags = Tags(text).found
     assert "script" not in tags
-    assert tags.count("td") == len(plugin.COLUMNS)
-    assert text.count("&lt;script&gt;") == len(plugin.COLUMNS)
+    assert tags.count("td") == len(COLUMNS)
+    assert text.count("&lt;script&gt;") == len(COLUMNS)
 
 
-def test_a_page_without_indexes_says_so(plugin):
-    assert "No index that you may see is declared" in plugin.page([])
+def test_a_page_without_indexes_says_so():
+    assert "No index that you may see is declared" in page([])
 
 
 class TestApplication:
     @pytest.fixture
-    def client(self, plugin, folder, monkeypatch) -> TestClient:
+    def client(self, application, folder, monkeypatch) -> TestClient:
         """A user who may read the DAG of `words` and no other."""
         manager = SimpleNamespace(get_authorized_dag_ids=lambda **_: {"ann_build_words"})
-        monkeypatch.setattr(airflow_app, "get_auth_manager", lambda: manager)
-        application = plugin.application()
+        monkeypatch.setattr(application_module, "get_auth_manager", lambda: manager)
         application.dependency_overrides[get_user] = lambda: SimpleNamespace(name="reader")
-        return TestClient(plugin.serve)
+        return TestClient(serve)
 
-    def test_nobody_sees_it_without_a_login(self, plugin, folder, monkeypatch):
-        monkeypatch.setattr(airflow_app, "get_auth_manager", lambda: pytest.fail("was asked"))
-        answer = TestClient(plugin.serve).get("/")
+    def test_nobody_sees_it_without_a_login(self, application, folder, monkeypatch):
+        monkeypatch.setattr(
+            application_module, "get_auth_manager", lambda: pytest.fail("was asked")
+        )
+        answer = TestClient(serve).get("/")
         assert answer.status_code == 401
         assert "words" not in answer.text
 
@@ -234,11 +235,12 @@ class TestApplication:
         assert "there is no folder of declarations at /nowhere/indexes" in answer.text
 
 
-def test_airflow_finds_the_page_and_its_place_in_the_navigation(plugin):
-    from airflow import plugins_manager
+def test_airflow_finds_the_page_and_its_place_in_the_navigation():
+    from airflow._shared.plugins_manager import _load_plugins_from_plugin_directory
 
-    registered = plugin.PuffinAnnPlugin
-    assert plugins_manager.is_valid_plugin(registered)
-    (mounted,) = registered.fastapi_apps
-    (view,) = registered.external_views
+    (plugin,), errors = _load_plugins_from_plugin_directory(str(PLUGINS))
+    assert errors == {}
+    assert isinstance(plugin, PuffinAnnPlugin)
+    (mounted,) = plugin.fastapi_apps
+    (view,) = plugin.external_views
     assert view["href"] == mounted["url_prefix"].removeprefix("/") + "/"

@@ -1,7 +1,6 @@
 """The rows of the page of indexes: found by few threads, however many look, whoever is silent."""
 
 import asyncio
-import importlib.util
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,22 +9,21 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.core_api.security import get_user
 from pyiceberg import catalog as pyiceberg_catalog
 from pyiceberg.utils.config import Config
 
-from puffin_ann.settings import settings
-from puffin_ann_rows import (
+from puffin_ann.airflow.page import application as application_module
+from puffin_ann.airflow.page.rounds import (
     FRESH_SECONDS,
     PATIENCE_SECONDS,
     STILL_LOOKING,
     THREADS,
     Board,
-    Row,
 )
+from puffin_ann.airflow.page.rows import Row
+from puffin_ann.settings import settings
 
-ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 20
 """That a thread may take on a busy machine."""
 
@@ -204,22 +202,20 @@ def silent(tmp_path, monkeypatch) -> Iterator[Path]:
 @pytest.fixture
 def application(silent, monkeypatch):
     """The page, for a user who may read all DAGs."""
-    path = ROOT / "plugins" / "puffin_ann_plugin.py"
-    spec = importlib.util.spec_from_file_location("tested_plugin_of_many", path)
-    plugin = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(plugin)
-    monkeypatch.setattr(plugin, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(application_module, "PATIENCE_SECONDS", 0.5)
     readable = {f"ann_build_silent{number}" for number in range(9)}
     manager = SimpleNamespace(get_authorized_dag_ids=lambda **_: readable)
-    monkeypatch.setattr(airflow_app, "get_auth_manager", lambda: manager)
-    made = plugin.application()
+    monkeypatch.setattr(application_module, "get_auth_manager", lambda: manager)
+    application_module.application.cache_clear()
+    made = application_module.application()
     made.dependency_overrides[get_user] = lambda: SimpleNamespace(name="reader")
 
     @made.get("/other")
     def other() -> str:
         return "done"
 
-    return made
+    yield made
+    application_module.application.cache_clear()
 
 
 def ours() -> list[threading.Thread]:

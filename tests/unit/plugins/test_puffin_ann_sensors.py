@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-import puffin_ann_sensors as sensors
+from puffin_ann.airflow import sensors
 from puffin_ann.errors import CatalogUnavailableError, DeclarationError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,7 +55,7 @@ def test_it_waits_in_the_triggerer_as_often_and_as_long_as_it_is_told(sensor, ki
         sensor().execute({})
     path, arguments = deferred.value.trigger.serialize()
     name = kind.__name__.removeprefix("Iceberg").replace("Sensor", "Trigger")
-    assert path == f"puffin_ann_triggers.{name}"
+    assert path == f"puffin_ann.airflow.triggers.index.{name}"
     assert arguments.items() >= {"index": "words", "poll_interval": 7}.items()
     assert deferred.value.timeout.total_seconds() == 60
     assert hasattr(sensor(), deferred.value.method_name)
@@ -133,13 +132,12 @@ def test_airflow_loads_the_examples(tmp_path):
     imports = (
         "from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator\n"
         "from airflow.sdk import DAG\n"
-        f"from puffin_ann_sensors import {', '.join(kind.__name__ for kind in KINDS)}\n"
+        f"from puffin_ann.airflow.sensors import {', '.join(kind.__name__ for kind in KINDS)}\n"
     )
     examples = [example_of(kind) for kind in KINDS]
     (tmp_path / "own.py").write_text(imports + "".join(examples))
     done = subprocess.run(
         [sys.executable, "-c", LOAD_WITH_AIRFLOW, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "plugins")},
         capture_output=True,
         text=True,
         timeout=180,

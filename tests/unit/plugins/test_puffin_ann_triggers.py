@@ -10,7 +10,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
-import puffin_ann_triggers as triggers
+from puffin_ann.airflow.triggers import index as index_triggers
+from puffin_ann.airflow.triggers import table as table_triggers
 from puffin_ann.lake.commit.index_snapshot import IndexSnapshot, data_snapshot, own_uuid
 from puffin_ann.settings import settings
 
@@ -50,16 +51,16 @@ class Store(dict):
         self[key] = value
 
 
-def changed(store: Store | None = None) -> triggers.DataSnapshotTrigger:
-    made = triggers.DataSnapshotTrigger(
+def changed(store: Store | None = None) -> table_triggers.DataSnapshotTrigger:
+    made = table_triggers.DataSnapshotTrigger(
         table="glove.words", iceberg_conn_id="demo", branch="main", poll_interval=0.01
     )
     made.asset_state_store = store
     return made
 
 
-def waited(store: Store | None = None, **lags: int) -> triggers.IndexLagTrigger:
-    made = triggers.IndexLagTrigger(
+def waited(store: Store | None = None, **lags: int) -> table_triggers.IndexLagTrigger:
+    made = table_triggers.IndexLagTrigger(
         table="glove.words", iceberg_conn_id="demo", branch="main", poll_interval=0.01, lags=lags
     )
     made.asset_state_store = store
@@ -174,7 +175,7 @@ class TestLag:
         table.append(ROWS)
         publish(table, "covered")
         late = SimpleNamespace(time=lambda: time.time() + 600)
-        monkeypatch.setattr(triggers, "time", late)
+        monkeypatch.setattr(table_triggers, "time", late)
         (one,) = events(waited(patient=3600, words=300, covered=1), 1)
         assert one["waited"].endswith(": words")
 
@@ -186,7 +187,7 @@ class TestStale:
             "puffin_ann.lifecycle.report.staleness.staleness_of",
             lambda index: SimpleNamespace(is_stale=next(found), reason=f"{index} waits"),
         )
-        made = triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
+        made = index_triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
         assert asyncio.run(_all(made)) == [{"reason": "words waits"}]
 
     def test_a_catalog_that_does_not_answer_is_asked_again(self, monkeypatch):
@@ -200,7 +201,7 @@ class TestStale:
             return SimpleNamespace(is_stale=True, reason="it waits")
 
         monkeypatch.setattr("puffin_ann.lifecycle.report.staleness.staleness_of", answer)
-        made = triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
+        made = index_triggers.IndexStaleTrigger(index="words", poll_interval=0.01)
         assert asyncio.run(_all(made)) == [{"reason": "it waits"}]
 
 
@@ -213,12 +214,14 @@ class TestTombstones:
             return SimpleNamespace(is_due=next(found), reason=f"{index} is due")
 
         monkeypatch.setattr("puffin_ann.lifecycle.report.staleness.tombstones_of", tombstones_of)
-        made = triggers.IndexTombstoneTrigger(index="words", poll_interval=0.01, ratio=0.1)
+        made = index_triggers.IndexTombstoneTrigger(index="words", poll_interval=0.01, ratio=0.1)
         assert asyncio.run(_all(made)) == [{"reason": "words is due"}]
         assert asked == [("words", 0.1)] * 3
 
 
-@pytest.mark.parametrize("kind", [triggers.IndexStaleTrigger, triggers.IndexTombstoneTrigger])
+@pytest.mark.parametrize(
+    "kind", [index_triggers.IndexStaleTrigger, index_triggers.IndexTombstoneTrigger]
+)
 class TestOnIndexes:
     def test_it_ends_with_the_error_where_waiting_is_of_no_use(self, kind, tmp_path, monkeypatch):
         monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(tmp_path))
@@ -229,7 +232,9 @@ class TestOnIndexes:
 
     def test_the_triggerer_makes_it_of_what_is_stored(self, kind):
         path, arguments = kind(index="words", poll_interval=7).serialize()
-        made = getattr(triggers, path.removeprefix("puffin_ann_triggers."))(**arguments)
+        made = getattr(index_triggers, path.removeprefix("puffin_ann.airflow.triggers.index."))(
+            **arguments
+        )
         assert type(made) is kind
         assert made.serialize() == (path, arguments)
 

@@ -1,8 +1,7 @@
-"""What the page of indexes shows, found in the background: a row for each declaration.
+"""Look for the rows of the page in the background, a few threads and one round at a time.
 
-Whatever is declared and however many people look, a few threads look for it, one round at a time.
-A catalog that does not answer holds up its own rows alone. The file is imported by every Airflow
-process: what costs time is imported when somebody looks.
+Whatever is declared and however many people look, a few threads look for it. A catalog that does
+not answer holds up its own rows alone.
 """
 
 import logging
@@ -13,18 +12,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
-from puffin_ann.declaration import IndexDeclaration, declaration_files, load_declaration
-from puffin_ann.errors import (
-    DeclarationError,
-    EnvironmentProblemError,
-    IndexNotFoundError,
-    PuffinAnnError,
-)
-
-if TYPE_CHECKING:
-    from puffin_ann.lifecycle.report.status import IndexStatus
+from puffin_ann.airflow.page.rows import UNKNOWN, Row, row_of, row_with
+from puffin_ann.declaration import declaration_files
 
 log = logging.getLogger("puffin_ann")
 
@@ -35,16 +25,7 @@ PATIENCE_SECONDS = 5
 """How long a page waits for rows that are not found yet, and for none that took longer before."""
 
 THREADS = 8
-UNKNOWN = "cannot be found now; see the log of the API server"
 STILL_LOOKING = "still looking; load the page again"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One index as the page shows it: texts, not yet escaped, by column."""
-
-    dag_id: str
-    cells: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -102,7 +83,7 @@ class Round:
                 row = self._look(path)
             except Exception:
                 log.exception("the state of the index in %s cannot be found", path)
-                row = _made(path.stem, "", {"state": UNKNOWN})
+                row = row_with(path.stem, "", {"state": UNKNOWN})
             self._found[path].set_result(Seen(row, self._clock() - began))
             with self._lock:
                 self._left -= 1
@@ -121,7 +102,7 @@ class Round:
         """Return a row for each declaration, whether it is found yet or not."""
         seen = self.seen()
         return [
-            seen[path].row if path in seen else _made(path.stem, "", {"state": STILL_LOOKING})
+            seen[path].row if path in seen else row_with(path.stem, "", {"state": STILL_LOOKING})
             for path in self.paths
         ]
 
@@ -158,65 +139,11 @@ class Board:
         """
         with self._lock:
             last = self._round
-            is_over = last is not None and last.ended is not None
-            if last is None or (is_over and self._clock() - last.ended >= FRESH_SECONDS):
+            if last is None or self._is_stale(last):
                 paths = declaration_files(folder)
                 earlier = last.seen() if last is not None else {}
-                self._round = Round(paths, earlier, self._look, self._clock).start()
-            return self._round
+                last = self._round = Round(paths, earlier, self._look, self._clock).start()
+            return last
 
-
-def row_of(path: Path) -> Row:
-    """Return the row of a declaration's file.
-
-    An index whose state cannot be found has the reason as its state: the others are shown anyway.
-    """
-    try:
-        declaration = load_declaration(path)
-    except DeclarationError as error:
-        return _made(path.stem, "", {"state": f"declaration not valid: {error}"})
-    return _made(declaration.name, declaration.table, _state(declaration))
-
-
-def _made(index: str, table: str, state: dict[str, str]) -> Row:
-    dag_id = f"ann_build_{index}"
-    return Row(dag_id, {"index": index, "table": table, "DAG": dag_id, **state})
-
-
-def _state(declaration: IndexDeclaration) -> dict[str, str]:
-    from puffin_ann.lake.catalog.tables import load_table
-    from puffin_ann.lifecycle.report.status import status
-
-    try:
-        (found,) = status(load_table(declaration.table), declaration.name)
-    except IndexNotFoundError:
-        return {"state": "not built yet"}
-    except EnvironmentProblemError as error:
-        # It quotes what a catalog or a store said of itself: addresses and files, not for everyone.
-        log.warning("the state of index %s cannot be found: %s", declaration.name, error)
-        return {"state": UNKNOWN}
-    except PuffinAnnError as error:
-        return {"state": str(error)}
-    except Exception:
-        log.exception("the state of index %s cannot be found", declaration.name)
-        return {"state": UNKNOWN}
-    return _figures(found, declaration)
-
-
-def _figures(found: "IndexStatus", declaration: IndexDeclaration) -> dict[str, str]:
-    if found.fingerprint != declaration.fingerprint():
-        state = "declaration changed since it was built"
-    elif found.rows_to_scan or found.rows_masked:
-        state = f"{found.rows_to_scan:,} rows added, {found.rows_masked:,} deleted since"
-    else:
-        state = "up to date"
-    return {
-        "state": state,
-        "vectors": f"{found.vectors:,}",
-        "in deltas": f"{found.delta_rows:,}" if found.deltas else "",
-        "tombstones": f"{found.tombstone_ratio:.1%}" if found.tombstones else "",
-        "coverage": f"{found.coverage:.2%}",
-        "recall": "" if found.recall is None else f"{found.recall:.4f}",
-        "MB": f"{found.bytes / 1e6:,.1f}",
-        "published": found.published_at or "",
-    }
+    def _is_stale(self, found: Round) -> bool:
+        return found.ended is not None and self._clock() - found.ended >= FRESH_SECONDS

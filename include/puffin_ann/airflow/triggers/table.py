@@ -1,16 +1,12 @@
-"""What the triggerer waits for: tables that change, and changes that have waited for long enough.
-
-Not imported with the plugins, see `.airflowignore`: DAG files only name these classes.
-"""
+"""Watch a table: its data changes, and changes that have waited for long enough."""
 
 import asyncio
 import time
-from abc import abstractmethod
 from collections.abc import AsyncIterator
 from typing import Any
 
 from airflow.providers.apache.iceberg.triggers.iceberg import IcebergTableSnapshotTrigger
-from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from puffin_ann.errors import EnvironmentProblemError, NotFoundError, PuffinAnnError
 
@@ -28,7 +24,7 @@ class DataSnapshotTrigger(IcebergTableSnapshotTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return where this class stands, and its arguments."""
-        return "puffin_ann_triggers.DataSnapshotTrigger", super().serialize()[1]
+        return f"{__name__}.DataSnapshotTrigger", super().serialize()[1]
 
     def _head_snapshot_id(self) -> int | None:
         from puffin_ann.lake.catalog.tables import load_table
@@ -69,7 +65,7 @@ class IndexLagTrigger(BaseEventTrigger):
         lags: dict[str, int],
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
         self.table = table
         self.iceberg_conn_id = iceberg_conn_id
         self.branch = branch
@@ -79,7 +75,7 @@ class IndexLagTrigger(BaseEventTrigger):
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return where this class stands, and its arguments."""
         names = ("table", "iceberg_conn_id", "branch", "poll_interval", "lags")
-        return "puffin_ann_triggers.IndexLagTrigger", {name: getattr(self, name) for name in names}
+        return f"{__name__}.IndexLagTrigger", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll until the triggerer ends."""
@@ -131,77 +127,3 @@ class IndexLagTrigger(BaseEventTrigger):
             await asyncio.to_thread(store.set, WAITED_KEY, due)
         except ValueError as error:
             self.log.debug("%s", error)
-
-
-class IndexTrigger(BaseTrigger):
-    """Fire once when a declared index is as somebody waits for; what that is, a subclass says.
-
-    :param index: Name of the declared index.
-    :param poll_interval: Seconds between two looks.
-    """
-
-    def __init__(self, *, index: str, poll_interval: float) -> None:
-        super().__init__()
-        self.index = index
-        self.poll_interval = poll_interval
-
-    @abstractmethod
-    def look(self) -> tuple[bool, str]:
-        """Tell whether the wait is over, and why, or why not; asks the table, and so blocks."""
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what it is made of."""
-        return {"index": self.index, "poll_interval": self.poll_interval}
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return where this class stands, and its arguments."""
-        return f"puffin_ann_triggers.{type(self).__name__}", self.arguments()
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll until the index is as it should be."""
-        while True:
-            try:
-                is_over, reason = await asyncio.to_thread(self.look)
-            except EnvironmentProblemError as error:
-                self.log.warning("%s; asking again in %s s", error, self.poll_interval)
-            except PuffinAnnError as error:
-                yield TriggerEvent({"error": str(error)})
-                return
-            else:
-                if is_over:
-                    yield TriggerEvent({"reason": reason})
-                    return
-            await asyncio.sleep(self.poll_interval)
-
-
-class IndexStaleTrigger(IndexTrigger):
-    """Fire once when an index has fallen behind its table, by its own declaration."""
-
-    def look(self) -> tuple[bool, str]:
-        """Tell whether it has."""
-        from puffin_ann.lifecycle.report.staleness import staleness_of
-
-        found = staleness_of(self.index)
-        return found.is_stale, found.reason
-
-
-class IndexTombstoneTrigger(IndexTrigger):
-    """Fire once when a maintenance window would rebuild shards of an index for their dead rows.
-
-    :param ratio: Share of a shard's rows that may be dead; None: what the index declares.
-    """
-
-    def __init__(self, *, ratio: float | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.ratio = ratio
-
-    def look(self) -> tuple[bool, str]:
-        """Tell whether it would."""
-        from puffin_ann.lifecycle.report.staleness import tombstones_of
-
-        found = tombstones_of(self.index, self.ratio)
-        return found.is_due, found.reason
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what it is made of."""
-        return {**super().arguments(), "ratio": self.ratio}

@@ -1,6 +1,6 @@
 """Sensors for DAGs of your own.
 
-Every Airflow process imports this file, so it imports no more than Airflow.
+DAG files import this module, so it imports no more than Airflow.
 """
 
 from abc import abstractmethod
@@ -11,7 +11,7 @@ from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 if TYPE_CHECKING:
-    from puffin_ann_triggers import IndexTrigger
+    from puffin_ann.airflow.triggers.index import IndexTrigger
 
 
 class IndexSensor(BaseSensorOperator):
@@ -91,7 +91,7 @@ class IcebergIndexStaleSensor(IndexSensor):
 
     def trigger(self) -> "IndexTrigger":
         """Return what waits until the index is stale."""
-        from puffin_ann_triggers import IndexStaleTrigger
+        from puffin_ann.airflow.triggers.index import IndexStaleTrigger
 
         return IndexStaleTrigger(index=self.index, poll_interval=self.poke_interval)
 
@@ -129,7 +129,7 @@ class IcebergIndexTombstoneSensor(IndexSensor):
 
     def trigger(self) -> "IndexTrigger":
         """Return what waits until shards are due."""
-        from puffin_ann_triggers import IndexTombstoneTrigger
+        from puffin_ann.airflow.triggers.index import IndexTombstoneTrigger
 
         return IndexTombstoneTrigger(
             index=self.index, poll_interval=self.poke_interval, ratio=self.ratio

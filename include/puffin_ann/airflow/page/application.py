@@ -1,0 +1,58 @@
+"""The FastAPI application of the page of indexes: who may see which, and how long to wait."""
+
+import asyncio
+import time
+from functools import cache
+from typing import Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse
+
+from puffin_ann.airflow.page.html import page
+from puffin_ann.airflow.page.rounds import PATIENCE_SECONDS, Board, Round
+from puffin_ann.declaration import declarations_folder
+from puffin_ann.errors import EnvironmentProblemError
+
+LOOK_AGAIN_SECONDS = 0.05
+HEADERS = {
+    # Nothing is loaded and nothing runs, whatever a table or an error message is called.
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@cache
+def application() -> Any:
+    """Return the FastAPI application of the page, for the users that Airflow knows."""
+    made = FastAPI(title="puffin-ann", docs_url=None, redoc_url=None, openapi_url=None)
+
+    board = Board()
+
+    def begin(user: Any) -> tuple[set[str], Round]:
+        readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
+        return readable, board.round(declarations_folder())
+
+    # Not a plain function: those that wait would take all threads that the API server has.
+    @made.get("/", response_class=HTMLResponse)
+    async def show(user: GetUserDep) -> HTMLResponse:
+        """Show the indexes whose DAGs this user may read."""
+        # Airflow checks nobody's login on a plugin's routes: `GetUserDep` is what does.
+        try:
+            readable, found = await run_in_threadpool(begin, user)
+        except EnvironmentProblemError as error:
+            return HTMLResponse(page((), nothing=str(error)), headers=HEADERS)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while found.is_worth_waiting_for() and time.monotonic() < deadline:
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        rows = [row for row in found.rows() if row.dag_id in readable]
+        return HTMLResponse(page(rows), headers=HEADERS)
+
+    return made

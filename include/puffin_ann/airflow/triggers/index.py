@@ -1,0 +1,84 @@
+"""Watch an index: it fell behind its table, or so many of its rows were deleted."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
+
+
+class IndexTrigger(BaseTrigger):
+    """Fire once when a declared index is as somebody waits for; what that is, a subclass says.
+
+    :param index: Name of the declared index.
+    :param poll_interval: Seconds between two looks.
+    """
+
+    def __init__(self, *, index: str, poll_interval: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.index = index
+        self.poll_interval = poll_interval
+
+    @abstractmethod
+    def look(self) -> tuple[bool, str]:
+        """Tell whether the wait is over, and why, or why not; asks the table, and so blocks."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what it is made of."""
+        return {"index": self.index, "poll_interval": self.poll_interval}
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return where this class stands, and its arguments."""
+        return f"{__name__}.{type(self).__name__}", self.arguments()
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Poll until the index is as it should be."""
+        while True:
+            try:
+                is_over, reason = await asyncio.to_thread(self.look)
+            except EnvironmentProblemError as error:
+                self.log.warning("%s; asking again in %s s", error, self.poll_interval)
+            except PuffinAnnError as error:
+                yield TriggerEvent({"error": str(error)})
+                return
+            else:
+                if is_over:
+                    yield TriggerEvent({"reason": reason})
+                    return
+            await asyncio.sleep(self.poll_interval)
+
+
+class IndexStaleTrigger(IndexTrigger):
+    """Fire once when an index has fallen behind its table, by its own declaration."""
+
+    def look(self) -> tuple[bool, str]:
+        """Tell whether it has."""
+        from puffin_ann.lifecycle.report.staleness import staleness_of
+
+        found = staleness_of(self.index)
+        return found.is_stale, found.reason
+
+
+class IndexTombstoneTrigger(IndexTrigger):
+    """Fire once when a maintenance window would rebuild shards of an index for their dead rows.
+
+    :param ratio: Share of a shard's rows that may be dead; None: what the index declares.
+    """
+
+    def __init__(self, *, ratio: float | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.ratio = ratio
+
+    def look(self) -> tuple[bool, str]:
+        """Tell whether it would."""
+        from puffin_ann.lifecycle.report.staleness import tombstones_of
+
+        found = tombstones_of(self.index, self.ratio)
+        return found.is_due, found.reason
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what it is made of."""
+        return {**super().arguments(), "ratio": self.ratio}
