@@ -116,13 +116,13 @@ class Lake:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
                 named |= {entry.data_file.file_path for entry in entries}
         written = {one for one in self.files(table) if one.endswith((".puffin", ".avro", ".stats"))}
-        return written - {_plain(one) for one in named}
+        return written - {plain(one) for one in named}
 
     def files(self, table: Table) -> set[str]:
         """Locations of all objects under the table's location, whoever wrote them."""
         location = table.location().rstrip("/") + "/"
         if not self.on_s3:
-            root = Path(_plain(location))
+            root = Path(plain(location))
             return {str(path) for path in root.rglob("*") if path.is_file()}
         prefix = location.removeprefix(f"s3://{object_store.BUCKET}/")
         pages = self.s3.get_paginator("list_objects_v2").paginate(
@@ -132,7 +132,7 @@ class Lake:
         return {f"s3://{object_store.BUCKET}/{key}" for key in keys}
 
 
-def _plain(location: str) -> str:
+def plain(location: str) -> str:
     """A location as `files` gives it; writers spell the scheme of a path on disk differently."""
     return (
         location
