@@ -13,7 +13,7 @@ from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.search.merge import Source, merge
-from puffin_ann.search.snapshot_view import View
+from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import MIB, settings
 
 KEPT_BYTES = 256 * MIB
@@ -40,7 +40,7 @@ class RowBatch:
 class Scan:
     """Compares queries with every live row outside the index, row group by row group."""
 
-    def __init__(self, table: Table, view: View, column: VectorColumn, metric: str) -> None:
+    def __init__(self, table: Table, view: SnapshotView, column: VectorColumn, metric: str) -> None:
         self._table, self._view, self._column = table, view, column
         self._metric = METRICS[metric]
         self._kept: list[RowBatch] | None = None

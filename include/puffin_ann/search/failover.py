@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError
 from puffin_ann.lake.catalog.tables import name_of, reload_table
-from puffin_ann.search.snapshot_view import LiveState, View, live_state, view_of
+from puffin_ann.search.snapshot_view import LiveState, SnapshotView, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, find_versions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 def cheapest(
     table: Table, versions: Sequence[IndexVersion], live: LiveState
-) -> tuple[IndexVersion, View]:
+) -> tuple[IndexVersion, SnapshotView]:
     """Return the version that leaves the fewest rows to mask and scan, the first of equals.
 
     Args:

@@ -26,7 +26,7 @@ from puffin_ann.search.merge import Merged, Source, keys_of, merge
 from puffin_ann.search.range_search import pairs_within, scan_parts
 from puffin_ann.search.results import SearchReport, answer_table, check_columns
 from puffin_ann.search.shards.tier import ShardTier
-from puffin_ann.search.snapshot_view import LiveState, View, live_state, view_of
+from puffin_ann.search.snapshot_view import LiveState, SnapshotView, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, require_found
 
 Freshness = Literal["exact", "indexed"]
@@ -46,7 +46,7 @@ class Index:
 
     table: Table
     version: IndexVersion
-    view: View
+    view: SnapshotView
     cache: LocalCache = field(default_factory=LocalCache)
     damage: tuple[str, ...] = ()
     falls_back: bool = False

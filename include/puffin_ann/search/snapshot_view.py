@@ -63,7 +63,7 @@ def live_state(table: Table, snapshot_id: int | None) -> LiveState:
 
 
 @dataclass(frozen=True)
-class View:
+class SnapshotView:
     """An index version seen from one snapshot.
 
     Attributes:
@@ -115,7 +115,7 @@ def covered_columns(location: str, files: CoveredFiles) -> CoveredColumns:
     )
 
 
-def view_of(table: Table, version: IndexVersion, live: LiveState) -> View:
+def view_of(table: Table, version: IndexVersion, live: LiveState) -> SnapshotView:
     """Compare what a version covers with what is live.
 
     Only manifests that differ from those of the version's base snapshot are read, where they tell
@@ -133,7 +133,7 @@ def view_of(table: Table, version: IndexVersion, live: LiveState) -> View:
     if changed is None:
         changed = difference(known, live.files, live.deleted)
     paths, ranks = _ranks(known, [file.path for file, _ in changed.scanned])
-    return View(
+    return SnapshotView(
         snapshot_id=live.snapshot_id,
         masked=changed.masked,
         scanned=changed.scanned,

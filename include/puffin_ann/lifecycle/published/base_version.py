@@ -8,7 +8,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lifecycle.documents.index_properties import FINGERPRINT
 from puffin_ann.search.failover import may_answer
-from puffin_ann.search.snapshot_view import LiveState, View, view_of
+from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
 from puffin_ann.search.versions import IndexVersion, find_versions, newest_version
 
 
@@ -22,7 +22,7 @@ class BaseVersion:
     """
 
     version: IndexVersion
-    view: View
+    view: SnapshotView
 
 
 def version_to_refresh(

@@ -29,7 +29,7 @@ from puffin_ann.lifecycle.ingest.key_column import require_key
 from puffin_ann.lifecycle.policy.decision import Drift, Rates
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
 from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
-from puffin_ann.search.snapshot_view import LiveState, View, view_of
+from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 M = TypeVar("M", Rates, Drift)
@@ -149,7 +149,7 @@ def change_in(
     table: Table,
     version: IndexVersion,
     live: LiveState,
-    view: View,
+    view: SnapshotView,
     declaration: IndexDeclaration,
 ) -> Change:
     """Return the change that a view shows, as `change_of` does."""
@@ -173,7 +173,7 @@ def change_in(
     )
 
 
-def _in_covered_files(table: Table, version: IndexVersion, view: View) -> dict[str, int]:
+def _in_covered_files(table: Table, version: IndexVersion, view: SnapshotView) -> dict[str, int]:
     """Return by path how many rows came in files that the version covers, but not these rows."""
     partly = [(file, rows) for file, rows in view.scanned if rows is not ALL]
     if not partly:
@@ -208,7 +208,7 @@ def oldest_uncovered_ms(table: Table, version: IndexVersion) -> int:
 def _why_not_this_column(
     table: Table,
     version: IndexVersion,
-    view: View,
+    view: SnapshotView,
     fresh: Sequence[LiveFile],
     declaration: IndexDeclaration,
 ) -> str:

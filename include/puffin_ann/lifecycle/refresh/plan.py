@@ -28,7 +28,7 @@ from puffin_ann.lifecycle.runtime.workspace import (
     arrays_to_bytes,
 )
 from puffin_ann.search.index import require_snapshot
-from puffin_ann.search.snapshot_view import LiveState, View
+from puffin_ann.search.snapshot_view import LiveState, SnapshotView
 from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import settings
 
@@ -50,7 +50,7 @@ class Basis:
     version: IndexVersion
     state: IndexState
     live: LiveState
-    view: View
+    view: SnapshotView
 
 
 def make_plan(

@@ -28,7 +28,7 @@ from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.search.brute_force import Best, RowBatch
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part, batch_part
-from puffin_ann.search.snapshot_view import View
+from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.search.versions import IndexVersion, open_part
 from puffin_ann.settings import MIB, settings
 
@@ -93,7 +93,7 @@ class FileTier:
     """
 
     def __init__(
-        self, table: Table, version: IndexVersion, view: View, column: VectorColumn
+        self, table: Table, version: IndexVersion, view: SnapshotView, column: VectorColumn
     ) -> None:
         self._io, self._column = table.io, column
         self._metric = METRICS[version.routing.metric]
@@ -271,7 +271,7 @@ def _first_ascending(values: NDArray[np.float64]) -> NDArray[np.int64]:
     return below[np.argsort(values[below], kind="stable")]
 
 
-def _live(file: CoveredFile, view: View) -> _Live:
+def _live(file: CoveredFile, view: SnapshotView) -> _Live:
     rank = int(view.rank_of_file_id[file.file_id])
     masked = view.masked.get(file.file_id)
     if masked is ALL:

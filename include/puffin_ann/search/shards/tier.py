@@ -20,7 +20,7 @@ from puffin_ann.search.row_locators import MaskedRows
 from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.load import LoadedShard, load_shard
 from puffin_ann.search.shards.range import shard_parts, shards_within
-from puffin_ann.search.snapshot_view import View
+from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import settings
 
@@ -40,7 +40,7 @@ class ShardTier:
     """
 
     def __init__(
-        self, io: FileIO, version: IndexVersion, view: View, cache: LocalCache, scope: str
+        self, io: FileIO, version: IndexVersion, view: SnapshotView, cache: LocalCache, scope: str
     ) -> None:
         self._io, self._version, self._view = io, version, view
         self._cache, self._scope = cache, scope

@@ -20,7 +20,7 @@ from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.consistency import check_rows
 from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards.blobs import shard_blobs
-from puffin_ann.search.snapshot_view import View
+from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 
@@ -43,7 +43,7 @@ class Difference:
     revived: NDArray[np.int64]
 
     @classmethod
-    def of(cls, view: View, revived: NDArray[np.int64]) -> "Difference":
+    def of(cls, view: SnapshotView, revived: NDArray[np.int64]) -> "Difference":
         """Take over what a view says."""
         return cls(**vars(MaskedRows.of(view.masked, view.row_group_starts)), revived=revived)
 
@@ -221,7 +221,7 @@ def known_of(workspace: Workspace, shards: Sequence[GoneShard]) -> Known:
     return Known(firsts[is_first])
 
 
-def revived_of(view: View, file_ids: dict[str, int]) -> NDArray[np.int64]:
+def revived_of(view: SnapshotView, file_ids: dict[str, int]) -> NDArray[np.int64]:
     """Return (r, 2) int64, file id and position of the rows of covered files that came back.
 
     Args:
