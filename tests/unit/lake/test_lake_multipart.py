@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from puffin_ann.errors import StoreRefusedError
 from puffin_ann.lake.store import multipart
 from puffin_ann.lake.store.multipart import RECIPE, assemble
-from puffin_ann.lake.store.object_plan import Recipe
+from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lake.store.s3 import S3, Location
 
 PLACE = Location("bucket", "folder/object")
@@ -109,8 +109,8 @@ class Pages:
 
 
 @pytest.fixture
-def recipe() -> Recipe:
-    recipe = Recipe(lambda uri: "")
+def recipe() -> ObjectPlan:
+    recipe = ObjectPlan(lambda uri: "")
     recipe.write(DATA)
     return recipe
 

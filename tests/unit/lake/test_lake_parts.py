@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from puffin_ann.errors import BadInputError
 from puffin_ann.lake.store.multipart_plan import MIB, Limits, plan
-from puffin_ann.lake.store.object_plan import Made, Recipe, Taken
+from puffin_ann.lake.store.object_plan import CopiedRange, InlineBytes, ObjectPlan
 
 SOURCES = {name: bytes((7 * i + ord(name)) % 251 for i in range(400)) for name in "abc"}
 
 
 def content(piece):
-    if isinstance(piece, Made):
+    if isinstance(piece, InlineBytes):
         return piece.data
     assert piece.offset >= 0
     data = SOURCES[piece.source][piece.offset : piece.offset + piece.length]
@@ -25,9 +25,9 @@ def content(piece):
 @st.composite
 def pieces(draw):
     if draw(st.booleans()):
-        return Made(draw(st.binary(max_size=40)))
+        return InlineBytes(draw(st.binary(max_size=40)))
     start = draw(st.integers(0, 399))
-    return Taken(draw(st.sampled_from("abc")), start, draw(st.integers(0, 400 - start)))
+    return CopiedRange(draw(st.sampled_from("abc")), start, draw(st.integers(0, 400 - start)))
 
 
 @given(st.lists(pieces(), max_size=30), st.integers(20, 60))
@@ -45,34 +45,36 @@ def test_parts_hold_every_byte_in_order_and_keep_the_rules(wanted, most):
     for part in parts:
         assert 0 < part.length <= limits.largest
         assert part.length >= limits.smallest or part.number == len(parts)
-        assert not part.copied or (len(part.pieces) == 1 and isinstance(part.pieces[0], Taken))
+        assert not part.copied or (
+            len(part.pieces) == 1 and isinstance(part.pieces[0], CopiedRange)
+        )
 
 
 @given(st.lists(pieces(), max_size=30))
 def test_no_more_is_uploaded_than_lies_between_long_ranges(wanted):
     parts = plan(wanted, Limits(smallest=5, largest=400, parts=10_000, upload=8, copy=30))
     uploaded = sum(part.length for part in parts if not part.copied)
-    long = [piece for piece in wanted if isinstance(piece, Taken) and piece.length >= 10]
+    long = [piece for piece in wanted if isinstance(piece, CopiedRange) and piece.length >= 10]
     short = sum(piece.length for piece in wanted) - sum(piece.length for piece in long)
     assert uploaded <= short + 5 * len(long)
 
 
 @given(st.lists(pieces(), max_size=20))
 def test_a_recipe_is_what_was_written_into_it(wanted):
-    recipe = Recipe(lambda source: f"version of {source}")
+    recipe = ObjectPlan(lambda source: f"version of {source}")
     for piece in wanted:
-        if isinstance(piece, Made):
+        if isinstance(piece, InlineBytes):
             recipe.write(piece.data)
         else:
             recipe.write_range(piece.source, piece.offset, piece.length)
     assert b"".join(map(content, recipe.pieces)) == b"".join(map(content, wanted))
     assert recipe.length == sum(piece.length for piece in wanted)
     kinds = [type(piece) for piece in recipe.pieces]
-    assert not any(a == b == Made for a, b in itertools.pairwise(kinds))
+    assert not any(a == b == InlineBytes for a, b in itertools.pairwise(kinds))
 
 
 def recipe_of(version, offset):
-    recipe = Recipe(lambda source: version)
+    recipe = ObjectPlan(lambda source: version)
     recipe.write(b"PFA1")
     recipe.write_range("a", offset, 10)
     return recipe
@@ -86,38 +88,38 @@ def test_recipes_are_known_by_their_bytes():
 
 def test_a_source_is_held_to_its_first_state():
     states = iter("123")
-    recipe = Recipe(lambda source: next(states))
+    recipe = ObjectPlan(lambda source: next(states))
     recipe.pin("a")
     recipe.write_range("a", 0, 3)
     recipe.write_range("a", 3, 3)
-    assert recipe.pieces == (Taken("a", 0, 6),)
+    assert recipe.pieces == (CopiedRange("a", 0, 6),)
     assert recipe.versions == {"a": "1"}
 
 
 def test_shards_are_copied_and_what_follows_them_is_one_part():
-    shards = [Taken(f"s3://b/{i}", 4, 50 * MIB) for i in range(4)]
-    parts = plan([*shards, Made(b"routing, coverage and footer")])
+    shards = [CopiedRange(f"s3://b/{i}", 4, 50 * MIB) for i in range(4)]
+    parts = plan([*shards, InlineBytes(b"routing, coverage and footer")])
     assert [(part.copied, part.length) for part in parts] == [(True, 50 * MIB)] * 4 + [(False, 28)]
 
 
 def test_a_short_beginning_borrows_from_the_range_after_it():
-    parts = plan([Made(b"PFA1"), Taken("a", 4, 100 * MIB), Made(b"footer")])
+    parts = plan([InlineBytes(b"PFA1"), CopiedRange("a", 4, 100 * MIB), InlineBytes(b"footer")])
     assert [(part.copied, part.length) for part in parts] == [
         (False, 5 * MIB),
         (True, 95 * MIB + 4),
         (False, 6),
     ]
-    assert parts[1].pieces == (Taken("a", 5 * MIB, 95 * MIB + 4),)
+    assert parts[1].pieces == (CopiedRange("a", 5 * MIB, 95 * MIB + 4),)
 
 
 def test_tiny_shards_share_parts():
-    parts = plan([Taken(f"s3://b/{i}", 4, MIB) for i in range(64)])
+    parts = plan([CopiedRange(f"s3://b/{i}", 4, MIB) for i in range(64)])
     assert [(part.copied, part.length) for part in parts] == [(False, 8 * MIB)] * 8
 
 
 @pytest.mark.parametrize(("shards", "size"), [(1, 5 << 40), (20_000, 64 * MIB), (40_000, 6 * MIB)])
 def test_as_many_parts_as_the_store_allows_are_enough(shards, size):
-    parts = plan([Taken(f"s3://b/{i}", 4, size) for i in range(shards)])
+    parts = plan([CopiedRange(f"s3://b/{i}", 4, size) for i in range(shards)])
     assert len(parts) <= 10_000
     assert all(5 * MIB <= part.length <= 5 << 30 for part in parts[:-1])
     assert sum(part.length for part in parts) == shards * size
@@ -125,4 +127,4 @@ def test_as_many_parts_as_the_store_allows_are_enough(shards, size):
 
 def test_an_object_beyond_any_upload_is_refused():
     with pytest.raises(BadInputError, match="parts"):
-        plan([Taken("a", 0, 10_001 * (5 << 30))])
+        plan([CopiedRange("a", 0, 10_001 * (5 << 30))])

@@ -16,7 +16,7 @@ from pyiceberg.io import FileIO
 from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.lake.store import local_copy, multipart
 from puffin_ann.lake.store.listing import delete_object
-from puffin_ann.lake.store.object_plan import Made, Recipe, Taken
+from puffin_ann.lake.store.object_plan import CopiedRange, InlineBytes, ObjectPlan
 from puffin_ann.lake.store.objects import open_object
 from puffin_ann.lake.store.s3 import Location, s3_of
 from puffin_ann.lake.store.staging import local_path, naming
@@ -60,7 +60,7 @@ class Assembly:
         self._io = io
         self._names = names
         self._s3 = s3_of(io, names.folder)
-        self.recipe = Recipe(self._version_of)
+        self.recipe = ObjectPlan(self._version_of)
 
     def make(self) -> str:
         """Make the object and return its location.
@@ -102,7 +102,7 @@ class Assembly:
             try:
                 local_copy.reserve(out, self.recipe.length)
                 for piece in self.recipe.pieces:
-                    if isinstance(piece, Made):
+                    if isinstance(piece, InlineBytes):
                         local_copy.append(piece.data, out)
                     else:
                         _append_local(piece, out)
@@ -116,7 +116,7 @@ class Assembly:
         try:
             with self._io.new_output(path).create(overwrite=False) as out:
                 for piece in self.recipe.pieces:
-                    if isinstance(piece, Made):
+                    if isinstance(piece, InlineBytes):
                         out.write(piece.data)
                     else:
                         self._copy(piece, out)
@@ -131,7 +131,7 @@ class Assembly:
         except EnvironmentProblemError as error:
             _log.warning("%s is left behind: %s", path, error)
 
-    def _copy(self, piece: Taken, out: Any) -> None:
+    def _copy(self, piece: CopiedRange, out: Any) -> None:
         with open_object(self._io, piece.source) as source:
             source.seek(piece.offset)
             left = piece.length
@@ -143,7 +143,7 @@ class Assembly:
                 left -= len(data)
 
 
-def _append_local(piece: Taken, out: int) -> None:
+def _append_local(piece: CopiedRange, out: int) -> None:
     path = local_path(piece.source)
     if path is None:
         raise ValueError(f"{piece.source} is not on the local file system")
@@ -153,5 +153,5 @@ def _append_local(piece: Taken, out: int) -> None:
         raise _too_short(piece, piece.length - done)
 
 
-def _too_short(piece: Taken, missing: int) -> StagingError:
+def _too_short(piece: CopiedRange, missing: int) -> StagingError:
     return StagingError(f"{piece.source} ends {missing} bytes too early")

@@ -17,7 +17,7 @@ from typing import Any
 
 from puffin_ann.errors import EnvironmentProblemError, StagingError, StoreRefusedError
 from puffin_ann.lake.store.multipart_plan import Part, plan
-from puffin_ann.lake.store.object_plan import Made, Piece, Recipe, Taken
+from puffin_ann.lake.store.object_plan import CopiedRange, InlineBytes, ObjectPlan, Piece
 from puffin_ann.lake.store.s3 import CONNECTIONS, S3, Location, answers
 
 STALE = timedelta(days=1)
@@ -39,7 +39,7 @@ ETag = str
 Done = dict[int, ETag]
 
 
-def assemble(store: S3, place: Location, recipe: Recipe) -> None:
+def assemble(store: S3, place: Location, recipe: ObjectPlan) -> None:
     """Make the object, or go on where an earlier attempt stopped; nothing if it is there.
 
     If the store refuses a part, a source that changed for instance, all attempts at the upload are
@@ -141,7 +141,7 @@ def uploads(store: S3, bucket: str, prefix: str) -> list[Upload]:
 class _Job:
     """One attempt to make one object."""
 
-    def __init__(self, store: S3, place: Location, recipe: Recipe) -> None:
+    def __init__(self, store: S3, place: Location, recipe: ObjectPlan) -> None:
         self._store = store
         self._place = place
         self._recipe = recipe
@@ -198,14 +198,14 @@ class _Job:
         if len(pieces) < 2:
             return pieces
         first, second = pieces[:2]
-        if not isinstance(first, Made) or not isinstance(second, Taken):
+        if not isinstance(first, InlineBytes) or not isinstance(second, CopiedRange):
             return pieces
         if not second.offset == first.length <= 64:
             return pieces
         version = self._recipe.versions[second.source]
         if self._store.read_range(second.source, 0, first.length, version) != first.data:
             return pieces
-        return (Taken(second.source, 0, first.length + second.length), *pieces[2:])
+        return (CopiedRange(second.source, 0, first.length + second.length), *pieces[2:])
 
     def _ids(self) -> list[str]:
         found = uploads(self._store, self._place.bucket, self._place.key)
@@ -255,7 +255,7 @@ class _Job:
 
     def _copy(self, part: Part, upload: str) -> ETag:
         (piece,) = part.pieces
-        if not isinstance(piece, Taken):
+        if not isinstance(piece, CopiedRange):
             raise TypeError(f"part {part} is not copied")
         source = Location.require(piece.source)
         with answers(f"{piece.source}, copied to {self.uri}"):
@@ -278,7 +278,7 @@ class _Job:
         return str(answer["ETag"])
 
     def _fetch(self, piece: Piece) -> bytes:
-        if isinstance(piece, Made):
+        if isinstance(piece, InlineBytes):
             return piece.data
         version = self._recipe.versions[piece.source]
         return self._store.read_range(piece.source, piece.offset, piece.length, version)

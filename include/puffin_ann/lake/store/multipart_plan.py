@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from puffin_ann.errors import BadInputError
-from puffin_ann.lake.store.object_plan import Piece, Taken
+from puffin_ann.lake.store.object_plan import CopiedRange, Piece
 
 MIB = 1 << 20
 
@@ -95,7 +95,7 @@ class _Cutter:
         """Give the pieces of each part, and whether the store copies it."""
         for piece in pieces:
             lent = self._short_of_a_part()
-            if isinstance(piece, Taken) and piece.length - lent >= self._limits.smallest:
+            if isinstance(piece, CopiedRange) and piece.length - lent >= self._limits.smallest:
                 yield from self._collect(piece.slice(0, lent))
                 yield from self._flush()
                 yield from self._copies(piece.slice(lent, piece.length))
@@ -122,7 +122,7 @@ class _Cutter:
             yield tuple(self._pending), False
         self._pending, self._held = [], 0
 
-    def _copies(self, piece: Taken) -> Iterator[tuple[tuple[Piece, ...], bool]]:
+    def _copies(self, piece: CopiedRange) -> Iterator[tuple[tuple[Piece, ...], bool]]:
         count = math.ceil(piece.length / self._limits.copy)
         bounds = [piece.length * i // count for i in range(count + 1)]
         for start, stop in itertools.pairwise(bounds):

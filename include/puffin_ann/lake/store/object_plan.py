@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Made:
+class InlineBytes:
     """Bytes made in this process."""
 
     data: bytes
@@ -21,28 +21,28 @@ class Made:
         """Bytes of the piece."""
         return len(self.data)
 
-    def slice(self, start: int, stop: int) -> "Made":
+    def slice(self, start: int, stop: int) -> "InlineBytes":
         """Return the bytes from `start` up to `stop` of the piece."""
-        return Made(self.data[start:stop])
+        return InlineBytes(self.data[start:stop])
 
 
 @dataclass(frozen=True)
-class Taken:
+class CopiedRange:
     """`length` bytes from `offset` of the stored object at the location `source`."""
 
     source: str
     offset: int
     length: int
 
-    def slice(self, start: int, stop: int) -> "Taken":
+    def slice(self, start: int, stop: int) -> "CopiedRange":
         """Return the bytes from `start` up to `stop` of the piece."""
-        return Taken(self.source, self.offset + start, stop - start)
+        return CopiedRange(self.source, self.offset + start, stop - start)
 
 
-Piece = Made | Taken
+Piece = InlineBytes | CopiedRange
 
 
-class Recipe:
+class ObjectPlan:
     """Collects pieces in order; what a `PuffinWriter` takes for a stream.
 
     Args:
@@ -72,10 +72,10 @@ class Recipe:
         self.pin(source)
         self._close_made()
         last = self._pieces[-1] if self._pieces else None
-        if isinstance(last, Taken) and last.source == source and _end(last) == offset:
-            self._pieces[-1] = Taken(source, last.offset, last.length + length)
+        if isinstance(last, CopiedRange) and last.source == source and _end(last) == offset:
+            self._pieces[-1] = CopiedRange(source, last.offset, last.length + length)
         elif length:
-            self._pieces.append(Taken(source, offset, length))
+            self._pieces.append(CopiedRange(source, offset, length))
         return length
 
     @property
@@ -96,7 +96,7 @@ class Recipe:
         """
         document = [
             [hashlib.sha256(piece.data).hexdigest()]
-            if isinstance(piece, Made)
+            if isinstance(piece, InlineBytes)
             else [piece.source, self.versions[piece.source], piece.offset, piece.length]
             for piece in self.pieces
         ]
@@ -107,11 +107,11 @@ class Recipe:
         self._made.clear()
         if data:
             last = self._pieces[-1] if self._pieces else None
-            if isinstance(last, Made):
-                self._pieces[-1] = Made(last.data + data)
+            if isinstance(last, InlineBytes):
+                self._pieces[-1] = InlineBytes(last.data + data)
             else:
-                self._pieces.append(Made(data))
+                self._pieces.append(InlineBytes(data))
 
 
-def _end(piece: Taken) -> int:
+def _end(piece: CopiedRange) -> int:
     return piece.offset + piece.length

@@ -30,7 +30,7 @@ from puffin_ann.lake.metadata.dropped import dropped, is_dropped
 from puffin_ann.lake.metadata.registered import next_number, registered
 from puffin_ann.lake.store.compose import Assembly, Names
 from puffin_ann.lake.store.locations import metadata_folder
-from puffin_ann.lake.store.object_plan import Recipe
+from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lifecycle.build import staged_index
 from puffin_ann.lifecycle.build.gate import require_passed
 from puffin_ann.lifecycle.build.shard import CREATED_BY
@@ -321,7 +321,7 @@ def _inline(routing: Routing) -> Routing:
 
 
 def _shards(
-    table: Table, content: Content, recipe: Recipe, footers: dict[str, PuffinReader]
+    table: Table, content: Content, recipe: ObjectPlan, footers: dict[str, PuffinReader]
 ) -> Iterator[Blob]:
     """Yield the blobs of the index that are copied; files of which no footer is known are read."""
     version = content.version

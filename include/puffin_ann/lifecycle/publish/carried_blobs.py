@@ -11,7 +11,7 @@ from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 from puffin_ann.errors import FormatError, StoreRefusedError
 from puffin_ann.lake.metadata.dropped import dropped
 from puffin_ann.lake.metadata.registered import Registered, registered
-from puffin_ann.lake.store.object_plan import Recipe
+from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.published.inventory import is_index_name
 from puffin_ann.puffin.metadata import BlobMetadata
@@ -32,7 +32,7 @@ Blob = tuple[PuffinReader, BlobMetadata]
 
 @contextmanager
 def pinned(
-    table: Table, recipe: Recipe, path: str, length: int | None = None
+    table: Table, recipe: ObjectPlan, path: str, length: int | None = None
 ) -> Iterator[PuffinReader]:
     """Open a Puffin file; the recipe is held to the state its footer was read in."""
     recipe.pin(path)
@@ -58,7 +58,7 @@ class Cargo:
     table: Table
     index: str
     base_snapshot_id: int
-    recipe: Recipe
+    recipe: ObjectPlan
     files: set[str] = field(default_factory=set)
     footers: dict[str, PuffinReader] = field(default_factory=dict)
 

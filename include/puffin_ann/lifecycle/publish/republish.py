@@ -22,7 +22,7 @@ from puffin_ann.lake.metadata.registered import publication_number, registered
 from puffin_ann.lake.store.compose import Assembly, Names
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.locations import metadata_folder
-from puffin_ann.lake.store.object_plan import Recipe
+from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lifecycle.build.shard import CREATED_BY
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_blobs, pinned
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory
@@ -166,7 +166,7 @@ def _is_shard(blob: BlobMetadata) -> bool:
     return "shard" in blob.properties
 
 
-def _live_blobs(table: Table, live: Mapping[str, IndexFile], recipe: Recipe) -> Iterator[Blob]:
+def _live_blobs(table: Table, live: Mapping[str, IndexFile], recipe: ObjectPlan) -> Iterator[Blob]:
     for index, file in live.items():
         with pinned(table, recipe, file.path, file.bytes) as reader:
             for blob in reader.metadata.blobs:
@@ -175,7 +175,7 @@ def _live_blobs(table: Table, live: Mapping[str, IndexFile], recipe: Recipe) -> 
 
 
 def _foreign_blobs(
-    table: Table, head: int, recipe: Recipe, chosen: str | None
+    table: Table, head: int, recipe: ObjectPlan, chosen: str | None
 ) -> tuple[frozenset[str], list[Blob]]:
     """Return the newest file that has blobs of others, and those; the head's file comes first."""
     entries = sorted(registered(table), key=lambda one: head not in one.snapshot_ids)
