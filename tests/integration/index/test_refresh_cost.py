@@ -129,14 +129,14 @@ def test_manifests_that_did_not_change_are_not_read(indexed, counted):
 
 def test_of_rows_that_only_moved_no_vector_is_kept(indexed, monkeypatch):
     sizes = []
-    original = row_groups.FilePart.read
+    original = row_groups.RowGroupRange.read
 
     def read(self, *args, **kwargs):
         found = original(self, *args, **kwargs)
         sizes.append((len(found.rows.vectors), len(found.sifted.locators)))
         return found
 
-    monkeypatch.setattr(row_groups.FilePart, "read", read)
+    monkeypatch.setattr(row_groups.RowGroupRange, "read", read)
     rows = len(indexed.scan().to_arrow())
     indexed.overwrite(indexed.scan().to_arrow())
     done = refresh()

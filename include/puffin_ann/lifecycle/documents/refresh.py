@@ -91,7 +91,7 @@ class ComeTask(Document):
 
     Attributes:
         outcome: the rows that surely are new, staged by partition, and all counts.
-        candidates: by bucket, .npz files, see `row_groups.SiftedRows`: rows that may have been
+        candidates: by bucket, .npz files, see `row_groups.IdentifiedRows`: rows that may have been
             there.
     """
 

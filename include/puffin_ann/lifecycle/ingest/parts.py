@@ -13,7 +13,12 @@ from puffin_ann.lifecycle.documents.run import (
     AssignTask,
     PlannedFile,
 )
-from puffin_ann.lifecycle.ingest.row_groups import ReadRowGroup, Sift, SiftedRows, open_part
+from puffin_ann.lifecycle.ingest.row_groups import (
+    IdentifiedRows,
+    ReadRowGroup,
+    RowFilter,
+    open_part,
+)
 from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenated
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
@@ -44,9 +49,9 @@ class Parts:
         return concatenated([read.rows for read in self.reads], dimension)
 
     @property
-    def sifted(self) -> SiftedRows:
+    def sifted(self) -> IdentifiedRows:
         """The rows sifted out of all row groups."""
-        return SiftedRows.joined([read.sifted for read in self.reads])
+        return IdentifiedRows.joined([read.sifted for read in self.reads])
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -60,7 +65,7 @@ def read_parts(
     task: AssignTask,
     only: Mapping[int, BitMap] | None = None,
     *,
-    sift: Sift | None = None,
+    sift: RowFilter | None = None,
     threads: int = 1,
 ) -> Parts:
     """Read one task's parts of the table.

@@ -18,12 +18,12 @@ from puffin_ann.lifecycle.documents.run import PlannedFile
 from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenated
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 
-Sift = Callable[[NDArray[np.uint64]], NDArray[np.bool_]]
+RowFilter = Callable[[NDArray[np.uint64]], NDArray[np.bool_]]
 """Tells of identities (n, 2) which rows' vectors are not wanted: (n,) bool."""
 
 
 @dataclass(frozen=True)
-class SiftedRows:
+class IdentifiedRows:
     """Rows of which no more is kept than where they are and what they are.
 
     Attributes:
@@ -35,7 +35,7 @@ class SiftedRows:
     identities: NDArray[np.uint64]
 
     @classmethod
-    def joined(cls, parts: "Sequence[SiftedRows]") -> "SiftedRows":
+    def joined(cls, parts: "Sequence[SiftedRows]") -> "IdentifiedRows":
         """Join rows in order."""
         return cls(
             np.concatenate([np.zeros((0, 3), np.uint32), *(one.locators for one in parts)]),
@@ -57,7 +57,7 @@ class ReadRowGroup:
     """
 
     rows: StagedRows
-    sifted: SiftedRows
+    sifted: IdentifiedRows
     deleted: BitMap
     skipped: BitMap
     reasons: Counter[str]
@@ -65,7 +65,7 @@ class ReadRowGroup:
 
 
 @dataclass(frozen=True)
-class FilePart:
+class RowGroupRange:
     """A run of row groups of one data file, opened once for all of them.
 
     Attributes:
@@ -92,7 +92,7 @@ class FilePart:
         *,
         identities: bool,
         only: BitMap | None = None,
-        sift: Sift | None = None,
+        sift: RowFilter | None = None,
     ) -> ReadRowGroup:
         """Read one row group's vector column, and the key column where identities are wanted.
 
@@ -115,7 +115,7 @@ class FilePart:
         live[deleted - first] = False
         if not live.any():
             empty = concatenated([], plan.dimension)
-            none = SiftedRows.joined([])
+            none = IdentifiedRows.joined([])
             return ReadRowGroup(empty, none, BitMap(deleted.tolist()), BitMap(), Counter(), 0)
         batch = read_vectors(
             self.workspace.table.io,
@@ -159,25 +159,25 @@ def _apart(
     vectors: NDArray[np.float32],
     locators: NDArray[np.uint32],
     identities: NDArray[np.uint64],
-    sift: Sift | None,
-) -> tuple[StagedRows, SiftedRows]:
+    sift: RowFilter | None,
+) -> tuple[StagedRows, IdentifiedRows]:
     """Take rows apart into those that are kept whole, and those sifted out."""
     out = sift(identities) if sift is not None else np.zeros(len(identities), np.bool_)
     if not out.any():
-        return StagedRows(vectors, locators, identities), SiftedRows.joined([])
+        return StagedRows(vectors, locators, identities), IdentifiedRows.joined([])
     kept = np.flatnonzero(~out)
     whole = StagedRows(vectors[kept], locators[kept], identities[kept])
-    return whole, SiftedRows(locators[out], identities[out])
+    return whole, IdentifiedRows(locators[out], identities[out])
 
 
-def open_part(workspace: Workspace, file: PlannedFile, part: int, parts: int) -> FilePart:
+def open_part(workspace: Workspace, file: PlannedFile, part: int, parts: int) -> RowGroupRange:
     """Open the `part`-th of `parts` equal runs of a file's row groups."""
     io = workspace.table.io
     parquet = open_file(io, file.path)
     rows = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
     groups = len(rows)
     deleted = deleted_positions(io, [file.live()]).get(file.path, BitMap())
-    return FilePart(
+    return RowGroupRange(
         workspace=workspace,
         file=file,
         parquet=parquet,

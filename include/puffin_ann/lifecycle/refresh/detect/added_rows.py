@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.documents.refresh import ComeTask
 from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile
 from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.ingest.parts import Parts, read_parts
-from puffin_ann.lifecycle.ingest.row_groups import SiftedRows
+from puffin_ann.lifecycle.ingest.row_groups import IdentifiedRows
 from puffin_ann.lifecycle.ingest.segments import StagedRows, write_segment
 from puffin_ann.lifecycle.refresh.detect.removed_rows import Difference, Known, bucket_of
 from puffin_ann.lifecycle.runtime.workspace import (
@@ -67,11 +67,11 @@ def read_task(
         moved = parts.sifted
         if not is_sifted:
             may_have_moved = known.may_hold(rows.identities)
-            moved = SiftedRows(rows.locators[may_have_moved], rows.identities[may_have_moved])
+            moved = IdentifiedRows(rows.locators[may_have_moved], rows.identities[may_have_moved])
         buckets = bucket_of(moved.identities, plan.buckets)
         for bucket in range(plan.buckets):
             mine = np.flatnonzero(buckets == bucket)
-            came = SiftedRows(moved.locators[mine], moved.identities[mine])
+            came = IdentifiedRows(moved.locators[mine], moved.identities[mine])
             name = f"come-{number:05d}-{bucket:04d}.npz"
             candidates.append(workspace.stage_bytes(name, arrays_to_bytes(came)))
     outcome = stage(workspace, number, parts, rows, routing, threads=threads)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.lake.read.row_identity import matched
 from puffin_ann.lifecycle.documents.refresh import ComeTask, GoneShard, MatchedBucket, MovesOfShard
-from puffin_ann.lifecycle.ingest.row_groups import SiftedRows
+from puffin_ann.lifecycle.ingest.row_groups import IdentifiedRows
 from puffin_ann.lifecycle.refresh.detect.removed_rows import GoneRows
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 
@@ -45,7 +45,8 @@ def match_bucket(
         arrays_from_bytes(GoneRows, workspace.fetch_bytes(one.identified[bucket])) for one in gone
     ]
     came = [
-        arrays_from_bytes(SiftedRows, workspace.fetch_bytes(one.candidates[bucket])) for one in come
+        arrays_from_bytes(IdentifiedRows, workspace.fetch_bytes(one.candidates[bucket]))
+        for one in come
     ]
     shard = np.repeat(np.arange(len(went)), [len(one.ordinals) for one in went])
     ordinals = np.concatenate([np.zeros(0, np.int64), *(one.ordinals for one in went)])
