@@ -31,7 +31,7 @@ def declared(**changes):
 def asked_for(monkeypatch):
     """Record the queries of every measurement, and which of them chose the width."""
     measured, tuned = [], []
-    honest, choose = measure.Judge.measure, tune.choose_widths
+    honest, choose = measure.RecallMeter.measure, tune.choose_widths
 
     def measuring(judge, *arguments, **options):
         measured.append(judge.queries)
@@ -41,7 +41,7 @@ def asked_for(monkeypatch):
         tuned.append(judge.queries)
         return choose(index, judge, **options)
 
-    monkeypatch.setattr(measure.Judge, "measure", measuring)
+    monkeypatch.setattr(measure.RecallMeter, "measure", measuring)
     monkeypatch.setattr(gate, "choose_widths", chosen)
     return measured, tuned
 

@@ -9,7 +9,7 @@ from puffin_ann.lifecycle.build import staged_index
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.run import BuiltShard, Gated
-from puffin_ann.lifecycle.evaluate.measure import Judge
+from puffin_ann.lifecycle.evaluate.measure import RecallMeter
 from puffin_ann.lifecycle.evaluate.tune import choose_widths
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.index import open_version
@@ -54,7 +54,7 @@ def run_gate(
     index = open_version(
         workspace.table, version, live_state(workspace.table, plan.base_snapshot_id)
     )
-    judge = Judge(trained.queries, summary.truth, declaration.gate.k)
+    judge = RecallMeter(trained.queries, summary.truth, declaration.gate.k)
     tuning = int(trained.tuning[0])
     width, probe = choose_widths(
         index,

@@ -36,7 +36,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Judge:
+class RecallMeter:
     """Queries with their exact answers, to measure a search with.
 
     Attributes:
@@ -51,7 +51,7 @@ class Judge:
     k: int
     paths: Mapping[int, str] | None = None
 
-    def part(self, first: int, last: int) -> "Judge":
+    def part(self, first: int, last: int) -> "RecallMeter":
         """Return a run of the queries, without those that have too many exact duplicates."""
         usable = self.truth.duplicate_counts <= MAX_DUPLICATES
         usable &= np.isfinite(self.truth.distances[:, 0])
@@ -61,7 +61,7 @@ class Judge:
         renumbered[chosen] = np.arange(len(chosen))
         duplicates = self.truth.duplicates.copy()
         duplicates[:, 0] = renumbered[duplicates[:, 0]]
-        return Judge(
+        return RecallMeter(
             self.queries[chosen],
             Truth(
                 self.truth.distances[chosen],

@@ -12,7 +12,7 @@ from puffin_ann.errors import TooFewRowsError
 from puffin_ann.lifecycle.documents.run import AssignTask, BuildPlan, StagedFile, done, store
 from puffin_ann.lifecycle.evaluate import ground_truth as truths
 from puffin_ann.lifecycle.evaluate.ground_truth import Truth
-from puffin_ann.lifecycle.evaluate.measure import Judge
+from puffin_ann.lifecycle.evaluate.measure import RecallMeter
 from puffin_ann.lifecycle.evaluate.records import EVALUATION, Evaluation, record
 from puffin_ann.lifecycle.ingest import sampling
 from puffin_ann.lifecycle.ingest.row_groups import open_part
@@ -156,7 +156,7 @@ def _measure(
     index = open_index(workspace.table, declaration.name, plan.base_snapshot_id)
     routing = index.version.routing
     searched = _queries(workspace, queries)
-    judge = Judge(
+    judge = RecallMeter(
         searched,
         arrays_from_bytes(Truth, workspace.fetch_bytes(answers)),
         declaration.gate.k,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from puffin_ann.declaration import EXACT
-from puffin_ann.lifecycle.evaluate.measure import Judge
+from puffin_ann.lifecycle.evaluate.measure import RecallMeter
 from puffin_ann.search.index import Index
 
 WIDTHS = (
@@ -17,7 +17,9 @@ FEW_QUERIES, UNTUNED_WIDTH = 50, 256
 """With fewer tuning queries than this, differences between searches cannot be told from luck."""
 
 
-def choose_widths(index: Index, judge: Judge, *, target: float, partitions: int) -> tuple[int, int]:
+def choose_widths(
+    index: Index, judge: RecallMeter, *, target: float, partitions: int
+) -> tuple[int, int]:
     """Find the fastest search that reaches the target on the tuning queries, with some to spare.
 
     A search must exceed the target by a quarter of the rest with the low end of its interval, so
@@ -41,7 +43,9 @@ def choose_widths(index: Index, judge: Judge, *, target: float, partitions: int)
     return judge.fastest(index, pairs)
 
 
-def _pairs(index: Index, judge: Judge, wanted: float, partitions: int) -> list[tuple[int, int]]:
+def _pairs(
+    index: Index, judge: RecallMeter, wanted: float, partitions: int
+) -> list[tuple[int, int]]:
     """Return widths with the fewest partitions by which each of them finds enough."""
 
     def is_enough(place: int, probe: int) -> bool:
