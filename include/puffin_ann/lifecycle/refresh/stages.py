@@ -33,7 +33,7 @@ from puffin_ann.lifecycle.documents.refresh import (
 )
 from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile, done, load, store
 from puffin_ann.lifecycle.refresh.apply.remap import touch_up
-from puffin_ann.lifecycle.refresh.apply.rewrite_shard import Growing
+from puffin_ann.lifecycle.refresh.apply.rewrite_shard import ShardRewriter
 from puffin_ann.lifecycle.refresh.apply.take_from_deltas import spill
 from puffin_ann.lifecycle.refresh.detect import added_rows as coming
 from puffin_ann.lifecycle.refresh.detect import removed_rows as going
@@ -327,7 +327,7 @@ def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGro
     def work(payload: str) -> str:
         there = Workspace.open(table, plan)
         found = Changes.model_validate_json(changes)
-        growing = Growing(there, there.source, found, threads)
+        growing = ShardRewriter(there, there.source, found, threads)
         made = [_apply(growing, number) for number in json.loads(payload)]
         return _APPLIED.dump_json([one for one in made if one is not None]).decode()
 
@@ -347,7 +347,7 @@ def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGro
     return store(workspace.staging, applied_name(group), document)
 
 
-def _apply(growing: Growing, shard_id: int) -> AppliedShard | None:
+def _apply(growing: ShardRewriter, shard_id: int) -> AppliedShard | None:
     action = growing.workspace.refresh.action_of(shard_id)
     if action == "delta":
         return growing.delta(shard_id)

@@ -43,7 +43,7 @@ CHECKED_ROWS = 100
 
 
 @dataclass(frozen=True)
-class Growing:
+class ShardRewriter:
     """What it takes to put rows into the shards of a version.
 
     Attributes:
