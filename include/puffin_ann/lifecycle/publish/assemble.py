@@ -45,7 +45,7 @@ from puffin_ann.lifecycle.documents.run import (
     load,
     store,
 )
-from puffin_ann.lifecycle.publish.carried_blobs import Blob, Cargo, listed_blobs, pinned
+from puffin_ann.lifecycle.publish.carried_blobs import Blob, CarriedBlobs, listed_blobs, pinned
 from puffin_ann.lifecycle.publish.run_records import recorded
 from puffin_ann.lifecycle.refresh.new_version import Content, refreshed
 from puffin_ann.lifecycle.retention.withheld import discard_refused
@@ -260,7 +260,7 @@ def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
     )
     assembly = Assembly(table.io, names)
     version = content.version
-    cargo = Cargo(table, version.index, plan.base_snapshot_id, assembly.recipe)
+    cargo = CarriedBlobs(table, version.index, plan.base_snapshot_id, assembly.recipe)
     carried = list(cargo.blobs())
     own = list(_shards(table, content, assembly.recipe, dict(cargo.footers)))
     published = {entry.path for entry in registered(table)}

@@ -41,7 +41,7 @@ def pinned(
 
 
 @dataclass
-class Cargo:
+class CarriedBlobs:
     """What the table's registered files hold besides one index.
 
     Attributes:
