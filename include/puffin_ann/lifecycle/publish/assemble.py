@@ -47,7 +47,7 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, CarriedBlobs, listed_blobs, pinned
 from puffin_ann.lifecycle.publish.run_records import recorded
-from puffin_ann.lifecycle.refresh.new_version import Content, refreshed
+from puffin_ann.lifecycle.refresh.new_version import VersionContent, refreshed
 from puffin_ann.lifecycle.retention.withheld import discard_refused
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.puffin.reader import PuffinReader
@@ -145,7 +145,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     return store(workspace.staging, PUBLISH, document)
 
 
-def _built(workspace: Workspace) -> Content:
+def _built(workspace: Workspace) -> VersionContent:
     """Return what a build made, if it is good enough."""
     plan = workspace.plan
     gated = load(workspace.staging, GATE, Gated)
@@ -159,7 +159,7 @@ def _built(workspace: Workspace) -> Content:
         )
         for shard in version.routing.shards
     }
-    return Content(version, blobs, rows_added=version.vectors)
+    return VersionContent(version, blobs, rows_added=version.vectors)
 
 
 def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
@@ -246,7 +246,7 @@ def summary_of(plan: RunPlan, version: IndexVersion) -> dict[str, str]:
     return {f"ann.{plan.declaration.name}.{key}": value for key, value in figures.items()}
 
 
-def assemble(table: Table, plan: RunPlan, content: Content) -> Assembled:
+def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
     """Make one Puffin file: this index, the table's other indexes, and foreign blobs.
 
     Shards come first, so that ranges of staged and published files adjoin and a store that copies
@@ -321,7 +321,7 @@ def _inline(routing: Routing) -> Routing:
 
 
 def _shards(
-    table: Table, content: Content, recipe: ObjectPlan, footers: dict[str, PuffinReader]
+    table: Table, content: VersionContent, recipe: ObjectPlan, footers: dict[str, PuffinReader]
 ) -> Iterator[Blob]:
     """Yield the blobs of the index that are copied; files of which no footer is known are read."""
     version = content.version

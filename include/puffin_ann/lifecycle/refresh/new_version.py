@@ -45,7 +45,7 @@ from puffin_ann.search.versions import IndexVersion, open_puffin
 
 
 @dataclass(frozen=True)
-class Content:
+class VersionContent:
     """What a run publishes of its index.
 
     Attributes:
@@ -71,14 +71,14 @@ class Content:
         blobs: Mapping[int, Mapping[str, str]],
         centroids: Centroids | None,
         changes: Changes,
-    ) -> "Content":
+    ) -> "VersionContent":
         """Return what becomes of a version; rows that only moved were neither added nor gone."""
         added = changes.read - changes.moved
         gone = max(0, source.vectors + added - version.vectors)
         return cls(version, blobs, added, gone, centroids)
 
 
-def refreshed(workspace: Workspace) -> Content:
+def refreshed(workspace: Workspace) -> VersionContent:
     """Put together what the stages of a refresh made.
 
     Raises:
@@ -119,7 +119,7 @@ def refreshed(workspace: Workspace) -> Content:
         source, path=plan.source, snapshot_id=None, routing=routing, coverage=coverage
     )
     centroids = _centroids(workspace, source, coverage, summary)
-    return Content.of(source, version, blobs, centroids, changes)
+    return VersionContent.of(source, version, blobs, centroids, changes)
 
 
 def _kept(
