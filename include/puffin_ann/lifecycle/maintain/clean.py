@@ -20,7 +20,7 @@ from puffin_ann.lake.store.listing import abort, delete_object, unfinished_uploa
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.published.inventory import Inventory, take_inventory
 from puffin_ann.lifecycle.retention.foreign_history import told
-from puffin_ann.lifecycle.retention.orphans import Kind, Leftover, leftovers
+from puffin_ann.lifecycle.retention.orphans import Kind, Orphan, leftovers
 from puffin_ann.lifecycle.retention.withheld import Protection, forget_metadata
 from puffin_ann.lifecycle.runtime.object_names import names_with_folders, object_name, registered
 
@@ -60,8 +60,8 @@ class CleanReport(BaseModel):
 
     table: str
     dry_run: bool
-    gone: tuple[Leftover, ...]
-    waiting: tuple[Leftover, ...]
+    gone: tuple[Orphan, ...]
+    waiting: tuple[Orphan, ...]
     failed: tuple[str, ...] = ()
     kept: tuple[Kept, ...] = ()
     notes: tuple[str, ...] = ()
@@ -129,14 +129,14 @@ class _Look:
     """
 
     def __init__(
-        self, inventory: Inventory, found: Sequence[Leftover], forget: Sequence[str]
+        self, inventory: Inventory, found: Sequence[Orphan], forget: Sequence[str]
     ) -> None:
         self._inventory, self._forget, self._any = inventory, forget, bool(found)
         self._grace_ms = 1000 * max((leftover.grace_seconds for leftover in found), default=0)
         self._reader = MetadataReader()
         self.notes: tuple[str, ...] = ()
 
-    def split(self, due: Sequence[Leftover]) -> tuple[list[Leftover], list[Kept]]:
+    def split(self, due: Sequence[Orphan]) -> tuple[list[Orphan], list[Kept]]:
         """Return what may go, and what is kept.
 
         Raises:
@@ -165,11 +165,11 @@ class _Look:
 
 def _remove(
     inventory: Inventory,
-    due: Sequence[Leftover],
+    due: Sequence[Orphan],
     failed: list[str],
     kept: list[Kept],
     look: _Look,
-) -> tuple[Leftover, ...]:
+) -> tuple[Orphan, ...]:
     """Deregister what is registered, then delete; what a late commit registered meanwhile stays."""
     if not due:
         return ()
@@ -188,7 +188,7 @@ def _remove(
     return tuple(gone)
 
 
-def _deregister(inventory: Inventory, due: Iterable[Leftover]) -> Table:
+def _deregister(inventory: Inventory, due: Iterable[Orphan]) -> Table:
     held = slots(inventory.table)
     cleared = frozenset(slot for leftover in due for slot in leftover.slots)
     if not cleared:
@@ -197,7 +197,7 @@ def _deregister(inventory: Inventory, due: Iterable[Leftover]) -> Table:
     return change_slots(inventory.table, change, expected_head=inventory.head)
 
 
-def _delete(inventory: Inventory, table: Table, leftover: Leftover) -> bool:
+def _delete(inventory: Inventory, table: Table, leftover: Orphan) -> bool:
     io = inventory.table.io
     if object_name(leftover.location) in names_with_folders(registered(table)):
         log.warning("clean: %s was registered meanwhile and stays", leftover.location)

@@ -29,7 +29,7 @@ Kind = Literal[
 ]
 
 
-class Leftover(BaseModel):
+class Orphan(BaseModel):
     """Something that goes, or will go when its grace is over.
 
     Attributes:
@@ -59,7 +59,7 @@ class Leftover(BaseModel):
 
 def leftovers(
     inventory: Inventory, declarations: Sequence[IndexDeclaration] = (), *, grace: str | None = None
-) -> list[Leftover]:
+) -> list[Orphan]:
     """List what is not needed any more, due or not; reads the store, changes nothing."""
     published = inventory.published
     retention = policies(declarations, published)
@@ -90,10 +90,10 @@ def _with_grace(retention: RetentionOptions, grace: str) -> RetentionOptions:
         ) from None
 
 
-def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[Leftover]:
+def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[Orphan]:
     for one in verdicts:
         if not one.is_kept:
-            yield Leftover(
+            yield Orphan(
                 kind="superseded version",
                 location=one.file.path,
                 bytes=one.file.bytes or 0,
@@ -106,7 +106,7 @@ def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[L
 
 def _dropped(
     inventory: Inventory, declarations: Sequence[IndexDeclaration], grace: str | None
-) -> Iterable[Leftover]:
+) -> Iterable[Orphan]:
     """List files that hold nothing but versions that were dropped."""
     for file in inventory.files:
         if file.holds or not file.dropped:
@@ -116,7 +116,7 @@ def _dropped(
         longest = max(kept.values(), key=lambda one: one.grace_ms)
         since = max(one.dropped_ms for one in file.dropped)
         names = ", ".join(sorted({repr(one.index) for one in file.dropped}))
-        yield Leftover(
+        yield Orphan(
             kind="superseded version",
             location=file.path,
             bytes=file.bytes or 0,
@@ -127,7 +127,7 @@ def _dropped(
         )
 
 
-def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
+def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
     """List files of runs that failed, were killed, or whose commit was not answered.
 
     A file that some snapshot or earlier metadata names is none of them, readable or not.
@@ -135,7 +135,7 @@ def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
     for file in inventory.files:
         left = file.holds or not file.dropped
         if left and not file.is_published and file.bytes is not None:
-            yield Leftover(
+            yield Orphan(
                 kind="unpublished file",
                 location=file.path,
                 bytes=file.bytes,
@@ -147,7 +147,7 @@ def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
 
 def _staging(
     inventory: Inventory, retention: Mapping[str, RetentionOptions], longest: int
-) -> Iterable[Leftover]:
+) -> Iterable[Orphan]:
     root = staging_folder(inventory.table)
     runs: dict[tuple[str, str], list[StoredObject]] = defaultdict(list)
     for one in listed(inventory.table.io, root, recursive=True):
@@ -161,7 +161,7 @@ def _staging(
         if object_name(folder) in needed:
             continue
         grace = retention[index].grace_ms if index in retention else longest
-        yield Leftover(
+        yield Orphan(
             kind="staging",
             location=folder,
             bytes=sum(one.bytes for one in objects),
@@ -173,7 +173,7 @@ def _staging(
 
 def _records(
     inventory: Inventory, retention: Mapping[str, RetentionOptions], grace_ms: int
-) -> Iterable[Leftover]:
+) -> Iterable[Orphan]:
     """List leases and evaluations of indexes that are not published, or not any more.
 
     Those of published indexes stay: a lease's numbers grow, and evaluations are its history. What
@@ -186,7 +186,7 @@ def _records(
         is_record = name.startswith(("_lease-", EVALUATED)) and not is_needed
         if (is_record or is_partial(name)) and len(index) < 2:
             why = f"index {index[0]!r} is not published" if index else "no index is published"
-            yield Leftover(
+            yield Orphan(
                 kind="record",
                 location=one.uri,
                 bytes=one.bytes,
@@ -196,7 +196,7 @@ def _records(
             )
 
 
-def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
+def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
     """List manifest lists of index snapshots that never came to be: of commits not answered."""
     found = [
         one
@@ -213,7 +213,7 @@ def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
             return
     for one in unknown:
         if canonical(one.uri) not in needed:
-            yield Leftover(
+            yield Orphan(
                 kind="manifest list",
                 location=one.uri,
                 bytes=one.bytes,
@@ -223,11 +223,11 @@ def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
             )
 
 
-def _uploads(inventory: Inventory, grace_ms: int) -> Iterable[Leftover]:
+def _uploads(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
     io, prefix = inventory.table.io, f"{metadata_folder(inventory.table)}/ann-"
     for uri, upload in unfinished_uploads(io, prefix):
         begun_ms = int(upload.begun.timestamp() * 1000)
-        yield Leftover(
+        yield Orphan(
             kind="upload",
             location=uri,
             bytes=0,

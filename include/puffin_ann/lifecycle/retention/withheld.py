@@ -22,7 +22,7 @@ from puffin_ann.lake.store.locations import is_within, metadata_folder
 from puffin_ann.lake.store.s3 import s3_of
 from puffin_ann.lifecycle.published.inventory import now_ms
 from puffin_ann.lifecycle.retention.foreign_history import SHOWN, blocking
-from puffin_ann.lifecycle.retention.orphans import Leftover
+from puffin_ann.lifecycle.retention.orphans import Orphan
 from puffin_ann.lifecycle.runtime.object_names import named_by, names_with_folders, object_name
 
 log = logging.getLogger("puffin_ann")
@@ -98,7 +98,7 @@ class Protection:
                 f"{foreign.problem}; nothing is removed while it is not known what it names"
             )
 
-    def why_kept(self, leftover: Leftover) -> str:
+    def why_kept(self, leftover: Orphan) -> str:
         """Say why a leftover is not to be removed; empty if it may go."""
         if kept := self.why_file_kept(leftover.location):
             return kept
@@ -122,7 +122,7 @@ class Protection:
         by = self._named.get(object_name(location))
         return f"{by.location} names it, {_KINDS[by.kind]}" if by else ""
 
-    def _why_run_kept(self, leftover: Leftover) -> str:
+    def _why_run_kept(self, leftover: Orphan) -> str:
         if leftover.idle_seconds * 1000 >= ALL_OVER_MS or not self.reach.foreign:
             return ""
         foreign = self.reach.foreign[0]
@@ -137,7 +137,7 @@ class Protection:
         foreign = self.reach.foreign[0]
         return f"another registration of the table may need it, which {foreign.location} shows"
 
-    def _named_earlier(self, leftover: Leftover) -> str:
+    def _named_earlier(self, leftover: Orphan) -> str:
         """Say that earlier metadata of the table names a leftover, or may do so."""
         name = object_name(leftover.location)
         if name in self._current_names:
