@@ -138,14 +138,14 @@ def refresh_tasks(
 
         Where somebody else has published the index meanwhile, another run is asked for.
         """
-        from puffin_ann.errors import OvertakenError
+        from puffin_ann.errors import SupersededError
         from puffin_ann.lifecycle.runs import publish
 
         context = get_current_context()
         planned = context["ti"].xcom_pull(task_ids="plan")
         try:
             return publish.publish(planned["table"], planned["plan"])
-        except OvertakenError as error:
+        except SupersededError as error:
             print(error)
             raise another_run(context) from None
 

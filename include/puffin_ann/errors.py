@@ -95,7 +95,7 @@ class ConflictError(PuffinAnnError):
     exit_code = 4
 
 
-class OvertakenError(ConflictError):
+class SupersededError(ConflictError):
     """The index was published anew, or dropped, since the run was planned: plan the run again."""
 
 

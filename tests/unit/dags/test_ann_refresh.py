@@ -19,8 +19,8 @@ from puffin_ann.errors import (
     ConflictError,
     IndexNotFoundError,
     LeaseHeldError,
-    OvertakenError,
     RecallTooLowError,
+    SupersededError,
     TableNotFoundError,
     TooFewRowsError,
 )
@@ -175,7 +175,7 @@ class TestRefresh:
 
     def test_a_run_that_was_overtaken_asks_for_another_one_once(self, published):
         def overtaken(*_):
-            raise OvertakenError("published anew")
+            raise SupersededError("published anew")
 
         with pytest.raises(DagRunTriggerException) as asked:
             published(overtaken)

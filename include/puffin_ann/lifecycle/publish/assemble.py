@@ -18,8 +18,8 @@ from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
 from puffin_ann.errors import (
     ConflictError,
-    OvertakenError,
     StagingError,
+    SupersededError,
     UnclearCommitError,
 )
 from puffin_ann.lake.catalog.tables import reload_table
@@ -179,7 +179,7 @@ def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
         versions = find_versions(table, index).versions
         is_lost |= any(one.path not in before and one.run_id not in runs for one in versions)
     if is_lost:
-        raise OvertakenError(
+        raise SupersededError(
             f"index {index!r} of {plan.table} was published anew, or dropped, since this refresh "
             "was planned; nothing was published, plan the run again"
         )
