@@ -61,9 +61,9 @@ def stage(s3, folder, shards):
 def assembly_of(io, folder, uris, tail=b"t" * 1000, run="words-1-abcd"):
     """What publishing does, short of a table."""
     assembly = Assembly(io, names(folder, run))
-    with PuffinWriter(assembly.recipe) as writer:
+    with PuffinWriter(assembly.object_plan) as writer:
         for uri in uris:
-            assembly.recipe.pin(uri)
+            assembly.object_plan.pin(uri)
             with io.new_input(uri).open() as stream:
                 reader = PuffinReader(stream, name=uri)
                 for blob in reader.metadata.blobs:

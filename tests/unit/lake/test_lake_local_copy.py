@@ -95,7 +95,7 @@ def test_a_disk_too_full_says_so_before_anything_is_copied(tmp_path, monkeypatch
     monkeypatch.setattr(local_copy, "_fallocate", lambda: failing(errno.ENOSPC))
     monkeypatch.setattr(local_copy, "append_range", lambda *_: pytest.fail("it was copied"))
     assembly = Assembly(PyArrowFileIO(), Names(f"file://{tmp_path}/new", "ann", "run", 1))
-    assembly.recipe.write_range(f"file://{tmp_path}/source", 0, 4000)
+    assembly.object_plan.write_range(f"file://{tmp_path}/source", 0, 4000)
     with pytest.raises(EnvironmentProblemError, match=r"/new/ann-run-.* be written: No space left"):
         assembly.make()
     assert not list((tmp_path / "new").iterdir())
@@ -129,14 +129,14 @@ def test_an_object_is_assembled_of_bytes_and_ranges_in_order(tmp_path_factory, p
     expected = b""
     for one in pieces:
         if isinstance(one, bytes):
-            assembly.recipe.write(one)
+            assembly.object_plan.write(one)
             expected += one
         else:
             number, offset, length = one
             source = folder / f"source-{number}"
             source.write_bytes(bytes(255 - byte for byte in DATA) if number % 2 else DATA)
             kept = min(length, 5000 - offset)
-            assembly.recipe.write_range(f"file://{source}", offset, kept)
+            assembly.object_plan.write_range(f"file://{source}", offset, kept)
             expected += source.read_bytes()[offset : offset + kept]
     path = assembly.make()
     assert Path(path.removeprefix("file://")).read_bytes() == expected
@@ -145,8 +145,8 @@ def test_an_object_is_assembled_of_bytes_and_ranges_in_order(tmp_path_factory, p
 def test_an_object_whose_source_is_too_short_leaves_nothing_behind(tmp_path):
     (tmp_path / "source").write_bytes(DATA)
     assembly = Assembly(PyArrowFileIO(), Names(f"file://{tmp_path}/new", "ann", "run", 1))
-    assembly.recipe.write(b"head")
-    assembly.recipe.write_range(f"file://{tmp_path}/source", 4000, 2000)
+    assembly.object_plan.write(b"head")
+    assembly.object_plan.write_range(f"file://{tmp_path}/source", 4000, 2000)
     with pytest.raises(StagingError, match="ends 1000 bytes too early"):
         assembly.make()
     assert not list((tmp_path / "new").iterdir())

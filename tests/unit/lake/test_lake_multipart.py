@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from puffin_ann.errors import StoreRefusedError
 from puffin_ann.lake.store import multipart
-from puffin_ann.lake.store.multipart import RECIPE, assemble
+from puffin_ann.lake.store.multipart import OBJECT_PLAN, assemble
 from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lake.store.s3 import S3, Location
 
@@ -109,10 +109,10 @@ class Pages:
 
 
 @pytest.fixture
-def recipe() -> ObjectPlan:
-    recipe = ObjectPlan(lambda uri: "")
-    recipe.write(DATA)
-    return recipe
+def object_plan() -> ObjectPlan:
+    object_plan = ObjectPlan(lambda uri: "")
+    object_plan.write(DATA)
+    return object_plan
 
 
 @pytest.fixture
@@ -138,30 +138,32 @@ def finished_by_another(client: Client) -> Callable[[str], None]:
     return finish
 
 
-def test_an_attempt_that_another_one_was_faster_than_finds_the_object(store, client, recipe):
+def test_an_attempt_that_another_one_was_faster_than_finds_the_object(store, client, object_plan):
     client.meanwhile = [finished_by_another(client)]
-    assemble(store, PLACE, recipe)
-    assert client.objects[PLACE.key] == (DATA, {RECIPE: recipe.digest()})
+    assemble(store, PLACE, object_plan)
+    assert client.objects[PLACE.key] == (DATA, {OBJECT_PLAN: object_plan.digest()})
     assert not client.uploads
     assert client.sent == 1
 
 
-def test_parts_that_another_attempt_sent_again_are_taken_as_they_are_now(store, client, recipe):
+def test_parts_that_another_attempt_sent_again_are_taken_as_they_are_now(
+    store, client, object_plan
+):
     client.meanwhile = [lambda upload: client.upload_part(upload, 1, DATA)]
-    assemble(store, PLACE, recipe)
+    assemble(store, PLACE, object_plan)
     assert client.objects[PLACE.key][0] == DATA
     assert not client.uploads
     assert client.sent == 2
 
 
-def test_an_upload_that_another_attempt_aborted_is_begun_again(store, client, recipe):
+def test_an_upload_that_another_attempt_aborted_is_begun_again(store, client, object_plan):
     client.meanwhile = [lambda upload: client.abort_multipart_upload(upload)]
-    assemble(store, PLACE, recipe)
+    assemble(store, PLACE, object_plan)
     assert client.objects[PLACE.key][0] == DATA
     assert not client.uploads
 
 
-def test_a_refusal_does_not_count_once_the_object_is_there(store, client, recipe):
+def test_a_refusal_does_not_count_once_the_object_is_there(store, client, object_plan):
     """Such as of a source that whoever was faster has published and cleaned away."""
 
     def fall_behind(upload: str) -> None:
@@ -169,13 +171,13 @@ def test_a_refusal_does_not_count_once_the_object_is_there(store, client, recipe
         raise refusal("NoSuchKey", 404)
 
     client.meanwhile = [fall_behind]
-    assemble(store, PLACE, recipe)
+    assemble(store, PLACE, object_plan)
     assert client.objects[PLACE.key][0] == DATA
 
 
-def test_what_the_store_goes_on_to_refuse_is_told_and_leaves_nothing(store, client, recipe):
+def test_what_the_store_goes_on_to_refuse_is_told_and_leaves_nothing(store, client, object_plan):
     client.meanwhile = [lambda upload: client.upload_part(upload, 1, DATA)] * 3
     with pytest.raises(StoreRefusedError, match="InvalidPart"):
-        assemble(store, PLACE, recipe)
+        assemble(store, PLACE, object_plan)
     assert not client.uploads
     assert PLACE.key not in client.objects

@@ -1,4 +1,4 @@
-"""Cutting recipes into parts: every byte in its place, S3's rules kept, little uploaded."""
+"""Cutting object plans into parts: every byte in its place, S3's rules kept, little uploaded."""
 
 import itertools
 
@@ -61,23 +61,23 @@ def test_no_more_is_uploaded_than_lies_between_long_ranges(wanted):
 
 @given(st.lists(pieces(), max_size=20))
 def test_a_recipe_is_what_was_written_into_it(wanted):
-    recipe = ObjectPlan(lambda source: f"version of {source}")
+    object_plan = ObjectPlan(lambda source: f"version of {source}")
     for piece in wanted:
         if isinstance(piece, InlineBytes):
-            recipe.write(piece.data)
+            object_plan.write(piece.data)
         else:
-            recipe.write_range(piece.source, piece.offset, piece.length)
-    assert b"".join(map(content, recipe.pieces)) == b"".join(map(content, wanted))
-    assert recipe.length == sum(piece.length for piece in wanted)
-    kinds = [type(piece) for piece in recipe.pieces]
+            object_plan.write_range(piece.source, piece.offset, piece.length)
+    assert b"".join(map(content, object_plan.pieces)) == b"".join(map(content, wanted))
+    assert object_plan.length == sum(piece.length for piece in wanted)
+    kinds = [type(piece) for piece in object_plan.pieces]
     assert not any(a == b == InlineBytes for a, b in itertools.pairwise(kinds))
 
 
 def recipe_of(version, offset):
-    recipe = ObjectPlan(lambda source: version)
-    recipe.write(b"PFA1")
-    recipe.write_range("a", offset, 10)
-    return recipe
+    object_plan = ObjectPlan(lambda source: version)
+    object_plan.write(b"PFA1")
+    object_plan.write_range("a", offset, 10)
+    return object_plan
 
 
 def test_recipes_are_known_by_their_bytes():
@@ -88,12 +88,12 @@ def test_recipes_are_known_by_their_bytes():
 
 def test_a_source_is_held_to_its_first_state():
     states = iter("123")
-    recipe = ObjectPlan(lambda source: next(states))
-    recipe.pin("a")
-    recipe.write_range("a", 0, 3)
-    recipe.write_range("a", 3, 3)
-    assert recipe.pieces == (CopiedRange("a", 0, 6),)
-    assert recipe.versions == {"a": "1"}
+    object_plan = ObjectPlan(lambda source: next(states))
+    object_plan.pin("a")
+    object_plan.write_range("a", 0, 3)
+    object_plan.write_range("a", 3, 3)
+    assert object_plan.pieces == (CopiedRange("a", 0, 6),)
+    assert object_plan.versions == {"a": "1"}
 
 
 def test_shards_are_copied_and_what_follows_them_is_one_part():

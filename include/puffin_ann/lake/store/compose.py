@@ -48,10 +48,10 @@ class Names:
 
 
 class Assembly:
-    """Collects what an object is made of, in `recipe`, and makes it.
+    """Collects what an object is made of, in `object_plan`, and makes it.
 
     assembly = Assembly(table.io, names)
-    with PuffinWriter(assembly.recipe) as writer:
+    with PuffinWriter(assembly.object_plan) as writer:
         ...
     path = assembly.make()
     """
@@ -60,12 +60,12 @@ class Assembly:
         self._io = io
         self._names = names
         self._s3 = s3_of(io, names.folder)
-        self.recipe = ObjectPlan(self._version_of)
+        self.object_plan = ObjectPlan(self._version_of)
 
     def make(self) -> str:
         """Make the object and return its location.
 
-        Where the store copies, the name follows from the recipe: an attempt after this one goes on
+        Where the store copies, the name follows from the object plan: an attempt after this one goes on
         with what this one began, or finds that it is finished. Elsewhere no other attempt uses the
         name, and an object that could not be finished is removed.
 
@@ -74,20 +74,20 @@ class Assembly:
             StagingError: a source is too short.
             EnvironmentProblemError: the object cannot be written, or a source not be read.
         """
-        if self._s3 is None or any(Location.of(uri) is None for uri in self.recipe.versions):
+        if self._s3 is None or any(Location.of(uri) is None for uri in self.object_plan.versions):
             path = self._names.path(uuid.uuid4().hex[:12])
             local = local_path(path)
             with naming(path):
-                if local is not None and all(map(local_path, self.recipe.versions)):
+                if local is not None and all(map(local_path, self.object_plan.versions)):
                     self._copy_locally(local)
                 else:
                     self._stream(path)
             return path
-        path = self._names.path(self.recipe.digest()[:16])
+        path = self._names.path(self.object_plan.digest()[:16])
         place = Location.require(path)
         kind = Location.require(f"{self._names.folder}/{self._names.kind}-").key
         multipart.sweep(self._s3, place, run=f"{kind}{self._names.run}-", all_runs=kind)
-        multipart.assemble(self._s3, place, self.recipe)
+        multipart.assemble(self._s3, place, self.object_plan)
         return path
 
     def _version_of(self, uri: str) -> str:
@@ -100,8 +100,8 @@ class Assembly:
         out = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             try:
-                local_copy.reserve(out, self.recipe.length)
-                for piece in self.recipe.pieces:
+                local_copy.reserve(out, self.object_plan.length)
+                for piece in self.object_plan.pieces:
                     if isinstance(piece, InlineBytes):
                         local_copy.append(piece.data, out)
                     else:
@@ -115,7 +115,7 @@ class Assembly:
     def _stream(self, path: str) -> None:
         try:
             with self._io.new_output(path).create(overwrite=False) as out:
-                for piece in self.recipe.pieces:
+                for piece in self.object_plan.pieces:
                     if isinstance(piece, InlineBytes):
                         out.write(piece.data)
                     else:

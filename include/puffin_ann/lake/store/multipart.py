@@ -1,6 +1,6 @@
 """Let S3 put an object together: a multipart upload whose parts it copies by itself.
 
-An upload belongs to its object's key, and the key to the recipe, so an attempt that comes after one
+An upload belongs to its object's key, and the key to the object plan, so an attempt that comes after one
 that died finds that upload, and does only the parts that are missing. Other attempts at the same
 time do no harm: they upload the same parts. One of them completes the upload, or aborts it, or
 makes parts again that then bear other tags, and the store refuses what the others ask of it; those
@@ -30,8 +30,8 @@ the object for a while, on some stores."""
 _OTHERS = frozenset({"InvalidPart", "NoSuchUpload"})
 """What a store refuses with where another attempt changed the upload, by its own word."""
 
-RECIPE = "puffin-ann-recipe"
-"""Metadata of a finished object: the digest of the recipe it was made by."""
+OBJECT_PLAN = "puffin-ann-recipe"
+"""Metadata of a finished object: the digest of the object plan it was made by."""
 
 _log = logging.getLogger("puffin_ann")
 
@@ -39,7 +39,7 @@ ETag = str
 Done = dict[int, ETag]
 
 
-def assemble(store: S3, place: Location, recipe: ObjectPlan) -> None:
+def assemble(store: S3, place: Location, object_plan: ObjectPlan) -> None:
     """Make the object, or go on where an earlier attempt stopped; nothing if it is there.
 
     If the store refuses a part, a source that changed for instance, all attempts at the upload are
@@ -49,7 +49,7 @@ def assemble(store: S3, place: Location, recipe: ObjectPlan) -> None:
         StoreRefusedError: a source is gone or changed, or the store does not allow the copy.
         StoreUnavailableError: the store refuses access, or gives no answer.
     """
-    job = _Job(store, place, recipe)
+    job = _Job(store, place, object_plan)
     try:
         if job.is_there() or _made(job):
             return
@@ -57,8 +57,10 @@ def assemble(store: S3, place: Location, recipe: ObjectPlan) -> None:
         job.abort_uploads()
         raise
     found = store.head(place)["ContentLength"]
-    if found != recipe.length:
-        raise StagingError(f"{job.uri} has {found} bytes, not the {recipe.length} of its parts")
+    if found != object_plan.length:
+        raise StagingError(
+            f"{job.uri} has {found} bytes, not the {object_plan.length} of its parts"
+        )
 
 
 def _made(job: "_Job") -> bool:
@@ -85,7 +87,7 @@ def sweep(store: S3, place: Location, *, run: str, all_runs: str) -> None:
     Args:
         store: where to look.
         place: the object that is being made.
-        run: keys that begin so are of attempts of the same run, whose recipe has changed since.
+        run: keys that begin so are of attempts of the same run, whose object plan has changed since.
         all_runs: keys that begin so are of runs; what those began a day ago has died.
     """
     limit = datetime.now(UTC) - STALE
@@ -141,11 +143,11 @@ def uploads(store: S3, bucket: str, prefix: str) -> list[Upload]:
 class _Job:
     """One attempt to make one object."""
 
-    def __init__(self, store: S3, place: Location, recipe: ObjectPlan) -> None:
+    def __init__(self, store: S3, place: Location, object_plan: ObjectPlan) -> None:
         self._store = store
         self._place = place
-        self._recipe = recipe
-        self._digest = recipe.digest()
+        self._recipe = object_plan
+        self._digest = object_plan.digest()
         self.uri = f"s3://{place.bucket}/{place.key}"
         self._object = {"Bucket": place.bucket, "Key": place.key}
         self._upload = ""
@@ -159,7 +161,7 @@ class _Job:
                 return False
             raise
         if found["ContentLength"] == self._recipe.length and (
-            found.get("Metadata", {}).get(RECIPE) == self._digest
+            found.get("Metadata", {}).get(OBJECT_PLAN) == self._digest
         ):
             return True
         raise StoreRefusedError(f"{self.uri} is there already, and is another object", 409)
@@ -221,7 +223,7 @@ class _Job:
             answer = self._store.client.create_multipart_upload(
                 **self._object,
                 ContentType="application/octet-stream",
-                Metadata={RECIPE: self._digest},
+                Metadata={OBJECT_PLAN: self._digest},
                 **self._store.encryption,
             )
         return str(answer["UploadId"])

@@ -1,4 +1,4 @@
-"""Cut a recipe into the parts of a multipart upload, by S3's rules and with few bytes moved.
+"""Cut an object plan into the parts of a multipart upload, by S3's rules and with few bytes moved.
 
 S3 copies a part from one stored object, and takes no part under 5 MiB but the last. So a range is
 copied where it is long enough; whatever lies between two such ranges is uploaded, and where that is

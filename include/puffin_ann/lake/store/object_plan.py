@@ -1,6 +1,6 @@
 """What a new object is made of: bytes made here, and ranges of objects that are in the store.
 
-A recipe says every byte of an object before one of them is moved, so that a store able to copy by
+An object plan says every byte of an object before one of them is moved, so that a store able to copy by
 itself need not hand them to us, and so that two attempts at the same object know each other.
 """
 

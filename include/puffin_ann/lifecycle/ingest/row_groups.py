@@ -35,7 +35,7 @@ class IdentifiedRows:
     identities: NDArray[np.uint64]
 
     @classmethod
-    def joined(cls, parts: "Sequence[SiftedRows]") -> "IdentifiedRows":
+    def joined(cls, parts: "Sequence[IdentifiedRows]") -> "IdentifiedRows":
         """Join rows in order."""
         return cls(
             np.concatenate([np.zeros((0, 3), np.uint32), *(one.locators for one in parts)]),

@@ -260,9 +260,9 @@ def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
     )
     assembly = Assembly(table.io, names)
     version = content.version
-    cargo = CarriedBlobs(table, version.index, plan.base_snapshot_id, assembly.recipe)
+    cargo = CarriedBlobs(table, version.index, plan.base_snapshot_id, assembly.object_plan)
     carried = list(cargo.blobs())
-    own = list(_shards(table, content, assembly.recipe, dict(cargo.footers)))
+    own = list(_shards(table, content, assembly.object_plan, dict(cargo.footers)))
     published = {entry.path for entry in registered(table)}
     copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
     written = sum(
@@ -279,7 +279,7 @@ def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
         rows_added=content.rows_added,
         rows_gone=content.rows_gone,
     )
-    with PuffinWriter(assembly.recipe) as writer:
+    with PuffinWriter(assembly.object_plan) as writer:
         for reader, blob in sorted(
             [*carried, *own], key=lambda one: "shard" not in one[1].properties
         ):
@@ -321,14 +321,14 @@ def _inline(routing: Routing) -> Routing:
 
 
 def _shards(
-    table: Table, content: VersionContent, recipe: ObjectPlan, footers: dict[str, PuffinReader]
+    table: Table, content: VersionContent, object_plan: ObjectPlan, footers: dict[str, PuffinReader]
 ) -> Iterator[Blob]:
     """Yield the blobs of the index that are copied; files of which no footer is known are read."""
     version = content.version
 
     def footer_of(path: str) -> PuffinReader:
         if path not in footers:
-            with pinned(table, recipe, path) as reader:
+            with pinned(table, object_plan, path) as reader:
                 footers[path] = reader
         return footers[path]
 

@@ -27,15 +27,15 @@ LISTED_TYPES = frozenset({"apache-datasketches-theta-v1"})
 type it does not know, so our own stand in the file's footer only."""
 
 Blob = tuple[PuffinReader, BlobMetadata]
-"""A blob, and the file to copy it from; ranges are copied by a recipe, so that it may be closed."""
+"""A blob, and the file to copy it from; ranges are copied by an object plan, so that it may be closed."""
 
 
 @contextmanager
 def pinned(
-    table: Table, recipe: ObjectPlan, path: str, length: int | None = None
+    table: Table, object_plan: ObjectPlan, path: str, length: int | None = None
 ) -> Iterator[PuffinReader]:
-    """Open a Puffin file; the recipe is held to the state its footer was read in."""
-    recipe.pin(path)
+    """Open a Puffin file; the object plan is held to the state its footer was read in."""
+    object_plan.pin(path)
     with open_puffin(table.io, path, length) as reader:
         yield reader
 
@@ -49,7 +49,7 @@ class CarriedBlobs:
         index: the index that is published, and so not carried.
         base_snapshot_id: snapshot whose foreign blobs come first: in mode `statistics` the new file
             takes the place of the one that has them.
-        recipe: of the new file.
+        object_plan: of the new file.
         files: once `blobs` has ended, the registered files of which everything is carried that
             no newer file has, that are gone, or that nobody can read.
         footers: then also, by path, readers of the registered files, which are closed.
@@ -58,7 +58,7 @@ class CarriedBlobs:
     table: Table
     index: str
     base_snapshot_id: int
-    recipe: ObjectPlan
+    object_plan: ObjectPlan
     files: set[str] = field(default_factory=set)
     footers: dict[str, PuffinReader] = field(default_factory=dict)
 
@@ -88,13 +88,13 @@ class CarriedBlobs:
 
         With each come the names of its indexes, those left out that were dropped.
 
-        Ranges are copied by the recipe, so that the readers may be closed.
+        Ranges are copied by the object plan, so that the readers may be closed.
         """
         found = []
         marks = dropped(self.table)
         for entry in registered(self.table):
             try:
-                with pinned(self.table, self.recipe, entry.path, entry.file_size) as reader:
+                with pinned(self.table, self.object_plan, entry.path, entry.file_size) as reader:
                     found.append((entry, reader, index_names(reader, marks)))
                     self.footers[entry.path] = reader
             except (FileNotFoundError, FormatError, StoreRefusedError) as error:

@@ -99,9 +99,9 @@ def republish(
     number = max((publication_number(file.path) for file in live.values()), default=0)
     names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run}", number)
     assembly = Assembly(table.io, names)
-    ours = list(_live_blobs(table, live, assembly.recipe))
-    carried, foreign = _foreign_blobs(table, head, assembly.recipe, foreign_from)
-    with PuffinWriter(assembly.recipe) as writer:
+    ours = list(_live_blobs(table, live, assembly.object_plan))
+    carried, foreign = _foreign_blobs(table, head, assembly.object_plan, foreign_from)
+    with PuffinWriter(assembly.object_plan) as writer:
         for reader, blob in sorted([*ours, *foreign], key=lambda one: not _is_shard(one[1])):
             if renamed is not None and blob.properties.get("index") == renamed.before:
                 renamed.put(writer, reader, blob)
@@ -166,23 +166,25 @@ def _is_shard(blob: BlobMetadata) -> bool:
     return "shard" in blob.properties
 
 
-def _live_blobs(table: Table, live: Mapping[str, IndexFile], recipe: ObjectPlan) -> Iterator[Blob]:
+def _live_blobs(
+    table: Table, live: Mapping[str, IndexFile], object_plan: ObjectPlan
+) -> Iterator[Blob]:
     for index, file in live.items():
-        with pinned(table, recipe, file.path, file.bytes) as reader:
+        with pinned(table, object_plan, file.path, file.bytes) as reader:
             for blob in reader.metadata.blobs:
                 if not is_foreign(blob) and blob.properties.get("index") == index:
                     yield reader, blob
 
 
 def _foreign_blobs(
-    table: Table, head: int, recipe: ObjectPlan, chosen: str | None
+    table: Table, head: int, object_plan: ObjectPlan, chosen: str | None
 ) -> tuple[frozenset[str], list[Blob]]:
     """Return the newest file that has blobs of others, and those; the head's file comes first."""
     entries = sorted(registered(table), key=lambda one: head not in one.snapshot_ids)
     paths = [(one.path, one.file_size) for one in entries] if chosen is None else [(chosen, None)]
     for path, length in paths:
         try:
-            with pinned(table, recipe, path, length) as reader:
+            with pinned(table, object_plan, path, length) as reader:
                 foreign = [blob for blob in reader.metadata.blobs if is_foreign(blob)]
         except (FileNotFoundError, FormatError, StoreRefusedError) as error:
             log.warning("guard: file %s of others cannot be read: %s", path, error)
