@@ -61,7 +61,7 @@ class HandOver(TriggerDagRunOperator):
 def another_run(context: Context) -> DagRunTriggerException:
     """Return what makes Airflow start this DAG again, with what was set in the trigger form.
 
-    A plan that was overtaken is good for nothing, however often its task is tried again. The other
+    A plan that was superseded is good for nothing, however often its task is tried again. The other
     run waits for the end of this one.
     """
     dag_run = context["dag_run"]
@@ -157,7 +157,9 @@ def refresh_tasks(
 
         print(planned["reason"])
         if planned["plan"] and not get_current_context()["ti"].xcom_pull(task_ids="publish"):
-            publish.discard(planned["table"], planned["plan"])  # overtaken: another run plans anew
+            publish.discard(
+                planned["table"], planned["plan"]
+            )  # superseded: another run plans again
         print(publish.report(planned["table"], planned["plan"]))
 
     planned = plan()

@@ -33,13 +33,13 @@ def asked_for(monkeypatch):
     measured, tuned = [], []
     honest, choose = measure.RecallMeter.measure, tune.choose_widths
 
-    def measuring(judge, *arguments, **options):
-        measured.append(judge.queries)
-        return honest(judge, *arguments, **options)
+    def measuring(meter, *arguments, **options):
+        measured.append(meter.queries)
+        return honest(meter, *arguments, **options)
 
-    def chosen(index, judge, **options):
-        tuned.append(judge.queries)
-        return choose(index, judge, **options)
+    def chosen(index, meter, **options):
+        tuned.append(meter.queries)
+        return choose(index, meter, **options)
 
     monkeypatch.setattr(measure.RecallMeter, "measure", measuring)
     monkeypatch.setattr(gate, "choose_widths", chosen)

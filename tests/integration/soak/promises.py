@@ -14,7 +14,7 @@ from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.metadata.log import manifest_lists_of
 from puffin_ann.lake.store.listing import canonical, listed
 from puffin_ann.lifecycle.published.inventory import take_inventory
-from puffin_ann.lifecycle.retention.rules import judge, names_of_snapshots, policies
+from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 LOOKED_AT = 4
@@ -78,7 +78,7 @@ class Promises:
         """All grace being over, only what is needed is there."""
         inventory = take_inventory(self.table)
         files = inventory.published
-        kept = judge(
+        kept = apply_retention(
             files,
             policies(self.declared.values(), files),
             names_of_snapshots(inventory.table),

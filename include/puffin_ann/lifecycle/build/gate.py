@@ -54,15 +54,15 @@ def run_gate(
     index = open_version(
         workspace.table, version, live_state(workspace.table, plan.base_snapshot_id)
     )
-    judge = RecallMeter(trained.queries, summary.truth, declaration.gate.k)
+    meter = RecallMeter(trained.queries, summary.truth, declaration.gate.k)
     tuning = int(trained.tuning[0])
     width, probe = choose_widths(
         index,
-        judge.part(0, tuning),
+        meter.part(0, tuning),
         target=declaration.recall_target,
         partitions=plan.partition_count,
     )
-    measure = judge.part(tuning, len(trained.queries)).measure(
+    measure = meter.part(tuning, len(trained.queries)).measure(
         index, width=width, probe_partitions=probe
     )
     elapsed = time.monotonic() - began

@@ -156,13 +156,13 @@ def _measure(
     index = open_index(workspace.table, declaration.name, plan.base_snapshot_id)
     routing = index.version.routing
     searched = _queries(workspace, queries)
-    judge = RecallMeter(
+    meter = RecallMeter(
         searched,
         arrays_from_bytes(Truth, workspace.fetch_bytes(answers)),
         declaration.gate.k,
         {file.file_id: file.path for file in plan.files},
     )
-    measure = judge.part(0, len(searched)).measure(
+    measure = meter.part(0, len(searched)).measure(
         index, width=routing.search_width, probe_partitions=routing.probe_partitions
     )
     return Evaluation(

@@ -18,7 +18,7 @@ FEW_QUERIES, UNTUNED_WIDTH = 50, 256
 
 
 def choose_widths(
-    index: Index, judge: RecallMeter, *, target: float, partitions: int
+    index: Index, meter: RecallMeter, *, target: float, partitions: int
 ) -> tuple[int, int]:
     """Find the fastest search that reaches the target on the tuning queries, with some to spare.
 
@@ -35,22 +35,22 @@ def choose_widths(
         return WIDTHS[0], 0  # files are left out by proven bounds only: nothing to choose
     if index.version.routing.algorithm == EXACT:
         return WIDTHS[0], partitions
-    if len(judge.queries) < FEW_QUERIES:
-        return max(UNTUNED_WIDTH, 4 * judge.k), partitions
-    pairs = _pairs(index, judge, target + (1.0 - target) / 4, partitions)
+    if len(meter.queries) < FEW_QUERIES:
+        return max(UNTUNED_WIDTH, 4 * meter.k), partitions
+    pairs = _pairs(index, meter, target + (1.0 - target) / 4, partitions)
     if not pairs:
         return WIDTHS[-1], partitions
-    return judge.fastest(index, pairs)
+    return meter.fastest(index, pairs)
 
 
 def _pairs(
-    index: Index, judge: RecallMeter, wanted: float, partitions: int
+    index: Index, meter: RecallMeter, wanted: float, partitions: int
 ) -> list[tuple[int, int]]:
     """Return widths with the fewest partitions by which each of them finds enough."""
 
     def is_enough(place: int, probe: int) -> bool:
         width = WIDTHS[place]
-        return judge.measure(index, width=width, probe_partitions=probe).low >= wanted
+        return meter.measure(index, width=width, probe_partitions=probe).low >= wanted
 
     pairs: list[tuple[int, int]] = []
     place = len(WIDTHS) - 1

@@ -20,7 +20,7 @@ from puffin_ann.lake.store.listing import abort, delete_object, unfinished_uploa
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.published.inventory import Inventory, take_inventory
 from puffin_ann.lifecycle.retention.foreign_history import told
-from puffin_ann.lifecycle.retention.orphans import Kind, Orphan, leftovers
+from puffin_ann.lifecycle.retention.orphans import Kind, Orphan, find_orphans
 from puffin_ann.lifecycle.retention.withheld import Protection, forget_metadata
 from puffin_ann.lifecycle.runtime.object_names import names_with_folders, object_name, registered
 
@@ -101,9 +101,9 @@ def clean(
     loaded = load_table(table)
     forgotten = forget_metadata(loaded, forget, dry_run=dry_run, at_ms=at_ms) if forget else ()
     inventory = take_inventory(loaded, at_ms=at_ms)
-    found = leftovers(inventory, tuple(declarations), grace=grace)
+    found = find_orphans(inventory, tuple(declarations), grace=grace)
     look = _Look(inventory, found, forgotten)
-    due = [leftover for leftover in found if leftover.is_due]
+    due = [orphan for orphan in found if orphan.is_due]
     free, kept = look.split(due)
     failed: list[str] = []
     gone = tuple(free) if dry_run else _remove(inventory, free, failed, kept, look)
@@ -111,7 +111,7 @@ def clean(
         table=name_of(inventory.table),
         dry_run=dry_run,
         gone=gone,
-        waiting=tuple(leftover for leftover in found if not leftover.is_due),
+        waiting=tuple(orphan for orphan in found if not orphan.is_due),
         failed=tuple(failed),
         kept=tuple(kept),
         notes=look.notes,
@@ -132,7 +132,7 @@ class _Look:
         self, inventory: Inventory, found: Sequence[Orphan], forget: Sequence[str]
     ) -> None:
         self._inventory, self._forget, self._any = inventory, forget, bool(found)
-        self._grace_ms = 1000 * max((leftover.grace_seconds for leftover in found), default=0)
+        self._grace_ms = 1000 * max((orphan.grace_seconds for orphan in found), default=0)
         self._reader = MetadataReader()
         self.notes: tuple[str, ...] = ()
 
@@ -154,13 +154,13 @@ class _Look:
         self.notes = tuple(f"{note.what}; {note.remedy}" for note in told(protection.reach))
         if due:
             protection.require_readable()
-        reasons = [protection.why_kept(leftover) for leftover in due]
+        reasons = [protection.why_kept(orphan) for orphan in due]
         kept = [
-            Kept(kind=leftover.kind, location=leftover.location, bytes=leftover.bytes, why=why)
-            for leftover, why in zip(due, reasons, strict=True)
+            Kept(kind=orphan.kind, location=orphan.location, bytes=orphan.bytes, why=why)
+            for orphan, why in zip(due, reasons, strict=True)
             if why
         ]
-        return [leftover for leftover, why in zip(due, reasons, strict=True) if not why], kept
+        return [orphan for orphan, why in zip(due, reasons, strict=True) if not why], kept
 
 
 def _remove(
@@ -177,37 +177,37 @@ def _remove(
     free, more = look.split(due)  # whoever registered the table elsewhere may have committed
     kept += more
     gone = []
-    for leftover in free:
+    for orphan in free:
         try:
-            if _delete(inventory, table, leftover):
-                gone.append(leftover)
-                log.info("clean: removed %s %s: %s", leftover.kind, leftover.location, leftover.why)
+            if _delete(inventory, table, orphan):
+                gone.append(orphan)
+                log.info("clean: removed %s %s: %s", orphan.kind, orphan.location, orphan.why)
         except (StagingError, StoreDeniedError) as error:
-            failed.append(f"{leftover.location}: {error}")
-            log.warning("clean: %s is left behind: %s", leftover.location, error)
+            failed.append(f"{orphan.location}: {error}")
+            log.warning("clean: %s is left behind: %s", orphan.location, error)
     return tuple(gone)
 
 
 def _deregister(inventory: Inventory, due: Iterable[Orphan]) -> Table:
     held = slots(inventory.table)
-    cleared = frozenset(slot for leftover in due for slot in leftover.slots)
+    cleared = frozenset(slot for orphan in due for slot in orphan.slots)
     if not cleared:
         return reload_table(inventory.table)
     change = SlotChange(seen={slot: held[slot].statistics_path for slot in cleared}, clear=cleared)
     return change_slots(inventory.table, change, expected_head=inventory.head)
 
 
-def _delete(inventory: Inventory, table: Table, leftover: Orphan) -> bool:
+def _delete(inventory: Inventory, table: Table, orphan: Orphan) -> bool:
     io = inventory.table.io
-    if object_name(leftover.location) in names_with_folders(registered(table)):
-        log.warning("clean: %s was registered meanwhile and stays", leftover.location)
+    if object_name(orphan.location) in names_with_folders(registered(table)):
+        log.warning("clean: %s was registered meanwhile and stays", orphan.location)
         return False
-    if leftover.kind == "staging":
-        Staging(io, leftover.location).delete_tree()
-    elif leftover.kind == "upload":
-        for uri, upload in unfinished_uploads(io, leftover.location):
-            if uri == leftover.location and f"upload {upload.id} " in leftover.why:
+    if orphan.kind == "staging":
+        Staging(io, orphan.location).delete_tree()
+    elif orphan.kind == "upload":
+        for uri, upload in unfinished_uploads(io, orphan.location):
+            if uri == orphan.location and f"upload {upload.id} " in orphan.why:
                 abort(io, uri, upload)
     else:
-        delete_object(io, leftover.location)
+        delete_object(io, orphan.location)
     return True

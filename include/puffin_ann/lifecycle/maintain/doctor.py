@@ -28,8 +28,8 @@ from puffin_ann.lifecycle.maintain.repair import Damage, find_damage, mend
 from puffin_ann.lifecycle.published.base_version import nearest_version
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.retention.foreign_history import told
-from puffin_ann.lifecycle.retention.orphans import leftovers
-from puffin_ann.lifecycle.retention.rules import judge, names_of_snapshots, policies
+from puffin_ann.lifecycle.retention.orphans import find_orphans
+from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import load_version
@@ -165,7 +165,7 @@ def _registrations(
                 remedy="the guard removes the registration",
             )
     published = inventory.published
-    verdicts = judge(
+    verdicts = apply_retention(
         published, policies(declarations, published), names_of_snapshots(inventory.table)
     )
     healed = {file.path for file, _ in plan.register.values()}
@@ -257,7 +257,7 @@ def _foreign(protection: Protection) -> Iterator[Finding]:
 def _orphans(
     inventory: Inventory, declarations: Sequence[IndexDeclaration], protection: Protection
 ) -> Iterator[Finding]:
-    for one in leftovers(inventory, declarations):
+    for one in find_orphans(inventory, declarations):
         if one.kind == "superseded version":
             continue
         left = one.grace_seconds - one.idle_seconds

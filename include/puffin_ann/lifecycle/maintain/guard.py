@@ -24,7 +24,12 @@ from puffin_ann.lifecycle.publish.carried_blobs import listed_blobs
 from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.published.inventory import live_files as live_files
-from puffin_ann.lifecycle.retention.rules import Verdict, judge, names_of_snapshots, policies
+from puffin_ann.lifecycle.retention.rules import (
+    Verdict,
+    apply_retention,
+    names_of_snapshots,
+    policies,
+)
 from puffin_ann.search.versions import open_puffin
 
 log = logging.getLogger("puffin_ann")
@@ -143,7 +148,9 @@ def plan_guard(
             register[head] = (carrier, "no expiry removes the head")
         elif strict or not all(expected & file.entries.keys() for file in live.values()):
             again = _why_again(inventory, head, carrier)
-    verdicts = judge(published, policies(declarations, published), names_of_snapshots(table))
+    verdicts = apply_retention(
+        published, policies(declarations, published), names_of_snapshots(table)
+    )
     kept = [one for one in verdicts if one.is_kept and one.file not in live.values()]
     _keep_others(inventory, kept, expected, clear, register)
     return GuardPlan(clear=clear, register=register, again=again, live=live, lost=lost)

@@ -184,7 +184,7 @@ def mend(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[st
 
 
 def _mended(table: Table, found: Sequence[Damage], actions: list[str]) -> frozenset[str]:
-    """Note each action once it is done: what comes after it may be overtaken."""
+    """Note each action once it is done: what comes after it may be superseded."""
     inventory = take_inventory(table)
     confirmed = _confirmed(inventory, {one.file.path for one in found})
     rest = _without(inventory, confirmed)

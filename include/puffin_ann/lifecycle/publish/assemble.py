@@ -260,9 +260,9 @@ def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
     )
     assembly = Assembly(table.io, names)
     version = content.version
-    cargo = CarriedBlobs(table, version.index, plan.base_snapshot_id, assembly.object_plan)
-    carried = list(cargo.blobs())
-    own = list(_shards(table, content, assembly.object_plan, dict(cargo.footers)))
+    carried_blobs = CarriedBlobs(table, version.index, plan.base_snapshot_id, assembly.object_plan)
+    carried = list(carried_blobs.blobs())
+    own = list(_shards(table, content, assembly.object_plan, dict(carried_blobs.footers)))
     published = {entry.path for entry in registered(table)}
     copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
     written = sum(
@@ -295,7 +295,7 @@ def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
         file=finished,
         bytes_copied=copied,
         run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
-        carried=frozenset(cargo.files),
+        carried=frozenset(carried_blobs.files),
     )
 
 

@@ -327,8 +327,8 @@ def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGro
     def work(payload: str) -> str:
         there = Workspace.open(table, plan)
         found = Changes.model_validate_json(changes)
-        growing = ShardRewriter(there, there.source, found, threads)
-        made = [_apply(growing, number) for number in json.loads(payload)]
+        rewriter = ShardRewriter(there, there.source, found, threads)
+        made = [_apply(rewriter, number) for number in json.loads(payload)]
         return _APPLIED.dump_json([one for one in made if one is not None]).decode()
 
     answers = runner.run(work, [json.dumps(batch) for batch in batches])
@@ -347,13 +347,13 @@ def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGro
     return store(workspace.staging, applied_name(group), document)
 
 
-def _apply(growing: ShardRewriter, shard_id: int) -> AppliedShard | None:
-    action = growing.workspace.refresh.action_of(shard_id)
+def _apply(rewriter: ShardRewriter, shard_id: int) -> AppliedShard | None:
+    action = rewriter.workspace.refresh.action_of(shard_id)
     if action == "delta":
-        return growing.delta(shard_id)
-    (shard,) = (one for one in growing.version.routing.shards if one.shard_id == shard_id)
+        return rewriter.delta(shard_id)
+    (shard,) = (one for one in rewriter.version.routing.shards if one.shard_id == shard_id)
     if action == "merge":
-        return growing.insert(shard)
+        return rewriter.insert(shard)
     if action == "rebuild":
-        return growing.rebuild(shard)
-    return touch_up(growing.workspace, growing.version, shard, growing.changes)
+        return rewriter.rebuild(shard)
+    return touch_up(rewriter.workspace, rewriter.version, shard, rewriter.changes)

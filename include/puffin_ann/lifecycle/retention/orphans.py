@@ -17,7 +17,12 @@ from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.staging import is_partial
 from puffin_ann.lifecycle.documents.run import EVALUATED
 from puffin_ann.lifecycle.published.inventory import Inventory
-from puffin_ann.lifecycle.retention.rules import Verdict, judge, names_of_snapshots, policies
+from puffin_ann.lifecycle.retention.rules import (
+    Verdict,
+    apply_retention,
+    names_of_snapshots,
+    policies,
+)
 from puffin_ann.lifecycle.runtime.heartbeat import ALIVE_MS
 from puffin_ann.lifecycle.runtime.object_names import names_with_folders, object_name, registered
 from puffin_ann.lifecycle.runtime.workspace import staging_folder
@@ -57,7 +62,7 @@ class Orphan(BaseModel):
         return self.idle_seconds >= self.grace_seconds
 
 
-def leftovers(
+def find_orphans(
     inventory: Inventory, declarations: Sequence[IndexDeclaration] = (), *, grace: str | None = None
 ) -> list[Orphan]:
     """List what is not needed any more, due or not; reads the store, changes nothing."""
@@ -67,7 +72,7 @@ def leftovers(
     if grace is not None:
         usual = _with_grace(usual, grace)
         retention = {index: _with_grace(one, grace) for index, one in retention.items()}
-    verdicts = judge(published, retention, names_of_snapshots(inventory.table))
+    verdicts = apply_retention(published, retention, names_of_snapshots(inventory.table))
     longest = max((one.grace_ms for one in retention.values()), default=usual.grace_ms)
     longest = max(longest, ALIVE_MS)  # what is not published may be of a run that goes on
     return [

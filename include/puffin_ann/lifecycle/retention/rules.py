@@ -64,7 +64,7 @@ def names_of_snapshots(table: Table) -> dict[int, tuple[str, ...]]:
     return found
 
 
-def judge(
+def apply_retention(
     files: Sequence[IndexFile],
     retention: Mapping[str, RetentionOptions],
     names: Mapping[int, Sequence[str]],
@@ -80,7 +80,7 @@ def judge(
         names: names of tags and branches by snapshot.
     """
     histories = {index: _History.of(index, files) for index in retention}
-    return [_judge(file, histories, retention, names) for file in files]
+    return [_apply(file, histories, retention, names) for file in files]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class _History:
         return min(file.published_ms for file in self.files[version])
 
 
-def _judge(
+def _apply(
     file: IndexFile,
     histories: Mapping[str, _History],
     retention: Mapping[str, RetentionOptions],

@@ -98,16 +98,16 @@ class Protection:
                 f"{foreign.problem}; nothing is removed while it is not known what it names"
             )
 
-    def why_kept(self, leftover: Orphan) -> str:
-        """Say why a leftover is not to be removed; empty if it may go."""
-        if kept := self.why_file_kept(leftover.location):
+    def why_kept(self, orphan: Orphan) -> str:
+        """Say why an orphan is not to be removed; empty if it may go."""
+        if kept := self.why_file_kept(orphan.location):
             return kept
-        if leftover.kind in ("staging", "upload"):
-            return self._why_run_kept(leftover)
-        if leftover.kind == "record":
+        if orphan.kind in ("staging", "upload"):
+            return self._why_run_kept(orphan)
+        if orphan.kind == "record":
             return self._why_record_kept()
-        if leftover.kind in ("manifest list", "unpublished file"):
-            return self._named_earlier(leftover)
+        if orphan.kind in ("manifest list", "unpublished file"):
+            return self._named_earlier(orphan)
         return ""
 
     def why_file_kept(self, location: str) -> str:
@@ -122,8 +122,8 @@ class Protection:
         by = self._named.get(object_name(location))
         return f"{by.location} names it, {_KINDS[by.kind]}" if by else ""
 
-    def _why_run_kept(self, leftover: Orphan) -> str:
-        if leftover.idle_seconds * 1000 >= ALL_OVER_MS or not self.reach.foreign:
+    def _why_run_kept(self, orphan: Orphan) -> str:
+        if orphan.idle_seconds * 1000 >= ALL_OVER_MS or not self.reach.foreign:
             return ""
         foreign = self.reach.foreign[0]
         return (
@@ -137,15 +137,15 @@ class Protection:
         foreign = self.reach.foreign[0]
         return f"another registration of the table may need it, which {foreign.location} shows"
 
-    def _named_earlier(self, leftover: Orphan) -> str:
-        """Say that earlier metadata of the table names a leftover, or may do so."""
-        name = object_name(leftover.location)
+    def _named_earlier(self, orphan: Orphan) -> str:
+        """Say that earlier metadata of the table names an orphan, or may do so."""
+        name = object_name(orphan.location)
         if name in self._current_names:
             return "the table's metadata names it, by another spelling of its location"
         names, problem = self._own_names
         if name in names:
             return "earlier metadata of the table names it"
-        if problem or leftover.kind == "unpublished file":
+        if problem or orphan.kind == "unpublished file":
             return problem
         names, problem = self._older_lists
         return "an old metadata file names it" if name in names else problem
