@@ -65,9 +65,9 @@ class Assembly:
     def make(self) -> str:
         """Make the object and return its location.
 
-        Where the store copies, the name follows from the object plan: an attempt after this one goes on
-        with what this one began, or finds that it is finished. Elsewhere no other attempt uses the
-        name, and an object that could not be finished is removed.
+        Where the store copies, the name follows from the object plan: an attempt after this one
+        goes on with what this one began, or finds that it is finished. Elsewhere no other attempt
+        uses the name, and an object that could not be finished is removed.
 
         Raises:
             StoreRefusedError: a source is gone or was changed since it was pinned.

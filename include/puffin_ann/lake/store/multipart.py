@@ -1,10 +1,10 @@
 """Let S3 put an object together: a multipart upload whose parts it copies by itself.
 
-An upload belongs to its object's key, and the key to the object plan, so an attempt that comes after one
-that died finds that upload, and does only the parts that are missing. Other attempts at the same
-time do no harm: they upload the same parts. One of them completes the upload, or aborts it, or
-makes parts again that then bear other tags, and the store refuses what the others ask of it; those
-look whether the object is there, and else go on with what is.
+An upload belongs to its object's key, and the key to the object plan, so an attempt that comes
+after one that died finds that upload, and does only the parts that are missing. Other attempts at
+the same time do no harm: they upload the same parts. One of them completes the upload, or aborts
+it, or makes parts again that then bear other tags, and the store refuses what the others ask of it;
+those look whether the object is there, and else go on with what is.
 """
 
 import logging
@@ -87,7 +87,8 @@ def sweep(store: S3, place: Location, *, run: str, all_runs: str) -> None:
     Args:
         store: where to look.
         place: the object that is being made.
-        run: keys that begin so are of attempts of the same run, whose object plan has changed since.
+        run: keys that begin so are of attempts of the same run, whose object plan has changed
+            since.
         all_runs: keys that begin so are of runs; what those began a day ago has died.
     """
     limit = datetime.now(UTC) - STALE

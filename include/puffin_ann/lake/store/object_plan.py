@@ -1,7 +1,8 @@
 """What a new object is made of: bytes made here, and ranges of objects that are in the store.
 
-An object plan says every byte of an object before one of them is moved, so that a store able to copy by
-itself need not hand them to us, and so that two attempts at the same object know each other.
+An object plan says every byte of an object before one of them is moved, so that a store able to
+copy by itself need not hand them to us, and so that two attempts at the same object know each
+other.
 """
 
 import hashlib

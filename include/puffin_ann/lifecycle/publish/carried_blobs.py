@@ -27,7 +27,8 @@ LISTED_TYPES = frozenset({"apache-datasketches-theta-v1"})
 type it does not know, so our own stand in the file's footer only."""
 
 Blob = tuple[PuffinReader, BlobMetadata]
-"""A blob, and the file to copy it from; ranges are copied by an object plan, so that it may be closed."""
+"""A blob, and the file to copy it from; ranges are copied by an object plan, so that it may be
+closed."""
 
 
 @contextmanager
