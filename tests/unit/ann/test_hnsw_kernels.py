@@ -44,7 +44,7 @@ def best_first(measure, lists, begin, entry, keep, dead, most):
     while True:
         is_full, lives = len(pools[False]) == keep, True
         open_ones = still_open(pools, done, is_full)
-        if not open_ones or (is_full and open_ones[0] > pools[False][-1]):
+        if not open_ones:
             if is_full or begin in seen:
                 return pools[False]
             new, begin = [begin], entry

@@ -82,15 +82,15 @@ def test_measuring_leaves_the_node_itself_out_and_doubles_are_removed():
 def best_first(space, lists, entry, query, keep, dead=(), most=1):
     """Beam search: expand the nearest candidate not expanded yet, keep the best, until none is.
 
-    Of the dead rows the nearest are passed through, as many as `most`, as long as they are nearer
-    than what is kept; and, once enough live rows are, after those, and if a live row leads to them.
+    Of the dead rows the nearest are passed through, as many as `most`; and, once enough live rows
+    are kept, after those, if a live row leads to them, and only among the nearest third.
     """
     pools, seen, trail, done = {False: [], True: []}, {entry}, [], set()
     pools[is_dead(dead, entry)].append((squared(space[entry], query), entry))
     while True:
         is_full = len(pools[False]) == keep
         open_ones = still_open(pools, done, is_full)
-        if not open_ones or (is_full and open_ones[0] > pools[False][-1]):
+        if not open_ones:
             return pools[False], trail
         following = open_ones[0]
         done.add(following[1])
@@ -105,9 +105,12 @@ def best_first(space, lists, entry, query, keep, dead=(), most=1):
 
 
 def still_open(pools, done, is_full):
-    """What is not expanded yet, in its order: with a full pool the live rows come first."""
+    """What is not expanded yet, in its order: with a full pool live rows, then near dead ones."""
     live, dead = ([one for one in pools[kind] if one[1] not in done] for kind in (False, True))
-    return sorted(live) or sorted(dead) if is_full else sorted(live + dead)
+    if not is_full:
+        return sorted(live + dead)
+    nearest_third = pools[False][len(pools[False]) // 3]
+    return live or [one for one in dead if one < nearest_third]
 
 
 def is_dead(dead, row):

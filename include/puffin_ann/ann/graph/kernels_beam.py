@@ -4,13 +4,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.graph.kernels_frontier import (
+    NOBODY,
     is_dead,
-    is_over,
-    let_in,
     mark,
     next_open,
     open_from,
+    put,
     start,
+    wanted,
 )
 from puffin_ann.ann.graph.primitives import (
     FAST,
@@ -96,7 +97,7 @@ def beam(
     """
     w = U64(width)
     at = U64(query)
-    full, most = U64(keep), U64(len(passed) - 1)
+    full = U64(keep)
     ahead = min(w, U64(PREFETCHED))
     first = candidate(squared_l2(space, U64(entry) * w, queries, at, w), entry)
     stamps[entry] = stamp
@@ -105,15 +106,15 @@ def beam(
     size, count = start(first, pool, passed, dead)
     while True:
         key = next_open(pool, current, size, full, passed, beside, count)
-        if is_over(key, pool, size, full):
+        if key == NOBODY:
             return size, recorded
         lives = mark(key, pool, current, size, passed, beside)
-        to_dead = lives or size < full
         if lives and recorded < U64(len(trail)):
             trail[recorded] = key
             recorded += U64(1)
         node = row_of(key)
         new = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
+        new = wanted(fresh, new, lives, size, full, dead)
         for j in range(new):
             for z in range(U64(0), ahead, U64(16)):
                 prefetch(space, U64(fresh[j]) * w + z)
@@ -130,11 +131,8 @@ def beam(
             )
             for z in range(min(U64(4), new - j)):
                 found = candidate(squared[z], four[z])
-                if not is_dead(dead, four[z]):
-                    size, place = let_in(pool, size, full, found)
-                    current = min(current, place)
-                elif to_dead:
-                    count, place = let_in(passed, count, most, found)
-                    beside = min(beside, place)
+                size, current, count, beside = put(
+                    found, is_dead(dead, four[z]), pool, size, full, current, passed, count, beside
+                )
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)

@@ -6,14 +6,16 @@ from numpy.typing import NDArray
 from puffin_ann.ann.graph.kernels_answer import answer_from, found_enough, kept, next_stamp
 from puffin_ann.ann.graph.kernels_beam import unseen
 from puffin_ann.ann.graph.kernels_frontier import (
+    NOBODY,
     insert,
     is_dead,
-    is_over,
     let_in,
     mark,
     next_open,
     open_from,
     passed_room,
+    put,
+    wanted,
 )
 from puffin_ann.ann.graph.primitives import F32, FAST, U32, U64, Whole, row_of
 from puffin_ann.ann.simd.vectors import prefetch
@@ -159,7 +161,7 @@ def beam(
     start = U64(begin)
     while True:
         key = next_open(pool, current, size, full, passed, beside, count)
-        if is_over(key, pool, size, full):
+        if key == NOBODY:
             if size == full or stamps[start] == stamp:
                 return size
             stamps[start] = stamp
@@ -173,21 +175,18 @@ def beam(
             start = U64(entry)
             continue
         lives = mark(key, pool, current, size, passed, beside)
-        to_dead = lives or size < full
         node = row_of(key)
         unknown = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
+        unknown = wanted(fresh, unknown, lives, size, full, dead)
         for j in range(unknown):
             for z in range(U64(0), ahead, U64(16)):
                 prefetch(space, U64(fresh[j]) * w + z)
         for j in range(unknown):
             row = U64(fresh[j])
             new = _signed(_apart(product, space, row * w, queries, at, w), row)
-            if not is_dead(dead, row):
-                size, place = let_in(pool, size, full, new)
-                current = min(current, place)
-            elif to_dead:
-                count, place = let_in(passed, count, most, new)
-                beside = min(beside, place)
+            size, current, count, beside = put(
+                new, is_dead(dead, row), pool, size, full, current, passed, count, beside
+            )
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
 

@@ -7,14 +7,15 @@ from puffin_ann.ann.clustering.kernels_pq import tables as fill_tables
 from puffin_ann.ann.graph.kernels_answer import answer_from, found_enough, kept, next_stamp
 from puffin_ann.ann.graph.kernels_beam import beam, unseen
 from puffin_ann.ann.graph.kernels_frontier import (
+    NOBODY,
     is_dead,
-    is_over,
-    let_in,
     mark,
     next_open,
     open_from,
     passed_room,
+    put,
     start,
+    wanted,
 )
 from puffin_ann.ann.graph.primitives import F32, FAST, U64, Whole, candidate, row_of, squared_l2
 from puffin_ann.ann.simd.vectors import prefetch
@@ -161,17 +162,17 @@ def _beam_codes(
     first = _estimate(tables, words, codes, U64(entry) * subspaces, subspaces) - floor
     key = candidate(max(first, F32(0)), entry)
     stamps[entry] = stamp
-    full, most = U64(keep), U64(len(passed) - 1)
+    full = U64(keep)
     current = beside = U64(0)
     size, count = start(key, pool, passed, dead)
     while True:
         key = next_open(pool, current, size, full, passed, beside, count)
-        if is_over(key, pool, size, full):
+        if key == NOBODY:
             return size  # type: ignore[no-any-return]
         lives = mark(key, pool, current, size, passed, beside)
-        to_dead = lives or size < full
         node = row_of(key)
         unknown = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
+        unknown = wanted(fresh, unknown, lives, size, full, dead)
         for j in range(unknown):
             prefetch(codes, U64(fresh[j]) * subspaces)
             prefetch(codes, U64(fresh[j]) * subspaces + subspaces - U64(1))
@@ -179,12 +180,9 @@ def _beam_codes(
             row = U64(fresh[j])
             value = _estimate(tables, words, codes, row * subspaces, subspaces) - floor
             new = candidate(max(value, F32(0)), row)
-            if not is_dead(dead, row):
-                size, place = let_in(pool, size, full, new)
-                current = min(current, place)
-            elif to_dead:
-                count, place = let_in(passed, count, most, new)
-                beside = min(beside, place)
+            size, current, count, beside = put(
+                new, is_dead(dead, row), pool, size, full, current, passed, count, beside
+            )
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
 

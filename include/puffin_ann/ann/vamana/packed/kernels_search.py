@@ -19,7 +19,7 @@ from puffin_ann.ann.graph.kernels_frontier import (
     has_room,
     insert,
     is_dead,
-    is_over,
+    is_passed,
     mark,
     next_open,
     open_from,
@@ -125,7 +125,7 @@ def _near(records, at, code_bytes, tables, step, base, own, limit, out):  # type
 @njit(inline="always")
 def _let_in(  # type: ignore[no-untyped-def]
     mask, estimates, numbers, place, pool, size, full, current, passed, count, most, beside,
-    to_dead, dead, stamps, stamp,
+    dead, stamps, stamp,
 ):  # fmt: skip
     """Put the rows of a mask into their pools.
 
@@ -139,7 +139,7 @@ def _let_in(  # type: ignore[no-untyped-def]
             continue
         key = candidate(max(estimates[bit], F32(0)), row)
         if is_dead(dead, row):
-            if to_dead and has_room(passed, count, most, key):
+            if is_passed(key, pool, size, full) and has_room(passed, count, most, key):
                 stamps[row] = stamp
                 count -= U64(count == most)
                 beside = min(beside, U64(enter(passed, count, key)))
@@ -216,7 +216,7 @@ def walk(
     stamps[entry] = stamp
     key = candidate(F32(0), entry)
     size, count = start(key, pool, passed, dead)
-    while not is_over(key, pool, size, full):
+    while key != NOBODY:
         lives = mark(key, pool, current, size, passed, beside)
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
@@ -230,14 +230,13 @@ def walk(
         at += U64(4 * len(moved))
         there = min(U64(numbers[at >> U64(2)]), U64(blocks))
         at += U64(HEAD_BYTES)
-        to_dead = lives or size < full
         for _ in range(there):
             limit = squared_of(pool[full - U64(1)]) if size == full else FAR
             mask = _near(records, at, code_bytes, tables, step, base, own, limit, estimates)
             at += code_bytes
             size, current, count, beside = _let_in(
                 mask, estimates, numbers, (at + U64(256)) >> U64(2), pool, size, full, current,
-                passed, count, most, beside, to_dead, dead, stamps, stamp,
+                passed, count, most, beside, dead, stamps, stamp,
             )  # fmt: skip
             at += U64(384)
         current = open_from(pool, current, size)
