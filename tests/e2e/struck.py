@@ -205,7 +205,7 @@ class Struck:
     def staged(self, kind: RunKind, run_id: str, task: str) -> Path:
         """The document that a task of a run stores at its end."""
         run = safe_run_id(f"{kind}-{run_id}")
-        return self.metadata / "ann-staging" / INDEX / run / ENDS[task]
+        return self.metadata / "_ann-staging" / INDEX / run / ENDS[task]
 
     def time(self, kind: RunKind, run_id: str) -> None:
         """Watch a run that nobody kills, for what its tasks take."""

@@ -121,4 +121,4 @@ def test_a_second_run_builds_nothing(stage, words):
 
 def test_nothing_staged_is_left_behind(stage, words):
     metadata = stage.folder / "warehouse" / "glove" / "words" / "metadata"
-    assert [path for path in metadata.rglob("ann-staging/*/*/*") if path.is_file()] == []
+    assert [path for path in metadata.rglob("_ann-staging/*/*/*") if path.is_file()] == []

@@ -124,4 +124,4 @@ def test_jobs_killed_and_jobs_that_outlive_their_task_publish_once(stage, change
     (now,) = status(table, INDEX)
     assert (now.rows_to_scan, now.rows_masked, now.vectors) == (0, 0, ROWS)
     metadata = stage.folder / "warehouse" / "glove" / "killed" / "metadata"
-    assert [path for path in metadata.rglob("ann-staging/*/*/*") if path.is_file()] == []
+    assert [path for path in metadata.rglob("_ann-staging/*/*/*") if path.is_file()] == []

@@ -192,7 +192,7 @@ def test_what_outlived_its_task_ends_and_clean_up_leaves_nothing(struck):
     wait_until(lambda: not any(map(is_alive, struck.outlived)), SECONDS)
     assert struck.watched.held_by(INDEX) == ""
     struck.watched.program("-c", CLEAN)
-    staged = [one.name for one in struck.metadata.glob("ann-staging/**/*") if one.is_file()]
+    staged = [one.name for one in struck.metadata.glob("_ann-staging/**/*") if one.is_file()]
     assert [name for name in staged if not name.startswith("_lease-")] == []
     registered = {one.statistics_path for one in struck.watched.table.metadata.statistics}
     assert {f"file://{path}" for path in struck.metadata.glob("ann-*.puffin")} == registered

@@ -128,4 +128,4 @@ def test_no_lease_is_held_and_nothing_staged_is_left_behind(stage, followed):
     assert held is not None
     assert held.released
     metadata = stage.folder / "warehouse" / "glove" / "followed" / "metadata"
-    assert [path for path in metadata.rglob("ann-staging/*/*/*") if path.is_file()] == []
+    assert [path for path in metadata.rglob("_ann-staging/*/*/*") if path.is_file()] == []

@@ -430,7 +430,7 @@ def test_a_missing_spark_is_named(monkeypatch):
 def test_a_plan_that_is_not_there_or_not_one_is_named(words):
     with pytest.raises(StagingError, match="not the location of a staged plan"):
         stages.train(InProcess(), "test.demo.words", "/etc/passwd")
-    gone = f"{words.location()}/metadata/ann-staging/{builds.INDEX}/gone/plan.json"
+    gone = f"{words.location()}/metadata/_ann-staging/{builds.INDEX}/gone/plan.json"
     with pytest.raises(StagingError, match="gone"):
         stages.train(InProcess(), "test.demo.words", gone)
 

@@ -99,7 +99,7 @@ def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
     measure(InProcess(), planned["table"], planned["plan"])
     for _ in range(2):
         assert "recall@5 is 1.0000" in evaluate.judge(TABLE, planned["plan"])
-    left = [path.name for path in tmp_path.rglob("ann-staging/**/*") if path.is_file()]
+    left = [path.name for path in tmp_path.rglob("_ann-staging/**/*") if path.is_file()]
     assert [name for name in left if not name.startswith(("_evaluation-", "_lease-"))] == []
 
 
@@ -144,7 +144,7 @@ def test_clean_up_keeps_what_belongs_to_an_index_until_it_is_dropped(built, tmp_
     drop(TABLE, builds.INDEX)
     clean(TABLE, [], at_ms=10**15)
     clean(TABLE, [], at_ms=10**15)
-    left = [path for path in tmp_path.rglob("ann-staging/**/*") if path.is_file()]
+    left = [path for path in tmp_path.rglob("_ann-staging/**/*") if path.is_file()]
     assert left == []
 
 

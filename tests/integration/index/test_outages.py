@@ -157,7 +157,7 @@ WRITING: dict[str, Callable[[], object]] = {
 }
 COMMANDS = READING | WRITING
 
-KINDS = (".puffin", ".avro", ".parquet", ".metadata.json", "/ann-staging/", "/metadata")
+KINDS = (".puffin", ".avro", ".parquet", ".metadata.json", "/_ann-staging/", "/metadata")
 
 
 @st.composite
@@ -268,7 +268,7 @@ def test_what_passes_in_time_is_not_even_seen(lake, name, patient):
 def test_what_cannot_be_written_is_named_with_its_place(lake):
     lake()
     before = versions()
-    for place in ("/snap-", ".puffin", "/ann-staging/"):
+    for place in ("/snap-", ".puffin", "/_ann-staging/"):
 
         def weather(request: Request, place: str = place) -> str | None:
             return "500" if request.kind == "write" and place in request.uri else None

@@ -105,7 +105,7 @@ def life(words, tmp_path) -> Iterator[Life]:
 def assert_clean_leaves_nothing(tmp_path) -> None:
     clean(TABLE, [DECLARED], grace="0s", at_ms=LATER_MS)
     metadata = tmp_path / "warehouse" / "demo" / "words" / "metadata"
-    staged = [path.name for path in metadata.glob("ann-staging/**/*") if path.is_file()]
+    staged = [path.name for path in metadata.glob("_ann-staging/**/*") if path.is_file()]
     assert staged == [] or all(name.startswith("_lease-") for name in staged)
     held = leases.index_lease(load_table(TABLE), INDEX).look()
     assert held is None or held.released

@@ -91,7 +91,7 @@ def test_a_run_killed_anywhere_goes_on_and_publishes_once(changed, declaration, 
 
     def counted(write):
         def wrapped(self, *args, **kwargs):
-            if "metadata/ann-staging" in self.root and not left[0]:
+            if "metadata/_ann-staging" in self.root and not left[0]:
                 raise Killed
             left[0] -= 1
             return write(self, *args, **kwargs)

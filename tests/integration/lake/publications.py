@@ -69,7 +69,7 @@ def assert_sound(lake: Lake, *names: str, unclear: bool = False, raced: bool = F
         builds.assert_answers(open_index(table, name), table, current, QUERIES, 4)
     for entry in table.metadata.statistics:
         assert table.io.new_input(entry.statistics_path).exists()
-    leaked = {one for one in lake.leaked(table) if "/ann-staging/" not in one}
+    leaked = {one for one in lake.leaked(table) if "/_ann-staging/" not in one}
     if unclear:
         leaked = {one for one in leaked if not is_own_manifest_list(one.rsplit("/", 1)[1])}
     if raced and leaked:

@@ -75,7 +75,7 @@ def test_an_unclear_run_deletes_nothing_and_learns_its_outcome(rest_lake, catalo
     [kept] = [
         one
         for one in rest_lake.leaked(table)
-        if "/ann-staging/" not in one and one.endswith(".puffin")
+        if "/_ann-staging/" not in one and one.endswith(".puffin")
     ]
 
     assert catalog_proxy.held[0].send()[0] == 200

@@ -130,7 +130,7 @@ def test_statistics_written_between_our_look_and_our_commit_are_not_overwritten(
         assert table.io.new_input(one.statistics_path).exists()
     puffins = {one for one in rest_lake.files(table) if one.endswith(".puffin")}
     named = {one.statistics_path for one in table.metadata.statistics}
-    assert {one for one in puffins - named if "/ann-staging/" not in one} == set()
+    assert {one for one in puffins - named if "/_ann-staging/" not in one} == set()
     index = publications.open_index(table, builds.INDEX)
     builds.assert_answers(
         index, table, table.current_snapshot().snapshot_id, publications.QUERIES, 4

@@ -123,7 +123,7 @@ def left_by_a_killed_run(table, run: str = "killed") -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("puffin_ann.lifecycle.publish.assemble.commit", _die)
         with pytest.raises(KeyboardInterrupt):
-            builds.run.publish(plan["table"], plan["plan"])
+            builds.publish.publish(plan["table"], plan["plan"])
     table.refresh()
 
 
@@ -193,7 +193,7 @@ def test_a_run_that_goes_on_keeps_its_staging(words):
     assert len(clean(words, dry_run=True).gone) == 1
     builds.run_stages(plan)  # it writes on
     assert clean(words).gone == ()
-    builds.run.publish(plan["table"], plan["plan"])
+    builds.publish.publish(plan["table"], plan["plan"])
     lives.assert_alive(words)
 
 
@@ -207,7 +207,7 @@ def test_a_commit_without_an_answer_leaves_nothing_once_it_is_clear_that_it_neve
     with monkeypatch.context() as patch:
         patch.setattr(type(words.catalog), "commit_table", _no_answer)
         with pytest.raises(UnclearCommitError):
-            builds.run.publish(plan["table"], plan["plan"])
+            builds.publish.publish(plan["table"], plan["plan"])
     kinds = {one.kind for one in clean(words, at_ms=later()).gone}
     assert kinds == {"unpublished file", "manifest list", "staging", "record"}
     assert everything(words) == before
@@ -220,11 +220,11 @@ def _no_answer(*_, **__):
 def test_a_file_that_a_late_commit_registers_during_clean_up_stays(words, monkeypatch):
     left_by_a_killed_run(words, "late")
     (path,) = lives.index_files(words)
-    plan = f"{words.location()}/metadata/ann-staging/{builds.INDEX}/late/plan.json"
+    plan = f"{words.location()}/metadata/_ann-staging/{builds.INDEX}/late/plan.json"
     remove = cleaning._remove
 
     def late(*arguments):
-        builds.run.publish("test.demo.words", plan)
+        builds.publish.publish("test.demo.words", plan)
         return remove(*arguments)
 
     make = Assembly.make

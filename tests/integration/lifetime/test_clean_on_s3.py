@@ -92,7 +92,7 @@ def test_uploads_and_staging_of_killed_runs_go_after_the_grace(
     left = s3.list_multipart_uploads(Bucket=object_store.BUCKET, Prefix=folder)["Uploads"]
     assert [one["Key"] for one in left] == [f"{folder}/other.puffin"]
     keys = s3.list_objects_v2(Bucket=object_store.BUCKET, Prefix=folder)["Contents"]
-    staged = [one["Key"] for one in keys if "/ann-staging/" in one["Key"]]
+    staged = [one["Key"] for one in keys if "/_ann-staging/" in one["Key"]]
     assert [key for key in staged if "/_lease-" not in key] == []  # leases tell who was last
     assert lives.index_files(table) == {path}
     lives.assert_alive(table)

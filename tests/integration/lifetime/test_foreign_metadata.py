@@ -129,7 +129,7 @@ def test_runs_and_records_of_a_second_catalog_stay(words, elsewhere):
     )
     leases.begin("other.demo.words", "theirs", "slow", "build")
     leases.end("other.demo.words", "theirs", "slow")
-    lease = f"{local(words.location())}/metadata/ann-staging/theirs/_lease-00000001"
+    lease = f"{local(words.location())}/metadata/_ann-staging/theirs/_lease-00000001"
     assert os.path.exists(lease)
 
     report = clean(words, at_ms=later(100))

@@ -120,7 +120,7 @@ def test_a_file_of_a_commit_that_never_landed_is_not_registered(words, monkeypat
 
     monkeypatch.setattr("puffin_ann.lifecycle.publish.assemble.commit", die)
     with pytest.raises(KeyboardInterrupt):
-        builds.run.publish(plan["table"], plan["plan"])
+        builds.publish.publish(plan["table"], plan["plan"])
     assert len(lives.index_files(words)) == 1
     assert guard(words).actions == ()
 

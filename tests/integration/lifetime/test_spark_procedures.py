@@ -210,7 +210,7 @@ def test_orphan_removal_during_a_build_costs_time_and_no_more(lake):
     publish.publish(*where)
     publish.report(*where)
     assert_alive(lake)
-    left = [path for path in lake.files(lake.load()) if "/ann-staging/" in path]
+    left = [path for path in lake.files(lake.load()) if "/_ann-staging/" in path]
     assert not [path for path in left if "/_lease-" not in path]
 
 

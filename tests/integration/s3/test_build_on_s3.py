@@ -59,7 +59,7 @@ def test_indexes_are_built_and_carried_in_a_table_on_s3(catalog, s3, proxy):
     assert len(proxy.parts()) >= 3, "each file was put together by the store"
     puffins = [key for key in keys(s3, table) if key.endswith(".puffin")]
     assert len(puffins) == 3
-    staged = [key for key in keys(s3, table) if "/ann-staging/" in key]
+    staged = [key for key in keys(s3, table) if "/_ann-staging/" in key]
     # The lease stays, and an object by which Arrow says that its folder is there.
     assert not [key for key in staged if "/_lease-" not in key and not key.endswith("/")]
     assert not s3.list_multipart_uploads(Bucket=object_store.BUCKET, Prefix="warehouse/demo").get(
@@ -76,7 +76,7 @@ def test_a_file_larger_than_a_part_is_copied_by_the_store(catalog, s3, proxy):
     plan = builds.run.plan_build(declared, run_id="run")
     builds.run_stages(plan)
     proxy.reset()
-    published = builds.run.publish(plan["table"], plan["plan"])
+    published = builds.publish.publish(plan["table"], plan["plan"])
 
     assert published["bytes_written"] > 12_000_000
     assert proxy.bytes < 2_000_000

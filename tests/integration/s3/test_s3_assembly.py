@@ -240,7 +240,7 @@ def test_credentials_we_cannot_use_leave_it_to_fileio(s3, proxy, folder):
 
 
 def test_of_many_markers_at_once_the_first_wins(s3, io, folder):
-    staging = Staging(io, f"s3://{BUCKET}/{folder}/ann-staging/words/run")
+    staging = Staging(io, f"s3://{BUCKET}/{folder}/_ann-staging/words/run")
     for attempt in range(5):
         barrier = threading.Barrier(6)
         won: list[bytes] = []

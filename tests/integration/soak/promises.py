@@ -89,7 +89,7 @@ class Promises:
         held = {held.index for file in files for held in file.holds}
         assert len(here) <= 2 * len(held) + len(self.table.refs()) * len(held)
         everything = self._all_files()
-        staged = [path for path in everything if "/ann-staging/" in path]
+        staged = [path for path in everything if "/_ann-staging/" in path]
         assert [path for path in staged if "/_lease-" not in path] == []
         lists = {canonical(one.manifest_list) for one in self.table.snapshots()}
         stray = {

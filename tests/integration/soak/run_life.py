@@ -80,7 +80,7 @@ class RunLife:
             with pytest.MonkeyPatch.context() as patch:
                 self._break(patch, step)
                 with suppress(Crash, PuffinAnnError):
-                    builds.run.publish(plan["table"], plan["plan"])
+                    builds.publish.publish(plan["table"], plan["plan"])
         self.crashed = {**plan, "name": name}
         self.table.refresh()
         self.anchored = False
@@ -174,7 +174,7 @@ class RunLife:
         return plan
 
     def _publish(self, plan, name):
-        builds.run.publish(plan["table"], plan["plan"])
+        builds.publish.publish(plan["table"], plan["plan"])
         builds.run.report(plan["table"], plan["plan"])
         self.table.refresh()
         self.visible.add(name)

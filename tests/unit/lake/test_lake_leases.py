@@ -43,7 +43,7 @@ def lease(tmp_path, clock) -> Lease:
 
 
 def lease_in(folder, clock=leases.now_ms) -> Lease:
-    place = folder / "metadata" / "ann-staging" / "words"
+    place = folder / "metadata" / "_ann-staging" / "words"
     return Lease(PyArrowFileIO(), f"file://{place}", "index 'words'", clock=clock)
 
 
@@ -136,7 +136,7 @@ def test_spoilt_objects_keep_nobody_out_for_ever(tmp_path, lease, clock, suffix)
 
 
 def planted(folder, name: str, data: bytes) -> None:
-    place = folder / "metadata" / "ann-staging" / "words"
+    place = folder / "metadata" / "_ann-staging" / "words"
     place.mkdir(parents=True, exist_ok=True)
     (place / name).write_bytes(data)
 
@@ -201,7 +201,7 @@ def test_what_stands_where_a_claim_should_is_told_rather_than_asked_for_for_ever
 ):
     waited: list[float] = []
     monkeypatch.setattr(leases.time, "sleep", waited.append)
-    (tmp_path / "metadata/ann-staging/words/_lease-00000001").mkdir(parents=True)
+    (tmp_path / "metadata/_ann-staging/words/_lease-00000001").mkdir(parents=True)
     with pytest.raises(StagingError, match=r"'words'.*attempts"):
         lease.acquire("run-a", "build", 60)
     assert len(waited) == leases.ATTEMPTS - 1

@@ -29,7 +29,7 @@ class RemoteFileIO(PyArrowFileIO):
 
 @pytest.fixture(params=["plain", "uri"])
 def staging(request: pytest.FixtureRequest, tmp_path: Path) -> Staging:
-    root = f"{tmp_path}/table/metadata/ann-staging/words/run-1"
+    root = f"{tmp_path}/table/metadata/_ann-staging/words/run-1"
     return Staging(PyArrowFileIO(), root if request.param == "plain" else f"file://{root}")
 
 

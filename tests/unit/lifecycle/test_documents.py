@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.documents.run import GATE, PLAN, Trained, done, load
 
 @pytest.fixture
 def staging(tmp_path) -> Staging:
-    return Staging(PyArrowFileIO(), f"{tmp_path}/metadata/ann-staging/words/run")
+    return Staging(PyArrowFileIO(), f"{tmp_path}/metadata/_ann-staging/words/run")
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"tasks": [], "sec', b"\0" * 40])

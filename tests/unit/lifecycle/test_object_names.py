@@ -23,9 +23,9 @@ def test_a_file_has_one_name_however_its_folder_is_spelt(location):
 
 
 def test_the_folder_of_a_run_is_named_by_what_is_named_in_it():
-    names = names_with_folders(["s3a://b/t/metadata/ann-staging//words/run-1/trial.puffin"])
-    assert object_name("s3://b/t/metadata/ann-staging/words/run-1") in names
-    assert object_name("s3://b/t/metadata/ann-staging/words/run-2") not in names
+    names = names_with_folders(["s3a://b/t/metadata/_ann-staging//words/run-1/trial.puffin"])
+    assert object_name("s3://b/t/metadata/_ann-staging/words/run-1") in names
+    assert object_name("s3://b/t/metadata/_ann-staging/words/run-2") not in names
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from puffin_ann.lake.metadata.files import MetadataReader
 from puffin_ann.lake.metadata.foreign import Reach
 from puffin_ann.lifecycle.retention.withheld import Protection
 
-TABLE = SimpleNamespace(location=lambda: "s3://lake/db/words/")
+TABLE = SimpleNamespace(location=lambda: "s3://lake/db/words/", properties={})
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,13 @@ DATA_PATHS = ("write.data.path", "write.object-storage.path")
 METADATA_PATH = "write.metadata.path"
 """Properties of a table that name the folders its writers use besides its location."""
 
+STAGING_FOLDER = "_ann-staging"
+"""Where all of ours lies that no metadata of the table names. Its `_` hides it, and all in it, from
+Iceberg's removal of orphan files."""
+
+FORMER_STAGING_FOLDER = "ann-staging"
+"""What it was called before: what lies there is read and cleared away."""
+
 _JOINED_BY = "|"
 _DELETE = 0x7F
 _ODD = ("%2e", "%2E", "%25", ":/", f"{_JOINED_BY}file:")
@@ -69,6 +76,27 @@ class TableFolders:
 def metadata_folder(table: Table) -> str:
     """Return the folder in which index files are made."""
     return f"{table.location().rstrip('/')}/metadata"
+
+
+def staging_folder(table: Table) -> str:
+    """Return the folder of runs' staging, leases and evaluations of a table.
+
+    It lies beside the table's metadata files, where the table says that these belong.
+    """
+    declared = str(table.properties.get(METADATA_PATH) or "").rstrip("/")
+    return f"{declared or metadata_folder(table)}/{STAGING_FOLDER}"
+
+
+def staging_folders(table: Table) -> list[str]:
+    """Return that folder, and after it those that it may have been before."""
+    usual = metadata_folder(table)
+    folders = (f"{usual}/{STAGING_FOLDER}", f"{usual}/{FORMER_STAGING_FOLDER}")
+    return list(dict.fromkeys((staging_folder(table), *folders)))
+
+
+def is_staging_folder(name: str) -> bool:
+    """Tell whether a folder of this name may hold what runs staged."""
+    return name in (STAGING_FOLDER, FORMER_STAGING_FOLDER)
 
 
 def absolute_path(location: str, path: str) -> str:

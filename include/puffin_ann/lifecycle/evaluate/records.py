@@ -77,7 +77,7 @@ def record(table: Table, evaluation: Evaluation) -> None:
     run = zlib.crc32(evaluation.run_id.encode())
     name = f"{EVALUATED}{evaluation.at_ms:013d}-{run:08x}.json"
     place.put_new(name, evaluation.model_dump_json().encode())
-    beyond = _records(table, evaluation.index)[:-KEPT]
+    beyond = evaluation_files(table, evaluation.index)[:-KEPT]
     if beyond and not is_shared(table):
         for uri in beyond:
             delete_object(table.io, uri)
@@ -87,10 +87,10 @@ def evaluations(table: Table, index: str) -> list[Evaluation]:
     """Return what was measured of an index, the oldest first; what cannot be read is left out."""
     place = _place(table, index)
     found = []
-    for uri in _records(table, index):
+    for uri in evaluation_files(table, index):
         try:
-            data = place.read(uri.rpartition("/")[2])
-            found.append(Evaluation.model_validate_json(data))
+            with place.fetch(uri) as stream:
+                found.append(Evaluation.model_validate_json(stream.read()))
         except (StagingError, ValidationError) as error:
             log.warning("evaluate: %s cannot be read: %s", uri, error)
     return found
@@ -98,7 +98,7 @@ def evaluations(table: Table, index: str) -> list[Evaluation]:
 
 def measured_at(table: Table, index: str) -> list[int]:
     """Return when an index was measured, milliseconds since 1970; reads no record."""
-    names = (RECORD.search(uri) for uri in _records(table, index))
+    names = (RECORD.search(uri) for uri in evaluation_files(table, index))
     return [int(name[1]) for name in names if name]
 
 
@@ -134,6 +134,9 @@ def _place(table: Table, index: str) -> Staging:
     return Staging(table.io, leases.index_folder(table, index))
 
 
-def _records(table: Table, index: str) -> list[str]:
-    names = [one.uri for one in listed(table.io, _place(table, index).root)]
-    return sorted(uri for uri in names if RECORD.fullmatch(uri.rpartition("/")[2]))
+def evaluation_files(table: Table, index: str) -> list[str]:
+    """Return the locations of an index's evaluations, the oldest first, also of former folders."""
+    folders = leases.index_folders(table, index)
+    stored = [file.uri for folder in folders for file in listed(table.io, folder)]
+    named = ((uri.rpartition("/")[2], uri) for uri in stored)
+    return [uri for name, uri in sorted(named) if RECORD.fullmatch(name)]

@@ -21,10 +21,10 @@ from puffin_ann.errors import (
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lake.metadata.dropped import NEVER, dropped, mark
 from puffin_ann.lake.read.vector_column import table_vector_column
-from puffin_ann.lake.store.listing import delete_object, listed
+from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents.index_properties import FINGERPRINT, HISTORY
-from puffin_ann.lifecycle.documents.run import EVALUATED
+from puffin_ann.lifecycle.evaluate.records import evaluation_files
 from puffin_ann.lifecycle.maintain.drop import versions_of, without
 from puffin_ann.lifecycle.maintain.guard import live_files
 from puffin_ann.lifecycle.publish.republish import Renamed, republish
@@ -347,14 +347,12 @@ def _carry_records(table: Table, before: str, after: str) -> None:
     lease = leases.index_lease(table, before)
     others = is_shared(table)  # a second registration has the index under its former name
     try:
-        there = Staging(table.io, leases.index_folder(table, before))
         here = Staging(table.io, leases.index_folder(table, after))
-        for one in listed(table.io, there.root):
-            name = one.uri.rpartition("/")[2]
-            if name.startswith(EVALUATED):
-                here.put_new(name, there.read(name))
-                if not others:
-                    delete_object(table.io, one.uri)
+        for location in evaluation_files(table, before):
+            with here.fetch(location) as stream:
+                here.put_new(location.rpartition("/")[2], stream.read())
+            if not others:
+                delete_object(table.io, location)
         if not others:
             lease.remove()
     except EnvironmentProblemError as error:  # the index is renamed; the clean-up takes the rest

@@ -4,6 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -13,7 +14,11 @@ from puffin_ann.errors import BadInputError, FormatError
 from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.metadata.log import manifest_lists_of
 from puffin_ann.lake.store.listing import StoredObject, canonical, listed, unfinished_uploads
-from puffin_ann.lake.store.locations import metadata_folder
+from puffin_ann.lake.store.locations import (
+    FORMER_STAGING_FOLDER,
+    metadata_folder,
+    staging_folders,
+)
 from puffin_ann.lake.store.staging import is_partial
 from puffin_ann.lifecycle.documents.run import EVALUATED
 from puffin_ann.lifecycle.published.inventory import Inventory
@@ -25,9 +30,10 @@ from puffin_ann.lifecycle.retention.rules import (
 )
 from puffin_ann.lifecycle.runtime.heartbeat import ALIVE_MS
 from puffin_ann.lifecycle.runtime.object_names import names_with_folders, object_name, registered
-from puffin_ann.lifecycle.runtime.workspace import staging_folder
 
 _log = logging.getLogger("puffin_ann")
+
+_LEASE = "_lease-"
 
 Kind = Literal[
     "superseded version", "unpublished file", "staging", "record", "manifest list", "upload"
@@ -75,12 +81,16 @@ def find_orphans(
     verdicts = apply_retention(published, retention, names_of_snapshots(inventory.table))
     longest = max((one.grace_ms for one in retention.values()), default=usual.grace_ms)
     longest = max(longest, ALIVE_MS)  # what is not published may be of a run that goes on
+    unnamed: list[Orphan] = []
+    for root in staging_folders(inventory.table):
+        stored = listed(inventory.table.io, root, recursive=True)
+        unnamed += _staging(inventory, root, stored, retention, longest)
+        unnamed += _records(inventory, root, stored, retention, longest)
     return [
         *_superseded(inventory, verdicts),
         *_dropped(inventory, declarations, grace),
         *_unpublished(inventory, longest),
-        *_staging(inventory, retention, longest),
-        *_records(inventory, retention, longest),
+        *unnamed,
         *_manifest_lists(inventory, longest),
         *_uploads(inventory, longest),
     ]
@@ -151,15 +161,18 @@ def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
 
 
 def _staging(
-    inventory: Inventory, retention: Mapping[str, RetentionOptions], longest: int
+    inventory: Inventory,
+    root: str,
+    stored: Iterable[StoredObject],
+    retention: Mapping[str, RetentionOptions],
+    longest: int,
 ) -> Iterable[Orphan]:
-    root = staging_folder(inventory.table)
     runs: dict[tuple[str, str], list[StoredObject]] = defaultdict(list)
-    for one in listed(inventory.table.io, root, recursive=True):
-        index, _, rest = one.uri[len(root) + 1 :].partition("/")
+    for staged in stored:
+        index, _, rest = staged.uri[len(root) + 1 :].partition("/")
         run, slash, _ = rest.partition("/")
         if slash:
-            runs[index, run].append(one)
+            runs[index, run].append(staged)
     needed = names_with_folders(registered(inventory.table))
     for (index, run), objects in sorted(runs.items()):
         folder = f"{root}/{index}/{run}"
@@ -177,28 +190,44 @@ def _staging(
 
 
 def _records(
-    inventory: Inventory, retention: Mapping[str, RetentionOptions], grace_ms: int
+    inventory: Inventory,
+    root: str,
+    stored: Iterable[StoredObject],
+    retention: Mapping[str, RetentionOptions],
+    grace_ms: int,
 ) -> Iterable[Orphan]:
     """List leases and evaluations of indexes that are not published, or not any more.
 
     Those of published indexes stay: a lease's numbers grow, and evaluations are its history. What
-    was to become one, and was not since its writer was killed, goes in any case.
+    was to become one, and was not since its writer was killed, goes in any case; so do leases in
+    the folder that no run takes one in any more.
     """
-    root = staging_folder(inventory.table)
-    for one in listed(inventory.table.io, root, recursive=True):
-        *index, name = one.uri[len(root) + 1 :].split("/")
-        is_needed = index[0] in retention if index else bool(retention)
-        is_record = name.startswith(("_lease-", EVALUATED)) and not is_needed
-        if (is_record or is_partial(name)) and len(index) < 2:
-            why = f"index {index[0]!r} is not published" if index else "no index is published"
+    for record in stored:
+        why = _why_not_needed(root, record.uri, retention)
+        if why:
             yield Orphan(
                 kind="record",
-                location=one.uri,
-                bytes=one.bytes,
-                why="whoever wrote it was killed" if is_partial(name) else why,
-                idle_seconds=_seconds(inventory.now_ms - one.modified_ms),
+                location=record.uri,
+                bytes=record.bytes,
+                why=why,
+                idle_seconds=_seconds(inventory.now_ms - record.modified_ms),
                 grace_seconds=_seconds(grace_ms),
             )
+
+
+def _why_not_needed(root: str, uri: str, retention: Mapping[str, RetentionOptions]) -> str:
+    """Say why a lease or an evaluation may go; empty if it stays, or is none."""
+    *index, name = uri[len(root) + 1 :].split("/")
+    if len(index) > 1:
+        return ""  # of a run
+    if is_partial(name):
+        return "whoever wrote it was killed"
+    if name.startswith(_LEASE) and root.endswith(f"/{FORMER_STAGING_FOLDER}"):
+        return "leases are not kept in this folder any more"
+    is_needed = index[0] in retention if index else bool(retention)
+    if is_needed or not name.startswith((_LEASE, EVALUATED)):
+        return ""
+    return f"index {index[0]!r} is not published" if index else "no index is published"
 
 
 def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
@@ -229,8 +258,10 @@ def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
 
 
 def _uploads(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
-    io, prefix = inventory.table.io, f"{metadata_folder(inventory.table)}/ann-"
-    for uri, upload in unfinished_uploads(io, prefix):
+    io = inventory.table.io
+    prefixes = [f"{metadata_folder(inventory.table)}/ann-"]  # of FORMER_STAGING_FOLDER, too
+    prefixes += [f"{root}/" for root in staging_folders(inventory.table) if prefixes[0] not in root]
+    for uri, upload in chain.from_iterable(unfinished_uploads(io, prefix) for prefix in prefixes):
         begun_ms = int(upload.begun.timestamp() * 1000)
         yield Orphan(
             kind="upload",

@@ -18,7 +18,7 @@ from puffin_ann.lake.commit.forget_metadata import forget
 from puffin_ann.lake.metadata.files import MetadataReader, Unread
 from puffin_ann.lake.metadata.foreign import Foreign, Reach, look_around
 from puffin_ann.lake.store.listing import canonical, delete_object
-from puffin_ann.lake.store.locations import is_within, metadata_folder
+from puffin_ann.lake.store.locations import is_within, metadata_folder, staging_folders
 from puffin_ann.lake.store.s3 import s3_of
 from puffin_ann.lifecycle.published.inventory import now_ms
 from puffin_ann.lifecycle.retention.foreign_history import SHOWN, blocking
@@ -114,10 +114,11 @@ class Protection:
         """Say why a file, or a folder with all in it, is not to be removed; empty if it may go."""
         if self.nothing_goes:
             return self.nothing_goes
-        if not is_within(metadata_folder(self.reach.table), location):
+        table = self.reach.table
+        folders = (metadata_folder(table), *staging_folders(table))
+        if not any(is_within(folder, location) for folder in folders):
             return (
-                f"it lies outside of {metadata_folder(self.reach.table)}, and who else needs it is "
-                "not known"
+                f"it lies outside of {metadata_folder(table)}, and who else needs it is not known"
             )
         by = self._named.get(object_name(location))
         return f"{by.location} names it, {_KINDS[by.kind]}" if by else ""

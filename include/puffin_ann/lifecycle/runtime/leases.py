@@ -21,7 +21,7 @@ from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError, NotFoundE
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lake.store.leases import CLAIM, Held, Lease
 from puffin_ann.lake.store.listing import listed
-from puffin_ann.lifecycle.runtime.workspace import STAGING_FOLDER, staging_folder
+from puffin_ann.lake.store.locations import staging_folder, staging_folders
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
@@ -53,6 +53,15 @@ def index_folder(table: Table, index: str) -> str:
     return f"{staging_folder(table)}/{checked_name(index)}"
 
 
+def index_folders(table: Table, index: str) -> list[str]:
+    """Return that folder, and after it those that it may have been before.
+
+    Raises:
+        BadInputError: no index can have that name, which may lead out of there.
+    """
+    return [f"{folder}/{checked_name(index)}" for folder in staging_folders(table)]
+
+
 def table_lease(table: Table) -> Lease:
     """Return the lease of those who assemble a table's index file and publish it."""
     return Lease(table.io, staging_folder(table), f"the index file of {name_of(table)}")
@@ -60,7 +69,7 @@ def table_lease(table: Table) -> Lease:
 
 def index_of(plan: str) -> str:
     """Return the index that a staged plan is for, from the plan's location."""
-    return plan.rpartition(f"/{STAGING_FOLDER}/")[2].partition("/")[0]
+    return plan.split("/")[-3]
 
 
 def leases_of(table: Table) -> list[tuple[str, Lease]]:

@@ -12,15 +12,14 @@ from urllib.parse import unquote
 from pyiceberg.table import Table
 
 from puffin_ann.lake.metadata.registered import NAMED_BY
-from puffin_ann.lifecycle.runtime.workspace import STAGING_FOLDER
+from puffin_ann.lake.store.locations import is_staging_folder
 
 
 def object_name(location: str) -> str:
     """Return the name of an object, or of a run's folder: of staged ones with index and run."""
     parts = _parts(location)
-    if STAGING_FOLDER in parts:
-        return "/".join(parts[parts.index(STAGING_FOLDER) :])
-    return parts[-1] if parts else ""
+    start = next((place for place, part in enumerate(parts) if is_staging_folder(part)), -1)
+    return "/".join(parts[start:])
 
 
 def names_with_folders(locations: Iterable[str]) -> frozenset[str]:

@@ -18,7 +18,7 @@ from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.foreign_json import object_of, parsed
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
-from puffin_ann.lake.store.locations import metadata_folder
+from puffin_ann.lake.store.locations import is_staging_folder, staging_folder
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import (
@@ -30,8 +30,6 @@ from puffin_ann.lifecycle.documents.run import (
     restore_plan,
 )
 from puffin_ann.search.versions import IndexVersion, load_version
-
-STAGING_FOLDER = "ann-staging"
 
 KEPT_SECONDS = 60.0
 """So long a run within one process goes on with the table as it was loaded: far less than vended
@@ -52,13 +50,8 @@ def attempt_unique(name: str) -> str:
     return f"{name}.{uuid.uuid4().hex[:12]}"
 
 
-def staging_folder(table: Table) -> str:
-    """Return the folder of what runs stage, and of what is kept beside indexes."""
-    return f"{metadata_folder(table)}/{STAGING_FOLDER}"
-
-
 def staging_root(table: Table, index: str, run_id: str) -> str:
-    """Return the staging folder of a run, inside the table's metadata folder."""
+    """Return the staging folder of a run."""
     return f"{staging_folder(table)}/{index}/{run_id}"
 
 
@@ -84,7 +77,7 @@ class Workspace:
     def _opened(cls, table: str, plan: str) -> "Workspace":
         loaded = load_table(table)
         root, _, name = plan.rpartition("/")
-        if name != PLAN or f"/{STAGING_FOLDER}/" not in root:
+        if name != PLAN or not any(map(is_staging_folder, root.split("/")[:-2])):
             raise StagingError(f"{plan!r} is not the location of a staged plan ({PLAN})")
         return cls(loaded, Staging(loaded.io, root))
 
