@@ -1,4 +1,4 @@
-"""Stage 1a: read the table once and stage its rows by shard."""
+"""Read the table once, and stage its rows by shard."""
 
 from puffin_ann.lifecycle.runs.spark_app import main
 

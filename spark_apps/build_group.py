@@ -1,4 +1,4 @@
-"""Stage 1b: build one group of shards."""
+"""Build one group of shards."""
 
 from puffin_ann.lifecycle.runs.spark_app import main
 

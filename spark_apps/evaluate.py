@@ -1,4 +1,4 @@
-"""Measure the recall of a published index on the table as it is."""
+"""Measure the recall of the published index on the table as it is."""
 
 from puffin_ann.lifecycle.runs.spark_app import main
 

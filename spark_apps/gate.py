@@ -1,4 +1,4 @@
-"""Measure the recall of the unpublished index; fail if it is too low."""
+"""Measure the recall of the staged index."""
 
 from puffin_ann.lifecycle.runs.spark_app import main
 

@@ -1,4 +1,4 @@
-"""Stage 0: sample the table and train the centroids."""
+"""Sample the table, and train centroids and codes."""
 
 from puffin_ann.lifecycle.runs.spark_app import main
 

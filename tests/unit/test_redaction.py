@@ -143,7 +143,8 @@ def test_every_module_logs_by_the_logger_that_is_redacted():
         for path in ROOT.glob("include/puffin_ann/**/*.py")
         for name in re.findall(r"getLogger\(([^)]*)\)", path.read_text())
     }
-    assert names <= {'"puffin_ann"', ""}
+    # The log of a task is Airflow's: what `airflow.failures` writes there is redacted before.
+    assert names <= {'"puffin_ann"', '"airflow.task"', ""}
 
 
 @pytest.mark.parametrize("part", ["a.", "token", "://", "token=", "a", "x://", "a:@", "secret: ["])

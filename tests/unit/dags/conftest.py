@@ -16,9 +16,6 @@ from puffin_ann.settings import settings
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# As Airflow does.
-sys.path.append(str(ROOT / "dags"))
-
 # Airflow reads its home when it is imported, which is before any fixture runs.
 _home = tempfile.TemporaryDirectory(prefix="puffin-ann-airflow-")
 os.environ["AIRFLOW_HOME"] = _home.name
@@ -55,13 +52,13 @@ def declarations(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def load_dags(declarations):
-    """Execute a DAG file as Airflow does; returns its DAGs by id."""
+    """Execute the DAG file as Airflow does; returns the DAGs of a kind, by id."""
     from airflow.sdk import DAG
 
-    def load(file: str = "ann_build.py") -> dict[str, DAG]:
-        module = execute(ROOT / "dags" / file)
+    def load(kind: str = "build") -> dict[str, DAG]:
+        module = execute(ROOT / "dags" / "vector_indexes.py")
         found = [value for value in vars(module).values() if isinstance(value, DAG)]
-        return {dag.dag_id: dag for dag in found}
+        return {dag.dag_id: dag for dag in found if dag.dag_id.startswith(f"ann_{kind}_")}
 
     return load
 

@@ -214,7 +214,7 @@ class TestInvalidDeclaration:
         with pytest.raises(AirflowFailException, match=said):
             dag.tasks[0].python_callable()
         for kind in ("refresh", "maintain", "evaluate"):
-            assert load_dags(f"ann_{kind}.py") == {}
+            assert load_dags(kind) == {}
 
     @pytest.mark.parametrize("stem", ["good copy", "good(1)", "x" * 245, "gut-ä.1"])
     def test_whatever_the_files_name_its_dag_has_an_id_that_airflow_takes(
@@ -249,7 +249,7 @@ def test_a_table_may_have_a_long_name(declarations, load_dags, kind):
     long = text.replace("demo.glove.words", "demo.glove." + 989 * "w")
     assert long != text
     (declarations / "long.yaml").write_text(long)
-    assert set(load_dags(f"ann_{kind}.py")) == {f"ann_{kind}_words", f"ann_{kind}_long"}
+    assert set(load_dags(kind)) == {f"ann_{kind}_words", f"ann_{kind}_long"}
 
 
 def test_what_the_plan_hands_on_is_small_however_large_the_index():

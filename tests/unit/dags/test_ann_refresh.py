@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import (
     ParamValidationError,
 )
 
+from puffin_ann.airflow.operators.submit_stage import StageOperator
 from puffin_ann.errors import (
     ConflictError,
     IndexNotFoundError,
@@ -24,14 +25,13 @@ from puffin_ann.errors import (
     TableNotFoundError,
     TooFewRowsError,
 )
-from puffin_ann_submitting import StageOperator
 
-FILES = {kind: f"ann_{kind}.py" for kind in ("build", "refresh", "maintain", "evaluate")}
+KINDS = ("build", "refresh", "maintain", "evaluate")
 
 
 @pytest.fixture
 def refresh(load_dags) -> DAG:
-    return load_dags(FILES["refresh"])["ann_refresh_words"]
+    return load_dags("refresh")["ann_refresh_words"]
 
 
 def in_dag(*, is_paused: bool) -> SimpleNamespace:
@@ -54,9 +54,9 @@ def set_and_validate(dag: DAG, name: str, value: object) -> None:
 
 
 class TestEveryDag:
-    @pytest.fixture(params=FILES)
+    @pytest.fixture(params=KINDS)
     def dag(self, request, load_dags) -> DAG:
-        return load_dags(FILES[request.param])[f"ann_{request.param}_words"]
+        return load_dags(request.param)[f"ann_{request.param}_words"]
 
     def test_runs_never_overlap_nor_catch_up_and_tasks_are_tried_again(self, dag):
         assert (dag.max_active_runs, dag.catchup) == (1, False)
@@ -75,14 +75,14 @@ class TestEveryDag:
         (declarations / "names.yml").write_text(text)
         (declarations / "broken.yml").write_text("shards: 0")
         kind = dag.dag_id.split("_")[1]
-        found = set(load_dags(FILES[kind])) - {"ann_build_broken"}
+        found = set(load_dags(kind)) - {"ann_build_broken"}
         assert found == {f"ann_{kind}_words", f"ann_{kind}_names"}
 
 
 class TestRunsThatWrite:
     @pytest.fixture(params=["build", "refresh", "maintain"])
     def dag(self, request, load_dags) -> DAG:
-        return load_dags(FILES[request.param])[f"ann_{request.param}_words"]
+        return load_dags(request.param)[f"ann_{request.param}_words"]
 
     def test_it_has_the_lease_from_before_it_is_planned_to_its_end_however_it_ends(self, dag):
         lease, release = dag.get_task("lease"), dag.get_task("release")
@@ -102,7 +102,7 @@ class TestRunsThatWrite:
             lambda table, index, owner, purpose: owners.add(owner),
         )
         for kind in ("build", "refresh", "maintain"):
-            dag = load_dags(FILES[kind])[f"ann_{kind}_words"]
+            dag = load_dags(kind)[f"ann_{kind}_words"]
             assert dag.get_task("lease").poke({"run_id": "scheduled__1"}) is True
         assert len(owners) == 3
 
@@ -160,11 +160,13 @@ class TestRefresh:
     @pytest.fixture(params=["refresh", "maintain"])
     def published(self, request, load_dags, monkeypatch):
         """A function that runs the task `publish` while publishing does something."""
-        dag = load_dags(FILES[request.param])[f"ann_{request.param}_words"]
+        dag = load_dags(request.param)[f"ann_{request.param}_words"]
         ti = SimpleNamespace(xcom_pull=lambda task_ids: {"table": "t", "plan": "p"})
         dag_run = SimpleNamespace(dag_id=dag.dag_id, run_id="manual__1")
         context = {"ti": ti, "dag_run": dag_run, "params": {"force": True}}
-        monkeypatch.setattr("puffin_ann_refreshing.get_current_context", lambda: context)
+        monkeypatch.setattr(
+            "puffin_ann.airflow.dags.refresh_tasks.get_current_context", lambda: context
+        )
 
         def published(does):
             monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.publish", does)
@@ -201,7 +203,9 @@ class TestRefresh:
         self, refresh, monkeypatch, plan, published, discarded
     ):
         context = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: published)}
-        monkeypatch.setattr("puffin_ann_refreshing.get_current_context", lambda: context)
+        monkeypatch.setattr(
+            "puffin_ann.airflow.dags.refresh_tasks.get_current_context", lambda: context
+        )
         calls = []
         monkeypatch.setattr(
             "puffin_ann.lifecycle.runs.publish.discard", lambda *which: calls.append(which)
@@ -213,7 +217,7 @@ class TestRefresh:
 
     def test_building_anew_is_asked_for_once_a_run(self, refresh, load_dags):
         build = refresh.get_task("build_anew")
-        assert build.trigger_dag_id in load_dags(FILES["build"])
+        assert build.trigger_dag_id in load_dags("build")
         with pytest.raises(DagRunTriggerException) as asked:
             build.execute({"run_id": "manual__1", "ti": in_dag(is_paused=False)})
         assert asked.value.trigger_dag_id == "ann_build_words"
@@ -240,7 +244,7 @@ class TestRefresh:
     def test_nobody_watches_where_that_is_declared(self, declarations, load_dags):
         with (declarations / "words.yaml").open("a") as out:
             out.write("refresh: {watch: false}\n")
-        assert load_dags(FILES["refresh"])["ann_refresh_words"].schedule is None
+        assert load_dags("refresh")["ann_refresh_words"].schedule is None
 
     def test_the_form_refuses_what_is_no_choice(self, refresh):
         with pytest.raises(ParamValidationError, match="force"):
@@ -249,7 +253,7 @@ class TestRefresh:
 
 class TestAsset:
     def assets(self, load_dags) -> dict[str, object]:
-        dags = load_dags(FILES["refresh"])
+        dags = load_dags("refresh")
         return {name: dag.schedule[0] for name, dag in dags.items() if dag.schedule}
 
     def declare(self, folder, name: str, **changes: str) -> None:
@@ -308,7 +312,7 @@ class TestAsset:
 class TestMaintain:
     @pytest.fixture
     def dag(self, load_dags) -> DAG:
-        return load_dags(FILES["maintain"])["ann_maintain_words"]
+        return load_dags("maintain")["ann_maintain_words"]
 
     def test_it_guards_first_and_cleans_last(self, dag):
         assert order(dag, "lease", "guard", "plan", "report", "clean", "release")
@@ -321,13 +325,13 @@ class TestMaintain:
         assert dag.schedule == "@daily"
         with (declarations / "words.yaml").open("a") as out:
             out.write("maintain: {schedule: '0 3 * * 0'}\n")
-        assert load_dags(FILES["maintain"])["ann_maintain_words"].schedule == "0 3 * * 0"
+        assert load_dags("maintain")["ann_maintain_words"].schedule == "0 3 * * 0"
 
 
 class TestEvaluate:
     @pytest.fixture
     def dag(self, load_dags) -> DAG:
-        return load_dags(FILES["evaluate"])["ann_evaluate_words"]
+        return load_dags("evaluate")["ann_evaluate_words"]
 
     def test_it_needs_no_lease_since_it_writes_nothing(self, dag):
         assert {task.task_id for task in dag.tasks} == {"plan", "measure", "judge"}
@@ -363,13 +367,13 @@ class TestEvaluate:
 
 @pytest.mark.parametrize("kind", ["refresh", "maintain", "evaluate"])
 def test_values_that_the_form_does_not_have_are_refused_by_name(load_dags, called, kind):
-    dag = load_dags(FILES[kind])[f"ann_{kind}_words"]
+    dag = load_dags(kind)[f"ann_{kind}_words"]
     context = {"run_id": "run", "params": {**dag.params.dump(), "shrads": 3}}
     with pytest.raises(AirflowFailException, match=r"'shrads'.*it has: (force|queries)"):
         called(dag.get_task("plan"), context)
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_connection_to_spark_fails_the_plan_before_anything_is_staged(
     load_dags, called, monkeypatch, kind
 ):
@@ -378,7 +382,7 @@ def test_a_missing_connection_to_spark_fails_the_plan_before_anything_is_staged(
         monkeypatch.setattr(
             f"puffin_ann.lifecycle.runs.{planning}", lambda *_, **__: pytest.fail("read")
         )
-    dag = load_dags(FILES[kind])[f"ann_{kind}_words"]
+    dag = load_dags(kind)[f"ann_{kind}_words"]
     with pytest.raises(AirflowFailException, match=r"'spark_default'.*connections add"):
         called(dag.get_task("plan"), {"run_id": "run", "params": dag.params.dump()})
 

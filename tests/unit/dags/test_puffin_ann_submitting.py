@@ -12,7 +12,7 @@ from airflow.sdk import DAG
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from puffin_ann_submitting import StageOperator
+from puffin_ann.airflow.operators.submit_stage import StageOperator
 
 KINDS = ("build", "refresh", "maintain", "evaluate")
 LOOKING_OTHERWISE = (
@@ -91,7 +91,7 @@ def submitted(monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_templates_in_a_declaration_are_text(hostile, load_dags, submitted, spread, tmp_path, kind):
-    dag = load_dags(f"ann_{kind}.py")[f"ann_{kind}_words"]
+    dag = load_dags(kind)[f"ann_{kind}_words"]
     tasks = stages_of(dag)
     assert tasks
     for task in tasks:
@@ -108,7 +108,7 @@ def test_templates_in_a_declaration_are_text(hostile, load_dags, submitted, spre
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_task_of_ours_has_templates_but_those_of_functions(hostile, load_dags, kind):
-    dag = load_dags(f"ann_{kind}.py")[f"ann_{kind}_words"]
+    dag = load_dags(kind)[f"ann_{kind}_words"]
     for task in dag.tasks:
         assert set(task.template_fields) <= {"templates_dict", "op_args", "op_kwargs"}
         for given in (getattr(task, "op_args", ()), getattr(task, "op_kwargs", {}).values()):
@@ -121,7 +121,7 @@ def test_no_task_of_ours_has_templates_but_those_of_functions(hostile, load_dags
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_name_of_a_table_takes_the_other_dags_away(declarations, load_dags, kind, name):
     (declarations / "odd.yaml").write_text(f"table: '{name}.{name}.{name}'\ncolumn: embedding\n")
-    assert set(load_dags(f"ann_{kind}.py")) == {f"ann_{kind}_words", f"ann_{kind}_odd"}
+    assert set(load_dags(kind)) == {f"ann_{kind}_words", f"ann_{kind}_odd"}
 
 
 class TestFailure:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from puffin_ann.airflow.dag_ids import dag_id_of
 from puffin_ann.declaration import IndexDeclaration, load_declaration
 from puffin_ann.errors import (
     DeclarationError,
@@ -46,7 +47,7 @@ def row_of(path: Path) -> Row:
 
 def row_with(index: str, table: str, state: dict[str, str]) -> Row:
     """Return a row with the columns that every index has, and those that its state gives."""
-    dag_id = f"ann_build_{index}"
+    dag_id = dag_id_of("build", index)
     return Row(dag_id, {"index": index, "table": table, "DAG": dag_id, **state})
 
 

@@ -1,4 +1,4 @@
-"""What the entry points under `spark_apps/` share: arguments, session, lease, log, exit code."""
+"""What the applications of `puffin_ann.spark_apps` share: arguments, session, lease, exit code."""
 
 import argparse
 import logging

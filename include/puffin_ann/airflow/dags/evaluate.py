@@ -1,31 +1,32 @@
-"""Evaluation DAGs: one `ann_evaluate_<index>` for each declaration; measures recall over time."""
+"""The evaluation DAG of an index, which measures its recall over time."""
 
 from typing import Any
 
-from airflow.sdk import DAG, Param, get_current_context, get_parsing_context, task
+from airflow.sdk import DAG, Param, get_current_context, task
 
-from puffin_ann.declaration import IndexDeclaration, declarations_folder
-from puffin_ann_common import SETTINGS, dags_of, tags_of
-from puffin_ann_failing import plainly, skipping
-from puffin_ann_forms import bounds_of, schema_of, values_of
-from puffin_ann_submitting import StageOperator, require_spark, spark
+from puffin_ann.airflow.dag_ids import Kind, dag_id_of, tags_of
+from puffin_ann.airflow.dags.settings import SETTINGS
+from puffin_ann.airflow.failures import fail_plainly, skip_without_work
+from puffin_ann.airflow.forms import bounds_of, schema_of, values_of
+from puffin_ann.airflow.operators.spark_connection import require_spark
+from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
+from puffin_ann.declaration import IndexDeclaration
 
-KIND = "evaluate"
-PREFIX = "ann_evaluate_"
+KIND: Kind = "evaluate"
 
 
-def form(declaration: IndexDeclaration) -> dict[str, Param]:
+def evaluate_form(declaration: IndexDeclaration) -> dict[str, Param]:
     """Return the trigger form: how many queries."""
     options = declaration.evaluate
     bounds = bounds_of(schema_of(type(options))["queries"])
     return {"queries": Param(options.queries, **bounds)}
 
 
-def evaluate_dag(declaration: IndexDeclaration, _: list[IndexDeclaration]) -> DAG:
+def evaluate_dag(declaration: IndexDeclaration) -> DAG:
     """Return the evaluation DAG of one index."""
     options = declaration.evaluate
     with DAG(
-        dag_id=f"{PREFIX}{declaration.name}",
+        dag_id=dag_id_of(KIND, declaration.name),
         description=f"Measure the recall of vector index {declaration.name}",
         doc_md=f"""
 Measures the recall of the vector index **{declaration.name}** on `{declaration.table}` as it is:
@@ -41,15 +42,15 @@ do; it is skipped while no version is published. It changes nothing, and so wait
     ) as dag:
 
         @task
-        @plainly()
+        @fail_plainly()
         def plan() -> dict[str, Any]:
             """Pin the snapshot and the version that are measured; skipped where none is built."""
             from puffin_ann.lifecycle.runs import evaluate
 
             context = get_current_context()
-            given = values_of(context, form(declaration))
+            given = values_of(context, evaluate_form(declaration))
             require_spark(declaration.spark.conn_id)
-            with skipping():
+            with skip_without_work():
                 return evaluate.plan_evaluation(
                     declaration,
                     run_id=f"{KIND}-{context['run_id']}",
@@ -57,19 +58,16 @@ do; it is skipped while no version is published. It changes nothing, and so wait
                 )
 
         @task(retries=0)
-        @plainly()
+        @fail_plainly()
         def judge(planned: dict[str, Any]) -> None:
             """Fail where the recall is under the target."""
             from puffin_ann.lifecycle.runs import evaluate
 
             print(evaluate.judge(planned["table"], planned["plan"]))
 
-        planned = plan()
-        measure = StageOperator(**spark(declaration, PREFIX, "measure", "evaluate.py", None))
+        planned: Any = plan()  # when the tasks run it is what `plan` returned
+        measure = StageOperator(
+            **stage_arguments(declaration, KIND, "measure", "evaluate", has_lease=False)
+        )
         planned >> measure >> judge(planned)
     return dag
-
-
-globals().update(
-    dags_of(declarations_folder(), PREFIX, evaluate_dag, form, get_parsing_context().dag_id)
-)

@@ -46,7 +46,8 @@ def bounds_of(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _allowed(schema: dict[str, Any]) -> list[Any]:
-    return schema.get("enum", [schema["const"]] if "const" in schema else [])
+    allowed: list[Any] = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    return allowed
 
 
 def checkbox(description: str) -> Param:

@@ -1,6 +1,6 @@
-"""Refresh DAGs: one `ann_refresh_<index>` for each declaration; each runs when its table changes.
+"""One Asset for each watched table, shared by the refresh DAGs of its indexes.
 
-Tables are watched by the triggerer: one Asset for each table, shared by the DAGs of its indexes.
+The triggerer watches it. Its triggers are only named here: to import them would import PyIceberg.
 """
 
 from collections.abc import AsyncIterator
@@ -10,27 +10,22 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import quote
 
-from airflow.sdk import DAG, Asset, AssetWatcher, get_parsing_context
+from airflow.sdk import Asset, AssetWatcher
 from airflow.triggers.base import BaseEventTrigger
 
-from puffin_ann.declaration import IndexDeclaration, declarations_folder, seconds_of
-from puffin_ann_common import SETTINGS, dags_of, lease_tasks, tags_of
-from puffin_ann_forms import force_form
-from puffin_ann_refreshing import refresh_tasks
+from puffin_ann.declaration import IndexDeclaration, seconds_of
 
-KIND = "refresh"
-PREFIX = "ann_refresh_"
 BRANCH = "main"
 TRIGGERS = "puffin_ann.airflow.triggers.table"
 LONGEST_URI = 1400
 """Characters. Airflow refuses those that are not much longer, and with them the whole file."""
 
 
-class Named(BaseEventTrigger):
+class NamedTrigger(BaseEventTrigger):
     """Names a trigger that the triggerer makes; to import it here would import PyIceberg."""
 
     def __init__(self, name: str, **arguments: Any) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.name = name
         self.arguments = arguments
 
@@ -82,40 +77,12 @@ def _asset(table: str, poll: int, lags: tuple[tuple[str, int], ...]) -> Asset:
         uri=_uri(table),
         group="puffin-ann",
         watchers=[
-            AssetWatcher(name=f"{table} changed", trigger=Named("DataSnapshotTrigger", **common)),
+            AssetWatcher(
+                name=f"{table} changed", trigger=NamedTrigger("DataSnapshotTrigger", **common)
+            ),
             AssetWatcher(
                 name=f"{table} waited",
-                trigger=Named("IndexLagTrigger", **common, lags=dict(lags)),
+                trigger=NamedTrigger("IndexLagTrigger", **common, lags=dict(lags)),
             ),
         ],
     )
-
-
-def refresh_dag(declaration: IndexDeclaration, declared: list[IndexDeclaration]) -> DAG:
-    """Return the refresh DAG of one index."""
-    watched = declaration.refresh.watch
-    with DAG(
-        dag_id=f"{PREFIX}{declaration.name}",
-        description=f"Make vector index {declaration.name} follow {declaration.table}",
-        doc_md=f"""
-Makes the vector index **{declaration.name}** follow `{declaration.table}`: added rows become a
-delta, deleted ones tombstones, rows that moved get new locators. A run ends at once where too
-little changed; where building anew is due, it triggers `ann_build_{declaration.name}`.
-
-It runs when the table has new snapshots, other than those that publish indexes, and when changes
-have waited for `refresh.max_lag`. A run waits for other runs on the index, and plans after that.
-""",
-        schedule=[asset_of(declaration.table, declared)] if watched else None,
-        tags=tags_of(KIND, declaration),
-        **SETTINGS,
-    ) as dag:
-        lease, release = lease_tasks(declaration, KIND)
-        first, last = refresh_tasks(declaration, PREFIX, KIND, maintenance=False)
-        lease >> first
-        [last, dag.get_task("build_anew")] >> release
-    return dag
-
-
-globals().update(
-    dags_of(declarations_folder(), PREFIX, refresh_dag, force_form, get_parsing_context().dag_id)
-)

@@ -1,22 +1,22 @@
-"""Maintenance DAGs: one `ann_maintain_<index>` for each declaration, in its maintenance window."""
+"""The maintenance DAG of an index, which runs in its maintenance window."""
 
-from airflow.sdk import DAG, get_current_context, get_parsing_context, task
+from airflow.sdk import DAG, get_current_context, task
 
-from puffin_ann.declaration import IndexDeclaration, declarations_folder
-from puffin_ann_common import SETTINGS, dags_of, lease_tasks, tags_of
-from puffin_ann_failing import plainly
-from puffin_ann_forms import force_form
-from puffin_ann_refreshing import refresh_tasks
-from puffin_ann_submitting import owner_of
+from puffin_ann.airflow.dag_ids import Kind, dag_id_of, tags_of
+from puffin_ann.airflow.dags.lease_tasks import lease_tasks
+from puffin_ann.airflow.dags.refresh_tasks import refresh_tasks
+from puffin_ann.airflow.dags.settings import SETTINGS
+from puffin_ann.airflow.failures import fail_plainly
+from puffin_ann.airflow.operators.submit_stage import owner_of
+from puffin_ann.declaration import IndexDeclaration
 
-KIND = "maintain"
-PREFIX = "ann_maintain_"
+KIND: Kind = "maintain"
 
 
-def maintain_dag(declaration: IndexDeclaration, _: list[IndexDeclaration]) -> DAG:
+def maintain_dag(declaration: IndexDeclaration) -> DAG:
     """Return the maintenance DAG of one index."""
     with DAG(
-        dag_id=f"{PREFIX}{declaration.name}",
+        dag_id=dag_id_of(KIND, declaration.name),
         description=f"Maintain vector index {declaration.name} of {declaration.table}",
         doc_md=f"""
 Keeps the vector index **{declaration.name}** of `{declaration.table}` in order: makes its file safe
@@ -29,7 +29,7 @@ rows were deleted, and removes superseded versions and what failed runs left beh
     ) as dag:
 
         @task
-        @plainly()
+        @fail_plainly()
         def guard() -> None:
             """Make the table's index files safe from expiry and orphan removal."""
             from puffin_ann.lifecycle.runs import maintain
@@ -39,7 +39,7 @@ rows were deleted, and removes superseded versions and what failed runs left beh
                 print(action)
 
         @task(trigger_rule="none_failed")
-        @plainly()
+        @fail_plainly()
         def clean() -> None:
             """Remove superseded versions, and what failed runs left behind."""
             from puffin_ann.lifecycle.runs import maintain
@@ -49,12 +49,7 @@ rows were deleted, and removes superseded versions and what failed runs left beh
                 print(line)
 
         lease, release = lease_tasks(declaration, KIND)
-        first, last = refresh_tasks(declaration, PREFIX, KIND, maintenance=True)
+        first, last = refresh_tasks(declaration, KIND, maintenance=True)
         lease >> guard() >> first
         [last, dag.get_task("build_anew")] >> clean() >> release
     return dag
-
-
-globals().update(
-    dags_of(declarations_folder(), PREFIX, maintain_dag, force_form, get_parsing_context().dag_id)
-)

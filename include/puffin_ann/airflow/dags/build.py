@@ -1,30 +1,29 @@
-"""Build DAGs: one `ann_build_<index>` for each declaration under `include/indexes/`.
-
-This file sequences and retries; what is done stands in `puffin_ann.lifecycle`. It is parsed every
-few seconds, so it imports no more than Airflow, pydantic and YAML.
-"""
+"""The build DAG of an index, and its trigger form."""
 
 from typing import Any
 
-from airflow.sdk import DAG, Param, get_current_context, get_parsing_context, task
+from airflow.sdk import DAG, Param, get_current_context, task
 
-from puffin_ann.declaration import IndexDeclaration, declarations_folder
-from puffin_ann.errors import DeclarationError, TooFewRowsError
-from puffin_ann_common import SETTINGS, dags_of, lease_tasks, tags_of
-from puffin_ann_failing import plainly
-from puffin_ann_forms import bounds_of, checkbox, schema_of, values_of
-from puffin_ann_submitting import StageOperator, require_spark, spark
+from puffin_ann.airflow.dag_ids import Kind, dag_id_of, tags_of
+from puffin_ann.airflow.dags.lease_tasks import lease_tasks
+from puffin_ann.airflow.dags.settings import SETTINGS
+from puffin_ann.airflow.failures import fail_plainly
+from puffin_ann.airflow.forms import bounds_of, checkbox, schema_of, values_of
+from puffin_ann.airflow.operators.spark_connection import require_spark
+from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import TooFewRowsError
+from puffin_ann.spark_apps import Stage
 
-KIND = "build"
-PREFIX = "ann_build_"
-FORM = ("shards", "partitions_per_shard", "recall_target")
+KIND: Kind = "build"
+FIELDS = ("shards", "partitions_per_shard", "recall_target")
 """Fields of the declaration that the trigger form offers, beside the algorithm's parameters."""
 
 
-def form(declaration: IndexDeclaration) -> dict[str, Param]:
+def build_form(declaration: IndexDeclaration) -> dict[str, Param]:
     """Return the trigger form: the declared values, and the bounds the declaration has for them."""
     fields = schema_of(IndexDeclaration)
-    offered = {name: (fields[name], getattr(declaration, name)) for name in FORM}
+    offered = {name: (fields[name], getattr(declaration, name)) for name in FIELDS}
     parameters = declaration.parameters
     for name, schema in schema_of(type(parameters)).items():
         offered[name] = (schema, getattr(parameters, name))
@@ -33,14 +32,14 @@ def form(declaration: IndexDeclaration) -> dict[str, Param]:
     return params
 
 
-def build_dag(declaration: IndexDeclaration, _: list[IndexDeclaration]) -> DAG:
+def build_dag(declaration: IndexDeclaration) -> DAG:
     """Return the build DAG of one index."""
 
-    def submitted(task_id: str, app: str) -> dict[str, Any]:
-        return spark(declaration, PREFIX, task_id, app, KIND)
+    def submitted(task_id: str, stage: Stage) -> dict[str, Any]:
+        return stage_arguments(declaration, KIND, task_id, stage)
 
     with DAG(
-        dag_id=f"{PREFIX}{declaration.name}",
+        dag_id=dag_id_of(KIND, declaration.name),
         description=f"Build vector index {declaration.name} of {declaration.table}",
         doc_md=f"""
 Builds the vector index **{declaration.name}** over `{declaration.table}.{declaration.column}`
@@ -56,13 +55,13 @@ A run whose recall is under the target publishes nothing. A run waits for other 
     ) as dag:
 
         @task
-        @plainly()
+        @fail_plainly()
         def plan() -> dict[str, Any]:
             """Decide what is built, from which snapshot; a retry finds the plan of its own run."""
             from puffin_ann.lifecycle.runs import build as run
 
             context = get_current_context()
-            given = values_of(context, form(declaration))
+            given = values_of(context, build_form(declaration))
             require_spark(declaration.spark.conn_id)
             try:
                 return run.plan_build(declaration, run_id=context["run_id"], overrides=given)
@@ -75,7 +74,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             return list(planned["groups"])
 
         @task
-        @plainly()
+        @fail_plainly()
         def publish(planned: dict[str, Any]) -> dict[str, Any]:
             """Assemble the Puffin file and publish it in one commit, at most once a run.
 
@@ -86,7 +85,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             return publish.publish(planned["table"], planned["plan"])
 
         @task(trigger_rule="none_failed")
-        @plainly()
+        @fail_plainly()
         def report(planned: dict[str, Any]) -> None:
             """Log the state of the table's indexes; clear what the run staged."""
             from puffin_ann.lifecycle.runs import publish
@@ -95,47 +94,15 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             print(publish.report(planned["table"], planned["plan"]))
 
         lease, release = lease_tasks(declaration, KIND)
-        planned = plan()
+        planned: Any = plan()  # when the tasks run it is what `plan` returned
         groups = deal_groups(planned)
-        train = StageOperator(**submitted("train", "train.py"))
-        assign = StageOperator(**submitted("assign", "assign.py"))
-        build = StageOperator.partial(**submitted("build_shards", "build_group.py")).expand(
+        train = StageOperator(**submitted("train", "train"))
+        assign = StageOperator(**submitted("assign", "assign"))
+        build = StageOperator.partial(**submitted("build_shards", "build_group")).expand(
             group=groups
         )
-        gate = StageOperator(**submitted("gate", "gate.py"))
+        gate = StageOperator(**submitted("gate", "gate"))
         published, reported = publish(planned), report(planned)
         lease >> planned >> groups >> train >> assign >> build >> gate >> published
         published >> reported >> release
     return dag
-
-
-def invalid_dag(dag_id: str, error: DeclarationError) -> DAG:
-    """Return a DAG that stands for a declaration that is not valid, and says what is wrong."""
-    with DAG(
-        dag_id=dag_id,
-        description=f"A declaration is not valid: {error}",
-        doc_md=f"The declaration is not valid, so there is nothing to run:\n\n```\n{error}\n```",
-        schedule=None,
-        tags=["puffin-ann", "invalid-declaration"],
-    ) as dag:
-
-        @task(retries=0)
-        @plainly()
-        def invalid_declaration() -> None:
-            """Fail with what is wrong with the declaration."""
-            raise DeclarationError(str(error))
-
-        invalid_declaration()
-    return dag
-
-
-globals().update(
-    dags_of(
-        declarations_folder(),
-        PREFIX,
-        build_dag,
-        form,
-        get_parsing_context().dag_id,
-        stand_in=invalid_dag,
-    )
-)

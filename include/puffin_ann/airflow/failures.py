@@ -26,7 +26,7 @@ PERMANENT_EXIT_CODES = frozenset(error.exit_code for error in PERMANENT)
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
+def fail_plainly() -> Iterator[None]:
     """Let a task fail by what an error of ours says, without what led to it.
 
     Such a message names the thing, what is wrong and what to do; the frames of some HTTP client
@@ -46,7 +46,7 @@ def plainly() -> Iterator[None]:
 
 
 @contextmanager
-def skipping() -> Iterator[None]:
+def skip_without_work() -> Iterator[None]:
     """Skip a task that has nothing to work on yet: no index is built, or the table has no rows."""
     try:
         yield
@@ -54,7 +54,7 @@ def skipping() -> Iterator[None]:
         raise AirflowSkipException(str(error)) from None
 
 
-def tell(context: Context) -> None:
+def log_failure(context: Context) -> None:
     """Log why an attempt failed: after the traceback, where people look."""
     error = context.get("exception")
     if error is not None:

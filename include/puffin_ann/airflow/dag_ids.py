@@ -1,0 +1,30 @@
+"""What the DAGs of an index are called: ids and tags, within the limits that Airflow sets."""
+
+import re
+from typing import Literal
+
+from puffin_ann.declaration import IndexDeclaration
+
+Kind = Literal["build", "refresh", "maintain", "evaluate"]
+"""What the runs of a DAG do."""
+
+LONGEST_TAG, LONGEST_ID = 100, 240
+"""Characters. Airflow refuses longer tags, and ids that are not much longer."""
+
+NOT_IN_IDS = re.compile(r"[^\w.-]")
+"""What Airflow refuses in an id."""
+
+
+def dag_id_of(kind: Kind, index: str) -> str:
+    """Return the id of an index's DAG."""
+    return f"ann_{kind}_{index}"
+
+
+def dag_id_of_file(kind: Kind, stem: str) -> str:
+    """Return the id of the DAG that stands for a file of any name."""
+    return dag_id_of(kind, NOT_IN_IDS.sub("_", stem))[:LONGEST_ID]
+
+
+def tags_of(kind: Kind, declaration: IndexDeclaration) -> list[str]:
+    """Return the tags of an index's DAG."""
+    return ["puffin-ann", kind, declaration.table[:LONGEST_TAG]]

@@ -1,0 +1,96 @@
+"""Make the DAGs of the declared indexes. What it imports, Airflow imports with every parse."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from airflow.sdk import DAG, Param, get_parsing_context
+from airflow.sdk.definitions.param import ParamsDict
+
+from puffin_ann.airflow.dag_ids import Kind, dag_id_of, dag_id_of_file
+from puffin_ann.airflow.dags.build import build_dag, build_form
+from puffin_ann.airflow.dags.evaluate import evaluate_dag, evaluate_form
+from puffin_ann.airflow.dags.invalid import invalid_dag
+from puffin_ann.airflow.dags.maintain import maintain_dag
+from puffin_ann.airflow.dags.refresh import refresh_dag
+from puffin_ann.airflow.forms import force_form
+from puffin_ann.declaration import (
+    Declared,
+    IndexDeclaration,
+    declarations_folder,
+    read_declarations,
+)
+from puffin_ann.errors import DeclarationError
+from puffin_ann.uncollected import uncollected
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the DAGs of one kind are made.
+
+    Attributes:
+        make: makes the DAG of an index, without its trigger form; it is told all valid
+            declarations, since indexes of one table share what watches it.
+        form: makes the trigger form.
+    """
+
+    make: Callable[[IndexDeclaration, list[IndexDeclaration]], DAG]
+    form: Callable[[IndexDeclaration], dict[str, Param]]
+
+
+RECIPES: dict[Kind, Recipe] = {
+    "build": Recipe(lambda declaration, _: build_dag(declaration), build_form),
+    "refresh": Recipe(refresh_dag, force_form),
+    "maintain": Recipe(lambda declaration, _: maintain_dag(declaration), force_form),
+    "evaluate": Recipe(lambda declaration, _: evaluate_dag(declaration), evaluate_form),
+}
+
+
+@uncollected()
+def index_dags(kinds: Iterable[Kind] = tuple(RECIPES)) -> dict[str, DAG]:
+    """Return the DAGs of the declared indexes, by id, for the globals of a DAG file.
+
+    A process that runs one task asks for that task's DAG; the others are not made then. For a
+    declaration that is not valid there is one DAG, of the kind "build", which says what is wrong:
+    to raise would take away the DAGs of all other declarations.
+
+    Args:
+        kinds: those that are made for each declaration.
+    """
+    declared = read_declarations(declarations_folder())
+    wanted = get_parsing_context().dag_id
+    dags: dict[str, DAG] = {}
+    for kind in kinds:
+        dags |= _dags_of_kind(kind, declared, wanted)
+        if kind == "build":
+            dags |= {
+                dag_id: invalid_dag(dag_id, error)
+                for dag_id, error in _problems(declared).items()
+                if wanted in (None, dag_id)
+            }
+    return dags
+
+
+def _dags_of_kind(kind: Kind, declared: Declared, wanted: str | None) -> dict[str, DAG]:
+    recipe = RECIPES[kind]
+    dags: dict[str, DAG] = {}
+    for declaration in declared.valid:
+        dag_id = dag_id_of(kind, declaration.name)
+        if wanted in (None, dag_id):
+            dags[dag_id] = dag = recipe.make(declaration, list(declared.valid))
+            # Afterwards: while tasks are made, Airflow copies the whole form for each of them.
+            dag.params = ParamsDict(recipe.form(declaration))
+    return dags
+
+
+def _problems(declared: Declared) -> dict[str, DeclarationError]:
+    """Return what is not valid, by an id that no DAG has: named after the file or the index."""
+    problems: dict[str, DeclarationError] = {}
+    taken = {dag_id_of("build", declaration.name) for declaration in declared.valid}
+    named = [(path.stem, error) for path, error in declared.broken.items()]
+    for name, error in [*declared.ambiguous.items(), *named]:
+        dag_id = dag_id_of_file("build", name)
+        while dag_id in taken:
+            dag_id += "_"
+        taken.add(dag_id)
+        problems[dag_id] = error
+    return problems

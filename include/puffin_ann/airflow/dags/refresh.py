@@ -1,0 +1,37 @@
+"""The refresh DAG of an index, which runs when the index's table changes."""
+
+from airflow.sdk import DAG
+
+from puffin_ann.airflow.assets import asset_of
+from puffin_ann.airflow.dag_ids import Kind, dag_id_of, tags_of
+from puffin_ann.airflow.dags.lease_tasks import lease_tasks
+from puffin_ann.airflow.dags.refresh_tasks import refresh_tasks
+from puffin_ann.airflow.dags.settings import SETTINGS
+from puffin_ann.declaration import IndexDeclaration
+
+KIND: Kind = "refresh"
+
+
+def refresh_dag(declaration: IndexDeclaration, declared: list[IndexDeclaration]) -> DAG:
+    """Return the refresh DAG of one index."""
+    watched = declaration.refresh.watch
+    with DAG(
+        dag_id=dag_id_of(KIND, declaration.name),
+        description=f"Make vector index {declaration.name} follow {declaration.table}",
+        doc_md=f"""
+Makes the vector index **{declaration.name}** follow `{declaration.table}`: added rows become a
+delta, deleted ones tombstones, rows that moved get new locators. A run ends at once where too
+little changed; where building anew is due, it triggers `ann_build_{declaration.name}`.
+
+It runs when the table has new snapshots, other than those that publish indexes, and when changes
+have waited for `refresh.max_lag`. A run waits for other runs on the index, and plans after that.
+""",
+        schedule=[asset_of(declaration.table, declared)] if watched else None,
+        tags=tags_of(KIND, declaration),
+        **SETTINGS,
+    ) as dag:
+        lease, release = lease_tasks(declaration, KIND)
+        first, last = refresh_tasks(declaration, KIND, maintenance=False)
+        lease >> first
+        [last, dag.get_task("build_anew")] >> release
+    return dag

@@ -1,0 +1,76 @@
+"""Runs that tasks ask for: of the build DAG of an index, and one more of their own DAG."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.providers.standard.operators.trigger_dagrun import DagIsPaused, TriggerDagRunOperator
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
+
+from puffin_ann.airflow.dag_ids import Kind, dag_id_of
+
+
+class TriggerBuildOperator(TriggerDagRunOperator):
+    """Trigger the build DAG of an index; fail rather than leave a run in the queue of a paused one.
+
+    The run is named after this one, so that another attempt at this task triggers no second build.
+    Nothing of it is a template.
+
+    Args:
+        index: name of the index.
+        kind: what this run does.
+        force: build even if the published version is up to date.
+        **kwargs: those of every operator.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, index: str, kind: Kind, force: bool, **kwargs: Any) -> None:
+        super().__init__(
+            trigger_dag_id=dag_id_of("build", index),
+            conf={"force": force},
+            skip_when_already_exists=True,
+            fail_when_dag_is_paused=True,
+            openlineage_inject_parent_info=False,
+            **kwargs,
+        )
+        self.kind = kind
+
+    def execute(self, context: Context) -> None:
+        """Ask for the build.
+
+        Raises:
+            AirflowFailException: its DAG is paused.
+        """
+        self.trigger_run_id = f"{self.kind}__{context['run_id']}"
+        try:
+            super().execute(context)
+        except DagIsPaused:
+            dag = self.trigger_dag_id
+            raise AirflowFailException(
+                f"the index has to be built, and DAG {dag} is paused, so that its run would wait "
+                f"for ever: unpause it, by 'airflow dags unpause {dag}' or by its switch in the "
+                "UI, then clear this task or wait for the next run"
+            ) from None
+
+
+def another_run(context: Context) -> DagRunTriggerException:
+    """Return what makes Airflow start this DAG again, with what was set in the trigger form.
+
+    A plan that was superseded is good for nothing, however often its task is tried again. The other
+    run waits for the end of this one.
+    """
+    dag_run = context["dag_run"]
+    return DagRunTriggerException(
+        trigger_dag_id=dag_run.dag_id,
+        # Named after this run, so that another attempt at this task starts no second one.
+        dag_run_id=f"again__{dag_run.run_id}",
+        skip_when_already_exists=True,
+        conf=dict(context["params"]),
+        reset_dag_run=False,
+        wait_for_completion=False,
+        allowed_states=[],
+        failed_states=[],
+        poke_interval=0,
+        deferrable=False,
+    )

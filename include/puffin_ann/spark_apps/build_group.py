@@ -1,0 +1,6 @@
+"""Build one group of shards."""
+
+from puffin_ann.lifecycle.runs.spark_app import main
+
+if __name__ == "__main__":
+    main("build_group")

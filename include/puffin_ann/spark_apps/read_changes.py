@@ -1,0 +1,6 @@
+"""Read what changed in the table since the index's newest version."""
+
+from puffin_ann.lifecycle.runs.spark_app import main
+
+if __name__ == "__main__":
+    main("read_changes")
