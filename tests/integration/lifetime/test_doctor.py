@@ -141,7 +141,9 @@ def test_an_index_that_is_no_longer_declared_is_named(words):
         ("unbuilt", ("another",)),
     ]
     assert "it records: column 'embedding'" in found.findings[0].what
-    assert found.findings[0].remedy.startswith("declare it")
+    assert found.findings[0].remedy.startswith(
+        f"if it was renamed, 'puffin-ann rename {builds.INDEX} another'; else declare it"
+    )
 
 
 def test_without_declarations_it_is_told_that_nothing_is_known_of_them(words):

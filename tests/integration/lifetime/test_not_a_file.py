@@ -77,7 +77,7 @@ def test_the_other_index_goes_on_and_one_build_and_a_hand_mend_all(replaced):
     publish(table, "c", name=OTHER)
     (finding,) = damaged(doctor(table, DECLARED))
     assert finding.remedy == (
-        "make it readable, or move it away by hand: all that is known of stands in other files"
+        "make it readable, or move it away by hand: other files hold everything known to be in it"
     )
     os.rename(path, f"{path}.moved")
     assert doctor(table, DECLARED, fix=True).problems_left == 0

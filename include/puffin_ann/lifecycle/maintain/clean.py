@@ -206,7 +206,7 @@ def _delete(inventory: Inventory, table: Table, orphan: Orphan) -> bool:
         Staging(io, orphan.location).delete_tree()
     elif orphan.kind == "upload":
         for uri, upload in unfinished_uploads(io, orphan.location):
-            if uri == orphan.location and f"upload {upload.id} " in orphan.why:
+            if uri == orphan.location and upload.id == orphan.upload_id:
                 abort(io, uri, upload)
     else:
         delete_object(io, orphan.location)

@@ -75,10 +75,7 @@ def find_damage(inventory: Inventory, *, quick: bool = False) -> list[Damage]:
     whole = live_files(_without(inventory, found).published)
     lost = plan_guard(inventory).lost
     table = inventory.table
-    return [
-        replace(one, remedy=_remedy(one, whole, lost, _is_beyond_us(table, one.file)))
-        for one in found
-    ]
+    return [replace(one, remedy=_remedy(table, one, whole, lost)) for one in found]
 
 
 def require_whole(table: Table, version: IndexVersion) -> None:
@@ -94,8 +91,7 @@ def require_whole(table: Table, version: IndexVersion) -> None:
         return
     for one in find_damage(inventory):  # all files, to tell which others are whole
         if one.file.path in paths and one.index in ("", version.index):
-            remedy = one.remedy.replace("--fix", f"'puffin-ann doctor {name_of(table)} --fix'", 1)
-            raise DamagedIndexError(f"{one.file.path}: {one.what}; {remedy}")
+            raise DamagedIndexError(f"{one.file.path}: {one.what}; {one.remedy}")
 
 
 def _damage_of(table: Table, file: IndexFile, kinds: AbstractSet[str]) -> list[Damage]:
@@ -111,21 +107,22 @@ def _is_beyond_us(table: Table, file: IndexFile) -> bool:
 
 
 def _remedy(
-    damage: Damage, whole: Mapping[str, IndexFile], lost: Sequence[str], is_beyond_us: bool
+    table: Table, damage: Damage, whole: Mapping[str, IndexFile], lost: Sequence[str]
 ) -> str:
-    names = damage.indexes or lost
+    names, is_beyond_us = damage.indexes or lost, _is_beyond_us(table, damage.file)
+    fix = f"'puffin-ann doctor {name_of(table)} --fix'"
     builds = [f"'puffin-ann build {name} --force'" for name in names if name not in whole]
     by_hand = "make it readable, or move it away by hand"
     if builds:
         again = f"build it again: {', '.join(builds)}; no other file holds it whole"
         return f"{by_hand}, and {again}" if is_beyond_us else again
     if is_beyond_us:
-        return f"{by_hand}: all that is known of stands in other files"
+        return f"{by_hand}: other files hold everything known to be in it"
     if not names:
-        return "--fix removes it: all that is known of stands in other files"
+        return f"{fix} removes it: other files hold everything known to be in it"
     sources = ", ".join(sorted({whole[name].path for name in names}))
     return (
-        f"--fix publishes what {sources} holds in its place; where that covers less, "
+        f"{fix} publishes what {sources} holds in its place; where that covers less, "
         f"'puffin-ann build {names[0]}' does the rest"
     )
 

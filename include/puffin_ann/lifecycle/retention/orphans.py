@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.errors import BadInputError, FormatError
@@ -50,6 +50,7 @@ class Orphan(BaseModel):
         idle_seconds: how long it has not been needed, or not been written to.
         grace_seconds: how long it has to be so before it goes.
         slots: snapshots from which it is deregistered first.
+        upload_id: of an upload, the store's name of it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -61,6 +62,7 @@ class Orphan(BaseModel):
     idle_seconds: int
     grace_seconds: int
     slots: tuple[int, ...] = ()
+    upload_id: str = Field(default="", exclude=True)
 
     @property
     def is_due(self) -> bool:
@@ -270,6 +272,7 @@ def _uploads(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
             why=f"upload {upload.id} was begun and never completed",
             idle_seconds=_seconds(inventory.now_ms - begun_ms),
             grace_seconds=_seconds(grace_ms),
+            upload_id=upload.id,
         )
 
 
