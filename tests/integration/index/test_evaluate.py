@@ -6,7 +6,7 @@ import pytest
 from puffin_ann.errors import IndexNotFoundError, RecallTooLowError, StagingError
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.evaluate import records
-from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, judged
+from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, recall_report
 from puffin_ann.lifecycle.evaluate.stages import evaluate as measure
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.drop import drop
@@ -66,7 +66,7 @@ def test_an_index_that_misses_rows_is_found_out(built, monkeypatch):
     found = evaluated("evaluate-1")
     assert 0 < found.recall < DECLARED.recall_target
     with pytest.raises(RecallTooLowError, match=r"recall@5 is .*--force"):
-        evaluate.judge(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
+        evaluate.finish(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
 
 
 def test_the_snapshot_is_pinned_when_it_is_planned(built):
@@ -98,7 +98,7 @@ def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     measure(InProcess(), planned["table"], planned["plan"])
     for _ in range(2):
-        assert "recall@5 is 1.0000" in evaluate.judge(TABLE, planned["plan"])
+        assert "recall@5 is 1.0000" in evaluate.finish(TABLE, planned["plan"])
     left = [path.name for path in tmp_path.rglob("_ann-staging/**/*") if path.is_file()]
     assert [name for name in left if not name.startswith(("_evaluation-", "_lease-"))] == []
 
@@ -106,7 +106,7 @@ def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
 def test_nothing_measured_is_said_so(built):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     with pytest.raises(StagingError, match="measured nothing"):
-        evaluate.judge(TABLE, planned["plan"])
+        evaluate.finish(TABLE, planned["plan"])
 
 
 def test_what_is_not_built_cannot_be_measured(words):
@@ -154,9 +154,9 @@ def test_the_message_says_what_was_measured_and_what_to_do():
         search_width=64, probe_partitions=4, coverage=1.0, target=0.95,
     )  # fmt: skip
     with pytest.raises(RecallTooLowError, match=r"0\.5000.*0\.4000 to 0\.6000.*200 queries.*0\.95"):
-        judged(low)
+        recall_report(low)
     none = low.model_copy(update={"queries": 0, "recall": 1.0})
-    assert "no recall was measured" in judged(none)
+    assert "no recall was measured" in recall_report(none)
 
 
 def test_where_no_row_can_be_a_query_no_recall_is_told(catalog):

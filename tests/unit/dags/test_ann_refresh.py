@@ -343,7 +343,7 @@ class TestEvaluate:
         def judge(*_):
             raise RecallTooLowError("recall@10 is 0.5; build it again")
 
-        monkeypatch.setattr("puffin_ann.lifecycle.runs.evaluate.judge", judge)
+        monkeypatch.setattr("puffin_ann.lifecycle.runs.evaluate.finish", judge)
         assert dag.get_task("judge").retries == 0
         with pytest.raises(AirflowFailException, match="build it again"):
             dag.get_task("judge").python_callable({"table": "t", "plan": "p"})

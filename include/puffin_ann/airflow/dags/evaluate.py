@@ -63,7 +63,7 @@ do; it is skipped while no version is published. It changes nothing, and so wait
             """Fail where the recall is under the target."""
             from puffin_ann.lifecycle.runs import evaluate
 
-            print(evaluate.judge(planned["table"], planned["plan"]))
+            print(evaluate.finish(planned["table"], planned["plan"]))
 
         planned: Any = plan()  # when the tasks run it is what `plan` returned
         measure = StageOperator(

@@ -64,13 +64,13 @@ def _evaluate_rows(
     if as_json:
         print_json(found.model_dump())
     evaluate.clear(planned["table"], planned["plan"])
-    text = evaluations.judged(found)
+    text = evaluations.recall_report(found)
     if not as_json:
         console.print(text, highlight=False)
 
 
 def _evaluate_own(declaration: "IndexDeclaration", vector: Path, as_json: bool) -> None:
-    from puffin_ann.lifecycle.evaluate.user_queries import judged, try_searches
+    from puffin_ann.lifecycle.evaluate.user_queries import recall_report, try_searches
     from puffin_ann.search.index import open_index
 
     opened = open_index(declaration.table, declaration.name)
@@ -90,6 +90,6 @@ def _evaluate_own(declaration: "IndexDeclaration", vector: Path, as_json: bool) 
                 f"{one.width:,}", f"{one.probe_partitions:,}", f"{measure.recall:.4f}", interval
             )
         console.print(grid)
-    text = judged(opened, k, target, tried)
+    text = recall_report(opened, k, target, tried)
     if not as_json:
         console.print(text, highlight=False)

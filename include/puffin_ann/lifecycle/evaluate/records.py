@@ -102,31 +102,33 @@ def measured_at(table: Table, index: str) -> list[int]:
     return [int(name[1]) for name in names if name]
 
 
-def judged(one: Evaluation) -> str:
+def recall_report(evaluation: Evaluation) -> str:
     """Return a measured recall as text.
 
     Raises:
         RecallTooLowError: it is under the target; says what to do.
     """
-    if not one.queries:
+    index = evaluation.index
+    if not evaluation.queries:
         return (
-            f"index {one.index!r}: no recall was measured. Every row drawn as a query has more "
-            f"than {MAX_DUPLICATES} others equal to it; measure with queries of your own, by "
-            f"'puffin-ann evaluate {one.index} --vector FILE'"
+            f"index {index!r}: no recall was measured. Every row drawn as a query has more than "
+            f"{MAX_DUPLICATES} others equal to it; measure with queries of your own, by "
+            f"'puffin-ann evaluate {index} --vector FILE'"
         )
     text = (
-        f"index {one.index!r}: recall@{one.k} is {one.recall:.4f} (95 % interval {one.low:.4f} to "
-        f"{one.high:.4f}, {one.queries} queries) on snapshot {one.snapshot_id}, search width "
-        f"{one.search_width}, {one.probe_partitions} partitions probed, coverage {one.coverage:.2%}"
+        f"index {index!r}: recall@{evaluation.k} is {evaluation.recall:.4f} (95 % interval "
+        f"{evaluation.low:.4f} to {evaluation.high:.4f}, {evaluation.queries} queries) on snapshot "
+        f"{evaluation.snapshot_id}, search width {evaluation.search_width}, "
+        f"{evaluation.probe_partitions} partitions probed, coverage {evaluation.coverage:.2%}"
     )
-    if one.recall >= one.target:
-        return f"{text}; the target is {one.target}"
+    if evaluation.recall >= evaluation.target:
+        return f"{text}; the target is {evaluation.target}"
     raise RecallTooLowError(
-        f"{text}; that is under the declared recall_target of {one.target}. The rows are not what "
-        f"they were when the index was built: build it anew, by 'puffin-ann build {one.index} "
-        "--force' or its build DAG with 'force', which measures anew how wide to search. If that "
-        "is refused, let the algorithm spend more (R and alpha of vamana, M and ef_construction of "
-        "hnsw), or lower recall_target"
+        f"{text}; that is under the declared recall_target of {evaluation.target}. The rows are "
+        "not what they were when the index was built: build it again, by 'puffin-ann build "
+        f"{index} --force' or its build DAG with 'force', which measures again how wide to search. "
+        "If that is refused, let the algorithm spend more (R and alpha of vamana, M and "
+        "ef_construction of hnsw), or lower recall_target"
     )
 
 

@@ -78,7 +78,7 @@ def try_searches(
     return tried
 
 
-def judged(index: Index, k: int, target: float, tried: list[Tried]) -> str:
+def recall_report(index: Index, k: int, target: float, tried: list[Tried]) -> str:
     """Return what was found as text.
 
     Raises:

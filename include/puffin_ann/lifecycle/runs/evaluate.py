@@ -1,4 +1,4 @@
-"""The tasks of an evaluation that need no Spark: plan, judge, clear."""
+"""The tasks of an evaluation that need no Spark: plan, finish, clear."""
 
 import logging
 import zlib
@@ -16,7 +16,7 @@ from puffin_ann.lifecycle.documents.run import (
     restore_plan,
     store,
 )
-from puffin_ann.lifecycle.evaluate.records import evaluations, judged
+from puffin_ann.lifecycle.evaluate.records import evaluations, recall_report
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.lifecycle.runtime.workspace import Workspace, staging_root
 from puffin_ann.search.index import require_snapshot
@@ -74,7 +74,7 @@ def plan_evaluation(
     return {"table": declaration.table, "plan": staging.uri(PLAN), "run_id": run}
 
 
-def judge(table: str, plan: str) -> str:
+def finish(table: str, plan: str) -> str:
     """Clear what a run staged, and return what it measured as text.
 
     Raises:
@@ -85,9 +85,9 @@ def judge(table: str, plan: str) -> str:
     index, run = plan.split("/")[-3:-1]
     found = [one for one in evaluations(loaded, index) if one.run_id == run]
     if not found:
-        raise StagingError(f"run {run} has measured nothing of index {index!r}; run it anew")
+        raise StagingError(f"run {run} has measured nothing of index {index!r}; run it again")
     clear(table, plan)
-    return judged(found[-1])
+    return recall_report(found[-1])
 
 
 def clear(table: str, plan: str) -> None:
