@@ -78,7 +78,7 @@ class Rows:
 def set_aside(rows: Rows, dead: NDArray[np.int64]) -> Rows:
     """Return rows of which dead ones lie nowhere.
 
-    A row that comes back from the dead (a rollback brought its file's row back) may stand in the
+    A row that comes restored (a rollback brought its file's row back) may stand in the
     same shard as a dead one that lay there, and no two rows of a blob may have one locator.
 
     Args:

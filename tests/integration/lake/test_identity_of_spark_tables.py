@@ -9,7 +9,7 @@ import pytest
 
 from puffin_ann.lake.read.live_files import live_files
 from puffin_ann.lake.read.row_deletes import deleted_positions
-from puffin_ann.lake.read.row_identity import hash_rows, lineage, matched
+from puffin_ann.lake.read.row_identity import hash_rows, lineage, match_identities
 from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.lake.read.vectors import vectors_of
 
@@ -52,7 +52,7 @@ def pairs(before, after):
     def identities(rows):
         return np.array([row[0] for row in rows], dtype=np.uint64).reshape(-1, 2)
 
-    places = matched(identities(gone), identities(come))
+    places = match_identities(identities(gone), identities(come))
     return [
         (old, come[place] if place >= 0 else None)
         for old, place in zip(gone, places.tolist(), strict=True)

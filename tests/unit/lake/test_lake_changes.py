@@ -58,7 +58,7 @@ def live_now(covered: list[Covered], found: Difference) -> list[tuple[str, int, 
     kept = [
         (one.path, one.size, one.sequence_number, found.dead.get(place, one.deleted))
         for place, one in enumerate(covered)
-        if place not in found.gone
+        if place not in found.removed
     ]
     added = [(one.path, one.size, one.sequence_number, dead) for one, dead in found.added]
     return sorted([*kept, *added], key=lambda one: one[0])

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.lake.read.row_identity import hash_rows, matched
+from puffin_ann.lake.read.row_identity import hash_rows, match_identities
 
 FEW = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30)
 EDGES = st.lists(
@@ -18,23 +18,23 @@ def identities(pairs) -> np.ndarray:
     return np.array(pairs, dtype=np.uint64).reshape(-1, 2)
 
 
-def one_at_a_time(gone, come) -> list[int]:
+def one_at_a_time(removed, added) -> list[int]:
     free = defaultdict(deque)
-    for place, identity in enumerate(come):
+    for place, identity in enumerate(added):
         free[identity].append(place)
-    return [free[one].popleft() if free[one] else -1 for one in gone]
+    return [free[one].popleft() if free[one] else -1 for one in removed]
 
 
 @given(FEW | EDGES, FEW | EDGES)
-def test_rows_are_paired_as_one_would_pair_them_one_at_a_time(gone, come):
-    places = matched(identities(gone), identities(come))
-    assert places.tolist() == one_at_a_time(gone, come)
+def test_rows_are_paired_as_one_would_pair_them_one_at_a_time(removed, added):
+    places = match_identities(identities(removed), identities(added))
+    assert places.tolist() == one_at_a_time(removed, added)
 
 
 @given(FEW, FEW)
-def test_as_many_are_paired_as_the_multisets_have_in_common(gone, come):
-    places = matched(identities(gone), identities(come))
-    common = Counter(gone) & Counter(come)
+def test_as_many_are_paired_as_the_multisets_have_in_common(removed, added):
+    places = match_identities(identities(removed), identities(added))
+    common = Counter(removed) & Counter(added)
     assert (places >= 0).sum() == common.total()
     taken = places[places >= 0].tolist()
     assert len(set(taken)) == len(taken)
@@ -52,15 +52,15 @@ def test_rows_moved_and_deleted_in_one_rewrite(rows, data):
         else st.just([])
     )[: len(rows)]
     added = data.draw(st.lists(ROW, max_size=8))
-    gone = [row for row, fate in zip(rows, fates, strict=True) if fate != "stay"]
+    removed = [row for row, fate in zip(rows, fates, strict=True) if fate != "stay"]
     moved = [row for row, fate in zip(rows, fates, strict=True) if fate == "move"]
-    come = data.draw(st.permutations(moved + added))
+    added = data.draw(st.permutations(moved + added))
 
-    places = matched(hashed(gone), hashed(come))
+    places = match_identities(hashed(removed), hashed(added))
 
-    assert (places >= 0).sum() == (Counter(gone) & Counter(come)).total()
-    for row, place in zip(gone, places.tolist(), strict=True):
-        assert place < 0 or come[place] == row, "paired with another row"
+    assert (places >= 0).sum() == (Counter(removed) & Counter(added)).total()
+    for row, place in zip(removed, places.tolist(), strict=True):
+        assert place < 0 or added[place] == row, "paired with another row"
 
 
 def hashed(rows) -> np.ndarray:
@@ -92,26 +92,28 @@ def test_an_update_that_was_rolled_back_is_not_taken_for_the_same_row(changes, d
         states.append(rows)
     indexed = data.draw(st.sampled_from(states))
     shown = data.draw(st.sampled_from(states))  # as it may be after a rollback to any state
-    gone, come = list(indexed.values()), list(shown.values())
-    places = matched(identities([one[:2] for one in gone]), identities([one[:2] for one in come]))
-    for (_, _, value), place in zip(gone, places.tolist(), strict=True):
+    removed, added = list(indexed.values()), list(shown.values())
+    places = match_identities(
+        identities([one[:2] for one in removed]), identities([one[:2] for one in added])
+    )
+    for (_, _, value), place in zip(removed, places.tolist(), strict=True):
         if place >= 0:
-            assert come[place][2] == value
+            assert added[place][2] == value
         else:
-            assert value not in {other for _, _, other in come}
+            assert value not in {other for _, _, other in added}
 
 
 def test_a_million_rows():
     rng = np.random.default_rng(0)
-    gone = rng.integers(0, 2**63, (1_000_000, 2), dtype=np.uint64)
-    come = rng.permutation(gone)
-    places = matched(gone, come)
-    assert (come[places] == gone).all()
+    removed = rng.integers(0, 2**63, (1_000_000, 2), dtype=np.uint64)
+    added = rng.permutation(removed)
+    places = match_identities(removed, added)
+    assert (added[places] == removed).all()
 
 
 def test_nothing_gone_and_nothing_come():
     none = np.zeros((0, 2), dtype=np.uint64)
     some = identities([(1, 2)])
-    assert matched(none, some).tolist() == []
-    assert matched(some, none).tolist() == [-1]
-    assert matched(none, none).tolist() == []
+    assert match_identities(none, some).tolist() == []
+    assert match_identities(some, none).tolist() == [-1]
+    assert match_identities(none, none).tolist() == []

@@ -86,7 +86,7 @@ class ModelIndex:
             live_rows=len(live),
             rows_added=len(come),
             rows_gone=len(gone),
-            rows_revived=sum(file in self.files for _, file in come),
+            rows_restored=sum(file in self.files for _, file in come),
             rows_left_behind=sum(file not in there for _, file in gone),
             oldest_ms=oldest_ms if come or gone else 0,
         )

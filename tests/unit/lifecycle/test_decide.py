@@ -95,14 +95,14 @@ def test_a_compaction_remaps_and_expects_no_delta():
 
 def test_a_rollback_of_deletes_revives_rows_instead_of_adding_them():
     shards = (graph(0, tombstones=500), graph(1, tombstones=500))
-    found = change(rows_added=1000, rows_revived=1000)
+    found = change(rows_added=1000, rows_restored=1000)
     decision = decide(state(*shards), found, declared(), now_ms=NOW)
     assert decision.matches
     assert actions(decision) == {0: "remap", 1: "remap"}
 
 
 def test_rows_that_were_never_indexed_cannot_be_revived():
-    decision = decide(state(), change(rows_added=1000, rows_revived=1000), declared(), now_ms=NOW)
+    decision = decide(state(), change(rows_added=1000, rows_restored=1000), declared(), now_ms=NOW)
     assert not decision.matches
     assert decision.delta is not None
     assert decision.delta.rows == 1000

@@ -5,7 +5,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import StagingError
 from puffin_ann.lake.store.staging import Staging
-from puffin_ann.lifecycle.documents.refresh import COME, Come
+from puffin_ann.lifecycle.documents.refresh import ADDED, AddedRows
 from puffin_ann.lifecycle.documents.run import GATE, PLAN, Trained, done, load
 
 
@@ -16,14 +16,14 @@ def staging(tmp_path) -> Staging:
 
 @pytest.mark.parametrize("torn", [b"", b'{"tasks": [], "sec', b"\0" * 40])
 def test_a_torn_document_is_none_and_its_stage_is_done_again(staging, torn) -> None:
-    staging.put_new(COME, torn)
-    assert done(staging, COME, Come) is None
-    assert staging.put_new(COME, Come(tasks=(), seconds=1.0).model_dump_json().encode())
-    assert done(staging, COME, Come) == Come(tasks=(), seconds=1.0)
+    staging.put_new(ADDED, torn)
+    assert done(staging, ADDED, AddedRows) is None
+    assert staging.put_new(ADDED, AddedRows(tasks=(), seconds=1.0).model_dump_json().encode())
+    assert done(staging, ADDED, AddedRows) == AddedRows(tasks=(), seconds=1.0)
 
 
 def test_a_document_of_another_kind_is_refused_and_kept(staging) -> None:
-    staging.put_new(GATE, Come(tasks=(), seconds=1.0).model_dump_json().encode())
+    staging.put_new(GATE, AddedRows(tasks=(), seconds=1.0).model_dump_json().encode())
     with pytest.raises(StagingError, match="is not valid"):
         done(staging, GATE, Trained)
     assert staging.exists(GATE)
@@ -32,7 +32,7 @@ def test_a_document_of_another_kind_is_refused_and_kept(staging) -> None:
 def test_a_plan_is_never_taken_for_torn(staging) -> None:
     staging.put_new(PLAN, b"")
     with pytest.raises(StagingError, match="is not valid"):
-        done(staging, PLAN, Come)
+        done(staging, PLAN, AddedRows)
     with pytest.raises(StagingError, match="is not valid"):
-        load(staging, PLAN, Come)
+        load(staging, PLAN, AddedRows)
     assert staging.exists(PLAN)

@@ -122,7 +122,7 @@ class Difference:
         live_rows: rows live in the snapshot.
         covered_rows: live rows that need no scan: indexed, or skipped as not indexable.
         masked_rows: indexed rows that are not live.
-        gone: places of covered files that are not live.
+        removed: places of covered files that are not live.
         dead: by place of a live covered file, the positions deleted now; of others, what was
             deleted in the base snapshot is.
         added: live files that are not covered, with the positions deleted from them.
@@ -134,7 +134,7 @@ class Difference:
     covered_rows: int
     masked_rows: int
     # How the sets were found, which may be known of more files than need be.
-    gone: frozenset[int] = field(default=frozenset(), compare=False)
+    removed: frozenset[int] = field(default=frozenset(), compare=False)
     dead: Mapping[int, BitMap] = field(default_factory=dict, compare=False)
     added: Sequence[tuple[LiveFile, BitMap]] = field(default=(), compare=False)
 
@@ -163,7 +163,7 @@ def difference(
     """
     columns = CoveredColumns.of(covered)
     at = {file.path: number for number, file in enumerate(live)}
-    gone: list[int] = []
+    removed: list[int] = []
     known: dict[int, LiveFile] = {}
     dead: dict[int, BitMap] = {}
     new = np.ones(len(live), np.bool_)
@@ -182,7 +182,7 @@ def difference(
             or (file.size, file.sequence_number, file.rows) != (size, sequence_number, rows)
             or not new[number]
         ):
-            gone.append(place)
+            removed.append(place)
             continue
         new[number] = False
         if path in deleted or place in columns.deleted:
@@ -190,7 +190,7 @@ def difference(
     added = [live[number] for number in np.flatnonzero(new).tolist()]
     return tally(
         columns,
-        gone,
+        removed,
         dead,
         [(file, deleted.get(file.path, _NONE)) for file in added],
         known.__getitem__,
@@ -199,7 +199,7 @@ def difference(
 
 def tally(
     covered: CoveredColumns,
-    gone: Collection[int],
+    removed: Collection[int],
     dead: Mapping[int, BitMap],
     added: Sequence[tuple[LiveFile, BitMap]],
     file_at: Callable[[int], LiveFile],
@@ -208,7 +208,7 @@ def tally(
 
     Args:
         covered: files of an index version.
-        gone: places of those that are not live.
+        removed: places of those that are not live.
         dead: by place of a live one, the positions deleted now; of others, what was deleted in the
             base snapshot is deleted still.
         added: live files that are not covered, with the positions deleted from them.
@@ -219,7 +219,7 @@ def tally(
     scanned: list[tuple[LiveFile, Positions]] = []
     masked_rows = scanned_rows = 0
     is_live = np.ones(len(covered.paths), np.bool_)
-    is_live[np.fromiter(gone, np.int64)] = False
+    is_live[np.fromiter(removed, np.int64)] = False
     ids = covered.file_ids
     for place in sorted([*np.flatnonzero(~is_live).tolist(), *dead]):
         if not is_live[place]:
@@ -238,8 +238,8 @@ def tally(
     live_rows = int(covered.rows[is_live].sum()) - _dead_rows(covered, is_live, dead)
     for file, positions in added:
         if alive := file.rows - len(positions):
-            fresh: Positions = BitMap(range(file.rows)) - positions if positions else ALL
-            scanned.append((file, fresh))
+            added_files: Positions = BitMap(range(file.rows)) - positions if positions else ALL
+            scanned.append((file, added_files))
             scanned_rows += alive
             live_rows += alive
     scanned.sort(key=lambda one: one[0].path)
@@ -249,7 +249,7 @@ def tally(
         live_rows,
         live_rows - scanned_rows,
         masked_rows,
-        frozenset(gone),
+        frozenset(removed),
         dead,
         added,
     )

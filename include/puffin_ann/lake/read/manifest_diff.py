@@ -65,7 +65,7 @@ def changes(at: Listed, covered: CoveredColumns, base: Collection[str]) -> Diffe
 class _Files:
     """What became of covered files, by place, and the entries of files that are new, by path."""
 
-    gone: Sequence[int]
+    removed: Sequence[int]
     is_live: NDArray[np.bool_]
     added: Sequence[Entry]
 
@@ -93,7 +93,7 @@ class _Comparison:
         deleted = deleted_positions(self._at.io, added)
         return tally(
             self._covered,
-            files.gone,
+            files.removed,
             dead,
             [(file, deleted.get(file.path, BitMap())) for file in added],
             _alive_again,
@@ -146,10 +146,10 @@ class _Comparison:
                 kept.add(place)
             else:
                 added[entry.path] = entry
-        gone = sorted(left - kept)
+        removed = sorted(left - kept)
         is_live = np.ones(len(covered.paths), np.bool_)
-        is_live[gone] = False
-        return _Files(gone, is_live, [added[path] for path in sorted(added)])
+        is_live[removed] = False
+        return _Files(removed, is_live, [added[path] for path in sorted(added)])
 
     def _is_covered(self, place: int, entry: Entry) -> bool:
         covered = self._covered

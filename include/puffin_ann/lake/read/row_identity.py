@@ -98,36 +98,37 @@ def lineage(parquet: pq.ParquetFile, file: LiveFile, row_group: int) -> NDArray[
     return np.stack([ids, numbers], axis=1).astype(np.uint64)
 
 
-def matched(gone: NDArray[np.uint64], come: NDArray[np.uint64]) -> NDArray[np.int64]:
+def match_identities(removed: NDArray[np.uint64], added: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Find the rows that reappear: pair rows of equal identity, each row at most once.
 
     Identities are multisets, since vectors may be equal: of three equal rows that are gone and two
     that have come, two are paired, in the order they are given in.
 
     Args:
-        gone: (n, 2) uint64, identities of rows that are no longer where they were.
-        come: (m, 2) uint64, identities of rows that are where none was.
+        removed: (n, 2) uint64, identities of rows that are no longer where they were.
+        added: (m, 2) uint64, identities of rows that are where none was.
 
     Returns:
-        (n,) int64, for each row of `gone` its place in `come`, or -1 where it does not reappear.
+        (n,) int64, for each row of `removed` its place in `added`, or -1 where it does not
+        reappear.
     """
-    places = np.full(len(gone), -1, dtype=np.int64)
-    by_gone, by_come = np.argsort(gone[:, 0]), np.argsort(come[:, 0])
-    shared = _repeated(gone[by_gone, 0], come[by_come, 0])
+    places = np.full(len(removed), -1, dtype=np.int64)
+    by_removed, by_added = np.argsort(removed[:, 0]), np.argsort(added[:, 0])
+    shared = _repeated(removed[by_removed, 0], added[by_added, 0])
     if len(shared):
         # Rows that share a first half with others of their side are paired by sorting both halves.
-        some = np.flatnonzero(np.isin(gone[:, 0], shared))
-        theirs = np.flatnonzero(np.isin(come[:, 0], shared))
-        paired = _matched_multisets(gone[some], come[theirs])
+        some = np.flatnonzero(np.isin(removed[:, 0], shared))
+        theirs = np.flatnonzero(np.isin(added[:, 0], shared))
+        paired = _matched_multisets(removed[some], added[theirs])
         places[some[paired >= 0]] = theirs[paired[paired >= 0]]
-    if not len(come):
+    if not len(added):
         return places
-    firsts = come[by_come, 0]
-    at = np.searchsorted(firsts, gone[by_gone, 0]).clip(max=len(come) - 1)
-    alone = (gone[by_gone] == come[by_come[at]]).all(axis=1)
+    firsts = added[by_added, 0]
+    at = np.searchsorted(firsts, removed[by_removed, 0]).clip(max=len(added) - 1)
+    alone = (removed[by_removed] == added[by_added[at]]).all(axis=1)
     if len(shared):
-        alone &= ~np.isin(gone[by_gone, 0], shared)
-    places[by_gone[alone]] = by_come[at[alone]]
+        alone &= ~np.isin(removed[by_removed, 0], shared)
+    places[by_removed[alone]] = by_added[at[alone]]
     return places
 
 
@@ -136,9 +137,9 @@ def _repeated(*sides: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.unique(np.concatenate([side[1:][side[1:] == side[:-1]] for side in sides]))
 
 
-def _matched_multisets(gone: NDArray[np.uint64], come: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Do what `matched` does, whatever repeats."""
-    everything = np.concatenate([gone, come])
+def _matched_multisets(removed: NDArray[np.uint64], added: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Do what `match_identities` does, whatever repeats."""
+    everything = np.concatenate([removed, added])
     # By identity; equal ones with those gone first, each in the order given (a stable sort).
     order = np.lexsort((everything[:, 1], everything[:, 0]))
     ordered = everything[order]
@@ -146,14 +147,14 @@ def _matched_multisets(gone: NDArray[np.uint64], come: NDArray[np.uint64]) -> ND
     starts[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
     group = np.cumsum(starts) - 1
     first = np.flatnonzero(starts)
-    is_gone = order < len(gone)
-    counts = np.bincount(group[is_gone], minlength=len(first))
+    is_removed = order < len(removed)
+    counts = np.bincount(group[is_removed], minlength=len(first))
     sizes = np.diff(np.append(first, len(order)))
     rank = np.arange(len(order)) - first[group]
-    paired = is_gone & (rank < (sizes - counts)[group])
+    paired = is_removed & (rank < (sizes - counts)[group])
     partner = first[group] + counts[group] + rank
-    places = np.full(len(gone), -1, dtype=np.int64)
-    places[order[paired]] = order[partner[paired]] - len(gone)
+    places = np.full(len(removed), -1, dtype=np.int64)
+    places[order[paired]] = order[partner[paired]] - len(removed)
     return places
 
 

@@ -30,7 +30,7 @@ class RefreshPlan(RunPlan):
         next_file_id: above any id in use.
         buckets: identities are matched in so many parts, by their first bits; a power of two.
         groups: by group id, the shards whose blobs one spark-submit makes.
-        difference: an .npz file, see `removed_rows.Difference`.
+        difference: an .npz file, see `removed_rows.MaskedAndRestored`.
         coverage: a coverage blob of the base snapshot; of `files` it has neither row groups nor
             skipped rows.
     """
@@ -57,36 +57,38 @@ class RefreshPlan(RunPlan):
         return next(one.action for one in self.decision.shards if one.shard_id == shard_id)
 
 
-class GoneShard(Document):
+class RemovedRowsOfShard(Document):
     """The rows of a shard that are not live where it has them.
 
     Attributes:
         dead: an .npz file, see `removed_rows.DeadRows`.
-        newly: rows that went since the version was made.
-        before: rows that were tombstoned.
-        identified: by bucket, .npz files, see `removed_rows.GoneRows`; empty if nothing is matched.
+        newly_deleted: rows removed since the version was made.
+        already_deleted: rows that were tombstoned.
+        identified: by bucket, .npz files, see `removed_rows.RelocationCandidates`; empty if nothing
+            is matched.
     """
 
     shard_id: int
     dead: StagedFile
-    newly: int
-    before: int
+    newly_deleted: int
+    already_deleted: int
     identified: tuple[StagedFile, ...]
 
 
-class Gone(Document):
-    """Outcome of looking for rows that went.
+class RemovedRows(Document):
+    """Outcome of looking for removed rows.
 
     Attributes:
-        known: an .npz file, see `removed_rows.Known`; None if nothing is matched.
+        prefixes: an .npz file, see `removed_rows.RemovedIdentityPrefixes`; None if nothing is
+            matched.
     """
 
-    shards: tuple[GoneShard, ...]
-    known: StagedFile | None
+    shards: tuple[RemovedRowsOfShard, ...]
+    prefixes: StagedFile | None
     seconds: float
 
 
-class ComeTask(Document):
+class AddedRowsOfTask(Document):
     """What one task read of the table.
 
     Attributes:
@@ -99,18 +101,23 @@ class ComeTask(Document):
     candidates: tuple[StagedFile, ...]
 
 
-class Come(Document):
+class AddedRows(Document):
     """Outcome of reading the rows that the version does not cover."""
 
-    tasks: tuple[ComeTask, ...]
+    tasks: tuple[AddedRowsOfTask, ...]
     seconds: float
 
 
-class MovesOfShard(Document):
-    """Rows of a shard that are live again, elsewhere; an .npz file, see `relocated_rows.Moves`."""
+class RelocationsOfShard(Document):
+    """The relocated rows of a shard.
+
+    Attributes:
+        relocations: an .npz file, see `relocated_rows.Relocations`.
+        rows: how many.
+    """
 
     shard_id: int
-    moves: StagedFile
+    relocations: StagedFile
     rows: int
 
 
@@ -118,13 +125,14 @@ class MatchedBucket(Document):
     """Outcome of matching one bucket.
 
     Attributes:
-        left: an .npz file, see `relocated_rows.Left`: rows that came and are new all the same.
-        left_tasks: numbers of the tasks that read them.
+        unmatched: an .npz file, see `relocated_rows.UnmatchedRows`: added rows whose equals were
+            removed, and that are new all the same.
+        unmatched_tasks: numbers of the tasks that read them.
     """
 
-    shards: tuple[MovesOfShard, ...]
-    left: StagedFile
-    left_tasks: tuple[int, ...]
+    shards: tuple[RelocationsOfShard, ...]
+    unmatched: StagedFile
+    unmatched_tasks: tuple[int, ...]
 
 
 class Matched(Document):
@@ -138,24 +146,24 @@ class Changes(Document):
     """Everything that is known before the first shard is touched.
 
     Attributes:
-        gone: by shard, if rows went.
+        removed: by shard, if rows were removed.
         segments: rows that are added to shards or become the delta, staged by partition.
         summary: an .npz file, see `assign.AssignSummary`; its blocks are partitions, in the order
             of `added_rows.partition_order`. None if nothing was read.
-        moves: per bucket and shard.
+        relocations: per bucket and shard.
         rows: rows of the segments.
-        moved: rows that only got another locator.
-        dead: rows of the version that are not live where it has them, those that moved included.
-        skipped: by reason, rows that came and have no usable vector.
-        read: rows with a usable vector that were read of the table, or only moved.
+        relocated: relocated rows, which only got another locator.
+        dead: rows of the version that are not live where it has them, relocated ones included.
+        skipped: by reason, added rows that have no usable vector.
+        read: rows with a usable vector that were read of the table, or relocated.
     """
 
-    gone: tuple[GoneShard, ...]
-    moves: tuple[MovesOfShard, ...]
+    removed: tuple[RemovedRowsOfShard, ...]
+    relocations: tuple[RelocationsOfShard, ...]
     segments: tuple[StagedFile, ...]
     summary: StagedFile | None
     rows: int
-    moved: int
+    relocated: int
     dead: int
     skipped: dict[str, int]
     read: int
@@ -174,7 +182,7 @@ class AppliedShard(Document):
         file: staged Puffin file with its new blobs; None if there are none.
         blobs: types of those; others are taken from the version refreshed.
         added: rows inserted or built.
-        deed: what was done: `kept`, `mask`, `remap`, `insert`, `rebuild` or `delta`.
+        action: what was done: `kept`, `mask`, `remap`, `insert`, `rebuild` or `delta`.
         recall: of the shard alone, measured after an insertion or a rebuild.
     """
 
@@ -186,7 +194,7 @@ class AppliedShard(Document):
     file: StagedFile | None
     blobs: tuple[str, ...]
     added: int
-    deed: str
+    action: str
     recall: float | None
     seconds: float
 
@@ -198,7 +206,10 @@ class AppliedGroup(Document):
     seconds: float
 
 
-GONE, COME, MATCH, CHANGES = (f"{stage}.json" for stage in ("gone", "come", "match", "changes"))
+REMOVED = "removed.json"
+ADDED = "added.json"
+MATCH = "match.json"
+CHANGES = "changes.json"
 
 
 def applied_name(group: str) -> str:

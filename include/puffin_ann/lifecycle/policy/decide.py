@@ -1,7 +1,7 @@
 """Decide what a refresh does: pure, from the index's state, what changed, and the declaration.
 
-A version and a snapshot differ by rows that came and rows that went. Which shard a row went from,
-and which of the rows that came only moved, is found out by the run; here both are expected in
+A version and a snapshot differ by added rows and removed rows. Which shard a row was removed
+from, and which of the added rows were relocated, is found out by the run; here both are expected in
 proportion, and an action is the most that is done to a shard: one to which nothing turns out to
 have happened is carried over as it is. A run that has identified the rows may ask again.
 
@@ -75,7 +75,7 @@ def dead_shards(
 ) -> dict[int, float]:
     """Return the shards that a maintenance window rebuilds for their dead rows: the share of those.
 
-    Rows that went count from when a refresh would publish them. Deltas are among them, unless all
+    Removed rows count from when a refresh would publish them. Deltas are among them, unless all
     are merged; a shard of which nothing lives is not.
 
     The arguments are those of `decide`.

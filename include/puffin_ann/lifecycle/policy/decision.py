@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 Action = Literal["none", "mask", "remap", "merge", "rebuild"]
-"""What is done to one shard: nothing, tombstones for dead rows, new locators for rows that moved
+"""What is done to one shard: nothing, tombstones for dead rows, new locators for relocated rows
 (and tombstones), deltas inserted into it (and all of that), or building it from its live rows
 (and from deltas, if they are merged in the same run). A delta with `merge` is used up: by the graph
 shards if the decision merges, else by the new delta that absorbs it."""
@@ -64,7 +64,7 @@ class Decision(_Data):
         shards: an action for each shard of the version refreshed, also where it is `none`.
         delta: the new delta, if rows are added and not merged.
         merges: the rows of every delta, and those added, go into graph shards.
-        matches: rows that came may be rows that went, so that both are identified.
+        matches: added rows may be removed rows, so that both are identified.
         rows_added: live rows that the version does not hold.
         rows_gone: rows that it holds and that are not live where it has them.
         other_bytes: new bytes that belong to no shard: routing, coverage and centroids; for a
@@ -128,7 +128,7 @@ MEASURED_ROWS = 1000
 
 
 class Drift(_Data):
-    """How well the centroids and bounds fit the rows that came since they were made.
+    """How well the centroids and bounds fit the rows added since they were made.
 
     Attributes:
         built: mean distance of the rows built to their centroids, in the search space.

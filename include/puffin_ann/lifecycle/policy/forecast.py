@@ -14,10 +14,10 @@ written anew."""
 
 @dataclass(frozen=True)
 class Expected:
-    """What becomes of the rows that came and went, as far as that can be told before they are read.
+    """What becomes of the added and removed rows, as far as that can be told before they are read.
 
     Attributes:
-        matches: whether rows that came may be rows that went.
+        matches: whether added rows may be removed rows.
         moved: rows that stay in their shard with another locator.
         fresh: rows that are new to the index.
         dead: by shard, rows that become tombstones.
@@ -46,10 +46,10 @@ UNCHANGED = Expected(matches=False, moved=0, fresh=0, dead={})
 
 def expect(state: IndexState, change: Change) -> Expected:
     """Return what was identified, where it was; else what is likely, in proportion to shards."""
-    revived = min(change.rows_revived, sum(one.tombstones for one in state.shards))
+    revived = min(change.rows_restored, sum(one.tombstones for one in state.shards))
     matches = change.rows_added > 0 and (change.rows_gone > 0 or revived > 0)
     matches = matches and state.algorithm != CENTROID  # it holds no row that could be matched
-    moved = min(change.rows_added - change.rows_revived, change.rows_left_behind) if matches else 0
+    moved = min(change.rows_added - change.rows_restored, change.rows_left_behind) if matches else 0
     known = change.identified
     if known is not None:
         return Expected(matches, known.moved, known.fresh, known.dead)

@@ -98,7 +98,7 @@ class IndexState:
 
 @dataclass(frozen=True)
 class Identified:
-    """What became of the rows that came and went, once they were identified.
+    """What became of the added and removed rows, once they were identified.
 
     Attributes:
         moved: rows that stay in their shard with another locator, revived ones included.
@@ -136,7 +136,7 @@ class Change:
     live_rows: int
     rows_added: int = 0
     rows_gone: int = 0
-    rows_revived: int = 0
+    rows_restored: int = 0
     rows_left_behind: int = 0
     files_added: int = 0
     files_gone: int = 0

@@ -164,7 +164,7 @@ def change_in(
         live_rows=view.live_rows,
         rows_added=view.rows_to_scan,
         rows_gone=view.rows_masked,
-        rows_revived=sum(revived.values()),
+        rows_restored=sum(revived.values()),
         rows_left_behind=int((columns.rows - columns.left_out)[left].sum()),
         files_added=len(fresh),
         files_gone=len(whole),

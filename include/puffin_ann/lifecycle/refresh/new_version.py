@@ -72,10 +72,10 @@ class VersionContent:
         centroids: Centroids | None,
         changes: Changes,
     ) -> "VersionContent":
-        """Return what becomes of a version; rows that only moved were neither added nor gone."""
-        added = changes.read - changes.moved
-        gone = max(0, source.vectors + added - version.vectors)
-        return cls(version, blobs, added, gone, centroids)
+        """Return what becomes of a version; relocated rows were neither added nor gone."""
+        added = changes.read - changes.relocated
+        removed = max(0, source.vectors + added - version.vectors)
+        return cls(version, blobs, added, removed, centroids)
 
 
 def refreshed(workspace: Workspace) -> VersionContent:
@@ -126,7 +126,7 @@ def _kept(
     plan: RefreshPlan, source: IndexVersion, applied: Mapping[int, AppliedShard]
 ) -> Sequence[AppliedShard]:
     """Return the shards of the new version, those that nothing was done to included."""
-    gone = {
+    removed = {
         one.shard_id
         for one in plan.decision.shards
         if one.kind == "delta" and one.action == "merge"
@@ -142,15 +142,15 @@ def _kept(
             file=None,
             blobs=(),
             added=0,
-            deed="kept",
+            action="kept",
             recall=None,
             seconds=0.0,
         )
         for one in source.routing.shards
-        if one.shard_id not in gone
+        if one.shard_id not in removed
     ]
-    known = {one.shard_id for one in source.routing.shards}
-    return [*found, *(one for number, one in sorted(applied.items()) if number not in known)]
+    prefixes = {one.shard_id for one in source.routing.shards}
+    return [*found, *(one for number, one in sorted(applied.items()) if number not in prefixes)]
 
 
 def _entry(one: AppliedShard, source: IndexVersion) -> ShardEntry:
@@ -235,9 +235,9 @@ def _rates(plan: RefreshPlan, changes: Changes, applied: Sequence[AppliedShard])
     rates = plan.state_rates
     if changes.read >= MEASURED_ROWS and changes.read_seconds > 0:
         rates = rates.model_copy(update={"read": changes.read / changes.read_seconds})
-    for name, deed in (("insert", "insert"), ("build", "rebuild")):
-        rows = sum(one.added for one in applied if one.deed == deed)
-        seconds = sum(one.seconds for one in applied if one.deed == deed)
+    for name, action in (("insert", "insert"), ("build", "rebuild")):
+        rows = sum(one.added for one in applied if one.action == action)
+        seconds = sum(one.seconds for one in applied if one.action == action)
         if rows >= MEASURED_ROWS and seconds > 0:
             # One slow run, on a busy machine or one that had to compile first, may halve a rate.
             rate = max(rows / seconds, getattr(rates, name) / 2)
@@ -260,7 +260,7 @@ def _drift(
         if one.kind == "delta" and one.shard_id not in used_up
     )
     distance, norm, rows = kept * drift.added, drift.largest_norm, kept
-    if summary is not None:  # of the rows that came, and of deltas that are used up
+    if summary is not None:  # of the added rows, and of deltas that are used up
         norm = max(norm, float(summary.largest_norm[0]) if changes.rows else 0.0)
         distance += float(summary.distance_sum[0])
         rows += changes.rows

@@ -22,7 +22,7 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import IndexState
-from puffin_ann.lifecycle.refresh.detect.removed_rows import Difference, revived_of
+from puffin_ann.lifecycle.refresh.detect.removed_rows import MaskedAndRestored, find_restored_rows
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
     arrays_to_bytes,
@@ -80,9 +80,9 @@ def make_plan(
     manifests = tuple(manifest.path for manifest in live.at.manifests)
     covered, files, next_id = _files(table, basis)
     ids = {absolute_path(table.location(), one.path): one.file_id for one in covered}
-    known = {one.file_id for one in version.coverage.files}
-    was_there = {path: file_id for path, file_id in ids.items() if file_id in known}
-    difference = Difference.of(basis.view, revived_of(basis.view, was_there))
+    prefixes = {one.file_id for one in version.coverage.files}
+    was_there = {path: file_id for path, file_id in ids.items() if file_id in prefixes}
+    difference = MaskedAndRestored.of(basis.view, find_restored_rows(basis.view, was_there))
     coverage = Coverage(live.snapshot_id, covered, manifests)
     routing = version.routing
     matched = decision.rows_gone + decision.rows_added if decision.matches else 0
@@ -129,15 +129,15 @@ def _files(table: Table, basis: Basis) -> tuple[list[CoveredFile], tuple[Planned
     ids = version.coverage.columns.file_ids
     next_id = int(ids.max(initial=-1)) + 1
     next_id = max(next_id, next_file_id(version.routing.properties, version.path))
-    revived = {file.path: file for file, _ in basis.view.scanned}
+    restored = {file.path: file for file, _ in basis.view.scanned}
     covered: list[CoveredFile] = []
     read: list[PlannedFile] = []
     for place, old in enumerate(version.coverage.columns):
-        if place in changed.gone:
+        if place in changed.removed:
             continue
         dead = changed.dead.get(place, old.deleted)
         covered.append(old if dead == old.deleted else replace(old, deleted=dead))
-        file = revived.get(absolute_path(location, old.path))
+        file = restored.get(absolute_path(location, old.path))
         if file is not None:
             read.append(PlannedFile.of(old.file_id, file))
     for file, dead in sorted(changed.added, key=lambda one: one[0].path):

@@ -6,15 +6,15 @@ from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.build.recovery import P, R, Stage, remade
 from puffin_ann.lifecycle.documents.refresh import (
+    ADDED,
     CHANGES,
-    COME,
-    GONE,
     MATCH,
+    REMOVED,
+    AddedRows,
     AppliedGroup,
     Changes,
-    Come,
-    Gone,
     Matched,
+    RemovedRows,
     applied_name,
 )
 from puffin_ann.lifecycle.documents.run import StagedFile, done
@@ -39,7 +39,7 @@ def make_refresh_again(runner: Runner, table: str, plan: str, stage: str) -> boo
     if is_read and _whole(workspace):
         made = False
     else:
-        for name in (GONE, COME, MATCH, CHANGES):
+        for name in (REMOVED, ADDED, MATCH, CHANGES):
             _forget(workspace, name)
         if stage != "read_changes":
             stages.read_changes(runner, table, plan)
@@ -63,22 +63,26 @@ def _whole(workspace: Workspace) -> bool:
     """
     staging = workspace.staging
     changes = done(staging, CHANGES, Changes)
-    gone, come = done(staging, GONE, Gone), done(staging, COME, Come)
+    removed, added = done(staging, REMOVED, RemovedRows), done(staging, ADDED, AddedRows)
     matched = done(staging, MATCH, Matched)
     files: list[StagedFile | None] = []
     if changes is not None:
-        files += [changes.summary, *changes.segments, *(one.moves for one in changes.moves)]
-        files += [one.dead for one in changes.gone]
+        files += [
+            changes.summary,
+            *changes.segments,
+            *(one.relocations for one in changes.relocations),
+        ]
+        files += [one.dead for one in changes.removed]
         return _are_there(workspace, files)
-    if gone is not None:
-        files += [gone.known, *(one.dead for one in gone.shards)]
-        files += [file for one in gone.shards for file in one.identified]
-    if come is not None:
-        for task in come.tasks:
+    if removed is not None:
+        files += [removed.prefixes, *(one.dead for one in removed.shards)]
+        files += [file for one in removed.shards for file in one.identified]
+    if added is not None:
+        for task in added.tasks:
             files += [task.outcome.segment, task.outcome.summary, *task.candidates]
     if matched is not None:
         for bucket in matched.buckets:
-            files += [bucket.left, *(one.moves for one in bucket.shards)]
+            files += [bucket.unmatched, *(one.relocations for one in bucket.shards)]
     return _are_there(workspace, files)
 
 

@@ -15,28 +15,27 @@ from pydantic import TypeAdapter
 from puffin_ann.errors import BadVectorsError, StagingError
 from puffin_ann.lifecycle.build import assign as assigning
 from puffin_ann.lifecycle.documents.refresh import (
+    ADDED,
     CHANGES,
-    COME,
-    GONE,
     MATCH,
+    REMOVED,
+    AddedRows,
+    AddedRowsOfTask,
     AppliedGroup,
     AppliedShard,
     Changes,
-    Come,
-    ComeTask,
-    Gone,
-    GoneShard,
     Matched,
     MatchedBucket,
     RefreshPlan,
+    RemovedRows,
+    RemovedRowsOfShard,
     applied_name,
 )
 from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile, done, load, store
 from puffin_ann.lifecycle.refresh.apply.remap import touch_up
 from puffin_ann.lifecycle.refresh.apply.rewrite_shard import ShardRewriter
-from puffin_ann.lifecycle.refresh.apply.take_from_deltas import spill
-from puffin_ann.lifecycle.refresh.detect import added_rows as coming
-from puffin_ann.lifecycle.refresh.detect import removed_rows as going
+from puffin_ann.lifecycle.refresh.apply.take_from_deltas import take_from_deltas
+from puffin_ann.lifecycle.refresh.detect import added_rows, removed_rows
 from puffin_ann.lifecycle.refresh.detect.relocated_rows import match_bucket
 from puffin_ann.lifecycle.refresh.recovery import remaking_refresh
 from puffin_ann.lifecycle.runtime.runners import Runner
@@ -44,7 +43,7 @@ from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes,
 
 log = logging.getLogger("puffin_ann")
 
-_GONE = TypeAdapter(list[GoneShard])
+_REMOVED = TypeAdapter(list[RemovedRowsOfShard])
 _APPLIED = TypeAdapter(list[AppliedShard])
 
 TASK_ROWS = 1_000_000
@@ -53,10 +52,10 @@ TASK_ROWS = 1_000_000
 
 @remaking_refresh
 def read_changes(runner: Runner, table: str, plan: str) -> Changes:
-    """Find the rows that went, read those that came, and see which of them only moved.
+    """Find the removed rows, read the added ones, and see which of them were relocated.
 
     Raises:
-        BadVectorsError: rows that came have no usable vector, and the declaration refuses those.
+        BadVectorsError: added rows have no usable vector, and the declaration refuses those.
     """
     workspace = Workspace.open(table, plan)
     finished = done(workspace.staging, CHANGES, Changes)
@@ -64,13 +63,16 @@ def read_changes(runner: Runner, table: str, plan: str) -> Changes:
         log.info("changes: read before, %d rows are new", finished.rows)
         return finished
     began = time.monotonic()
-    gone = _find_gone(runner, workspace, table, plan)
-    come = _read_come(runner, workspace, table, plan, gone)
-    matched = _match(runner, workspace, table, plan, gone, come)
-    outcomes = [one.outcome for one in come.tasks]
+    removed = _find_removed(runner, workspace, table, plan)
+    added = _read_added(runner, workspace, table, plan, removed)
+    matched = _match(runner, workspace, table, plan, removed, added)
+    outcomes = [one.outcome for one in added.tasks]
     again = _read_again(runner, workspace, table, plan, matched)
-    found = _changes(gone, matched, [*outcomes, *again])
-    outcomes += [*again, *_spill(runner, workspace, table, plan, len(outcomes + again), found)]
+    found = _changes(removed, matched, [*outcomes, *again])
+    outcomes += [
+        *again,
+        *_take_from_deltas(runner, workspace, table, plan, len(outcomes + again), found),
+    ]
     skipped = found.skipped
     if skipped and workspace.refresh.declaration.bad_vectors == "refuse":
         raise BadVectorsError(_refusal(workspace.refresh, skipped))
@@ -81,13 +83,13 @@ def read_changes(runner: Runner, table: str, plan: str) -> Changes:
             "summary": summary,
             "rows": sum(one.rows for one in outcomes),
             "seconds": time.monotonic() - began,
-            "read_seconds": come.seconds,
+            "read_seconds": added.seconds,
         }
     )
     log.info(
-        "changes: %d rows went, %d moved, %d go into shards or a delta, %d skipped, in %.1f s",
+        "changes: %d rows removed, %d relocated, %d for shards or a delta, %d skipped, in %.1f s",
         changes.dead,
-        changes.moved,
+        changes.relocated,
         changes.rows,
         sum(skipped.values()),
         changes.seconds,
@@ -95,14 +97,14 @@ def read_changes(runner: Runner, table: str, plan: str) -> Changes:
     return store(workspace.staging, CHANGES, changes)
 
 
-def _find_gone(runner: Runner, workspace: Workspace, table: str, plan: str) -> Gone:
-    finished = done(workspace.staging, GONE, Gone)
+def _find_removed(runner: Runner, workspace: Workspace, table: str, plan: str) -> RemovedRows:
+    finished = done(workspace.staging, REMOVED, RemovedRows)
     if finished:
         return finished
     began = time.monotonic()
     decision = workspace.refresh.decision
     shards: list[int] = []
-    # Where rows only came, no shard is looked into.
+    # Where rows were only added, no shard is looked into.
     if decision.rows_gone or decision.matches:
         shards = [one.shard_id for one in decision.shards]
 
@@ -111,23 +113,23 @@ def _find_gone(runner: Runner, workspace: Workspace, table: str, plan: str) -> G
         version = there.source
         entries = {one.shard_id: one for one in version.routing.shards}
         given = [entries[number] for number in json.loads(payload)]
-        found = going.find_gone(there, version, given)
-        return _GONE.dump_json(found).decode()
+        found = removed_rows.find_removed_rows(there, version, given)
+        return _REMOVED.dump_json(found).decode()
 
     payloads = [json.dumps(batch) for batch in _batches(workspace, shards)]
-    found = [one for many in runner.run(find, payloads) for one in _GONE.validate_json(many)]
-    known = None
+    found = [one for many in runner.run(find, payloads) for one in _REMOVED.validate_json(many)]
+    prefixes = None
     if decision.matches:
 
         def collect(payload: str) -> str:
             there = Workspace.open(table, plan)
-            values = going.known_of(there, _GONE.validate_json(payload))
-            return there.stage_bytes("known.npz", arrays_to_bytes(values)).model_dump_json()
+            values = removed_rows.collect_prefixes(there, _REMOVED.validate_json(payload))
+            return there.stage_bytes("prefixes.npz", arrays_to_bytes(values)).model_dump_json()
 
-        (answer,) = runner.run(collect, [_GONE.dump_json(found).decode()])
-        known = StagedFile.model_validate_json(answer)
-    document = Gone(shards=tuple(found), known=known, seconds=time.monotonic() - began)
-    return store(workspace.staging, GONE, document)
+        (answer,) = runner.run(collect, [_REMOVED.dump_json(found).decode()])
+        prefixes = StagedFile.model_validate_json(answer)
+    document = RemovedRows(shards=tuple(found), prefixes=prefixes, seconds=time.monotonic() - began)
+    return store(workspace.staging, REMOVED, document)
 
 
 def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
@@ -150,48 +152,59 @@ def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
     return batches
 
 
-def _read_come(runner: Runner, workspace: Workspace, table: str, plan: str, gone: Gone) -> Come:
-    finished = done(workspace.staging, COME, Come)
+def _read_added(
+    runner: Runner, workspace: Workspace, table: str, plan: str, removed: RemovedRows
+) -> AddedRows:
+    finished = done(workspace.staging, ADDED, AddedRows)
     if finished:
         return finished
     began = time.monotonic()
     tasks = range(len(workspace.refresh.read_tasks))
     if not tasks:
-        return Come(tasks=(), seconds=0.0)  # nothing to remember, and each document costs a wait
+        return AddedRows(
+            tasks=(), seconds=0.0
+        )  # nothing to remember, and each document costs a wait
     threads = runner.threads_per_task(len(tasks))
 
     def read(payload: str) -> str:
         there = Workspace.open(table, plan)
-        known = None
-        if gone.known is not None:
-            known = arrays_from_bytes(going.Known, there.fetch_bytes(gone.known))
+        prefixes = None
+        if removed.prefixes is not None:
+            prefixes = arrays_from_bytes(
+                removed_rows.RemovedIdentityPrefixes, there.fetch_bytes(removed.prefixes)
+            )
         routing = there.source.routing
-        return coming.read_task(
-            there, int(payload), routing, known, threads=threads
+        return added_rows.read_task(
+            there, int(payload), routing, prefixes, threads=threads
         ).model_dump_json()
 
     found = runner.run(read, [str(number) for number in tasks])
-    document = Come(
-        tasks=tuple(ComeTask.model_validate_json(one) for one in found),
+    document = AddedRows(
+        tasks=tuple(AddedRowsOfTask.model_validate_json(one) for one in found),
         seconds=time.monotonic() - began,
     )
-    return store(workspace.staging, COME, document)
+    return store(workspace.staging, ADDED, document)
 
 
 def _match(
-    runner: Runner, workspace: Workspace, table: str, plan: str, gone: Gone, come: Come
+    runner: Runner,
+    workspace: Workspace,
+    table: str,
+    plan: str,
+    removed: RemovedRows,
+    added: AddedRows,
 ) -> Matched:
     finished = done(workspace.staging, MATCH, Matched)
     if finished:
         return finished
     began = time.monotonic()
-    buckets = range(workspace.refresh.buckets if gone.known is not None else 0)
+    buckets = range(workspace.refresh.buckets if removed.prefixes is not None else 0)
     if not buckets:
         return Matched(buckets=(), seconds=0.0)
 
     def match(payload: str) -> str:
         there = Workspace.open(table, plan)
-        return match_bucket(there, int(payload), gone.shards, come.tasks).model_dump_json()
+        return match_bucket(there, int(payload), removed.shards, added.tasks).model_dump_json()
 
     found = runner.run(match, [str(bucket) for bucket in buckets])
     document = Matched(
@@ -207,19 +220,19 @@ def _read_again(
     """Read rows of which an equal one went, and that are new all the same: rare duplicates."""
     if not workspace.refresh.decision.shards:
         return []
-    tasks = sorted({task for bucket in matched.buckets for task in bucket.left_tasks})
-    left = [bucket.left for bucket in matched.buckets]
+    tasks = sorted({task for bucket in matched.buckets for task in bucket.unmatched_tasks})
+    unmatched = [bucket.unmatched for bucket in matched.buckets]
     first = len(workspace.refresh.read_tasks)
     threads = runner.threads_per_task(len(tasks))
 
     def read(payload: str) -> str:
         there = Workspace.open(table, plan)
         place = int(payload)
-        return coming.read_again(
+        return added_rows.read_again(
             there,
             first + place,
             tasks[place],
-            coming.left_of(there, left),
+            added_rows.load_unmatched(there, unmatched),
             there.source.routing,
             threads=threads,
         ).model_dump_json()
@@ -228,28 +241,28 @@ def _read_again(
     return [AssignOutcome.model_validate_json(one) for one in found]
 
 
-def _changes(gone: Gone, matched: Matched, outcomes: Sequence[AssignOutcome]) -> Changes:
+def _changes(removed: RemovedRows, matched: Matched, outcomes: Sequence[AssignOutcome]) -> Changes:
     """Return what is known before the deltas are taken apart."""
-    moves = tuple(move for bucket in matched.buckets for move in bucket.shards)
+    relocations = tuple(move for bucket in matched.buckets for move in bucket.shards)
     skipped: Counter[str] = sum((Counter(one.skipped) for one in outcomes), Counter())
-    moved = sum(move.rows for move in moves)
+    relocated = sum(move.rows for move in relocations)
     return Changes(
-        gone=gone.shards,
-        moves=moves,
+        removed=removed.shards,
+        relocations=relocations,
         segments=(),
         summary=None,
         rows=sum(one.rows for one in outcomes),
-        moved=moved,
-        dead=sum(one.newly for one in gone.shards),
+        relocated=relocated,
+        dead=sum(one.newly_deleted for one in removed.shards),
         skipped=dict(skipped),
-        read=sum(one.rows for one in outcomes) + moved,
+        read=sum(one.rows for one in outcomes) + relocated,
         vector_bytes_read=sum(one.vector_bytes_read for one in outcomes),
         seconds=0.0,
         read_seconds=0.0,
     )
 
 
-def _spill(
+def _take_from_deltas(
     runner: Runner, workspace: Workspace, table: str, plan: str, first: int, changes: Changes
 ) -> list[AssignOutcome]:
     """Take the deltas apart that are merged, or absorbed by the new one."""
@@ -258,19 +271,19 @@ def _spill(
         one.shard_id for one in decision.shards if one.kind == "delta" and one.action == "merge"
     ]
     threads = runner.threads_per_task(len(deltas))
-    known = changes.model_dump_json()
+    prefixes = changes.model_dump_json()
 
     def take(payload: str) -> str:
         there = Workspace.open(table, plan)
         version = there.source
         place = int(payload)
         (shard,) = (one for one in version.routing.shards if one.shard_id == deltas[place])
-        return spill(
+        return take_from_deltas(
             there,
             first + place,
             version,
             shard,
-            Changes.model_validate_json(known),
+            Changes.model_validate_json(prefixes),
             threads=threads,
         ).model_dump_json()
 
@@ -296,7 +309,7 @@ def _sum_up(
 def _refusal(plan: RefreshPlan, skipped: dict[str, int]) -> str:
     counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
     return (
-        f"table {plan.table}, column {plan.declaration.column!r}: of the rows that came {counts} "
+        f"table {plan.table}, column {plan.declaration.column!r}: of the added rows {counts} "
         f"(width {plan.dimension} expected); mend the rows, or declare bad_vectors: skip"
     )
 
@@ -337,7 +350,7 @@ def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGro
         log.info(
             "apply: shard %d: %s; %d rows added, %d of %d dead, in %.2f s",
             one.shard_id,
-            one.deed,
+            one.action,
             one.added,
             one.tombstones,
             one.rows,

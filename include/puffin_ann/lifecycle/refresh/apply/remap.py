@@ -15,8 +15,8 @@ from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.lifecycle.build.shard import stage_shard
-from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes, GoneShard
-from puffin_ann.lifecycle.refresh.detect.relocated_rows import Moves
+from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes, RemovedRowsOfShard
+from puffin_ann.lifecycle.refresh.detect.relocated_rows import Relocations
 from puffin_ann.lifecycle.refresh.detect.removed_rows import DeadRows, read_shard
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
@@ -33,13 +33,13 @@ class ShardRows:
     Attributes:
         rows: locators of live rows are those of the new version.
         dead: (n,) bool.
-        moved: whether a locator changed.
+        relocated: whether a locator changed.
         died: whether other rows are dead than in the version refreshed.
     """
 
     rows: Rows
     dead: NDArray[np.bool_]
-    moved: bool
+    relocated: bool
     died: bool
 
 
@@ -47,31 +47,31 @@ def rows_now(
     workspace: Workspace, version: IndexVersion, shard: ShardEntry, changes: Changes
 ) -> ShardRows:
     """Return the rows of a shard, moved and dead ones as they are in the new version."""
-    rows, before = read_shard(workspace.table.io, version, shard)
-    gone = next((one for one in changes.gone if one.shard_id == shard.shard_id), None)
+    rows, already_deleted = read_shard(workspace.table.io, version, shard)
+    removed = next((one for one in changes.removed if one.shard_id == shard.shard_id), None)
     dead = np.zeros(len(rows), np.bool_)
-    dead[before] = True
-    if gone is None:
-        return ShardRows(rows, dead, moved=False, died=False)
-    dead[_dead(workspace, gone).newly] = True
+    dead[already_deleted] = True
+    if removed is None:
+        return ShardRows(rows, dead, relocated=False, died=False)
+    dead[_dead(workspace, removed).newly_deleted] = True
     locators = [rows.file_ids.copy(), rows.row_groups.copy(), rows.offsets.copy()]
     count = 0
-    for one in changes.moves:
+    for one in changes.relocations:
         if one.shard_id == shard.shard_id:
-            moves = arrays_from_bytes(Moves, workspace.fetch_bytes(one.moves))
-            dead[moves.ordinals] = False
-            for column, values in zip(locators, moves.locators.T, strict=True):
-                column[moves.ordinals] = values
-            count += len(moves.ordinals)
-    died = not np.array_equal(np.flatnonzero(dead), before)
+            relocations = arrays_from_bytes(Relocations, workspace.fetch_bytes(one.relocations))
+            dead[relocations.ordinals] = False
+            for column, values in zip(locators, relocations.locators.T, strict=True):
+                column[relocations.ordinals] = values
+            count += len(relocations.ordinals)
+    died = not np.array_equal(np.flatnonzero(dead), already_deleted)
     if not count:
-        return ShardRows(rows, dead, moved=False, died=died)
+        return ShardRows(rows, dead, relocated=False, died=died)
     now = replace(rows, file_ids=locators[0], row_groups=locators[1], offsets=locators[2])
-    return ShardRows(apart(now, dead), dead, moved=True, died=died)
+    return ShardRows(apart(now, dead), dead, relocated=True, died=died)
 
 
-def _dead(workspace: Workspace, gone: GoneShard) -> DeadRows:
-    return arrays_from_bytes(DeadRows, workspace.fetch_bytes(gone.dead))
+def _dead(workspace: Workspace, removed: RemovedRowsOfShard) -> DeadRows:
+    return arrays_from_bytes(DeadRows, workspace.fetch_bytes(removed.dead))
 
 
 def apart(rows: Rows, dead: NDArray[np.bool_]) -> Rows:
@@ -93,26 +93,26 @@ def apart(rows: Rows, dead: NDArray[np.bool_]) -> Rows:
 def touch_up(
     workspace: Workspace, version: IndexVersion, shard: ShardEntry, changes: Changes
 ) -> AppliedShard:
-    """Write a shard's tombstones and, if rows moved, its rows blob; its engine's blob stays."""
+    """Write a shard's tombstones and, if rows were relocated, its rows blob; the others stay."""
     began = time.monotonic()
-    if any(one.shard_id == shard.shard_id for one in changes.moves):
+    if any(one.shard_id == shard.shard_id for one in changes.relocations):
         now = rows_now(workspace, version, shard, changes)
         dead, rows, died = np.flatnonzero(now.dead), now.rows, now.died
     else:
         rows = None
-        gone = next((one for one in changes.gone if one.shard_id == shard.shard_id), None)
+        removed = next((one for one in changes.removed if one.shard_id == shard.shard_id), None)
         found = DeadRows(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        if gone is not None and gone.newly:
-            found = _dead(workspace, gone)
-        died = bool(len(found.newly))
-        dead = np.union1d(found.newly, found.before)
+        if removed is not None and removed.newly_deleted:
+            found = _dead(workspace, removed)
+        died = bool(len(found.newly_deleted))
+        dead = np.union1d(found.newly_deleted, found.already_deleted)
     if rows is None and not died:
         return AppliedShard(
             **_of(shard),
             file=None,
             blobs=(),
             added=0,
-            deed="kept",
+            action="kept",
             recall=None,
             seconds=time.monotonic() - began,
         )
@@ -134,7 +134,7 @@ def touch_up(
             else None,
             blobs=tuple(blobs),
             added=0,
-            deed="mask" if rows is None else "remap",
+            action="mask" if rows is None else "remap",
             recall=None,
             seconds=time.monotonic() - began,
         )

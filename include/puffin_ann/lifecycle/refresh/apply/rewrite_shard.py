@@ -262,7 +262,7 @@ class ShardRewriter:
         dead: NDArray[np.bool_] | None,
         blobs: Mapping[str, Path],
         added: int,
-        deed: str,
+        action: str,
         recall: tuple[float, float] | None,
         began: float,
     ) -> AppliedShard:
@@ -275,7 +275,7 @@ class ShardRewriter:
             file=stage_shard(self.workspace, self.workspace.refresh, shard_id, blobs),
             blobs=tuple(blobs),
             added=added,
-            deed=deed,
+            action=action,
             recall=None if recall is None else recall[0],
             seconds=time.monotonic() - began,
         )

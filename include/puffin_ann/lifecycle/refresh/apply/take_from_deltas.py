@@ -18,7 +18,7 @@ from puffin_ann.search.shards.blobs import shard_blobs
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
 
-def spill(
+def take_from_deltas(
     workspace: Workspace,
     number: int,
     version: IndexVersion,
@@ -34,7 +34,7 @@ def spill(
         number: of the outcome.
         version: that is refreshed.
         shard: the delta.
-        changes: rows that went and moved; nothing else is asked of it.
+        changes: removed and relocated rows; nothing else is asked of it.
         threads: threads to use.
     """
     now = rows_now(workspace, version, shard, changes)

@@ -1,4 +1,4 @@
-"""Read the rows that a version does not cover: each is new, or may be one that went and moved."""
+"""Read the rows that a version does not cover: each is new, or may be a relocated one."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,13 +10,17 @@ from puffin_ann.blobs.routing import Routing
 from puffin_ann.declaration import CENTROID
 from puffin_ann.lifecycle.build.assign import place, summary_of
 from puffin_ann.lifecycle.build.train import TrainResult
-from puffin_ann.lifecycle.documents.refresh import ComeTask
+from puffin_ann.lifecycle.documents.refresh import AddedRowsOfTask
 from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile
 from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.ingest.parts import Parts, read_parts
 from puffin_ann.lifecycle.ingest.row_groups import IdentifiedRows
 from puffin_ann.lifecycle.ingest.segments import StagedRows, write_segment
-from puffin_ann.lifecycle.refresh.detect.removed_rows import Difference, Known, bucket_of
+from puffin_ann.lifecycle.refresh.detect.removed_rows import (
+    MaskedAndRestored,
+    RemovedIdentityPrefixes,
+    bucket_of,
+)
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
     arrays_from_bytes,
@@ -43,57 +47,64 @@ def partition_order(routing: Routing) -> NDArray[np.int64]:
 
 
 def read_task(
-    workspace: Workspace, number: int, routing: Routing, known: Known | None, *, threads: int
-) -> ComeTask:
-    """Read one task's parts; stage rows that are new, and identities of those that may have moved.
+    workspace: Workspace,
+    number: int,
+    routing: Routing,
+    prefixes: RemovedIdentityPrefixes | None,
+    *,
+    threads: int,
+) -> AddedRowsOfTask:
+    """Read one task's parts; stage new rows, and identities of those that may be relocated.
 
     Args:
         workspace: of the run.
         number: of the task.
         routing: of the version that is refreshed.
-        known: of the rows that went; None if nothing is matched.
+        prefixes: of the removed rows; None if nothing is matched.
         threads: threads to use.
     """
     plan = workspace.refresh
     task, wanted = plan.read_tasks[number], _wanted(workspace)
-    # Of a table that was rewritten nearly every row only moved: their vectors are let go as they
-    # are read. Centroids of a file stand for all its rows, so that of those all are kept.
-    is_sifted = known is not None and plan.algorithm != CENTROID
-    sift = known.may_hold if known is not None and is_sifted else None
+    # Of a table that was rewritten nearly every row was only relocated: their vectors are let go as
+    # they are read. Centroids of a file stand for all its rows, so that of those all are kept.
+    is_sifted = prefixes is not None and plan.algorithm != CENTROID
+    sift = prefixes.may_hold if prefixes is not None and is_sifted else None
     parts = read_parts(workspace, plan.files, task, wanted, sift=sift, threads=threads)
     rows = parts.rows(plan.dimension)
     candidates = []
-    if known is not None:
-        moved = parts.sifted
+    if prefixes is not None:
+        relocated = parts.sifted
         if not is_sifted:
-            may_have_moved = known.may_hold(rows.identities)
-            moved = IdentifiedRows(rows.locators[may_have_moved], rows.identities[may_have_moved])
-        buckets = bucket_of(moved.identities, plan.buckets)
+            may_have_moved = prefixes.may_hold(rows.identities)
+            relocated = IdentifiedRows(
+                rows.locators[may_have_moved], rows.identities[may_have_moved]
+            )
+        buckets = bucket_of(relocated.identities, plan.buckets)
         for bucket in range(plan.buckets):
             mine = np.flatnonzero(buckets == bucket)
-            came = IdentifiedRows(moved.locators[mine], moved.identities[mine])
-            name = f"come-{number:05d}-{bucket:04d}.npz"
+            came = IdentifiedRows(relocated.locators[mine], relocated.identities[mine])
+            name = f"added-{number:05d}-{bucket:04d}.npz"
             candidates.append(workspace.stage_bytes(name, arrays_to_bytes(came)))
     outcome = stage(workspace, number, parts, rows, routing, threads=threads)
-    return ComeTask(outcome=outcome, candidates=tuple(candidates))
+    return AddedRowsOfTask(outcome=outcome, candidates=tuple(candidates))
 
 
 def read_again(
     workspace: Workspace,
     number: int,
     task: int,
-    left: NDArray[np.uint32],
+    unmatched: NDArray[np.uint32],
     routing: Routing,
     *,
     threads: int,
 ) -> AssignOutcome:
-    """Read rows of a task again that looked like rows that went, and are new all the same.
+    """Read rows of a task again that looked like removed rows, and are new all the same.
 
     Args:
         workspace: of the run.
         number: of this outcome.
         task: the task that read them.
-        left: (n, 3) uint32, locators of such rows, of this task and of others.
+        unmatched: (n, 3) uint32, locators of such rows, of this task and of others.
         routing: of the version that is refreshed.
         threads: threads to use.
     """
@@ -102,7 +113,7 @@ def read_again(
         workspace, plan.files, plan.read_tasks[task], _wanted(workspace), threads=threads
     )
     rows = parts.rows(plan.dimension)
-    rows = rows.take(np.flatnonzero(np.isin(_pairs(rows.locators), _pairs(left))))
+    rows = rows.take(np.flatnonzero(np.isin(_pairs(rows.locators), _pairs(unmatched))))
     # What else was counted of these row groups was counted when they were read first.
     counted = Parts([], [])
     return stage(workspace, number, counted, rows, routing, threads=threads)
@@ -127,7 +138,7 @@ def stage(
     staged, blocks = rows, block_of[placed.partitions]
     if plan.algorithm == CENTROID:
         staged, blocks = rows.take(np.zeros(0, np.int64)), blocks[:0]
-    with workspace.staging.create(attempt_unique(f"fresh-{number:05d}")) as out:
+    with workspace.staging.create(attempt_unique(f"new-{number:05d}")) as out:
         counts, checksums = write_segment(out, staged, blocks, len(order))
     summary = summary_of(
         plan,
@@ -143,7 +154,7 @@ def stage(
     return AssignOutcome(
         task=number,
         segment=StagedFile.of(out.staged),
-        summary=workspace.stage_bytes(f"fresh-{number:05d}.npz", arrays_to_bytes(summary)),
+        summary=workspace.stage_bytes(f"new-{number:05d}.npz", arrays_to_bytes(summary)),
         rows=len(staged.vectors),
         deleted=0,
         skipped=parts.reasons,
@@ -151,27 +162,29 @@ def stage(
     )
 
 
-def left_of(workspace: Workspace, staged: Sequence[StagedFile]) -> NDArray[np.uint32]:
+def load_unmatched(workspace: Workspace, staged: Sequence[StagedFile]) -> NDArray[np.uint32]:
     """Return (n, 3) uint32, the locators of rows that are to be read again."""
-    from puffin_ann.lifecycle.refresh.detect.relocated_rows import Left
+    from puffin_ann.lifecycle.refresh.detect.relocated_rows import UnmatchedRows
 
     found = [np.zeros((0, 3), np.uint32)]
-    found += [arrays_from_bytes(Left, workspace.fetch_bytes(one)).locators for one in staged]
+    found += [
+        arrays_from_bytes(UnmatchedRows, workspace.fetch_bytes(one)).locators for one in staged
+    ]
     return np.concatenate(found)
 
 
 def _wanted(workspace: Workspace) -> Mapping[int, BitMap]:
-    """Return, by id of a covered file, the positions of rows that came back.
+    """Return, by id of a covered file, the positions of restored rows.
 
     Centroids of a file stand for all its rows, so that of those files everything is read.
     """
     plan = workspace.refresh
     if plan.algorithm == CENTROID:
         return {}
-    difference = arrays_from_bytes(Difference, workspace.fetch_bytes(plan.difference))
+    difference = arrays_from_bytes(MaskedAndRestored, workspace.fetch_bytes(plan.difference))
     found: dict[int, BitMap] = {}
-    for file_id in np.unique(difference.revived[:, 0]).tolist():
-        mine = difference.revived[difference.revived[:, 0] == file_id, 1]
+    for file_id in np.unique(difference.restored[:, 0]).tolist():
+        mine = difference.restored[difference.restored[:, 0] == file_id, 1]
         found[file_id] = BitMap(mine.tolist())
     return found
 

@@ -14,7 +14,7 @@ from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.lake.read.coverage_diff import ALL
-from puffin_ann.lifecycle.documents.refresh import GoneShard
+from puffin_ann.lifecycle.documents.refresh import RemovedRowsOfShard
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.consistency import check_rows
@@ -25,12 +25,12 @@ from puffin_ann.search.versions import IndexVersion, open_puffin
 
 
 @dataclass(frozen=True)
-class Difference:
+class MaskedAndRestored:
     """A version against a snapshot: rows it has that are not live, and those it lacks, in part.
 
     Attributes:
         file_ids, whole, groups, first_group, group_starts, rows: as of `MaskedRows`.
-        revived: (r, 2) int64, file id and position of live rows that covered files hold and the
+        restored: (r, 2) int64, file id and position of live rows that covered files hold and the
             version does not; rows of other files are all lacking.
     """
 
@@ -40,17 +40,17 @@ class Difference:
     first_group: NDArray[np.int64]
     group_starts: NDArray[np.int64]
     rows: NDArray[np.int64]
-    revived: NDArray[np.int64]
+    restored: NDArray[np.int64]
 
     @classmethod
-    def of(cls, view: SnapshotView, revived: NDArray[np.int64]) -> "Difference":
+    def of(cls, view: SnapshotView, restored: NDArray[np.int64]) -> "MaskedAndRestored":
         """Take over what a view says."""
-        return cls(**vars(MaskedRows.of(view.masked, view.row_group_starts)), revived=revived)
+        return cls(**vars(MaskedRows.of(view.masked, view.row_group_starts)), restored=restored)
 
     @property
     def masked(self) -> MaskedRows:
         """The rows that are not live."""
-        values = {name: value for name, value in vars(self).items() if name != "revived"}
+        values = {name: value for name, value in vars(self).items() if name != "restored"}
         return MaskedRows(**values)
 
 
@@ -59,45 +59,45 @@ class DeadRows:
     """Ordinals of a shard's rows that are not live where it has them.
 
     Attributes:
-        newly: (n,) int64, ascending: live at the version's base.
-        before: (m,) int64, ascending: tombstoned in the version.
+        newly_deleted: (n,) int64, ascending: live at the version's base.
+        already_deleted: (m,) int64, ascending: tombstoned in the version.
     """
 
-    newly: NDArray[np.int64]
-    before: NDArray[np.int64]
+    newly_deleted: NDArray[np.int64]
+    already_deleted: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class GoneRows:
-    """Rows of one shard that may have moved: those that went, then tombstoned ones.
+class RelocationCandidates:
+    """Rows of one shard that may be relocated: the removed ones, then tombstoned ones.
 
     Attributes:
         ordinals: (n,) int64.
         identities: (n, 2) uint64.
-        is_newly: (n,) bool, rows that went since the version was made.
+        is_newly_deleted: (n,) bool, rows removed since the version was made.
     """
 
     ordinals: NDArray[np.int64]
     identities: NDArray[np.uint64]
-    is_newly: NDArray[np.bool_]
+    is_newly_deleted: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Known:
-    """What identities of rows that went begin with: (n,) uint64, ascending, each once."""
+class RemovedIdentityPrefixes:
+    """What identities of removed rows begin with: (n,) uint64, ascending, each once."""
 
-    firsts: NDArray[np.uint64]
+    prefixes: NDArray[np.uint64]
 
     def may_hold(self, identities: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return (m,) bool: False where a row is surely not among those that went."""
-        if not len(self.firsts):
+        """Return (m,) bool: False where a row is surely not among the removed ones."""
+        if not len(self.prefixes):
             return np.zeros(len(identities), np.bool_)
         # Looked up in order, so that neighbours in memory are asked for one after the other.
         order = np.argsort(identities[:, 0])
         wanted = identities[order, 0]
-        at = np.searchsorted(self.firsts, wanted).clip(max=len(self.firsts) - 1)
+        at = np.searchsorted(self.prefixes, wanted).clip(max=len(self.prefixes) - 1)
         found = np.empty(len(order), np.bool_)
-        found[order] = self.firsts[at] == wanted
+        found[order] = self.prefixes[at] == wanted
         return found
 
 
@@ -141,9 +141,9 @@ def _shard_in(
     return rows, dead
 
 
-def find_gone(
+def find_removed_rows(
     workspace: Workspace, version: IndexVersion, shards: Sequence[ShardEntry]
-) -> list[GoneShard]:
+) -> list[RemovedRowsOfShard]:
     """Find the rows of shards that are not live where these have them, and stage them.
 
     Args:
@@ -152,14 +152,14 @@ def find_gone(
         shards: some of it; of files that hold several of them the footer is read once.
     """
     difference = arrays_from_bytes(
-        Difference, workspace.fetch_bytes(workspace.refresh.difference)
+        MaskedAndRestored, workspace.fetch_bytes(workspace.refresh.difference)
     ).masked
     found = []
     for path, its in groupby(shards, version.file_of):
         with open_puffin(workspace.table.io, path) as reader:
             for shard in its:
-                rows, before = _shard_in(reader, version, shard)
-                found.append(_staged(workspace, difference, shard, rows, before))
+                rows, already_deleted = _shard_in(reader, version, shard)
+                found.append(_staged(workspace, difference, shard, rows, already_deleted))
     return found
 
 
@@ -168,60 +168,68 @@ def _staged(
     difference: MaskedRows,
     shard: ShardEntry,
     rows: Rows,
-    before: NDArray[np.int64],
-) -> GoneShard:
-    """Stage which rows of a shard are dead, those tombstoned `before` included."""
+    already_deleted: NDArray[np.int64],
+) -> RemovedRowsOfShard:
+    """Stage which rows of a shard are dead, those tombstoned `already_deleted` included."""
     plan = workspace.refresh
     masked = Locators.of(rows).masked(difference)
     if masked is None:
-        newly = np.zeros(0, np.int64)
+        newly_deleted = np.zeros(0, np.int64)
     else:
-        masked[before] = False
-        newly = np.flatnonzero(masked)
+        masked[already_deleted] = False
+        newly_deleted = np.flatnonzero(masked)
     name = f"{shard.shard_id:05d}"
     identified = []
     if plan.decision.matches:
-        ordinals, identities = _identities(rows, newly, before)
+        ordinals, identities = _identities(rows, newly_deleted, already_deleted)
         buckets = bucket_of(identities, plan.buckets)
         for bucket in range(plan.buckets):
             mine = np.flatnonzero(buckets == bucket)
-            gone = GoneRows(ordinals[mine], identities[mine], mine < len(newly))
-            staged = workspace.stage_bytes(f"gone-{name}-{bucket:04d}.npz", arrays_to_bytes(gone))
+            removed = RelocationCandidates(
+                ordinals[mine], identities[mine], mine < len(newly_deleted)
+            )
+            staged = workspace.stage_bytes(
+                f"removed-{name}-{bucket:04d}.npz", arrays_to_bytes(removed)
+            )
             identified.append(staged)
-    return GoneShard(
+    return RemovedRowsOfShard(
         shard_id=shard.shard_id,
-        dead=workspace.stage_bytes(f"dead-{name}.npz", arrays_to_bytes(DeadRows(newly, before))),
-        newly=len(newly),
-        before=len(before),
+        dead=workspace.stage_bytes(
+            f"dead-{name}.npz", arrays_to_bytes(DeadRows(newly_deleted, already_deleted))
+        ),
+        newly_deleted=len(newly_deleted),
+        already_deleted=len(already_deleted),
         identified=tuple(identified),
     )
 
 
 def _identities(
-    rows: Rows, newly: NDArray[np.int64], before: NDArray[np.int64]
+    rows: Rows, newly_deleted: NDArray[np.int64], already_deleted: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return ordinals of rows that may have moved, and identities; none where these are unknown."""
+    """Return ordinals and identities of rows that may be relocated, as far as these are known."""
     if rows.identities is None or rows.identity_kind != "hash":
         return np.zeros(0, np.int64), np.zeros((0, 2), np.uint64)
-    ordinals = np.concatenate([newly, before])
+    ordinals = np.concatenate([newly_deleted, already_deleted])
     return ordinals, rows.identities[ordinals]
 
 
-def known_of(workspace: Workspace, shards: Sequence[GoneShard]) -> Known:
-    """Return what the identities of all rows that went begin with."""
+def collect_prefixes(
+    workspace: Workspace, shards: Sequence[RemovedRowsOfShard]
+) -> RemovedIdentityPrefixes:
+    """Return what the identities of all removed rows begin with."""
     found = [np.zeros(0, np.uint64)]
     for shard in shards:
         for staged in shard.identified:
-            rows = arrays_from_bytes(GoneRows, workspace.fetch_bytes(staged))
+            rows = arrays_from_bytes(RelocationCandidates, workspace.fetch_bytes(staged))
             found.append(rows.identities[:, 0])
     # By sorting: `np.unique` hashes, which takes far longer for values that hardly ever repeat.
-    firsts = np.sort(np.concatenate(found))
-    is_first = np.ones(len(firsts), np.bool_)
-    is_first[1:] = firsts[1:] != firsts[:-1]
-    return Known(firsts[is_first])
+    prefixes = np.sort(np.concatenate(found))
+    is_first = np.ones(len(prefixes), np.bool_)
+    is_first[1:] = prefixes[1:] != prefixes[:-1]
+    return RemovedIdentityPrefixes(prefixes[is_first])
 
 
-def revived_of(view: SnapshotView, file_ids: dict[str, int]) -> NDArray[np.int64]:
+def find_restored_rows(view: SnapshotView, file_ids: dict[str, int]) -> NDArray[np.int64]:
     """Return (r, 2) int64, file id and position of the rows of covered files that came back.
 
     Args:
