@@ -222,7 +222,7 @@ def test_bad_vectors_stop_a_refresh_that_refuses_them(build):
         2, "embedding", pa.array([[1.0, 2.0]], pa.list_(pa.float32()))
     )
     table.append(bad)
-    with pytest.raises(BadVectorsError, match="of the rows that came 1"):
+    with pytest.raises(BadVectorsError, match="of the added rows 1"):
         refresh_in_process(declaration, run_id="refused", force=True)
 
 
