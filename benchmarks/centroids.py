@@ -4,6 +4,7 @@ import time
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.results import Result, Row
 from puffin_ann.ann.clustering.bounds import Bounds
@@ -55,10 +56,10 @@ def measure(rounds: int) -> Result:
 
 def _plain(
     metric: str,
-    centroids: np.ndarray,  # type: ignore[type-arg]
-    radii: np.ndarray,  # type: ignore[type-arg]
-    query: np.ndarray,  # type: ignore[type-arg]
-) -> np.ndarray:  # type: ignore[type-arg]
+    centroids: NDArray[np.float32],
+    radii: NDArray[np.float32],
+    query: NDArray[np.float32],
+) -> NDArray[np.intp]:
     """Bound by one matrix product over float32 centroids, whose norms are not even counted."""
     products = centroids @ query
     if metric == "ip":

@@ -123,9 +123,9 @@ def _row(
 ) -> Row:
     """Return the line of the worst place and way of asking; the others are told beside it."""
     ratios = {
-        (place, how): (0.0 if None in pair else pair[0] / pair[1], *pair)  # type: ignore[operator]
-        for (one, place, how), pair in found.items()
-        if one == share
+        (place, how): (0.0 if mine is None or clean is None else mine / clean, mine, clean)
+        for (measured, place, how), (mine, clean) in found.items()
+        if measured == share
     }
     least, mine, clean = min(ratios.values(), key=lambda values: values[0])
     return Row(

@@ -14,7 +14,7 @@ from benchmarks import lakehouse
 from benchmarks.results import Result, Row
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
 
 MANIFESTS = 100
@@ -152,7 +152,8 @@ def synthesize(folder: Path) -> None:
     written = [_manifest(table, one, number, 1) for number, one in enumerate(names)]
     _snapshot(table, written, None, 1)
     table.refresh()
-    listed = table.current_snapshot().manifests(table.io)  # type: ignore[union-attr]
+    first = table.current_snapshot()
+    listed = first.manifests(table.io) if first else []
     _cover(table, [name for one in names for name in one], [one.manifest_path for one in listed])
     changed = _manifest(table, [*names[0][1:], "part-new"], MANIFESTS, 2)
     _snapshot(table, [changed, *listed[1:]], 1, 2)
@@ -161,7 +162,7 @@ def synthesize(folder: Path) -> None:
     _snapshot(table, again, 2, 3)
 
 
-def _manifest(table: "Table", names: list[str], number: int, snapshot: int) -> object:
+def _manifest(table: "Table", names: list[str], number: int, snapshot: int) -> "ManifestFile":
     """Write a manifest; files named `part-new` are of the second snapshot, others of the first."""
     from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, write_manifest
 
@@ -205,7 +206,9 @@ def _data_file(location: str, name: str) -> "DataFile":
     )
 
 
-def _snapshot(table: "Table", manifests: list, parent: int | None, number: int) -> None:  # type: ignore[type-arg]
+def _snapshot(
+    table: "Table", manifests: "list[ManifestFile]", parent: int | None, number: int
+) -> None:
     from pyiceberg.manifest import write_manifest_list
     from pyiceberg.table.snapshots import Operation, Snapshot, Summary
     from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
@@ -223,8 +226,8 @@ def _snapshot(table: "Table", manifests: list, parent: int | None, number: int) 
         summary=Summary(Operation.APPEND),
         schema_id=table.schema().schema_id,
     )
-    head = SetSnapshotRefUpdate(  # type: ignore[call-arg]  # the others are optional
-        ref_name="main", type="branch", snapshot_id=number
+    head = SetSnapshotRefUpdate.model_validate(
+        {"ref-name": "main", "type": "branch", "snapshot-id": number}
     )
     table.catalog.commit_table(table, (), (AddSnapshotUpdate(snapshot=snapshot), head))
 

@@ -1,6 +1,7 @@
 """`vamana` against hnswlib and SymphonyQG: built, and searched by batches and one by one."""
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,13 +31,14 @@ def measure(name: str, rounds: int) -> Result:
         folder = Path(temporary)
         builds: dict[str, list[Timed]] = {"ours": [], "hnswlib": [], "symphony": []}
         made: dict[str, Any] = {}
+        builders: dict[str, Callable[[], tuple[Timed, Any]]] = {
+            "ours": lambda: engines.build_ours("vamana", data.vectors, folder),
+            "hnswlib": lambda: engines.build_hnswlib(data.vectors),
+            "symphony": lambda: engines.build_symphony(data.vectors, DEGREES[name]),
+        }
         engines.build_ours("vamana", data.vectors[:5000], folder)  # compiles
         for _ in range(rounds):
-            for key, build in (
-                ("ours", lambda: engines.build_ours("vamana", data.vectors, folder)),
-                ("hnswlib", lambda: engines.build_hnswlib(data.vectors)),
-                ("symphony", lambda: engines.build_symphony(data.vectors, DEGREES[name])),
-            ):
+            for key, build in builders.items():
                 timed, made[key] = build()
                 builds[key].append(timed)
         shard, _ = engines.through_blob("vamana", made["ours"], folder)
@@ -84,8 +86,8 @@ def _build_row(
     theirs = median(one.wall for one in builds["hnswlib"])
     ratios = []
     for recall in RECALLS:
-        pair = [rate_at(curves[one.name], recall) for one in contenders[:2]]
-        ratios.append("–" if None in pair else f"{pair[0] / pair[1]:.2f}")  # type: ignore[operator]
+        ours, peer = (rate_at(curves[contender.name], recall) for contender in contenders[:2])
+        ratios.append("–" if ours is None or peer is None else f"{ours / peer:.2f}")
     return Row(
         key=f"build-{name}",
         what=f"`vamana` build ÷ hnswlib (M 16, ef 200) build, {title}",

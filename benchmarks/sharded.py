@@ -58,7 +58,8 @@ def _numbers(index: Any, found: pa.Table) -> NDArray[np.int64]:
     files = locator.field("file").to_pylist()
     groups, offsets = (locator.field(one).to_numpy() for one in ("row_group", "row_offset"))
     first = np.array([starts[file] for file in files])
-    return first + groups * lakehouse.ROW_GROUP_ROWS + offsets
+    numbers: NDArray[np.int64] = first + groups * lakehouse.ROW_GROUP_ROWS + offsets
+    return numbers
 
 
 def _starts(index: Any) -> dict[str, int]:

@@ -88,7 +88,7 @@ def _end_jvm() -> None:
     """End the JVM of the session that was stopped: the next one starts another."""
     from pyspark import SparkContext
 
-    gateway = SparkContext._gateway
+    gateway: Any = SparkContext._gateway
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(30)
