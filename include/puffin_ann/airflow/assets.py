@@ -54,9 +54,9 @@ def asset_of(table: str, declared: list[IndexDeclaration]) -> Asset:
     It is the same for all indexes of the table, whichever DAG asks: the table is asked as often as
     the most impatient of them wants.
     """
-    watching = [one for one in declared if one.table == table and one.refresh.watch]
-    poll = min(seconds_of(one.refresh.poll_interval) for one in watching)
-    lags = {one.name: seconds_of(one.refresh.max_lag) for one in watching}
+    watching = [index for index in declared if index.table == table and index.refresh.watch]
+    poll = min(seconds_of(index.refresh.poll_interval) for index in watching)
+    lags = {index.name: seconds_of(index.refresh.max_lag) for index in watching}
     return _asset(table, poll, tuple(sorted(lags.items())))
 
 

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 class IndexSensor(BaseSensorOperator):
-    """Wait for something about a declared index; what that is, a subclass says.
+    """Wait for something about a declared index; a subclass says for what.
 
-    :param index: Name of the declared index.
-    :param deferrable: Wait in the triggerer, without a worker's slot.
+    Args:
+        index: name of the declared index.
+        deferrable: wait in the triggerer, without a worker's slot.
+        **kwargs: those of every sensor, such as `timeout` and `poke_interval`.
     """
 
     template_fields = ("index",)
@@ -30,7 +32,7 @@ class IndexSensor(BaseSensorOperator):
 
     @abstractmethod
     def trigger(self) -> "IndexTrigger":
-        """Return what waits for it in the triggerer, and knows how to look."""
+        """Return the trigger that waits for it, and that knows how to look."""
 
     def poke(self, context: Context) -> bool:
         """Look at the table once."""
@@ -85,12 +87,14 @@ class IcebergIndexStaleSensor(IndexSensor):
 
     Forced, since the refresh lets fewer changes than `refresh.min_rows` wait otherwise.
 
-    :param index: Name of the declared index.
-    :param deferrable: Wait in the triggerer, without a worker's slot.
+    Args:
+        index: name of the declared index.
+        deferrable: wait in the triggerer, without a worker's slot.
+        **kwargs: those of every sensor, such as `timeout` and `poke_interval`.
     """
 
     def trigger(self) -> "IndexTrigger":
-        """Return what waits until the index is stale."""
+        """Return the trigger that waits until the index is stale."""
         from puffin_ann.airflow.triggers.index import IndexStaleTrigger
 
         return IndexStaleTrigger(index=self.index, poll_interval=self.poke_interval)
@@ -115,10 +119,12 @@ class IcebergIndexTombstoneSensor(IndexSensor):
 
     Without waiting for the end, its next run would find the same shards still due.
 
-    :param index: Name of the declared index.
-    :param ratio: Share of a shard's rows, such as 0.1, taken for `rebuild.tombstone_ratio`.
-        `ann_maintain_<index>` goes by what is declared: a lower one here is good for a warning.
-    :param deferrable: Wait in the triggerer, without a worker's slot.
+    Args:
+        index: name of the declared index.
+        ratio: share of a shard's rows, such as 0.1, taken for `rebuild.tombstone_ratio`.
+            `ann_maintain_<index>` goes by what is declared: a lower one here is good for a warning.
+        deferrable: wait in the triggerer, without a worker's slot.
+        **kwargs: those of every sensor, such as `timeout` and `poke_interval`.
     """
 
     def __init__(self, *, ratio: float | None = None, **kwargs: Any) -> None:
@@ -128,7 +134,7 @@ class IcebergIndexTombstoneSensor(IndexSensor):
         self.ratio = ratio
 
     def trigger(self) -> "IndexTrigger":
-        """Return what waits until shards are due."""
+        """Return the trigger that waits until shards are due."""
         from puffin_ann.airflow.triggers.index import IndexTombstoneTrigger
 
         return IndexTombstoneTrigger(

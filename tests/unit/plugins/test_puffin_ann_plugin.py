@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
 from puffin_ann.airflow.page import application as application_module
-from puffin_ann.airflow.page.html import COLUMNS, page
+from puffin_ann.airflow.page.html import COLUMNS, page_of
 from puffin_ann.airflow.page.plugin import PuffinAnnPlugin, serve
 from puffin_ann.airflow.page.rows import Row, row_of
 from puffin_ann.declaration import declaration_files, load_declaration
@@ -180,7 +180,7 @@ class Tags(HTMLParser):
 
 def test_every_cell_is_escaped():
     cells = dict.fromkeys(COLUMNS, EVIL)
-    text = page([Row("ann_build_evil", cells)])
+    text = page_of([Row("ann_build_evil", cells)])
     tags = Tags(text).found
     assert "script" not in tags
     assert tags.count("td") == len(COLUMNS)
@@ -188,7 +188,7 @@ def test_every_cell_is_escaped():
 
 
 def test_a_page_without_indexes_says_so():
-    assert "No index that you may see is declared" in page([])
+    assert "No index that you may see is declared" in page_of([])
 
 
 class TestApplication:

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 
-from puffin_ann.airflow.page.html import page
-from puffin_ann.airflow.page.rounds import PATIENCE_SECONDS, Board, Round
+from puffin_ann.airflow.page.html import page_of
+from puffin_ann.airflow.page.rounds import PATIENCE_SECONDS, Round, Rounds
 from puffin_ann.declaration import declarations_folder
 from puffin_ann.errors import EnvironmentProblemError
 
@@ -32,27 +32,27 @@ HEADERS = {
 @cache
 def application() -> Any:
     """Return the FastAPI application of the page, for the users that Airflow knows."""
-    made = FastAPI(title="puffin-ann", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="puffin-ann", docs_url=None, redoc_url=None, openapi_url=None)
 
-    board = Board()
+    rounds = Rounds()
 
     def begin(user: Any) -> tuple[set[str], Round]:
         readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
-        return readable, board.round(declarations_folder())
+        return readable, rounds.current(declarations_folder())
 
     # Not a plain function: those that wait would take all threads that the API server has.
-    @made.get("/", response_class=HTMLResponse)
+    @app.get("/", response_class=HTMLResponse)
     async def show(user: GetUserDep) -> HTMLResponse:
         """Show the indexes whose DAGs this user may read."""
         # Airflow checks nobody's login on a plugin's routes: `GetUserDep` is what does.
         try:
             readable, found = await run_in_threadpool(begin, user)
         except EnvironmentProblemError as error:
-            return HTMLResponse(page((), nothing=str(error)), headers=HEADERS)
+            return HTMLResponse(page_of((), nothing=str(error)), headers=HEADERS)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while found.is_worth_waiting_for() and time.monotonic() < deadline:
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
         rows = [row for row in found.rows() if row.dag_id in readable]
-        return HTMLResponse(page(rows), headers=HEADERS)
+        return HTMLResponse(page_of(rows), headers=HEADERS)
 
-    return made
+    return app

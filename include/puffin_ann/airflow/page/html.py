@@ -29,14 +29,14 @@ COLUMNS = (
 NUMBERS = {"vectors", "in deltas", "tombstones", "coverage", "recall", "MB"}
 
 
-def page(found: Iterable[Row], nothing: str = "No index that you may see is declared.") -> str:
-    """Return the page; every text is escaped. Where there are no rows, it says `nothing`."""
+def page_of(rows: Iterable[Row], nothing: str = "No index that you may see is declared.") -> str:
+    """Return the page that shows rows; where there are none, it says `nothing`."""
     head = "".join(f"<th{_class(name)}>{escape(name)}</th>" for name in COLUMNS)
     body = "\n".join(
         "<tr>"
         + "".join(f"<td{_class(name)}>{escape(row.cells.get(name, ''))}</td>" for name in COLUMNS)
         + "</tr>"
-        for row in found
+        for row in rows
     )
     instead = "" if body else f"<p>{escape(nothing)}</p>"
     return (

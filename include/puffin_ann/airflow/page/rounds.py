@@ -1,7 +1,7 @@
-"""Look for the rows of the page in the background, a few threads and one round at a time.
+"""Find the rows of the page in the background, by a few threads and one round at a time.
 
-Whatever is declared and however many people look, a few threads look for it. A catalog that does
-not answer holds up its own rows alone.
+However much is declared and however many people load the page, there are no more threads. A
+catalog that does not answer holds up its own rows alone.
 """
 
 import logging
@@ -29,7 +29,7 @@ STILL_LOOKING = "still looking; load the page again"
 
 
 @dataclass(frozen=True)
-class Seen:
+class FoundRow:
     """A row, and how many seconds it took to find."""
 
     row: Row
@@ -37,36 +37,36 @@ class Seen:
 
 
 class Round:
-    """One look at every declared index, shared by all who ask while it lasts and soon after.
+    """One search for the rows of all declarations, shared by all who ask during it and soon after.
 
     Args:
         paths: files of the declarations.
         earlier: what the round before found.
-        look: finds a row.
-        clock: seconds, from whenever.
+        find: finds the row of a file.
+        clock: seconds, from any start.
     """
 
     def __init__(
         self,
         paths: list[Path],
-        earlier: Mapping[Path, Seen],
-        look: Callable[[Path], Row],
+        earlier: Mapping[Path, FoundRow],
+        find: Callable[[Path], Row],
         clock: Callable[[], float],
     ) -> None:
         self.paths = paths
         self.ended: float | None = None if paths else clock()
         self._earlier = earlier
-        self._look, self._clock = look, clock
-        self._found: dict[Path, Future[Seen]] = {path: Future() for path in paths}
-        self._waiting: SimpleQueue[Path] = SimpleQueue()
+        self._find, self._clock = find, clock
+        self._found: dict[Path, Future[FoundRow]] = {path: Future() for path in paths}
+        self._queue: SimpleQueue[Path] = SimpleQueue()
         # Those that were quick before come first: they are not to wait for those that were not.
         for path in sorted(paths, key=lambda path: earlier[path].seconds if path in earlier else 0):
-            self._waiting.put(path)
+            self._queue.put(path)
         self._lock = threading.Lock()
         self._left = len(paths)
 
     def start(self) -> "Round":
-        """Begin to look, in threads that no process waits for when it ends."""
+        """Begin, in threads that no process waits for when it ends."""
         for number in range(min(THREADS, len(self.paths))):
             name = f"puffin-ann-rows-{number}"
             threading.Thread(target=self._work, name=name, daemon=True).start()
@@ -75,23 +75,23 @@ class Round:
     def _work(self) -> None:
         while True:
             try:
-                path = self._waiting.get_nowait()
+                path = self._queue.get_nowait()
             except Empty:
                 return
             began = self._clock()
             try:
-                row = self._look(path)
+                row = self._find(path)
             except Exception:
                 log.exception("the state of the index in %s cannot be found", path)
                 row = row_with(path.stem, "", {"state": UNKNOWN})
-            self._found[path].set_result(Seen(row, self._clock() - began))
+            self._found[path].set_result(FoundRow(row, self._clock() - began))
             with self._lock:
                 self._left -= 1
                 if not self._left:
                     self.ended = self._clock()
 
-    def seen(self) -> dict[Path, Seen]:
-        """Return what is known by now: of this round, else of the one before."""
+    def known(self) -> dict[Path, FoundRow]:
+        """Return what is found by now: in this round, else in the one before."""
         return {
             path: self._found[path].result() if self._found[path].done() else self._earlier[path]
             for path in self.paths
@@ -100,14 +100,14 @@ class Round:
 
     def rows(self) -> list[Row]:
         """Return a row for each declaration, whether it is found yet or not."""
-        seen = self.seen()
+        known = self.known()
         return [
-            seen[path].row if path in seen else row_with(path.stem, "", {"state": STILL_LOOKING})
+            known[path].row if path in known else row_with(path.stem, "", {"state": STILL_LOOKING})
             for path in self.paths
         ]
 
     def is_worth_waiting_for(self) -> bool:
-        """Tell whether rows are missing that should soon be there."""
+        """Say whether rows are missing that should soon be there."""
         return any(
             not found.done()
             and (path not in self._earlier or self._earlier[path].seconds < PATIENCE_SECONDS)
@@ -115,34 +115,34 @@ class Round:
         )
 
 
-class Board:
-    """The rows of a folder of declarations, looked for by one round at a time.
+class Rounds:
+    """The rounds over a folder of declarations, one at a time.
 
     Args:
-        look: finds the row of a declaration's file.
-        clock: seconds, from whenever.
+        find: finds the row of a declaration's file.
+        clock: seconds, from any start.
     """
 
     def __init__(
         self,
-        look: Callable[[Path], Row] | None = None,
+        find: Callable[[Path], Row] = row_of,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._look, self._clock = look or row_of, clock
+        self._find, self._clock = find, clock
         self._lock = threading.Lock()
-        self._round: Round | None = None
+        self._last: Round | None = None
 
-    def round(self, folder: Path) -> Round:
+    def current(self, folder: Path) -> Round:
         """Return the round to take rows from: the last, or a new one if that is over and stale.
 
         What takes long is stale so long after it was found, not after it was asked for.
         """
         with self._lock:
-            last = self._round
+            last = self._last
             if last is None or self._is_stale(last):
                 paths = declaration_files(folder)
-                earlier = last.seen() if last is not None else {}
-                last = self._round = Round(paths, earlier, self._look, self._clock).start()
+                earlier = last.known() if last is not None else {}
+                last = self._last = Round(paths, earlier, self._find, self._clock).start()
             return last
 
     def _is_stale(self, found: Round) -> bool:

@@ -11,10 +11,11 @@ from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
 
 
 class IndexTrigger(BaseTrigger):
-    """Fire once when a declared index is as somebody waits for; what that is, a subclass says.
+    """Fire once when a declared index is in some state; a subclass says in which.
 
-    :param index: Name of the declared index.
-    :param poll_interval: Seconds between two looks.
+    Args:
+        index: name of the declared index.
+        poll_interval: seconds between two looks.
     """
 
     def __init__(self, *, index: str, poll_interval: float) -> None:
@@ -24,10 +25,10 @@ class IndexTrigger(BaseTrigger):
 
     @abstractmethod
     def look(self) -> tuple[bool, str]:
-        """Tell whether the wait is over, and why, or why not; asks the table, and so blocks."""
+        """Say whether the wait is over, and why, or why not; asks the table, and so blocks."""
 
     def arguments(self) -> dict[str, Any]:
-        """Return what it is made of."""
+        """Return the arguments that it is made with, for `serialize`."""
         return {"index": self.index, "poll_interval": self.poll_interval}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -35,7 +36,7 @@ class IndexTrigger(BaseTrigger):
         return f"{__name__}.{type(self).__name__}", self.arguments()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll until the index is as it should be."""
+        """Poll until the index is in that state."""
         while True:
             try:
                 is_over, reason = await asyncio.to_thread(self.look)
@@ -55,7 +56,7 @@ class IndexStaleTrigger(IndexTrigger):
     """Fire once when an index has fallen behind its table, by its own declaration."""
 
     def look(self) -> tuple[bool, str]:
-        """Tell whether it has."""
+        """Say whether it has, and why."""
         from puffin_ann.lifecycle.report.staleness import staleness_of
 
         found = staleness_of(self.index)
@@ -65,7 +66,8 @@ class IndexStaleTrigger(IndexTrigger):
 class IndexTombstoneTrigger(IndexTrigger):
     """Fire once when a maintenance window would rebuild shards of an index for their dead rows.
 
-    :param ratio: Share of a shard's rows that may be dead; None: what the index declares.
+    Args:
+        ratio: share of a shard's rows that may be dead; None: what the index declares.
     """
 
     def __init__(self, *, ratio: float | None = None, **kwargs: Any) -> None:
@@ -73,12 +75,12 @@ class IndexTombstoneTrigger(IndexTrigger):
         self.ratio = ratio
 
     def look(self) -> tuple[bool, str]:
-        """Tell whether it would."""
+        """Say whether it would, and why."""
         from puffin_ann.lifecycle.report.staleness import tombstones_of
 
         found = tombstones_of(self.index, self.ratio)
         return found.is_due, found.reason
 
     def arguments(self) -> dict[str, Any]:
-        """Return what it is made of."""
+        """Return the arguments that it is made with, for `serialize`."""
         return {**super().arguments(), "ratio": self.ratio}

@@ -48,11 +48,13 @@ class IndexLagTrigger(BaseEventTrigger):
     Few changes wait for more, up to `refresh.max_lag`, and if no more come nothing else would start
     a run. There is one event for each state of the table, at most one for each length of time.
 
-    :param table: Name of the table in its catalog, such as `namespace.table`.
-    :param iceberg_conn_id: Name of the catalog in PyIceberg's configuration.
-    :param branch: Branch that is indexed.
-    :param poll_interval: Seconds between two looks at the table.
-    :param lags: By index, seconds that a change may wait.
+    Args:
+        table: name of the table in its catalog, such as `namespace.table`.
+        iceberg_conn_id: name of the catalog in PyIceberg's configuration.
+        branch: branch that is indexed.
+        poll_interval: seconds between two looks at the table.
+        lags: by index, seconds that a change may wait.
+        **kwargs: those of every trigger.
     """
 
     def __init__(
@@ -79,16 +81,16 @@ class IndexLagTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll until the triggerer ends."""
-        told = await self._told()
+        last_event = await self._load_last_event()
         while True:
-            due = await asyncio.to_thread(self._due)
-            if due and due != told:
-                told = due
-                await self._tell(due)
+            due = await asyncio.to_thread(self._find_due)
+            if due and due != last_event:
+                last_event = due
+                await self._store_last_event(due)
                 yield TriggerEvent({"table": self.table, "branch": self.branch, "waited": due})
             await asyncio.sleep(self.poll_interval)
 
-    def _due(self) -> str:
+    def _find_due(self) -> str:
         """Return the state of the table and the indexes that should have followed it by now."""
         from puffin_ann.lake.catalog.tables import load_table
         from puffin_ann.lake.commit.index_snapshot import data_snapshot, is_published_for
@@ -109,7 +111,7 @@ class IndexLagTrigger(BaseEventTrigger):
         ]
         return f"{found.snapshot_id}: {', '.join(late)}" if late else ""
 
-    async def _told(self) -> str:
+    async def _load_last_event(self) -> str:
         store = getattr(self, "asset_state_store", None)
         if store is None:
             return ""
@@ -119,7 +121,7 @@ class IndexLagTrigger(BaseEventTrigger):
             self.log.debug("%s", error)
             return ""
 
-    async def _tell(self, due: str) -> None:
+    async def _store_last_event(self, due: str) -> None:
         store = getattr(self, "asset_state_store", None)
         if store is None:
             return
