@@ -11,7 +11,7 @@ UV_VERSION := 0.8
 UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
 STEP = @printf '\033[1m== %s\033[0m\n'
 PYTEST := $(BIN)/pytest
-CRASHES := tests/integration/index/test_refresh_crashes.py
+CRASHES := tests/integration/refresh/test_refresh_crashes.py
 KILLS := tests/e2e/test_killed_*.py
 FUZZERS := $(sort $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py)))
 FUZZED = $(or $(PART),$(FUZZERS))
@@ -52,20 +52,20 @@ down: ## Stop what `make up` started
 
 jars: $(JARS) ## Fetch the Java code that our files are judged by
 
-$(JARS): tests/integration/stack/jars.txt | $(READY)
+$(JARS): tests/support/jars.txt | $(READY)
 	$(STEP) "fetch the jars of $< with Spark's resolver (the first time downloads them)"
 	@mkdir -p $(LOCAL)
-	@$(BIN)/python tests/integration/stack/iceberg_java.py >$(LOCAL)/jars.log 2>&1 || { cat $(LOCAL)/jars.log; exit 1; }
+	@$(BIN)/python -m tests.support.iceberg_java >$(LOCAL)/jars.log 2>&1 || { cat $(LOCAL)/jars.log; exit 1; }
 	@touch $(JARS)
 
 test: $(READY) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg
-	@$(PYTEST) -m "not long" tests/unit tests/integration
+	@$(PYTEST) -m "not long" tests/unit tests/integration tests/property tests/fuzz
 
 test-unit: $(READY) ## Run the unit tests alone
 	@$(PYTEST) tests/unit
 
 test-integration: $(READY) $(JARS) ## Run the integration tests alone
-	@$(PYTEST) -m "not long" tests/integration
+	@$(PYTEST) -m "not long" tests/integration tests/property tests/fuzz
 
 test-long: $(READY) $(JARS) ## Repeat what chance decides, such as races of writers, many times
 	@$(PYTEST) -m long tests/integration --ignore=$(CRASHES)
@@ -85,11 +85,11 @@ test-e2e-kills: $(READY) ## Kill the tasks, workers and Spark jobs of refreshes 
 fuzz: $(READY) ## Give all that reads others' bytes spoilt ones, by coverage or under right checksums, for SECONDS (60); PART=name for one of tests/fuzz/fuzz_name.py
 	@for part in $(FUZZED); do \
 		printf '\033[1m== %s\033[0m\n' "$$part" && mkdir -p $(LOCAL)/fuzz/$$part && \
-		$(BIN)/python tests/fuzz/fuzz_$$part.py -max_total_time=$(FUZZ_SHARE) -artifact_prefix=$(LOCAL)/fuzz/$$part/ $(LOCAL)/fuzz/$$part || exit; \
+		$(BIN)/python -m tests.fuzz.fuzz_$$part -max_total_time=$(FUZZ_SHARE) -artifact_prefix=$(LOCAL)/fuzz/$$part/ $(LOCAL)/fuzz/$$part || exit; \
 	done
 
 soak: $(READY) $(JARS) ## Live random lives of tables and their indexes for MINUTES (10); SPARK=1 with Spark's procedures, REST=1 on a REST catalog and S3
-	@SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SPARK=$(SPARK) SOAK_REST=$(REST) $(PYTEST) tests/integration/soak
+	@SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SPARK=$(SPARK) SOAK_REST=$(REST) $(PYTEST) tests/property
 
 bench: $(PEERS) ## Measure against peers and write docs/benchmarks.md; ONLY=a,b for some families
 	@code=0; $(BENCH) run $(if $(ONLY),--only $(ONLY)) || code=$$?; $(BENCH) report; exit $$code

@@ -1,6 +1,5 @@
 """What keeping an index up to date costs, against building it anew over the same final table."""
 
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks import lakehouse
-from benchmarks.data import NEIGHBOURS, ROOT, DataSet, load
+from benchmarks.data import NEIGHBOURS, DataSet, load
 from benchmarks.results import Result, Row
 from benchmarks.settle import settle
 
@@ -179,8 +178,7 @@ class Life:
 
 def _delete_positions(table: "Table", ids: NDArray[np.int64]) -> None:
     """Delete rows by a position-delete file, which PyIceberg does not write: the tests do."""
-    sys.path.insert(0, str(ROOT / "tests" / "integration" / "lake"))
-    from lake_tables import delete_positions
+    from tests.support.tables import delete_positions
 
     deletes = {}
     for task in table.scan().plan_files():

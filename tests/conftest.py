@@ -6,6 +6,8 @@ from hypothesis import settings
 
 from puffin_ann import redaction
 
+pytest_plugins = ["tests.support.fixtures"]
+
 # Tests choose their settings themselves, whatever is set for whoever runs them. What remains is
 # where compiled kernels lie, and for which instructions they are compiled.
 REMAINING = ("PUFFIN_ANN_CACHE_DIR", "PUFFIN_ANN_SIMD")

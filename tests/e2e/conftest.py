@@ -1,12 +1,8 @@
 """A local Airflow and its catalog in a folder of the test session, and a table of real vectors."""
 
 import os
-import socket
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,61 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
+from home import environment, write_catalog
 from pyiceberg.table import Table
 
 from puffin_ann.settings import configure_numba
+from tests.support.airflow_stage import QUERIES, Stage, free_port, wait_for_port
+from tests.support.paths import SAMPLE
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "include" / "local"))
-
-from home import environment, write_catalog  # noqa: E402
-
-SAMPLE = ROOT / "include" / "sample_data" / "glove-100d-20k.parquet"
 ROWS = 4000
 FILES = 4
-QUERIES = 400
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A folder with an Airflow home, a catalog and declarations, and the variables for it."""
-
-    folder: Path
-    variables: dict[str, str]
-
-    @property
-    def declarations(self) -> Path:
-        return self.folder / "indexes"
-
-    def catalog(self) -> Catalog:
-        return load_catalog(
-            "demo",
-            type="sql",
-            uri=f"sqlite:///{self.folder / 'catalog.db'}",
-            warehouse=f"file://{self.folder / 'warehouse'}",
-        )
-
-    def declare(self, name: str, text: str) -> None:
-        (self.declarations / f"{name}.yaml").write_text(text)
-
-    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            env={**self.variables, **variables},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-
-    def run_dag(self, name: str, **variables: str) -> str:
-        """Run a DAG to its end and return its log; fails the test unless the run succeeded."""
-        done = self.run("airflow", "dags", "test", name, **variables)
-        log = done.stdout + done.stderr
-        assert done.returncode == 0, log[-6000:]
-        assert "state=success" in log, log[-6000:]
-        return log
 
 
 @pytest.fixture(scope="session")
@@ -161,20 +111,3 @@ def spark_cluster(stage) -> Iterator[str]:
         for process in processes:
             process.wait(timeout=30)
         log.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for_port(port: int, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise TimeoutError(f"nothing listens on port {port} after {seconds} s")

@@ -5,10 +5,10 @@ import sqlite3
 
 import numpy as np
 import pytest
-from conftest import QUERIES
 
 from puffin_ann import open_index
 from puffin_ann.lifecycle.report.status import status
+from tests.support.airflow_stage import QUERIES
 
 K = 10
 TARGET, LEAST = 0.95, 0.9

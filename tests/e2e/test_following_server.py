@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-import iceberg_java
-import lakes
 import pytest
-from conftest import free_port
-from servers import LocalAirflow, wait_until
-from watched import MINUTE, NAME, SECONDS, Watched, words
+
+from tests.support import iceberg_java, lakes
+from tests.support.airflow_server import LocalAirflow, wait_until
+from tests.support.airflow_stage import free_port
+from tests.support.watched_table import MINUTE, NAME, SECONDS, Watched, words
 
 pytestmark = pytest.mark.long
 

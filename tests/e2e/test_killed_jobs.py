@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT, SAMPLE, Stage
 from pyiceberg.table import Table
 
 from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
 from puffin_ann.lifecycle.report.status import status
+from tests.support.airflow_stage import Stage
+from tests.support.paths import ROOT, SAMPLE
 
 INDEX, ROWS, MORE, RUN = "killed", 1500, 50, "refresh-1"
 SPARK_SUBMIT = [

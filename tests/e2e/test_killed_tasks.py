@@ -5,12 +5,14 @@ The tests are one life of one table, in this order: it is refreshed, then mainta
 
 from collections.abc import Iterator
 
-import crashes
 import pytest
-from conftest import free_port
-from servers import LocalAirflow, wait_until
-from strikes import Kind, is_alive
-from struck import (
+
+from puffin_ann.search.versions import require_versions
+from tests.support import crashing_refreshes
+from tests.support.airflow_server import LocalAirflow, wait_until
+from tests.support.airflow_stage import free_port
+from tests.support.killed_attempts import Kind, is_alive
+from tests.support.killed_runs import (
     INDEX,
     ROWS,
     WEIGHTY,
@@ -22,9 +24,7 @@ from struck import (
     dag_of,
     in_turn,
 )
-from watched import SECONDS, Watched
-
-from puffin_ann.search.versions import require_versions
+from tests.support.watched_table import SECONDS, Watched
 
 pytestmark = pytest.mark.long
 
@@ -141,7 +141,7 @@ def strike(struck: Struck, kind: RunKind, kills: Kills) -> None:
     before = struck.watched.published()
     hit: list[tuple[str, Kind, When]] = []
     missed: list[tuple[str, Kind, When]] = []
-    with crashes.searching(struck.search) as searches:
+    with crashing_refreshes.searching(struck.search) as searches:
         run_id = struck.begin(kind)
         for task, ways in kills.items():
             for kill, when in ways:

@@ -5,13 +5,14 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from conftest import SAMPLE, Stage
 from pyiceberg.table import Table
 
 from puffin_ann import open_index
 from puffin_ann.lifecycle.evaluate.records import evaluations
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runtime.leases import index_lease, writing
+from tests.support.airflow_stage import Stage
+from tests.support.paths import SAMPLE
 
 INDEX = "followed"
 ROWS, MORE = 2000, 60

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 
 import psutil
 import pytest
-from conftest import ROOT, free_port
-from servers import LocalAirflow, wait_until
-from watched import MINUTE, SECONDS, Watched, words
+
+from tests.support.airflow_server import LocalAirflow, wait_until
+from tests.support.airflow_stage import free_port
+from tests.support.paths import ROOT
+from tests.support.watched_table import MINUTE, SECONDS, Watched, words
 
 DAG = "ann_build_glove_words"
 ROWS, MORE = 1500, 40

@@ -13,19 +13,15 @@ the schema or to what blocks hold, under lengths and compression that are right 
 import contextlib
 import json
 import random
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import atheris
-from guided import MEMORY, UNIT, fuzz
 
-sys.path[:0] = [str(UNIT / "lake"), str(UNIT / "blobs")]
+from tests.support.guided_fuzzing import MEMORY, fuzz
 
 with atheris.instrument_imports(include=["puffin_ann", "pyiceberg.avro"]):
-    import avro_files
-    import mutation
     from pyiceberg.avro.decoder import StreamingBinaryDecoder
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -47,6 +43,7 @@ with atheris.instrument_imports(include=["puffin_ann", "pyiceberg.avro"]):
 
     from puffin_ann.errors import PuffinAnnError
     from puffin_ann.lake.read.manifests import Manifest, read_manifest, read_manifest_list
+    from tests.support import avro_files, mutation
 
 IO = PyArrowFileIO()
 NAMED = 4

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import atheris
-from guided import MEMORY, fuzz
+
+from tests.support.guided_fuzzing import MEMORY, fuzz
 
 with atheris.instrument_imports(include=["puffin_ann.declaration", "yaml"]):
     from puffin_ann.declaration import IndexDeclaration, load_declaration, parse_declaration

@@ -13,25 +13,23 @@ An input is four letters that name the decoder, for a blob its kind, and what is
 
 import io
 import random
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import atheris
-from guided import GOLDEN, MEMORY, UNIT, fuzz
 
-sys.path.insert(0, str(UNIT / "blobs"))
+from tests.support.guided_fuzzing import MEMORY, fuzz
+from tests.support.paths import GOLDEN
 
 # What Numba compiles must be the bytes that were written.
 with atheris.instrument_imports(include=["puffin_ann"], exclude=["puffin_ann.blobs.kernels"]):
-    import mutation
-    from soundness import READERS
-
     from puffin_ann.errors import FormatError
     from puffin_ann.lake.read import deletion_vector
     from puffin_ann.puffin import PuffinReader
+    from tests.support import mutation
+    from tests.support.checked_decoders import READERS
 
 LIMIT = 1 << 22
 

@@ -1,11 +1,14 @@
-"""Index files with right checksums and wrong sense, searched in every way; see `lies.py`.
+"""Index files with right checksums and wrong sense, searched in every way.
+
+The lies are in `tests/support/falsified_files.py`.
 
     make fuzz PART=sense SECONDS=600
 
 Each case tells one of the lies, by an index of one of the algorithms, beside an older version that
 is whole. A search must answer as brute force does, turn to the older version and tell the damage,
 or raise a typed error. A wrong row, another error, a hang or much memory is a find: it is printed
-with the lie's name and seed, which belong into `tests/integration/index/test_lies.py` then.
+with the lie's name and seed, which
+belong into `tests/integration/search/test_falsified_files.py` then.
 
 Not guided by coverage: each case takes half a second, and a lie reaches its branch at once.
 """
@@ -22,7 +25,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 HANGS_AFTER = 120.0
 GROWS_BY = 500 << 10
@@ -49,28 +51,25 @@ def _use(folder: Path) -> None:
         "PYICEBERG_CATALOG__TEST__WAREHOUSE": f"file://{folder}/warehouse",
         "PUFFIN_ANN_CACHE_DIR": str(folder / "cache"),
     }
-    for name in ("unit/blobs", "integration/index", "integration/lake", "fuzz"):
-        sys.path.insert(0, str(TESTS / name))
 
 
 def _fuzz(rng: random.Random, until: float) -> int:
-    import lied_to
-    import lies
+    from tests.support import falsified_files, falsified_index
 
     liars = []
     seen: Counter[str] = Counter()
     finds = 0
     while time.monotonic() < until or not seen:
-        if len(liars) < len(lied_to.CASES):
-            liars.append(_liar(lied_to, *lied_to.CASES[len(liars)]))
-        name, seed = rng.choice(list(lies.LIES)), rng.randrange(10_000)
+        if len(liars) < len(falsified_index.CASES):
+            liars.append(_liar(falsified_index, *falsified_index.CASES[len(liars)]))
+        name, seed = rng.choice(list(falsified_files.LIES)), rng.randrange(10_000)
         liar = rng.choice(liars)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         faulthandler.dump_traceback_later(HANGS_AFTER, exit=True)
         try:
             liar.lie(name, seed)
             outcome = liar.outcome()
-        except lies.NotApplicable:
+        except falsified_files.NotApplicable:
             continue
         except Exception as error:  # whatever it is, it is a find
             outcome = f"{type(error).__name__}: {error}"
@@ -87,9 +86,10 @@ def _fuzz(rng: random.Random, until: float) -> int:
     return 1 if finds else 0
 
 
-def _liar(lied_to, algorithm, metric):
-    import builds
+def _liar(falsified_index, algorithm, metric):
     from pyiceberg.catalog import load_catalog
+
+    from tests.support import builds
 
     catalog = load_catalog("test")
     catalog.create_namespace_if_not_exists("demo")
@@ -100,9 +100,9 @@ def _liar(lied_to, algorithm, metric):
     )
     table.append(builds.rows(range(30)))
     table.append(builds.rows(range(30, 60)))
-    liar = lied_to.liar(table, algorithm, metric)
+    liar = falsified_index.liar(table, algorithm, metric)
     # What is compiled and imported by the first search is nobody's growth.
-    if liar.outcome() != lied_to.RIGHT:
+    if liar.outcome() != falsified_index.RIGHT:
         raise RuntimeError(f"the truth of {algorithm} is not believed")
     return liar
 

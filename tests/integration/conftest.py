@@ -1,123 +1,95 @@
-"""The services of the integration tests: each is started once a run, by the test that needs it."""
+"""Tables in an embedded catalog, and what is built and asked over them."""
 
-import iceberg_java
-import lakes
-import object_store
+import sys
+from pathlib import Path
+
 import pytest
-from catalog_proxy import CatalogProxy
-from pyiceberg.utils.config import Config
-from rest_catalog import rest_catalog
+import yaml
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 
+from puffin_ann.cli.main import run
 from puffin_ann.settings import settings
-
-
-@pytest.fixture(scope="session")
-def endpoint(tmp_path_factory):
-    """A running S3 server with one bucket."""
-    with object_store.seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as started:
-        yield started
-
-
-@pytest.fixture(scope="session")
-def s3(endpoint):
-    """A client that bypasses the proxy, for preparing and judging."""
-    return object_store.client(endpoint)
-
-
-@pytest.fixture(scope="session")
-def rest_uri(tmp_path_factory, endpoint):
-    """A running REST catalog whose warehouse is on S3."""
-    properties = {
-        "warehouse": f"s3://{object_store.BUCKET}/rest",
-        **lakes.java_store(endpoint),
-    }
-    with rest_catalog(tmp_path_factory.mktemp("rest"), properties) as uri:
-        yield uri
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    """The one Spark session of the run, with Iceberg's own implementation.
-
-    A catalog is known as soon as its settings are set: Spark loads it when it is first named.
-    """
-    from pyspark.sql import SparkSession
-
-    configuration = iceberg_java.session_settings(tmp_path_factory.mktemp("spark-warehouse"), 2)
-    builder = SparkSession.builder.appName("puffin-ann tests")
-    session = builder.config(map=configuration).getOrCreate()
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="session")
-def jvm(spark):
-    """Java's classes, in Spark's JVM."""
-    return spark.sparkContext._jvm
-
-
-@pytest.fixture(scope="session")
-def _embedded_folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("embedded")
+from tests.support import builds
 
 
 @pytest.fixture
-def known_catalogs(monkeypatch, tmp_path):
-    """A function that makes catalogs known to PyIceberg and the library for one test."""
-
-    def know(name, **properties):
-        for key, value in lakes.environment(name, properties).items():
-            monkeypatch.setenv(key, value)
-        # PyIceberg and the library read the environment once.
-        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-
-    monkeypatch.setenv("PUFFIN_ANN_CACHE_DIR", str(tmp_path / "cache"))
-    settings.cache_clear()
-    yield know
-    settings.cache_clear()
-
-
-@pytest.fixture
-def rest_lake(spark, rest_uri, endpoint, s3, known_catalogs):
-    """REST catalog, S3, Spark."""
-    known_catalogs("rest", type="rest", uri=rest_uri, **object_store.properties(endpoint))
-    for key, value in lakes.spark_settings("rest", rest_uri, endpoint).items():
-        spark.conf.set(key, value)
-    return lakes.Lake("rest", spark, on_s3=True, s3=s3)
-
-
-@pytest.fixture
-def embedded_lake(spark, _embedded_folder, known_catalogs):
-    """Embedded SQLite catalog, local disk, Spark."""
+def catalog(tmp_path: Path, known_catalogs) -> SqlCatalog:
+    """An embedded catalog that the library finds by name, as it finds a user's."""
     known_catalogs(
-        "embedded",
+        "test",
         type="sql",
-        uri=f"sqlite:///{_embedded_folder}/catalog.db",
-        warehouse=f"file://{_embedded_folder}/warehouse",
+        uri=f"sqlite:///{tmp_path}/catalog.db",
+        warehouse=f"file://{tmp_path}/warehouse",
     )
-    for key, value in lakes.embedded_settings("embedded", _embedded_folder).items():
-        spark.conf.set(key, value)
-    return lakes.Lake("embedded", spark, on_s3=False)
-
-
-@pytest.fixture(params=["rest", "embedded"])
-def lake(request):
-    """Each of the two, in turn."""
-    return request.getfixturevalue(f"{request.param}_lake")
+    catalog = load_catalog("test")
+    catalog.create_namespace("demo")
+    return catalog
 
 
 @pytest.fixture
-def catalog_proxy(rest_uri):
-    """A proxy before the REST catalog."""
-    proxy = CatalogProxy(rest_uri)
-    yield proxy
-    proxy.close()
+def words(catalog):
+    """60 rows in two data files of several row groups."""
+    table = catalog.create_table(
+        "demo.words",
+        schema=builds.rows([]).schema,
+        properties={"write.parquet.row-group-limit": "10"},
+    )
+    table.append(builds.rows(range(30)))
+    table.append(builds.rows(range(30, 60)))
+    return table
 
 
 @pytest.fixture
-def proxied_lake(rest_lake, catalog_proxy, endpoint, known_catalogs):
-    """The REST lake as one sees it through `catalog_proxy`; its catalog is called `proxied`."""
-    known_catalogs(
-        "proxied", type="rest", uri=catalog_proxy.uri, **object_store.properties(endpoint)
-    )
-    return lakes.Lake("proxied", None, on_s3=True, s3=rest_lake.s3, namespace=rest_lake.namespace)
+def build(words):
+    """Build an index over the words by a declaration."""
+
+    def make(declaration):
+        builds.build(declaration, "build")
+        return words.refresh()
+
+    return make
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    """Run the command line in this process; returns exit code, output and errors."""
+
+    def call(*arguments: str, width: int = 200) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["puffin-ann", *arguments])
+        monkeypatch.setattr("puffin_ann.cli.output.console.width", width, raising=False)
+        with pytest.raises(SystemExit) as left:
+            run()
+        said = capsys.readouterr()
+        return left.value.code or 0, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, catalog):
+    """A folder of declarations that the library looks in."""
+    folder = tmp_path / "indexes"
+    folder.mkdir()
+    monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(folder))
+    settings.cache_clear()
+    return folder
+
+
+@pytest.fixture
+def declare(folder):
+    """Write a declaration into the folder; None takes it away."""
+
+    def write(name: str = builds.INDEX, **changes):
+        declared = builds.declaration(name=name, **changes)
+        data = declared.model_dump(mode="json")
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(data))
+        return declared
+
+    return write
+
+
+@pytest.fixture
+def indexed(words, declare):
+    builds.build(declare(), "run")
+    return words.refresh()

@@ -4,13 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from puffin_ann.settings import configure_numba
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 LOADED = "import json, sys; print(json.dumps(sorted(sys.modules)))"
 
 BUILD = """

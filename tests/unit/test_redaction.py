@@ -3,7 +3,6 @@
 import logging
 import pickle
 import re
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +15,9 @@ from puffin_ann.errors import (
     TableNotFoundError,
 )
 from puffin_ann.redaction import is_secret_name, redacted, remember_secrets, shown_cause
+from tests.support.paths import ROOT
 
 SECRET = "S3cretPw"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(

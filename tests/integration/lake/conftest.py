@@ -1,12 +1,12 @@
 from pathlib import Path
 
-import lake_tables as tables
 import pytest
-from lake_commits import Faulty
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_ann.lake.commit import publish as publishing
+from tests.support import tables
+from tests.support.commits import Faulty
 
 
 @pytest.fixture(autouse=True)

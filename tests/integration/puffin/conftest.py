@@ -1,5 +1,6 @@
-import lakes
 import pytest
+
+from tests.support import lakes
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """Puffin files that Spark writes into tables: read, carried along, and read by Java again."""
 
-import builds
 import numpy as np
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -11,6 +10,7 @@ from puffin_ann.lake.read.live_files import live_files
 from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 from puffin_ann.settings import settings
+from tests.support import builds
 
 pytestmark = pytest.mark.slow
 

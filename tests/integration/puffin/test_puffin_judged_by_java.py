@@ -1,23 +1,23 @@
 """Iceberg's own Java Puffin reader and writer against ours, both ways."""
 
 import io
-from pathlib import Path
 
 import pytest
 
 from puffin_ann.puffin import PuffinReader, PuffinWriter
+from tests.support.paths import GOLDEN
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "every-blob-1.0.puffin"
+EVERY_BLOB = GOLDEN / "every-blob-1.0.puffin"
 
 pytestmark = pytest.mark.slow
 
 
 def test_java_reads_every_blob_we_write(read_by_java):
-    with GOLDEN.open("rb") as stream:
+    with EVERY_BLOB.open("rb") as stream:
         ours = PuffinReader(stream)
         contents = [ours.read(blob) for blob in ours.metadata.blobs]
 
-    properties, theirs = read_by_java(GOLDEN)
+    properties, theirs = read_by_java(EVERY_BLOB)
 
     assert properties == ours.metadata.properties
     assert [content for _, content in theirs] == contents

@@ -1,6 +1,7 @@
-import object_store
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from tests.support import object_store
 
 
 @pytest.fixture

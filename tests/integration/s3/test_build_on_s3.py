@@ -1,14 +1,13 @@
 """A whole build, and the next one, of a table whose warehouse is on S3."""
 
-import builds
 import numpy as np
-import object_store
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 from puffin_ann import open_index
 from puffin_ann.settings import settings
+from tests.support import builds, object_store
 
 pytestmark = pytest.mark.slow
 

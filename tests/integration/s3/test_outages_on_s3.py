@@ -1,9 +1,6 @@
 """A real S3 server that fails: what its clients say of it is told apart as it is anywhere else."""
 
-import builds
-import lives
 import pytest
-from object_store import properties
 from pyiceberg.catalog import load_catalog
 
 from puffin_ann import open_index
@@ -15,6 +12,8 @@ from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.versions import require_versions
 from puffin_ann.settings import settings
+from tests.support import builds, table_events
+from tests.support.object_store import properties
 
 DECLARED = builds.declaration(refresh={"min_rows": 1})
 INDEX_FILES = r"/ann-words_index-[^/]*\.puffin"
@@ -54,7 +53,7 @@ def test_index_files_behind_an_outage_are_not_built_again(lake):
     assert refresh_in_process(DECLARED, run_id="afterwards")["action"] == "refresh"
     table = load_table(DECLARED.table)
     head = table.current_snapshot().snapshot_id
-    builds.assert_answers(open_index(table, DECLARED.name), table, head, lives.QUERIES, 5)
+    builds.assert_answers(open_index(table, DECLARED.name), table, head, table_events.QUERIES, 5)
 
 
 def test_a_store_that_refuses_its_key_is_named_and_not_the_catalog(lake):

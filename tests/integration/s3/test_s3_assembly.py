@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from object_store import BUCKET, properties
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import EnvironmentProblemError, StoreRefusedError
@@ -16,6 +15,7 @@ from puffin_ann.lake.store import s3 as s3_module
 from puffin_ann.lake.store.compose import Assembly, Names
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.puffin import PuffinReader, PuffinWriter
+from tests.support.object_store import BUCKET, properties
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,11 @@ import io
 
 import numpy as np
 import pytest
-from blob_samples import (
+from pyroaring import BitMap
+
+from puffin_ann.blobs import coverage, graph, routing, rows, tombstones
+from puffin_ann.errors import BlobFormatError, LocalCopyError
+from tests.support.blob_samples import (
     same,
     sample_coverage,
     sample_graph,
@@ -13,10 +17,6 @@ from blob_samples import (
     sample_rows,
     written,
 )
-from pyroaring import BitMap
-
-from puffin_ann.blobs import coverage, graph, routing, rows, tombstones
-from puffin_ann.errors import BlobFormatError, LocalCopyError
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])

@@ -6,7 +6,12 @@ import struct
 
 import numpy as np
 import pytest
-from blob_samples import (
+
+from puffin_ann.blobs import centroid, delta, graph, routing
+from puffin_ann.blobs.container import ContainerReader
+from puffin_ann.blobs.describe import OURS, describe
+from puffin_ann.errors import BlobFormatError, FormatError
+from tests.support.blob_samples import (
     SAMPLES,
     same,
     sample_centroids,
@@ -14,11 +19,6 @@ from blob_samples import (
     sample_routing,
     written,
 )
-
-from puffin_ann.blobs import centroid, delta, graph, routing
-from puffin_ann.blobs.container import ContainerReader
-from puffin_ann.blobs.describe import OURS, describe
-from puffin_ann.errors import BlobFormatError, FormatError
 
 
 @pytest.mark.parametrize("dimension", [1, 3, 4])

@@ -3,17 +3,17 @@
 import importlib
 import io
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
-from blob_samples import SAMPLES, sample_routing, sample_rows, written
 
 from puffin_ann.blobs import centroid, delta, describe, graph, hnsw, routing, rows
 from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.puffin import footer, limits
+from tests.support.blob_samples import SAMPLES, sample_routing, sample_rows, written
+from tests.support.paths import ROOT
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "format.md").read_text()
+DOCUMENT = (ROOT / "docs" / "format.md").read_text()
 TYPES = {
     "u16": "<u2",
     "u32": "<u4",

@@ -8,26 +8,10 @@ them. (Frames depend on the zstd release as well; `requirements.lock` pins it.)
 import dataclasses
 import io
 import json
-from pathlib import Path
 
 import pytest
-from blob_samples import (
-    SAMPLES,
-    same,
-    sample_centroids,
-    sample_coverage,
-    sample_delta,
-    sample_graph,
-    sample_hnsw,
-    sample_ivf,
-    sample_routing,
-    sample_rows,
-    written,
-)
-from pyroaring import BitMap
 
 from puffin_ann.blobs import (
-    centroid,
     coverage,
     delta,
     graph,
@@ -36,26 +20,19 @@ from puffin_ann.blobs import (
     partitions,
     routing,
     rows,
-    tombstones,
 )
 from puffin_ann.blobs.describe import OURS
 from puffin_ann.puffin import PuffinReader, PuffinWriter
+from tests.support.blob_samples import (
+    SAMPLES,
+    VALUES,
+    same,
+    written,
+)
+from tests.support.paths import GOLDEN
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 FILES = sorted(GOLDEN.glob("*.puffin"))
 
-VALUES = {
-    routing.TYPE: sample_routing("ip"),
-    coverage.TYPE: sample_coverage(),
-    graph.TYPE: sample_graph(n=60, d=6, r=5, m=4, bits=4, metric="cosine"),
-    rows.TYPE: sample_rows(60, shuffled=True),
-    tombstones.TYPE: BitMap([0, 5, *range(20, 40)]),
-    centroid.TYPE: sample_centroids(),
-    delta.TYPE: sample_delta(),
-    hnsw.TYPE: sample_hnsw(60, d=3, links=3, metric="cosine"),
-    ivf.TYPE: sample_ivf(70, metric="ip", relative=True),
-    partitions.TYPE: sample_routing("ip").partitions,
-}
 MODULES = {module.TYPE: module for module in SAMPLES}
 WITHOUT_SHARD = {routing.TYPE, coverage.TYPE, partitions.TYPE}
 STORED_PLAIN = {graph.TYPE, rows.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE}

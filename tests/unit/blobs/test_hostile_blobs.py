@@ -9,33 +9,7 @@ import random
 
 import numpy as np
 import pytest
-from blob_samples import (
-    same,
-    sample_centroids,
-    sample_coverage,
-    sample_delta,
-    sample_graph,
-    sample_hnsw,
-    sample_ivf,
-    sample_routing,
-    sample_rows,
-    written,
-)
-from mutation import mutate, mutate_sealed, mutate_table, sections_of
 from pyroaring import BitMap
-from soundness import (
-    read_centroid,
-    read_coverage,
-    read_delta,
-    read_graph,
-    read_hnsw,
-    read_ivf,
-    read_partitions,
-    read_routing,
-    read_rows,
-    read_tombstones,
-)
-from trial import Trial
 
 from puffin_ann.blobs import (
     bitmaps,
@@ -52,6 +26,32 @@ from puffin_ann.blobs import (
     strings,
     tombstones,
 )
+from tests.support.blob_samples import (
+    same,
+    sample_centroids,
+    sample_coverage,
+    sample_delta,
+    sample_graph,
+    sample_hnsw,
+    sample_ivf,
+    sample_routing,
+    sample_rows,
+    written,
+)
+from tests.support.checked_decoders import (
+    read_centroid,
+    read_coverage,
+    read_delta,
+    read_graph,
+    read_hnsw,
+    read_ivf,
+    read_partitions,
+    read_routing,
+    read_rows,
+    read_tombstones,
+)
+from tests.support.decoding_limits import Trial
+from tests.support.mutation import mutate, mutate_sealed, mutate_table, sections_of
 
 CELLS, CELL_BYTES = routing.split(sample_routing())
 

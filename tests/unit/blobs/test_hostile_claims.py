@@ -7,11 +7,9 @@ import zlib
 import numpy as np
 import pytest
 import zstandard
-from blob_samples import sample_graph, sample_routing, sample_rows, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from mutation import assemble, sections_of
 from pyroaring import BitMap
 
 from puffin_ann.blobs import bitmaps, container, graph, kernels, routing, rows, strings
@@ -24,6 +22,8 @@ from puffin_ann.errors import (
     OutputLimitError,
     UnsupportedVersionError,
 )
+from tests.support.blob_samples import sample_graph, sample_routing, sample_rows, written
+from tests.support.mutation import assemble, sections_of
 
 MEMORY = 8 << 20
 

@@ -8,9 +8,10 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pytest
 import zstandard
-from test_golden_files import GOLDEN, VALUES
 
 from puffin_ann.blobs import graph, hnsw, ivf, rows
+from tests.support.blob_samples import VALUES
+from tests.support.paths import GOLDEN
 
 FILE_OF = {
     graph.TYPE: ("every-blob-1.0.puffin", b"grph"),

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from blob_samples import written
 
 from puffin_ann.blobs import graph
+from tests.support.blob_samples import written
 
 
 def test_unpacking_a_graph_takes_little_more_than_writing_its_bytes(tmp_path, record_property):

@@ -13,8 +13,7 @@ from types import ModuleType
 import pytest
 
 from puffin_ann.settings import settings
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.paths import ROOT
 
 # Airflow reads its home when it is imported, which is before any fixture runs.
 _home = tempfile.TemporaryDirectory(prefix="puffin-ann-airflow-")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.paths import ROOT
+
 HEAVY = {"pyspark", "numba", "numpy", "pandas", "pyarrow", "pyiceberg", "hnswlib", "scipy"}
 LIBRARY = ROOT / "include" / "puffin_ann"
 ELSEWHERE = ("puffin_ann.airflow.triggers.", "puffin_ann.airflow.page.application")

@@ -1,13 +1,12 @@
 """What dead rows must not do, on real words: take the places of live ones, wherever they lie."""
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from shard_checks import assert_answers_are_sound, nearest, opened, recall
 
-SAMPLE = Path(__file__).parents[3] / "include" / "sample_data" / "glove-100d-20k.parquet"
+from tests.support.paths import SAMPLE
+from tests.support.shard_checks import assert_answers_are_sound, nearest, opened, recall
+
 ROWS, QUERIES, K = 12_000, 150, 10
 WIDTHS = [10, 24, 60, 150, 400, 1000]
 SHARDS = {

@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 import pytest
-from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, recall
 
 from puffin_ann.engines.delta import COMPARED_ROWS, DELTA
 from puffin_ann.errors import BlobFormatError, FormatError, LocalCopyError
+from tests.support.shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, recall
 
 
 def normal(n, d, seed=0):

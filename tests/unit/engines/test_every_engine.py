@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened, recall
 
 from puffin_ann.engines import engine
 from puffin_ann.errors import DeclarationError, QueryError
+from tests.support.shard_checks import (
+    METRIC_NAMES,
+    assert_answers_are_sound,
+    nearest,
+    opened,
+    recall,
+)
 
 ALGORITHMS = ["exact", "ivf_pq", "hnsw", "vamana"]
 

@@ -4,10 +4,10 @@ import io
 
 import numpy as np
 import pytest
-from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, recall
 
 from puffin_ann.engines import engine
 from puffin_ann.errors import BlobFormatError
+from tests.support.shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, recall
 
 ALGORITHMS = ["exact", "ivf_pq", "hnsw", "vamana"]
 

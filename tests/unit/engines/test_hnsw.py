@@ -6,11 +6,9 @@ import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
-from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened, recall
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.hnsw import library
@@ -18,6 +16,14 @@ from puffin_ann.ann.hnsw.layers import first_lists, list_layers
 from puffin_ann.blobs import hnsw as hnsw_blob
 from puffin_ann.engines import engine
 from puffin_ann.errors import BlobFormatError, FormatError
+from tests.support.paths import ROOT
+from tests.support.shard_checks import (
+    METRIC_NAMES,
+    assert_answers_are_sound,
+    nearest,
+    opened,
+    recall,
+)
 
 ENGINE = engine("hnsw")
 
@@ -331,14 +337,13 @@ SPOIL = """
 import io, random, sys, tempfile
 from pathlib import Path
 import numpy as np
-sys.path[:0] = [sys.argv[1]]
-from mutation import mutate, mutate_sealed, sections_of
+from tests.support.mutation import mutate, mutate_sealed, sections_of
 from puffin_ann.engines import engine
 from puffin_ann.errors import PuffinAnnError
 
-made, blob = engine("hnsw"), Path(sys.argv[2]).read_bytes()
+made, blob = engine("hnsw"), Path(sys.argv[1]).read_bytes()
 sections, rng, opened = sections_of(blob, "hnsw"), random.Random(3), 0
-for number in range(int(sys.argv[3])):
+for number in range(int(sys.argv[2])):
     data = mutate_sealed(sections, "hnsw", rng) if number % 4 else mutate(blob, rng)
     with tempfile.TemporaryDirectory() as folder:
         shard, scratch = Path(folder, "shard"), Path(folder, "scratch")
@@ -364,9 +369,9 @@ def test_a_spoilt_blob_never_ends_the_process(tmp_path):
     value = built(normal(400, 3), tmp_path / "s", M=3)
     path = tmp_path / "blob"
     path.write_bytes(_written(value))
-    helpers = Path(__file__).parents[1] / "blobs"
     run = subprocess.run(
-        [sys.executable, "-c", SPOIL, str(helpers), str(path), "800"],
+        [sys.executable, "-c", SPOIL, str(path), "800"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=120,

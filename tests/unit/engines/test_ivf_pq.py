@@ -8,12 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened, recall
 
 from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.blobs import ivf as ivf_blob
 from puffin_ann.engines import engine
 from puffin_ann.errors import BlobFormatError, DeclarationError, LocalCopyError
+from tests.support.shard_checks import (
+    METRIC_NAMES,
+    assert_answers_are_sound,
+    nearest,
+    opened,
+    recall,
+)
 
 ENGINE = engine("ivf_pq")
 

@@ -7,13 +7,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened, recall
 
 from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.ann.vamana import packed_policy
 from puffin_ann.ann.vamana.packed.layout import FRAME, RECORDS
 from puffin_ann.engines.vamana import VamanaEngine
 from puffin_ann.settings import Settings
+from tests.support.shard_checks import (
+    METRIC_NAMES,
+    assert_answers_are_sound,
+    nearest,
+    opened,
+    recall,
+)
 
 ENGINE = VamanaEngine()
 ROWS, WIDE = 3000, 96

@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened, recall
 
 from puffin_ann.engines import engine
 from puffin_ann.errors import DeclarationError
+from tests.support.graph_checks import assert_is_a_graph_all_of_which_can_be_reached
+from tests.support.shard_checks import (
+    METRIC_NAMES,
+    assert_answers_are_sound,
+    nearest,
+    opened,
+    recall,
+)
 
 ROWS = 6000
 
@@ -84,24 +91,6 @@ def built(vectors, folder, *, metric="l2", seed=0, threads=2, **parameters):
         threads=threads,
         scratch=folder,
     )
-
-
-def assert_is_a_graph_all_of_which_can_be_reached(graph):
-    rows, most = graph.rows, graph.max_degree
-    assert graph.degrees.max(initial=0) <= most
-    used = np.arange(most)[None] < graph.degrees[:, None]
-    sources = np.repeat(np.arange(rows), graph.degrees)
-    targets = graph.neighbours[used].astype(np.int64)
-    assert (targets < rows).all()
-    assert (sources != targets).all()
-    assert len(np.unique(sources * rows + targets)) == len(targets)
-    reached = np.zeros(rows, bool)
-    front = np.array([graph.entry])
-    while len(front):
-        reached[front] = True
-        following = np.unique(graph.neighbours[front][used[front]].astype(np.int64))
-        front = following[~reached[following]]
-    assert reached.all()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -1,13 +1,18 @@
 """Vamana on real vectors: 10,000 rows of the GloVe sample that the demo indexes."""
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, opened, recall
 
-SAMPLE = Path(__file__).parents[3] / "include" / "sample_data" / "glove-100d-20k.parquet"
+from tests.support.paths import SAMPLE
+from tests.support.shard_checks import (
+    METRIC_NAMES,
+    assert_answers_are_sound,
+    nearest,
+    opened,
+    recall,
+)
+
 ROWS = 10_000
 
 

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +13,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from puffin_ann.airflow import sensors
 from puffin_ann.errors import CatalogUnavailableError, DeclarationError
 
-ROOT = Path(__file__).resolve().parents[3]
 KINDS = {
     sensors.IcebergIndexStaleSensor: "staleness_of",
     sensors.IcebergIndexTombstoneSensor: "tombstones_of",

@@ -3,15 +3,15 @@
 import io
 import random
 import threading
-from pathlib import Path
 
 import pytest
 
 from puffin_ann.errors import BadInputError, OutputLimitError, PuffinFormatError
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 from puffin_ann.puffin import writer as writer_module
+from tests.support.paths import GOLDEN
 
-ICEBERG = Path(__file__).parents[2] / "golden" / "iceberg"
+ICEBERG = GOLDEN / "iceberg"
 BLOB_1 = b"abcdefghi"
 BLOB_2 = (
     "some blob \0 binary data 🤯 that is not very very very very very very long, is it?".encode()

@@ -1,9 +1,7 @@
 """What the blobs of one index version say of each other, each of them sound by itself."""
 
 import io
-import sys
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,11 +16,8 @@ from puffin_ann.errors import BlobFormatError
 from puffin_ann.search import consistency
 from puffin_ann.search.consistency import CoveredRows, check_rows
 from puffin_ann.search.row_locators import Locators
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "blobs"))
-
-from blob_samples import sample_rows
-from mutation import assemble, sections_of
+from tests.support.blob_samples import sample_rows
+from tests.support.mutation import assemble, sections_of
 
 FILES = CoveredFiles.of(
     [

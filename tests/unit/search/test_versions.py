@@ -1,8 +1,6 @@
 """The small blobs of an index version, read from its file by as few reads as can be."""
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +12,7 @@ from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.streams import RangeSource
 from puffin_ann.puffin.writer import PuffinWriter
 from puffin_ann.search.versions import load_version
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "blobs"))
-
-from blob_samples import same, sample_coverage, sample_routing
+from tests.support.blob_samples import same, sample_coverage, sample_routing
 
 COVERAGE = sample_coverage()
 

@@ -1,0 +1,70 @@
+"""Vectors as long and as short as float32 allows: built over, answered exactly, by every engine."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.errors import QueryError, TooFewRowsError
+from puffin_ann.lake.read.vectors import LARGEST_NORM
+from tests.support import builds
+
+DIRECTIONS = np.random.default_rng(3).normal(size=(80, builds.DIMENSION))
+DIRECTIONS /= np.linalg.norm(DIRECTIONS, axis=1, keepdims=True)
+LONGEST = 0.99 * LARGEST_NORM
+LENGTHS = {
+    "one of the longest among others": lambda: np.where(np.arange(80) == 7, LONGEST, 1.0),
+    "all as long as can be": lambda: np.full(80, LONGEST),
+    "all below the normal numbers": lambda: np.full(80, 1e-40),
+    "of every length": lambda: 10.0 ** np.random.default_rng(4).uniform(-44, 18.6, 80),
+}
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq", "centroid"])
+def test_rows_of_extreme_lengths_are_built_over_and_answered(words, algorithm, metric, lengths):
+    vectors = (DIRECTIONS * lengths()[:, None]).astype(np.float32)
+    words.overwrite(
+        pa.table(
+            {"id": range(80), "word": ["w"] * 80, "embedding": vectors.tolist()},
+            schema=builds.rows([]).schema,
+        )
+    )
+    declared = builds.declaration(
+        metric=metric,
+        algorithm=algorithm,
+        parameters=builds.PARAMETERS.get(algorithm, {}),
+        recall_target=0.5,
+    )
+    builds.build(declared, "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    assert index.coverage == 1.0
+    for length in (1.0, 1e-40, 1e18):
+        queries = (DIRECTIONS[:4] * length).astype(np.float32)
+        current = words.current_snapshot().snapshot_id
+        builds.assert_answers(index, words, current, queries, 5, np.float32)
+
+
+def test_inner_products_beyond_float32_are_refused_since_they_have_no_order(words):
+    rows = {"id": [900], "word": ["long"], "embedding": [[LONGEST] + [0.0] * 7]}
+    words.append(pa.table(rows, schema=builds.rows([]).schema))
+    builds.build(builds.declaration(metric="ip"), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    queries = np.zeros((2, builds.DIMENSION), np.float32)
+    queries[0, 0], queries[1, 0] = 1.0, 1e25
+    assert len(index.search(queries[:1], 3)) == 3
+    for exhaustive in (True, False):
+        with pytest.raises(QueryError, match="query 1 has inner products beyond float32"):
+            index.search(queries, 3, exhaustive=exhaustive)
+
+
+def test_a_table_of_unusable_vectors_alone_says_what_is_wrong_with_them(words):
+    words.overwrite(
+        pa.table(
+            {"id": [1, 2], "word": ["a", "b"], "embedding": [[1e19] * 8, None]},
+            schema=builds.rows([]).schema,
+        )
+    )
+    with pytest.raises(TooFewRowsError, match=r"no sampled row.*longer than 4\.6e\+18"):
+        builds.build(builds.declaration(), "run")

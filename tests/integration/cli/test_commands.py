@@ -1,0 +1,290 @@
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from puffin_ann.cli.main import run
+from puffin_ann.search.index import Index
+from puffin_ann.settings import settings
+from tests.support import builds
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    """Run the command line in this process; returns exit code, output and errors."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["puffin-ann", *arguments])
+        with pytest.raises(SystemExit) as left:
+            run()
+        said = capsys.readouterr()
+        return left.value.code or 0, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def indexed(words):
+    builds.build(builds.declaration(key="word"), "run")
+    return words.refresh()
+
+
+def search(cli, *options: str) -> tuple[int, str, str]:
+    return cli("search", "test.demo.words", builds.INDEX, *options)
+
+
+def test_search_by_key_leaves_the_row_itself_out(cli, indexed):
+    code, out, _ = search(cli, "--key", "word=w5", "--k", "3", "--columns", "word,id", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [row["rank"] for row in found["answers"]] == [1, 2, 3]
+    assert 5 not in [row["id"] for row in found["answers"]]
+    ids, vectors = builds.live(indexed)
+    exact = builds.distances("l2", vectors[ids.tolist().index(5)], vectors)
+    assert found["answers"][0]["distance"] == pytest.approx(np.sort(exact)[1], rel=1e-6)
+    assert found["coverage"] == 1.0
+
+
+def test_search_by_key_finds_the_twin_of_a_row(cli, indexed):
+    code, out, _ = search(cli, "--key", "id=6", "--k", "1", "--columns", "id", "--json")
+    (answer,) = json.loads(out)["answers"]
+    assert (code, answer["id"], answer["distance"]) == (0, 7, 0.0)
+
+
+def test_several_keys_with_one_column_stand_side_by_side(cli, indexed):
+    code, out, _ = search(cli, "--key", "word=w1", "--key", "word=w2", "--columns", "word")
+    assert code == 0
+    header = next(line for line in out.splitlines() if "rank" in line)
+    assert "w1" in header
+    assert "w2" in header
+    assert len([line for line in out.splitlines() if line.strip()[:2].strip().isdigit()]) == 10
+
+
+def test_of_many_keys_as_many_stand_side_by_side_as_fit(cli, indexed, monkeypatch):
+    monkeypatch.setattr("puffin_ann.cli.output.console.width", 40, raising=False)
+    keys = [part for number in range(4) for part in ("--key", f"word=w{number}")]
+    code, out, _ = search(cli, *keys, "--columns", "word", "--k", "3")
+    assert code == 0
+    assert out.count("rank") > 1
+    assert len(re.findall(r"\bw\d+  \d\.\d{3}\b", out)) == 4 * 3, "nothing is cut"
+
+
+def test_search_by_vectors_of_a_file(cli, indexed, tmp_path):
+    queries = np.random.default_rng(2).normal(size=(2, builds.DIMENSION)).astype(np.float32)
+    np.save(tmp_path / "q.npy", queries)
+    (tmp_path / "q.json").write_text(json.dumps(queries[0].tolist()))
+    code, out, _ = search(cli, "--vector", str(tmp_path / "q.npy"), "--k", "2", "--json")
+    both = json.loads(out)["answers"]
+    assert (code, [row["query"] for row in both]) == (0, [0, 0, 1, 1])
+    code, out, _ = search(cli, "--vector", str(tmp_path / "q.json"), "--k", "2", "--json")
+    assert (code, json.loads(out)["answers"]) == (0, both[:2])
+
+
+def test_search_at_a_snapshot(cli, indexed):
+    old = indexed.current_snapshot().snapshot_id
+    indexed.overwrite(builds.rows(range(200, 210)))
+    _, out, _ = search(cli, "--key", "id=200", "--k", "9", "--columns", "id", "--json")
+    assert {row["id"] for row in json.loads(out)["answers"]} == set(range(201, 210))
+    options = ("--snapshot", str(old), "--key", "id=5", "--columns", "id", "--json")
+    _, out, _ = search(cli, *options)
+    assert all(row["id"] < 60 for row in json.loads(out)["answers"])
+
+
+def test_search_at_a_branch_or_tag(cli, indexed):
+    old = indexed.current_snapshot().snapshot_id
+    indexed.manage_snapshots().create_tag(snapshot_id=old, tag_name="before").commit()
+    indexed.manage_snapshots().create_branch(snapshot_id=old, branch_name="audit").commit()
+    indexed.overwrite(builds.rows(range(200, 210)))
+    for ref in ("before", "audit"):
+        options = ("--ref", ref, "--key", "id=5", "--columns", "id", "--json")
+        found = json.loads(search(cli, *options)[1])
+        assert found["snapshot"] == old
+        assert all(row["id"] < 60 for row in found["answers"])
+    found = json.loads(search(cli, "--ref", "main", "--key", "id=200", "--k", "9", "--json")[1])
+    assert found["snapshot"] == indexed.refresh().current_snapshot().snapshot_id
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--key", "word=w5", "--k", "0"), 2, "k is 0"),
+        (("--key", "word=w5", "--k", "60"), 2, "k is 60, but there are only 59 other live rows"),
+        (("--key", "word=nothing"), 3, "no live row has this key"),
+        (("--key", "color=red"), 3, "no top-level column 'color'"),
+        (("--key", "id=five"), 2, "id='five' cannot be looked for"),
+        (("--key", "w5"), 2, "expected COLUMN=VALUE"),
+        ((), 2, "give either --vector FILE or --key"),
+        (("--vector", "/nowhere.npy"), 2, "/nowhere.npy: cannot be read"),
+        (("--vector", "/nowhere.txt"), 2, ".npy or .json"),
+        (("--key", "word=w5", "--columns", "price"), 3, "no column 'price'"),
+        (("--key", "word=w5", "--snapshot", "7"), 3, "no snapshot 7"),
+        (("--key", "word=w5", "--ref", "audit"), 3, "no branch or tag 'audit'; it has: main"),
+        (("--key", "word=w5", "--ref", "main", "--snapshot", "7"), 2, "not both"),
+        (("--key", "word=w5", "--columns", "id, word,id"), 2, "columns: 'id' named twice"),
+        (("--key", "word=w5", "--k", "3", "--within", "0.5"), 2, "either --k"),
+        (("--key", "word=w5", "--width", "0"), 2, "width is 0; it must be at least 1"),
+        (("--key", "word=w5", "--width", "-3"), 2, "width is -3; it must be at least 1"),
+        (("--key", "word=w5", "--probe-partitions", "0"), 2, "probe_partitions is 0; it must be"),
+        (("--key", "word=w5", "--width", "9", "--within", "1"), 2, "either --width, how wide"),
+        (
+            ("--key", "word=w5", "--probe-partitions", "1", "--within", "1"),
+            2,
+            "either --probe-partitions, how far to search, or --within",
+        ),
+    ],
+)
+def test_bad_searches_end_with_one_line_and_an_exit_code(cli, indexed, arguments, code, message):
+    left, out, err = search(cli, *arguments)
+    assert left == code
+    assert message in err
+    assert err.startswith("error: ")
+    assert "Traceback" not in out + err
+
+
+def test_more_neighbours_than_rows_are_refused_with_how_many_there_are(cli, indexed, tmp_path):
+    np.save(tmp_path / "q.npy", np.zeros(builds.DIMENSION, np.float32))
+    code, _, err = search(cli, "--vector", str(tmp_path / "q.npy"), "--k", "61")
+    assert (code, "ask for at most 60" in err) == (2, True)
+
+
+def test_of_a_table_that_was_emptied_nobody_is_told_to_ask_for_none(cli, indexed, tmp_path):
+    indexed.delete("id >= 0")
+    np.save(tmp_path / "q.npy", np.zeros(builds.DIMENSION, np.float32))
+    code, _, err = search(cli, "--vector", str(tmp_path / "q.npy"), "--k", "1")
+    assert (code, "only 0 rows are live" in err, "at most" in err) == (2, True, False)
+
+
+def test_two_rows_with_one_key_are_refused(cli, indexed):
+    indexed.append(builds.rows([5]))
+    code, _, err = search(cli, "--key", "word=w5")
+    assert (code, "more than one row has this key" in err) == (3, True)
+
+
+def test_status_for_people_and_for_machines(cli, indexed):
+    code, out, _ = cli("status", "test.demo.words", "--json")
+    (found,) = json.loads(out)
+    assert code == 0
+    assert (found["index"], found["vectors"], found["coverage"]) == (builds.INDEX, 60, 1.0)
+    code, out, _ = cli("status", "test.demo.words", builds.INDEX)
+    assert code == 0
+    for word in ("snapshot", "shards", "vectors", "bytes", "coverage", "recall", "seconds"):
+        assert word in out
+
+
+def test_inspect_shows_any_puffin_file(cli, indexed, tmp_path):
+    path = indexed.metadata.statistics[0].statistics_path
+    code, out, _ = cli("inspect", path, "--json")
+    found = json.loads(out)
+    assert code == 0
+    blobs = {blob["type"]: blob for blob in found["blobs"]}
+    kinds = ("routing", "partitions", "coverage", "graph", "rows")
+    assert set(blobs) == {f"puffin-ann-{kind}-v1" for kind in kinds}
+    assert blobs["puffin-ann-routing-v1"]["content"]["head"]["shards"] == 2
+    code, out, _ = cli("inspect", path.removeprefix("file://"))
+    assert (code, "puffin-ann-graph-v1" in out) == (0, True)
+    broken = tmp_path / "broken.puffin"
+    broken.write_bytes(b"PFA1 but no footer")
+    code, _, err = cli("inspect", str(broken))
+    assert (code, "broken.puffin" in err) == (7, True)
+    code, _, err = cli("inspect", str(tmp_path / "gone.puffin"))
+    assert (code, "gone.puffin" in err) == (3, True)
+
+
+def test_every_row_nearer_than_a_distance(cli, indexed):
+    code, out, _ = search(cli, "--key", "word=w5", "--within", "3.5", "--columns", "word", "--json")
+    found = json.loads(out)
+    ids, vectors = builds.live(indexed)
+    exact = builds.distances("l2", vectors[ids == 5][0], vectors)
+    nearer = ids[np.argsort(exact, kind="stable")][1 : (exact < 3.5).sum()]
+    assert code == 0
+    assert len(nearer) > 1
+    assert [row["word"] for row in found["answers"]] == [f"w{number}" for number in nearer]
+    assert [row["rank"] for row in found["answers"]] == list(range(1, len(nearer) + 1))
+    code, out, _ = search(cli, "--key", "word=w5", "--within", "0.0001", "--json")
+    assert (code, json.loads(out)["answers"]) == (0, [])
+    code, _, err = search(cli, "--key", "word=w5", "--within", "nan")
+    assert (code, "distance is NaN" in err) == (2, True)
+
+
+@pytest.mark.parametrize("how", ["--key", "--vector"])
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ((), (None, None, False)),
+        (("--width", "7"), (7, None, False)),
+        (("--width", "1", "--probe-partitions", "3"), (1, 3, False)),
+        (("--exhaustive", "--width", "7", "--probe-partitions", "1"), (7, 1, True)),
+        (("--width", str(10**30), "--probe-partitions", str(10**30)), (10**30, 10**30, False)),
+    ],
+)
+def test_searches_are_as_wide_as_they_are_asked_to_be(
+    cli, indexed, tmp_path, monkeypatch, how, options, asked
+):
+    seen, honest = [], Index.search
+
+    def search_and_note(index, *arguments, **given):
+        seen.append(tuple(given[name] for name in ("width", "probe_partitions", "exhaustive")))
+        return honest(index, *arguments, **given)
+
+    monkeypatch.setattr(Index, "search", search_and_note)
+    np.save(tmp_path / "q.npy", np.zeros(builds.DIMENSION, np.float32))
+    query = {"--key": "word=w5", "--vector": str(tmp_path / "q.npy")}[how]
+    code, _, err = search(cli, how, query, "--k", "60" if how == "--vector" else "59", *options)
+    assert (code, seen) == (0, [asked]), err
+
+
+def test_fewer_partitions_are_fewer_shards_and_all_of_them_all(cli, indexed):
+    probed = [
+        json.loads(search(cli, "--key", "word=w5", "--k", "1", *options, "--json")[1])[
+            "shards_probed"
+        ]
+        for options in (("--probe-partitions", "1"), ("--probe-partitions", "1000"))
+    ]
+    assert probed == [1, 2]
+
+
+@pytest.mark.parametrize("command", ["build", "search", "status", "inspect"])
+def test_every_command_has_help_with_an_example(cli, command):
+    code, out, _ = cli(command, "--help")
+    assert code == 0
+    assert f"Example: puffin-ann {command} " in " ".join(out.split())
+
+
+def test_build_of_an_index_that_is_not_declared_is_refused(cli, catalog):
+    code, _, err = cli("build", "nothing")
+    assert (code, "'nothing' is declared in" in err, "glove_words" in err) == (2, True, True)
+
+
+def test_a_catalog_that_is_not_configured_or_does_not_answer_is_named(cli, catalog, monkeypatch):
+    from pyiceberg.utils.config import Config
+
+    code, _, err = cli("status", "nowhere.demo.words")
+    assert (code, "catalog 'nowhere' is not configured" in err) == (6, True)
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEAD__TYPE", "rest")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEAD__URI", "http://127.0.0.1:9")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    code, _, err = cli("status", "dead.demo.words")
+    assert (code, "catalog 'dead' does not answer" in err) == (6, True)
+
+
+def test_a_damaged_index_file_is_named_and_answers_nothing(cli, indexed):
+    path = Path(indexed.metadata.statistics[0].statistics_path.removeprefix("file://"))
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[100] ^= 1  # in the first shard's graph, which begins the file
+    path.write_bytes(bytes(damaged))
+    assert search(cli, "--key", "word=w5")[0] == 0  # the cache has what was written
+    shutil.rmtree(settings().cache_dir / "shards")
+    code, _, err = search(cli, "--key", "word=w5")
+    assert (code, path.name in err, "shard 0" in err) == (7, True, True)
+    assert f"puffin-ann build {builds.INDEX} --force" in err
+    path.write_bytes(whole[:-1])
+    code, _, err = search(cli, "--key", "word=w5")
+    assert (code, "no version of it is readable" in err, err.count(path.name)) == (7, True, 1)
+    path.unlink()
+    code, _, err = search(cli, "--key", "word=w5")
+    assert (code, "no version of it is readable" in err) == (7, True)

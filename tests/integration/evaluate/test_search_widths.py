@@ -1,0 +1,103 @@
+"""The width that searches use is found by the build, on rows that the gate does not ask for."""
+
+import numpy as np
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.lifecycle.build import gate
+from puffin_ann.lifecycle.evaluate import measure, tune
+from tests.support import builds
+
+QUERIES = np.random.default_rng(5).normal(size=(50, builds.DIMENSION)).astype(np.float32)
+
+
+@pytest.fixture
+def many_words(words):
+    """Rows no two of which are equal."""
+    different = builds.rows([number for number in range(60, 3500) if number % 7])
+    words.overwrite(different)
+    return words.refresh()
+
+
+def declared(**changes):
+    return builds.declaration(
+        algorithm="vamana",
+        parameters={"R": 8, "L": 16, "alpha": 1.0, "pq_m": 4, "pq_nbits": 4},
+        gate={"queries": 200, "k": 10},
+        **changes,
+    )
+
+
+def asked_for(monkeypatch):
+    """Record the queries of every measurement, and which of them chose the width."""
+    measured, tuned = [], []
+    honest, choose = measure.RecallMeter.measure, tune.choose_widths
+
+    def measuring(meter, *arguments, **options):
+        measured.append(meter.queries)
+        return honest(meter, *arguments, **options)
+
+    def chosen(index, meter, **options):
+        tuned.append(meter.queries)
+        return choose(index, meter, **options)
+
+    monkeypatch.setattr(measure.RecallMeter, "measure", measuring)
+    monkeypatch.setattr(gate, "choose_widths", chosen)
+    return measured, tuned
+
+
+def test_the_width_is_found_on_rows_that_are_not_the_gates_and_recorded(many_words, monkeypatch):
+    measured, tuned = asked_for(monkeypatch)
+    builds.build(declared(recall_target=0.95), "run")
+    tuning, judged = tuned[0], measured[-1]
+    assert len(measured) > 2, "several widths were tried"
+    assert all(one is tuning for one in measured[:-1])
+    assert len(tuning) >= 150
+    assert len(judged) >= 150
+    both = np.concatenate([np.unique(tuning, axis=0), np.unique(judged, axis=0)])
+    assert len(np.unique(both, axis=0)) == len(both), "no row is asked for by both"
+    routing = open_index(many_words.refresh(), builds.INDEX).version.routing
+    assert routing.search_width in tune.WIDTHS
+    assert 1 <= routing.probe_partitions <= len(routing.centroids)
+    assert (routing.recall.k, routing.recall.queries) == (10, len(judged))
+    assert routing.recall.low <= routing.recall.recall <= routing.recall.high
+    assert routing.recall.recall >= routing.recall.target == 0.95
+
+
+def test_searches_use_what_was_recorded_by_default(many_words):
+    builds.build(declared(recall_target=0.95), "run")
+    index = open_index(many_words.refresh(), builds.INDEX)
+    routing = index.version.routing
+    found = index.search(QUERIES, 5, columns=["id"])
+    told = index.search(
+        QUERIES,
+        5,
+        columns=["id"],
+        width=routing.search_width,
+        probe_partitions=routing.probe_partitions,
+    )
+    assert found.equals(told)
+    narrow = index.search(QUERIES, 5, columns=["id"], width=1, probe_partitions=1)
+    assert not found.equals(narrow)
+
+
+def test_a_higher_target_is_searched_wider(many_words):
+    reached = []
+    for target in (0.6, 0.99):
+        plan = builds.build(declared(recall_target=target), f"run-{target}")
+        assert plan["action"] == "build", "a target above what was measured is built for"
+        index = open_index(many_words.refresh(), builds.INDEX)
+        routing = index.version.routing
+        nearest = index.search(QUERIES, 10, exhaustive=True).column("distance").to_numpy()
+        found = index.search(QUERIES, 10).column("distance").to_numpy()
+        least = nearest.reshape(len(QUERIES), 10)[:, -1:]
+        reached.append(
+            (
+                routing.search_width * routing.probe_partitions,
+                float((found.reshape(len(QUERIES), 10) <= least).mean()),
+            )
+        )
+    (little, low), (much, high) = reached
+    assert little < much
+    assert low < high
+    assert high >= 0.95

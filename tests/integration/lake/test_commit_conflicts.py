@@ -1,0 +1,128 @@
+"""A table that others change between the plan and the commit."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+
+from puffin_ann.errors import (
+    ConflictError,
+)
+from puffin_ann.lake.commit.attempt import Published
+from tests.support import tables
+from tests.support.commits import head, manifest_lists, other_handle, race, send
+
+
+@pytest.mark.parametrize("change", ["append", "overwrite", "delete", "index"])
+def test_a_moved_head_is_a_conflict_and_nothing_is_published(table: Table, change: str) -> None:
+    planned = head(table)
+    if change == "append":
+        table.append(tables.rows(30, 1))
+    elif change == "overwrite":
+        table.overwrite(tables.rows(0, 30))
+    elif change == "delete":
+        table.delete("id = 3")
+    else:
+        send(table, run="other")
+    snapshots = len(table.refresh().snapshots())
+    with pytest.raises(ConflictError, match=f"not at {planned}"):
+        send(table, expected=planned)
+    table.refresh()
+    assert len(table.snapshots()) == snapshots
+    assert not any("run-1" in one.statistics_path for one in table.metadata.statistics)
+
+
+@pytest.mark.parametrize("change", ["append", "overwrite", "publish"])
+def test_a_head_that_moves_at_the_last_moment_is_a_conflict(
+    faulty: Table, tmp_path: Path, change: str
+) -> None:
+    def move(table: Table) -> None:
+        if change == "append":
+            table.append(tables.rows(30, 2))
+        elif change == "overwrite":
+            table.overwrite(tables.rows(0, 30))
+        else:
+            send(table, run="twin")
+
+    race(faulty, tmp_path, move)
+    with pytest.raises(ConflictError):
+        send(faulty)
+    faulty.refresh()
+    assert not any("run-1" in one.statistics_path for one in faulty.metadata.statistics)
+    lists = {str(path) for path in manifest_lists(tmp_path)}
+    named = {one.manifest_list.removeprefix("file://") for one in faulty.snapshots()}
+    assert lists == named, "the manifest list is removed after a definite refusal"
+
+
+def test_a_change_beside_the_head_does_not_stop_publishing(faulty: Table, tmp_path: Path) -> None:
+    # The SQL catalog swaps one pointer, so a property set by others makes it refuse us too.
+    race(
+        faulty,
+        tmp_path,
+        lambda table: table.transaction().set_properties(a="b").commit_transaction(),
+    )
+
+    def refuse_once(commit):
+        other_handle(faulty, tmp_path).transaction().set_properties(a="b").commit_transaction()
+        raise CommitFailedException("Table has been updated by another process")
+
+    faulty.catalog.faults = [refuse_once]
+    published = send(faulty)
+    assert not published.already
+    assert faulty.refresh().current_snapshot().snapshot_id == published.snapshot_id
+    assert faulty.properties["a"] == "b"
+
+
+def test_a_commit_to_another_branch_gives_a_later_sequence_number(
+    faulty: Table, tmp_path: Path
+) -> None:
+    with faulty.manage_snapshots() as snapshots:
+        snapshots.create_branch(head(faulty), "audit")
+
+    def refuse_once(commit):
+        other_handle(faulty, tmp_path).append(tables.rows(90, 1), branch="audit")
+        return commit()
+
+    faulty.refresh()
+    faulty.catalog.faults = [refuse_once]
+    published = send(faulty)
+    assert published.sequence_number == 4
+    assert tables.live_ids(faulty.refresh()) == list(range(30))
+
+
+def test_a_dropped_table_is_a_conflict(table: Table, catalog: SqlCatalog) -> None:
+    planned = head(table)
+    catalog.drop_table(table.name())
+    with pytest.raises(ConflictError, match="dropped"):
+        send(table, expected=planned)
+
+
+def test_two_writers_in_a_race_publish_one_after_the_other_or_not_at_all(
+    table: Table, tmp_path: Path
+) -> None:
+    """Both planned on the same head: exactly one is published, the other is refused."""
+    for number in range(5):
+        planned = head(table)
+        outcomes: dict[str, object] = {}
+        barrier = threading.Barrier(2)
+
+        def run(name: str, planned=planned, outcomes=outcomes, barrier=barrier) -> None:
+            mine = other_handle(table, tmp_path)
+            barrier.wait()
+            try:
+                outcomes[name] = send(mine, run=name, expected=planned)
+            except ConflictError as error:
+                outcomes[name] = error
+
+        threads = [threading.Thread(target=run, args=(f"{number}-{name}",)) for name in ("a", "b")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        won = [one for one in outcomes.values() if isinstance(one, Published)]
+        assert len(won) == 1, outcomes
+        assert head(table) == won[0].snapshot_id
+        assert table.current_snapshot().parent_snapshot_id == planned

@@ -1,0 +1,302 @@
+"""The guard keeps the live index registered, and nobody else's statistics are touched."""
+
+import pytest
+
+from puffin_ann.errors import ConflictError, IndexNotFoundError
+from puffin_ann.lake.commit.publish import publish as commit_publication
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.metadata.expiry import Horizon
+from puffin_ann.lifecycle.maintain import guard as guarding
+from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.published.inventory import now_ms, take_inventory
+from puffin_ann.search.versions import RETAINED_LIMIT, find_versions, newest_version
+from tests.support import builds, table_events
+
+
+def head(table) -> int:
+    return table.refresh().current_snapshot().snapshot_id
+
+
+def base_of(table) -> int:
+    return table.refresh().current_snapshot().parent_snapshot_id
+
+
+def test_a_published_index_needs_no_guard(words):
+    table_events.publish(words, "a")
+    before = words.metadata_location
+    assert guard(words).actions == ()
+    assert words.refresh().metadata_location == before
+
+
+def test_an_index_survives_the_expiry_of_both_its_snapshots(words):
+    path = table_events.publish(words, "a")
+    words.append(builds.rows(range(60, 70)))
+    (action,) = guard(words).actions
+    assert f"registered {path} under snapshot {head(words)}" in action
+    table_events.expire_all_but_head(words)
+    assert len(words.snapshots()) == 1
+    table_events.assert_alive(words)
+
+
+def test_without_the_guard_that_expiry_would_lose_the_index(words):
+    table_events.publish(words, "a")
+    words.append(builds.rows(range(60, 70)))
+    table_events.expire_all_but_head(words)
+    with pytest.raises(IndexNotFoundError):
+        table_events.assert_alive(words)
+    assert guard(words).actions == ()
+
+
+def test_an_index_whose_registrations_were_all_replaced_is_published_again(words):
+    path = table_events.publish(words, "a")
+    theirs = {one: table_events.analyse(words, one) for one in (base_of(words), head(words))}
+    at = head(words)
+    (action,) = guard(words).actions
+    assert "somebody else's statistics stand under the head" in action
+    entries = slots(words.refresh())
+    assert {one: entries[one].statistics_path for one in theirs} == theirs
+    assert words.current_snapshot().parent_snapshot_id == at
+    mine = entries[head(words)]
+    assert mine.statistics_path != path
+    # What Spark's optimizer reads for the head is there still.
+    assert [blob.properties["ndv"] for blob in mine.blob_metadata] == ["42"]
+    table_events.assert_alive(words)
+    table_events.expire_all_but_head(words)
+    table_events.assert_alive(words)
+    assert guard(words).actions == ()
+
+
+def test_an_index_is_found_behind_any_number_of_others_statistics(words):
+    """Engines write some with every append; their files say so, and are not looked into."""
+    table_events.publish(words, "a")
+    for one in range(RETAINED_LIMIT + 2):
+        words.append(builds.rows([100 + one]))
+        table_events.analyse(words)
+    assert find_versions(words, builds.INDEX).versions
+    assert newest_version(words, builds.INDEX) is not None
+    table_events.assert_alive(words)
+
+
+def test_a_foreign_entry_under_the_head_alone_is_no_reason_to_copy_if_not_strict(words):
+    table_events.publish(words, "a")
+    table_events.analyse(words)
+    assert guard(words, strict=False).actions == ()
+    soon = Horizon(now_ms(), older_than_ms=now_ms() + table_events.HOUR_MS, retain_last=1)
+    (action,) = guard(words, strict=False, horizon=soon).actions
+    assert "published" in action
+    table_events.assert_alive(words)
+
+
+def test_a_dropped_registration_comes_back(words):
+    path = table_events.publish(words, "a")
+    for snapshot in (base_of(words), head(words)):
+        table_events.drop_registration(words, snapshot)
+    with pytest.raises(IndexNotFoundError):
+        table_events.assert_alive(words)
+    guard(words)
+    assert slots(words.refresh())[head(words)].statistics_path == path
+    table_events.assert_alive(words)
+
+
+def test_an_index_that_only_earlier_metadata_names_comes_back(words):
+    path = table_events.publish(words, "a")
+    index_snapshot, base = head(words), base_of(words)
+    words.append(builds.rows(range(60, 70)))
+    for snapshot in (base, index_snapshot):
+        table_events.drop_registration(words, snapshot)
+    words.maintenance.expire_snapshots().by_ids([index_snapshot, base]).commit()
+    guard(words)
+    assert slots(words.refresh())[head(words)].statistics_path == path
+    table_events.assert_alive(words)
+
+
+def test_a_file_of_a_commit_that_never_landed_is_not_registered(words, monkeypatch):
+    plan = builds.run.plan_build(builds.declaration(), run_id="killed")
+    builds.run_stages(plan)
+
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("puffin_ann.lifecycle.publish.assemble.commit", die)
+    with pytest.raises(KeyboardInterrupt):
+        builds.publish.publish(plan["table"], plan["plan"])
+    assert len(table_events.index_files(words)) == 1
+    assert guard(words).actions == ()
+
+
+def test_a_missing_file_is_deregistered_and_the_version_before_it_lives(words):
+    first = table_events.publish(words, "a")
+    words.append(builds.rows(range(60, 70)))
+    second = table_events.publish(words, "b")
+    words.io.delete(second)
+    report = guard(words)
+    assert report.lost == ()
+    paths = {entry.statistics_path for entry in slots(words.refresh()).values()}
+    assert paths == {first}
+    assert slots(words)[head(words)].statistics_path == first
+    table_events.assert_alive(words)
+
+
+def test_an_index_without_any_file_is_told_to_be_lost(words):
+    words.io.delete(table_events.publish(words, "a"))
+    report = guard(words)
+    assert report.lost == (builds.INDEX,)
+    assert slots(words.refresh()) == {}
+    table_events.publish(words, "b")
+    assert guard(words).lost == ()
+
+
+def test_indexes_left_in_several_files_are_brought_together(words):
+    first = table_events.publish(words, "a", name="first")
+    for snapshot in (base_of(words), head(words)):
+        table_events.drop_registration(words, snapshot)
+    words.append(builds.rows(range(60, 70)))
+    table_events.publish(words, "b", name="second", metric="ip")  # cannot carry what nothing names
+    with pytest.raises(IndexNotFoundError):
+        table_events.assert_alive(words, "first")
+    guard(words)
+    table_events.assert_alive(words, "first", "second")
+    assert table_events.newest(words) != first
+    table_events.expire_all_but_head(words)
+    table_events.assert_alive(words, "first", "second")
+
+
+def test_after_a_rollback_the_version_of_then_holds_the_head(words):
+    first = table_events.publish(words, "a")
+    at = head(words)
+    words.append(builds.rows(range(60, 70)))
+    table_events.publish(words, "b")
+    words.manage_snapshots().set_current_snapshot(snapshot_id=at).commit()
+    assert guard(words).actions == ()
+    table_events.expire_all_but_head(words)
+    assert slots(words)[at].statistics_path == first
+    table_events.assert_alive(words)
+
+
+def test_an_older_version_under_a_head_that_a_branch_continues_from_is_carried_along(words):
+    """No snapshot may be added then, so one file has to hold what stood there, and the rest."""
+    older = table_events.publish(words, "a")
+    base = base_of(words)
+    words.append(builds.rows(range(60, 70)))
+    newer = table_events.publish(words, "b")
+    both = table_events.publish(words, "c", name="second")
+    manage = words.manage_snapshots()
+    manage.create_branch(snapshot_id=head(words), branch_name="audit").commit()
+    words.manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
+    assert slots(words.refresh())[base].statistics_path == older
+    (action,) = guard(words).actions
+    assert "does not hold all indexes" in action
+    assert guard(words).actions == ()
+    assert head(words) == base
+    held = take_inventory(words).ours_in(base).holds
+    assert {(one.index, one.base_snapshot_id) for one in held if one.index == builds.INDEX} == {
+        (builds.INDEX, base)
+    }
+    assert {one.index for one in held} == {builds.INDEX, "second"}
+    assert {newer, both} & {entry.statistics_path for entry in slots(words).values()}
+    table_events.assert_alive(words, builds.INDEX, "second")
+    table_events.expire_all_but_head(words)
+    table_events.assert_alive(words, builds.INDEX, "second")
+
+
+def test_a_rollback_and_back_publishes_under_the_same_head_again(words):
+    table_events.publish(words, "a")
+    at = head(words)
+    table_events.analyse(words, at)
+    guard(words)
+    words.refresh().manage_snapshots().set_current_snapshot(snapshot_id=at).commit()
+    (action,) = guard(words).actions
+    assert "published" in action
+    table_events.assert_alive(words)
+
+
+def test_an_older_version_that_is_kept_gets_a_place_that_is_not_newer(words):
+    first = table_events.publish(words, "a")
+    at, base = head(words), base_of(words)
+    words.append(builds.rows(range(60, 65)))
+    between = head(words)
+    words.append(builds.rows(range(65, 70)))
+    second = table_events.publish(words, "b")
+    for snapshot in (at, base):
+        table_events.drop_registration(words, snapshot)
+    guard(words)
+    entries = slots(words.refresh())
+    assert entries[at].statistics_path == first
+    assert between not in entries
+    assert table_events.newest(words) == second
+
+
+def test_a_version_that_a_tag_names_is_registered_under_the_tag_again(words):
+    first = table_events.publish(words, "a")
+    at = head(words)
+    words.manage_snapshots().create_tag(snapshot_id=at, tag_name="release").commit()
+    for number in range(3):
+        words.refresh().append(builds.rows(range(60 + 5 * number, 65 + 5 * number)))
+        table_events.publish(words, f"b{number}")
+    table_events.drop_registration(words, at)
+    guard(words)
+    assert slots(words.refresh())[at].statistics_path == first
+    assert guard(words).actions == ()
+
+
+def test_statistics_that_come_in_while_the_guard_looks_stay(words, monkeypatch):
+    table_events.publish(words, "a")
+    words.append(builds.rows(range(60, 70)))
+    at, theirs = head(words), []
+    change = guarding.change_slots
+
+    def overtaken(table, *arguments, **options):
+        if not theirs:
+            theirs.append(table_events.analyse(words.catalog.load_table(words.name()), at))
+        return change(table, *arguments, **options)
+
+    monkeypatch.setattr(guarding, "change_slots", overtaken)
+    guard(words)
+    assert slots(words.refresh())[at].statistics_path == theirs[0]
+    table_events.expire_all_but_head(words)
+    table_events.assert_alive(words)
+
+
+def test_a_head_that_moves_while_everything_is_published_again_is_found(words, monkeypatch):
+    table_events.publish(words, "a")
+    table_events.analyse(words)
+    moved = []
+
+    def overtaken(table, **arguments):
+        if not moved:
+            moved.append(True)
+            words.catalog.load_table(words.name()).append(builds.rows(range(60, 70)))
+        return commit_publication(table, **arguments)
+
+    monkeypatch.setattr("puffin_ann.lifecycle.publish.republish.publish", overtaken)
+    guard(words)
+    table_events.assert_alive(words)
+    registered = {entry.statistics_path for entry in slots(words.refresh()).values()}
+    assert table_events.index_files(words) <= registered  # the refused attempt's file is gone
+
+
+def test_a_table_that_never_rests_is_given_up_on(words, monkeypatch):
+    table_events.publish(words, "a")
+    words.append(builds.rows(range(60, 70)))
+
+    def busy(*_, **__):
+        raise ConflictError("again")
+
+    monkeypatch.setattr(guarding, "change_slots", busy)
+    with pytest.raises(ConflictError):
+        guard(words)
+
+
+def test_older_versions_find_their_places_in_the_same_run_of_the_guard_that_publishes_again(words):
+    """Found by the soak: it took a second run until nothing was left to do."""
+    table_events.publish(words, "a", name="first", metric="ip")
+    newest = words.refresh().snapshots()
+    table_events.analyse(words, newest[-2].snapshot_id)
+    table_events.publish(words, "b", name="second")
+    newest = words.refresh().snapshots()
+    table_events.analyse(words, newest[-1].snapshot_id)
+    words.overwrite(builds.rows(range(100, 120)))
+    table_events.publish(words, "c", name="first", metric="ip")
+    assert guard(words).actions != ()
+    assert guard(words.refresh()).actions == ()
+    table_events.assert_alive(words, "first", "second")

@@ -1,0 +1,109 @@
+"""Two writers that publish at the same moment, over and over."""
+
+from collections.abc import Callable
+from threading import Barrier, Thread
+
+import pytest
+
+from puffin_ann.errors import ConflictError
+from puffin_ann.lake.commit import publish as sending
+from puffin_ann.lifecycle.publish.assemble import was_published
+from tests.support import builds, publications
+
+pytestmark = pytest.mark.slow
+
+ROUNDS_PER_TABLE = 6
+
+
+def race(*plans: dict) -> list[object]:
+    """Publish at the same moment; gives what each ended with, a document or an error."""
+    start, ends = Barrier(len(plans)), [None] * len(plans)
+
+    def publish(number: int) -> None:
+        start.wait()
+        try:
+            ends[number] = publications.publish(plans[number])
+        except Exception as error:
+            ends[number] = error
+
+    threads = [Thread(target=publish, args=(number,)) for number in range(len(plans))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ends
+
+
+def rounds(lake, mode: str) -> Callable[[int], tuple[dict, dict]]:
+    """Build two indexes; gives a function that makes the pair of runs of a round."""
+    first = publications.staged(lake, name="first", run_id="a", publish=mode)
+    second = publications.staged(lake, name="second", metric="ip", run_id="b", publish=mode)
+
+    def pair(number: int) -> tuple[dict, dict]:
+        return (
+            publications.another_run(first, f"a{number}"),
+            publications.another_run(second, f"b{number}"),
+        )
+
+    return pair
+
+
+def assert_both_ended_well(lake, plans, ends) -> None:
+    table = lake.load()
+    for plan, end in zip(plans, ends, strict=True):
+        index = "first" if plan["run_id"].startswith("a") else "second"
+        if isinstance(end, Exception):
+            assert isinstance(end, ConflictError), end
+            assert not was_published(table, index, plan["run_id"])
+        else:
+            assert table.io.new_input(end["path"]).exists()
+    assert not all(isinstance(end, Exception) for end in ends), "one comes first"
+
+
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 5))]
+)
+def test_of_two_writers_one_is_first_and_the_other_follows(rest_lake, monkeypatch, block):
+    monkeypatch.setattr(sending, "WAIT_SECONDS", 0.01)
+    rest_lake.create(builds.rows(range(30)))
+    pair = rounds(rest_lake, "snapshot")
+    for number in range(ROUNDS_PER_TABLE):
+        plans = pair(number)
+        before = len(rest_lake.load().snapshots())
+        ends = race(*plans)
+        assert_both_ended_well(rest_lake, plans, ends)
+        published = [end for end in ends if not isinstance(end, Exception)]
+        table = rest_lake.load()
+        assert len(table.snapshots()) == before + len(published)
+        assert len({end["snapshot_id"] for end in published}) == len(published)
+    publications.assert_sound(rest_lake, "first", "second", raced=True)
+
+
+def test_two_writers_of_one_slot_lose_nothing_of_each_other(rest_lake, monkeypatch):
+    monkeypatch.setattr(sending, "WAIT_SECONDS", 0.01)
+    rest_lake.create(builds.rows(range(30)))
+    pair = rounds(rest_lake, "statistics")
+    for number in range(ROUNDS_PER_TABLE):
+        plans = pair(number)
+        assert_both_ended_well(rest_lake, plans, race(*plans))
+        table = rest_lake.load()
+        assert len(table.snapshots()) == 1
+        [entry] = table.metadata.statistics
+        for name in ("first", "second"):
+            builds.assert_answers(
+                publications.open_index(table, name),
+                table,
+                entry.snapshot_id,
+                publications.QUERIES,
+                4,
+            )
+
+
+def test_two_writers_on_an_embedded_catalog(embedded_lake, monkeypatch):
+    monkeypatch.setattr(sending, "WAIT_SECONDS", 0.01)
+    embedded_lake.create(builds.rows(range(30)))
+    pair = rounds(embedded_lake, "snapshot")
+    for number in range(ROUNDS_PER_TABLE):
+        plans = pair(number)
+        assert_both_ended_well(embedded_lake, plans, race(*plans))
+    publications.assert_sound(embedded_lake, "first", "second")

@@ -1,0 +1,120 @@
+"""Partitions in a blob of their own: copied while they are as they were, made anew when not."""
+
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.blobs import partitions as partitions_blob
+from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.rename import rename
+from puffin_ann.lifecycle.published.inventory import take_inventory
+from puffin_ann.search.versions import newest_version, open_puffin
+from tests.integration.search.test_damage import QUERIES
+from tests.support import builds
+from tests.support.damage import forget_cache, report, spoil
+from tests.support.refreshes import declared, delete_merge_on_read, newest, refresh
+from tests.support.renamed import NEW, named
+
+DECLARED = declared("vamana", refresh={"delta_ratio": 1.0})
+
+
+@pytest.fixture(params=["apart", "within"])
+def built(request, words):
+    """A table with an index whose partitions are in their own blob, or in the routing blob."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "within":
+            patch.setattr(routing_blob, "split", lambda routing: (None, b""))
+        builds.build(DECLARED, "build")
+    words.refresh()
+    assert len(stored(words)) == (request.param == "apart")
+    return words
+
+
+def stored(table, index: str = builds.INDEX) -> list[bytes]:
+    """The partitions blobs of an index in the file of its newest version, as they are stored."""
+    version = newest_version(table, index)
+    with open_puffin(table.io, version.path) as reader:
+        blobs = reader.find(partitions_blob.TYPE, index=index)
+        return [reader.open_stored(one).read() for one in blobs]
+
+
+def test_a_delete_and_an_append_copy_them_and_a_merge_makes_them_anew(built):
+    table = built
+    before = newest(table).routing
+    delete_merge_on_read(table, 2)
+    first = refresh(table, DECLARED, "delete")
+    (blob,) = stored(table)
+    with open_puffin(table.io, newest(table).path) as reader:
+        small = [one for one in reader.metadata.blobs if "shard" not in one.properties]
+        assert first["bytes_written"] + first["bytes_copied"] == reader.length
+        assert small[0].type == partitions_blob.TYPE, "beside the other small ones"
+        assert small == list(reader.metadata.blobs[-3:])
+
+    table.append(builds.rows(range(60, 66)))
+    refresh(table, DECLARED, "append")
+    assert stored(table) == [blob]
+    routing = newest(table).routing
+    assert routing.centroids.tolist() == before.centroids.tolist()
+    assert routing.partition_rows.tolist() == before.partition_rows.tolist()
+
+    merging = declared("vamana", refresh={"delta_ratio": 0.0})
+    assert refresh(table, merging, "as it is")["action"] == "none"
+    refresh(table, merging, "merge", maintenance=True)
+    (merged,) = stored(table)
+    assert merged != blob
+    routing = newest(table).routing
+    assert routing.partition_rows.sum() == before.partition_rows.sum() + 6
+    assert (routing.partition_radii >= before.partition_radii).all()
+
+
+def test_a_copied_blob_is_counted_as_copied(words):
+    builds.build(DECLARED, "build")
+    words.refresh()
+    delete_merge_on_read(words, 2)
+    done = refresh(words, DECLARED, "delete")
+    version = newest(words)
+    with open_puffin(words.io, version.path) as reader:
+        new = ("puffin-ann-tombstones-v1", "puffin-ann-routing-v1", "puffin-ann-coverage-v1")
+        written = sum(one.length for one in reader.metadata.blobs if one.type in new)
+        assert done["bytes_written"] == 4 + written + reader.footer_size
+
+
+def test_another_index_carries_them_along(built):
+    before = stored(built)
+    builds.build(builds.declaration(name="second", metric="ip"), "other")
+    built.refresh()
+    assert stored(built) == before
+    assert len(stored(built, "second")) == 1
+    for name in (builds.INDEX, "second"):
+        index = open_index(built, name)
+        builds.assert_answers(index, built, built.current_snapshot().snapshot_id, QUERIES, 5)
+    assert doctor(built).problems_left == 0
+
+
+def test_they_go_with_an_index_to_its_new_name(built):
+    before = stored(built)
+    renamed = named(NEW, algorithm="vamana", parameters=builds.PARAMETERS["vamana"])
+    answers = open_index(built, builds.INDEX).search(QUERIES, 5)
+    rename(builds.INDEX, renamed, [renamed])
+    assert stored(built.refresh(), NEW) == before
+    assert open_index(built, NEW).search(QUERIES, 5).equals(answers)
+
+
+def test_damage_in_them_is_seen_by_searches_and_by_a_quick_doctor(words):
+    builds.build(DECLARED, "build")
+    older = newest(words.refresh()).path
+    words.append(builds.rows(range(60, 63)))
+    refresh(words, DECLARED, "append")
+    newer = newest(words).path.removeprefix("file://")
+    forget_cache()
+    spoil(newer, "partitions")
+
+    (sentence,) = report(open_index(words, builds.INDEX).search(QUERIES, 5))["damaged"]
+    assert newer in sentence
+    assert open_index(words, builds.INDEX).version.path == older
+    holds = {file.path: file.holds for file in take_inventory(words).files}
+    assert all(len(one) == 1 for one in holds.values()), "what a file holds is told without them"
+    (found,) = [one for one in doctor(words, quick=True).findings if one.kind == "damaged"]
+    assert found.file.endswith(newer)
+    assert doctor(words, fix=True).problems_left == 0
+    assert report(open_index(words.refresh(), builds.INDEX).search(QUERIES, 5))["damaged"] == []

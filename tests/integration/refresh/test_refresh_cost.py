@@ -1,0 +1,146 @@
+"""What a small refresh asks of the catalog and the disk, whatever the size of the table."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.read import manifests
+from puffin_ann.lifecycle.ingest import row_groups
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.lifecycle.runtime.workspace import staging_root
+from puffin_ann.puffin import footer
+from puffin_ann.search.index import open_index
+from puffin_ann.search.versions import find_versions
+from tests.support import builds
+from tests.support.tables import delete_positions
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Count calls of some functions from now on."""
+    counts: Counter[str] = Counter()
+
+    def count(owner, name):
+        original = getattr(owner, name)
+
+        def call(*args, **kwargs):
+            counts[name] += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, call)
+
+    def start():
+        import os
+
+        import pyiceberg.table
+
+        for owner, name in (
+            (SqlCatalog, "load_table"),
+            (SqlCatalog, "_init_catalog"),
+            (os, "fsync"),
+            (pyiceberg.table, "update_table_metadata"),
+            (manifests, "_entry"),
+        ):
+            count(owner, name)
+        return counts
+
+    return start
+
+
+@pytest.fixture
+def indexed(words):
+    builds.build(builds.declaration(algorithm="exact", parameters={}), "build")
+    return words.refresh()
+
+
+def file_of(table):
+    return next(iter(table.scan().plan_files())).file.file_path
+
+
+def refresh(**changes):
+    declared = builds.declaration(algorithm="exact", parameters={}, **changes)
+    return refresh_in_process(declared, run_id="refresh", force=True)
+
+
+def test_a_few_deleted_rows_cost_few_loads_and_waits(indexed, counted):
+    delete_positions(indexed, {file_of(indexed): [0, 1]})
+    counts = counted()
+    assert refresh()["action"] == "refresh"
+    # To plan, to publish on, right before the commit, and in the catalog's own commit.
+    assert counts["load_table"] == 4
+    assert counts["_init_catalog"] == 1  # one connection asks it all
+    assert counts["fsync"] == 0  # but for what the catalog does
+    assert counts["update_table_metadata"] == 0  # beyond that of the catalog's own commit
+
+
+@pytest.mark.parametrize("left", [b"", bytes(300), b'{"kind": "refre'])
+def test_a_run_whose_machine_went_down_is_planned_anew(indexed, left):
+    delete_positions(indexed, {file_of(indexed): [0, 1]})
+    folder = Path(staging_root(indexed, builds.INDEX, "refresh").removeprefix("file://"))
+    folder.mkdir(parents=True)
+    (folder / "_plan.json").write_bytes(left)  # the plan's copy is the same file
+    (folder / "plan.json").hardlink_to(folder / "_plan.json")
+    (folder / "changes.json").write_text(json.dumps({"gone": [], "of": "another plan"}))
+    assert refresh()["action"] == "refresh"
+    view = open_index(indexed.refresh(), builds.INDEX).view
+    assert (view.rows_masked, view.rows_to_scan) == (0, 0)
+
+
+def test_the_version_refreshed_is_opened_once_for_each_thing_that_is_asked_of_it(
+    indexed, monkeypatch
+):
+    opened: Counter[str] = Counter()
+    original = footer.read
+
+    def read(source, *args):
+        opened[source.name] += 1
+        return original(source, *args)
+
+    (before,) = registered(indexed)
+    delete_positions(indexed, {file_of(indexed): [0, 1]})
+    monkeypatch.setattr(footer, "read", read)
+    assert refresh()["action"] == "refresh"
+    # To know it, the sizes of its blobs and its rows, and to copy from.
+    assert opened.pop(before.path) == 4
+    assert set(opened.values()) == {1}  # what was staged, to copy from
+
+
+def test_files_found_with_an_index_are_opened_once(indexed, monkeypatch):
+    opened: list[str] = []
+    original = footer.read
+    monkeypatch.setattr(
+        footer, "read", lambda source, *args: opened.append(source.name) or original(source, *args)
+    )
+    assert len(find_versions(indexed, builds.INDEX).versions) == 1
+    assert opened == [one.path for one in registered(indexed)]
+
+
+def test_manifests_that_did_not_change_are_not_read(indexed, counted):
+    indexed.append(builds.rows(range(60, 63)))
+    counts = counted()
+    assert refresh(refresh={"delta_ratio": 1.0})["action"] == "refresh"
+    assert counts["_entry"] == 1  # of the file that was added
+
+
+def test_of_rows_that_only_moved_no_vector_is_kept(indexed, monkeypatch):
+    sizes = []
+    original = row_groups.RowGroupRange.read
+
+    def read(self, *args, **kwargs):
+        found = original(self, *args, **kwargs)
+        sizes.append((len(found.rows.vectors), len(found.sifted.locators)))
+        return found
+
+    monkeypatch.setattr(row_groups.RowGroupRange, "read", read)
+    rows = len(indexed.scan().to_arrow())
+    indexed.overwrite(indexed.scan().to_arrow())
+    done = refresh()
+    assert done["action"] == "refresh"
+    assert np.sum(sizes, axis=0).tolist() == [0, rows]
+    view = open_index(indexed.refresh(), builds.INDEX).view
+    assert (view.rows_masked, view.rows_to_scan) == (0, 0)

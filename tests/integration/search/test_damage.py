@@ -1,0 +1,240 @@
+"""Bytes of a published index that are not those written: told, and never a wrong answer."""
+
+import json
+import logging
+import os
+import re
+import sys
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.cli.main import run as command_line
+from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError, IndexNotFoundError
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.lifecycle.runs.maintain import maintain
+from puffin_ann.lifecycle.runtime.runners import InProcess
+from puffin_ann.search.versions import newest_version
+from tests.support import builds
+from tests.support.damage import forget_cache, report, spoil
+
+QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
+
+
+def publish(table, run_id: str, **changes) -> str:
+    """Build and publish; returns the file's path on the disk."""
+    plan = builds.build(builds.declaration(**changes), run_id, {"force": True})
+    assert plan["action"] == "build"
+    head = table.refresh().current_snapshot().snapshot_id
+    (entry,) = [one for one in table.metadata.statistics if one.snapshot_id == head]
+    return entry.statistics_path.removeprefix("file://")
+
+
+@pytest.fixture
+def two_versions(words):
+    """An older version of 60 rows, a newer one of 70."""
+    older = publish(words, "a")
+    words.append(builds.rows(range(60, 70)))
+    newer = publish(words, "b")
+    forget_cache()
+    return words, older, newer
+
+
+@pytest.mark.parametrize("kind", ["graph", "rows"])
+@pytest.mark.parametrize("shard", [0, 1])
+def test_an_older_version_answers_for_a_damaged_one_and_the_rest_is_scanned(
+    two_versions, caplog, kind, shard
+):
+    table, older, newer = two_versions
+    spoil(newer, kind, shard)
+    index = open_index(table, builds.INDEX)
+    assert index.coverage == 1.0  # the damage is not seen yet
+    snapshot = table.current_snapshot().snapshot_id
+    with caplog.at_level(logging.ERROR, "puffin_ann"):
+        builds.assert_answers(index, table, snapshot, QUERIES, 5)
+    assert newer in caplog.text
+    told = report(index.search(QUERIES, 5))
+    assert told["coverage"] == index.coverage == pytest.approx(60 / 70)
+    assert told["rows_scanned"] == 10
+    (sentence,) = told["damaged"]
+    assert newer in sentence
+    assert f"shard {shard}" in sentence
+    assert older in sentence
+    builds.assert_within(index, builds.live(table), QUERIES)
+
+
+def test_thresholds_meet_damage_as_searches_do(two_versions):
+    table, _, newer = two_versions
+    spoil(newer)
+    builds.assert_within(open_index(table, builds.INDEX), builds.live(table), QUERIES)
+
+
+def test_what_is_asked_of_the_indexed_rows_alone_is_held_to_those_of_the_version_used(two_versions):
+    table, _, newer = two_versions
+    index = open_index(table, builds.INDEX)
+    spoil(newer)
+    found = index.search(QUERIES[:1], 60, columns=["id"], freshness="indexed")
+    assert pc.max(found.column("id")).as_py() == 59
+    assert report(found)["damaged"]
+
+
+def test_a_file_whose_routing_cannot_be_read_is_told_with_the_answer(two_versions):
+    table, _, newer = two_versions
+    spoil(newer, "routing")
+    index = open_index(table, builds.INDEX)
+    builds.assert_answers(index, table, table.current_snapshot().snapshot_id, QUERIES, 5)
+    (sentence,) = report(index.search(QUERIES, 5))["damaged"]
+    assert newer in sentence
+
+
+def test_a_file_that_is_removed_under_an_open_index_is_replaced(two_versions):
+    table, _, newer = two_versions
+    index = open_index(table, builds.INDEX)
+    os.remove(newer)
+    builds.assert_answers(index, table, table.current_snapshot().snapshot_id, QUERIES, 5)
+    assert any("is gone" in one for one in report(index.search(QUERIES, 5))["damaged"])
+
+
+def test_the_same_version_in_another_file_is_as_good(words):
+    publish(words, "a")
+    both = publish(words, "b", name="second", metric="ip")
+    forget_cache()
+    spoil(both)
+    index = open_index(words, builds.INDEX)
+    index.search(QUERIES, 5)
+    assert index.coverage == 1.0
+    assert open_index(words, "second").search(QUERIES, 5).num_rows == 15
+
+
+@pytest.mark.parametrize("kind", ["graph", "rows"])
+def test_a_forced_refresh_of_a_damaged_index_says_what_repairs_it(two_versions, kind):
+    _, _, newer = two_versions
+    declared = builds.declaration()
+    assert refresh_in_process(declared, run_id="r", force=True)["action"] == "none"
+    spoil(newer, kind)
+    assert refresh_in_process(declared, run_id="r")["action"] == "none"  # nothing is read for it
+    with pytest.raises(DamagedIndexError, match=re.escape(newer)) as refused:
+        refresh_in_process(declared, run_id="r", force=True)
+    assert "'puffin-ann doctor test.demo.words --fix' publishes what" in str(refused.value)
+
+
+def test_a_merge_into_a_damaged_shard_names_it_and_the_other_index_is_maintained(words):
+    declared = [
+        builds.declaration(
+            name=name,
+            algorithm="vamana",
+            parameters=builds.PARAMETERS["vamana"],
+            recall_target=0.5,
+            refresh={"delta_ratio": 0.0, "min_rows": 0},
+        )
+        for name in (builds.INDEX, "second")
+    ]
+    for one in declared:
+        builds.build(one, f"build-{one.name}")
+    path = newest_version(words.refresh(), builds.INDEX).path.removeprefix("file://")
+    spoil(path, "graph", shard=1)
+    words.append(builds.rows(range(60, 90)))
+    with pytest.raises(DamagedIndexError, match=r"shard 1 of index 'words_index'.*--fix"):
+        maintain(declared, run_id="window", runner=InProcess())
+    assert open_index(words.refresh(), "second").view.rows_to_scan == 0
+    assert open_index(words, builds.INDEX).view.rows_to_scan == 30
+
+
+def test_where_no_file_is_whole_a_forced_refresh_names_the_build(words):
+    spoil(publish(words, "a"))
+    with pytest.raises(DamagedIndexError, match="'puffin-ann build words_index --force'"):
+        refresh_in_process(builds.declaration(), run_id="r", force=True)
+
+
+def test_a_version_of_another_metric_never_answers(words):
+    publish(words, "a", metric="ip")
+    spoil(publish(words, "b", metric="l2"))
+    forget_cache()
+    with pytest.raises(DamagedIndexError):
+        open_index(words, builds.INDEX).search(QUERIES, 5)
+
+
+def test_without_another_version_the_error_names_file_shard_and_command(words):
+    path = publish(words, "a")
+    forget_cache()
+    spoil(path, shard=1)
+    with pytest.raises(DamagedIndexError) as caught:
+        open_index(words, builds.INDEX).search(QUERIES, 5)
+    said = str(caught.value)
+    assert path in said
+    assert "shard 1" in said
+    assert "checksum" in said
+    assert f"puffin-ann build {builds.INDEX} --force" in said
+    assert re.search(r"puffin-ann doctor test\.demo\.words", said)
+
+
+@pytest.mark.parametrize("kind", ["routing", "coverage", "partitions"])
+def test_an_index_without_a_readable_version_is_damaged_and_not_missing(words, capsys, kind):
+    path = publish(words, "a")
+    spoil(path, kind)
+
+    for look in (open_index, lambda table, name: status(table, None)):
+        with pytest.raises(DamagedIndexError, match=re.escape(path)) as refused:
+            look(words.refresh(), builds.INDEX)
+        assert f"puffin-ann build {builds.INDEX} --force" in str(refused.value)
+    with pytest.raises(IndexNotFoundError, match=f"it has: {builds.INDEX}"):
+        open_index(words, "another")
+
+
+@pytest.mark.parametrize("harm", [b"", b"PFA1 no more"], ids=["empty", "overwritten"])
+def test_the_tables_metadata_tells_of_an_index_whose_file_says_nothing(words, harm):
+    path = publish(words, "a")
+    with open(path, "wb") as file:
+        file.write(harm)
+
+    with pytest.raises(DamagedIndexError, match=re.escape(path)):
+        open_index(words.refresh(), builds.INDEX)
+    with pytest.raises(IndexNotFoundError):
+        open_index(words, "words")
+
+
+def test_the_gate_never_looks_for_another_version(words):
+    """What it measures must be what is published."""
+    publish(words, "a")
+    plan = build.plan_build(builds.declaration(), run_id="b", overrides={"force": True})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("puffin_ann.lifecycle.evaluate.tune.choose_widths", _damaged)
+        with pytest.raises(FormatError, match="spoilt"):
+            builds.run_stages(plan)
+
+
+def _damaged(*_, **__):
+    raise FormatError("spoilt")
+
+
+def test_the_command_line_warns_beside_its_answers(two_versions, monkeypatch, capsys):
+    _, _, newer = two_versions
+    spoil(newer)
+    arguments = ["search", "test.demo.words", builds.INDEX, "--key", "id=5", "--json"]
+    monkeypatch.setattr(sys, "argv", ["puffin-ann", *arguments])
+    with pytest.raises(SystemExit) as left:
+        command_line()
+    said = capsys.readouterr()
+    assert not left.value.code
+    assert len(json.loads(said.out)["answers"]) == 10
+    assert "warning: " in said.err
+    assert newer in said.err
+
+
+def test_a_damaged_data_file_is_not_told_as_damage_of_the_index(two_versions):
+    table, _, _ = two_versions
+    before = {one.file.file_path for one in table.refresh().scan().plan_files()}
+    table.append(builds.rows(range(70, 80)))
+    (file,) = [
+        one.file for one in table.refresh().scan().plan_files() if one.file.file_path not in before
+    ]
+    path = file.file_path.removeprefix("file://")
+    os.truncate(path, file.file_size_in_bytes // 2)
+    index = open_index(table, builds.INDEX)
+    with pytest.raises(DataFileError, match=f"{path} is not a readable Parquet file"):
+        index.search(QUERIES, 3)
+    assert len(index.search(QUERIES, 3, freshness="indexed")) == 3 * len(QUERIES)

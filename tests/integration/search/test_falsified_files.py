@@ -1,0 +1,182 @@
+"""Index files with right checksums and wrong sense: never a wrong row, and doctor tells."""
+
+import io
+import tracemalloc
+from contextlib import suppress
+from itertools import product
+
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import partitions, rows, strings
+from puffin_ann.errors import FormatError
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.shards.load import load_shard
+from puffin_ann.search.versions import load_version
+from tests.support import builds, falsified_files, falsified_index
+from tests.support.falsified_files import IndexFile
+from tests.support.falsified_rows import put_rows, replace_columns
+
+FOUND = (
+    "metric_of_a_shard",
+    "rows_and_tombstones_of_a_shard",
+    "rows_from_one_shard_to_another",
+    "a_shard_left_out",
+    "partitions_to_probe",
+    "locator_of_a_row",
+    "order_of_rows",
+    "a_tombstone_at_another_row",
+    "id_of_a_file",
+    "algorithm_of_the_index",
+    "file_of_a_shard",
+    "manifests_of_the_base",
+)
+"""Lies that searches once fell for."""
+
+
+@pytest.fixture
+def liar(words):
+    return falsified_index.liar(words, "exact", "l2")
+
+
+def test_lies_are_told_from_the_truth(liar):
+    assert liar.outcome() == falsified_index.RIGHT
+    told = set()
+    for name, seed in product(FOUND, (0, 2)):
+        with suppress(falsified_files.NotApplicable):
+            liar.lie(name, seed)
+            told.add(name)
+            assert liar.outcome() in (falsified_index.RIGHT, falsified_index.FELL_BACK), name
+    assert told == {*FOUND}
+
+
+def test_nothing_elsewhere_is_asked_for_because_an_index_file_names_it(liar, monkeypatch):
+    asked = []
+    io = type(liar.table.io)
+    new_input = io.new_input
+    monkeypatch.setattr(
+        io, "new_input", lambda self, path: asked.append(path) or new_input(self, path)
+    )
+
+    for name in (
+        "path_of_a_file",
+        "paths_of_all_files",
+        "file_of_a_shard",
+        "manifests_of_the_base",
+    ):
+        for seed in range(12):
+            liar.lie(name, seed)
+            liar.outcome()
+
+    root = liar.table.location().removeprefix("file://")
+    strays = {path for path in asked if not path.removeprefix("file://").startswith(root)}
+    assert asked
+    assert strays == set()
+    assert not any(".." in path or "%2e" in path for path in asked)
+
+
+def test_rows_of_another_table_are_never_answered(liar, catalog):
+    """A covered file is exchanged for another table's, of as many rows."""
+    other = catalog.create_table("demo.other", schema=builds.rows([]).schema)
+    other.append(builds.rows(range(900, 930)))
+    (task,) = other.scan().plan_files()
+    file = IndexFile.read(liar.path)
+    coverage = file.only(coverage_blob)
+    paths = list(strings.decode(coverage.sections["path"], ""))
+    paths[1] = task.file.file_path
+    coverage.sections["path"] = strings.encode(paths)
+    file.write(liar.path)
+    liar.register()
+
+    assert liar.outcome() == falsified_index.RIGHT
+
+
+def test_files_that_were_added_where_they_lay_are_searched_still(words, tmp_path):
+    """They lie outside the table's folders, and its manifests name them."""
+    import pyarrow.parquet as pq
+
+    (tmp_path / "elsewhere").mkdir()
+    path = tmp_path / "elsewhere" / "a.parquet"
+    pq.write_table(builds.rows(range(60, 90)), path)
+    words.add_files([f"file://{path}"])
+    builds.build(builds.declaration(), "a")
+
+    index = open_index(words.refresh(), builds.INDEX)
+
+    assert index.coverage == 1.0
+    builds.assert_answers_are(index, builds.live(words), falsified_index.QUERIES, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"), [("many_rows_in_few_bytes", 3), ("more_tombstones", 0), ("rows_of_a_file", 3)]
+)
+def test_counts_that_nothing_backs_take_no_memory(liar, name, seed):
+    liar.outcome()  # what is compiled and imported counts no more
+    liar.lie(name, seed)
+
+    tracemalloc.start()
+    outcome = liar.outcome()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert outcome == falsified_index.FELL_BACK
+    assert peak < 20 << 20
+
+
+@pytest.mark.parametrize("name", ["locator_of_a_row", "metric_of_a_shard"])
+def test_what_cannot_be_loaded_leaves_nothing_in_the_cache(liar, tmp_path, name):
+    liar.lie(name, 0)
+    version = load_version(liar.table.io, str(liar.path), builds.INDEX)
+
+    refused = []
+    for shard in version.routing.shards:
+        cache = LocalCache(tmp_path / str(shard.shard_id))
+        try:
+            load_shard(liar.table.io, version, shard, cache, "test")
+        except FormatError:
+            refused.append(shard)
+            assert {path.name for path in cache.root.iterdir()} <= {"names"}
+    assert len(refused) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [("metric_of_a_shard", 0), ("locator_of_a_row", 0), ("order_of_rows", 0), ("id_of_a_file", 0)],
+)
+def test_doctor_tells_of_blobs_that_contradict_each_other(liar, name, seed):
+    liar.lie(name, seed)
+
+    damaged = [one for one in doctor(liar.table.refresh()).findings if one.kind == "damaged"]
+
+    assert [one.indexes for one in damaged] == [(builds.INDEX,)]
+    assert str(liar.path) in damaged[0].file
+
+
+def test_doctor_tells_of_rows_that_two_shards_hold(liar):
+    file = IndexFile.read(liar.path)
+    blobs = file.all(rows)
+    found = [rows.read(io.BytesIO(blob.content())) for blob in blobs]
+    first, second = found[0], found[1]
+    columns = [column.copy() for column in (second.file_ids, second.row_groups, second.offsets)]
+    taken = [column[-1] for column in (first.file_ids, first.row_groups, first.offsets)]
+    for column, value in zip(columns, taken, strict=True):
+        column[-1] = value
+    put_rows(blobs[1], replace_columns(second, columns))
+    file.write(liar.path)
+    liar.register()
+
+    (damaged,) = [one for one in doctor(liar.table.refresh()).findings if one.kind == "damaged"]
+
+    assert "that another shard has, too" in damaged.what
+
+
+def test_partitions_that_claim_no_rows_hide_none(liar):
+    file = IndexFile.read(liar.path)
+    cells = file.only(partitions)
+    cells.sections["prow"] = bytes(len(cells.sections["prow"]))
+    file.write(liar.path)
+    liar.register()
+
+    assert liar.outcome() == falsified_index.RIGHT

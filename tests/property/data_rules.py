@@ -1,0 +1,86 @@
+"""What people do to the data of a table."""
+
+import os
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from tests.support import builds
+from tests.support.tables import delete_positions
+
+picks = st.integers(0, 10**6)
+"""A number of which something is chosen, whatever there is to choose from then."""
+
+
+class DataLife:
+    """Appends, deletes, overwrites, compaction, rollback, names of snapshots."""
+
+    @rule(count=st.integers(1, 15))
+    def append(self, count):
+        self._append(count)
+
+    @rule(chosen=st.lists(picks, min_size=1, max_size=8))
+    def delete_merge_on_read(self, chosen):
+        files = [task.file for task in self.table.scan().plan_files()]
+        deletes: dict[str, list[int]] = {}
+        for pick in chosen if files else []:
+            file = files[pick % len(files)]
+            deletes.setdefault(file.file_path, []).append(pick // 7 % file.record_count)
+        if deletes:
+            delete_positions(self.table, deletes)
+            self._changed()
+
+    @rule(start=st.integers(0, 60), length=st.integers(1, 10))
+    def delete_copy_on_write(self, start, length):
+        self.table.delete(f"id >= {start} and id < {start + length}")
+        self._changed()
+
+    @rule(count=st.integers(1, 15))
+    def overwrite(self, count):
+        self.table.overwrite(builds.rows(range(self.next_id, self.next_id + count)))
+        self.next_id += count
+        self._changed()
+
+    @rule()
+    def compact(self):
+        data = self.table.scan().to_arrow()
+        if len(data):
+            self.table.overwrite(data)
+            self._changed()
+
+    @rule(pick=picks)
+    def roll_back(self, pick):
+        snapshots = self.table.snapshots()
+        chosen = snapshots[pick % len(snapshots)].snapshot_id
+        self.table.manage_snapshots().set_current_snapshot(snapshot_id=chosen).commit()
+        self._changed()
+
+    @rule(pick=picks, tag=st.booleans())
+    def name_a_snapshot(self, pick, tag):
+        snapshots = self.table.snapshots()
+        chosen = snapshots[pick % len(snapshots)].snapshot_id
+        name = f"ref{os.urandom(3).hex()}"
+        manage = self.table.manage_snapshots()
+        if tag:
+            manage.create_tag(snapshot_id=chosen, tag_name=name).commit()
+        else:
+            manage.create_branch(snapshot_id=chosen, branch_name=name).commit()
+        self._changed()
+
+    @precondition(lambda self: len(self.table.refs()) > 1)
+    @rule(pick=picks)
+    def forget_a_name(self, pick):
+        names = sorted(name for name in self.table.refs() if name != "main")
+        name = names[pick % len(names)]
+        ref = self.table.refs()[name]
+        manage = self.table.manage_snapshots()
+        if ref.snapshot_ref_type.value == "tag":
+            manage.remove_tag(name).commit()
+        else:
+            manage.remove_branch(name).commit()
+        self._changed()
+
+    def _append(self, count, table=None):
+        (table or self.table).append(builds.rows(range(self.next_id, self.next_id + count)))
+        self.next_id += count
+        self._changed()

@@ -1,0 +1,89 @@
+"""What others do to a table's registrations, snapshots and files."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.store.listing import canonical, listed
+from tests.property.data_rules import picks
+from tests.support import table_events
+
+
+class OthersLife:
+    """Statistics, lost registrations, expiry, removal of orphans."""
+
+    @rule(pick=picks)
+    def analyse(self, pick):
+        snapshots = self.table.snapshots()
+        chosen = snapshots[-1 - pick % min(3, len(snapshots))].snapshot_id
+        table_events.analyse(self.table, chosen)
+        self._attacked()
+
+    @precondition(lambda self: len(self.table.metadata.statistics) > 0)
+    @rule(pick=picks)
+    def lose_a_registration(self, pick):
+        entries = self.table.metadata.statistics
+        table_events.drop_registration(self.table, entries[pick % len(entries)].snapshot_id)
+        self._attacked()
+
+    @rule(keep=st.integers(1, 4))
+    def expire(self, keep):
+        """Expire but the newest ancestors of the head, after the guard ran."""
+        self._guarded()
+        line = {one.snapshot_id for one in list(_ancestors(self.table))[:keep]}
+        named = {ref.snapshot_id for ref in self.table.refs().values()}
+        before = registered_paths(self.table)
+        gone = [
+            one.snapshot_id for one in self.table.snapshots() if one.snapshot_id not in line | named
+        ]
+        if gone:
+            self.table.maintenance.expire_snapshots().by_ids(gone).commit()
+            self.table.refresh()
+        for path in before - registered_paths(self.table):  # as Iceberg's Java does
+            if self.table.io.new_input(path).exists():
+                self.table.io.delete(path)
+        self.held = None  # what it would register may be gone
+
+    @rule()
+    def remove_orphans(self):
+        """Remove everything that the metadata does not reach, however new; the guard ran before."""
+        self._guarded()
+        self._remove_orphans()
+        self.held = None
+
+    def _remove_orphans(self):
+        remove_orphans(self.table)
+
+
+def _ancestors(table):
+    by_id = {one.snapshot_id: one for one in table.snapshots()}
+    at = table.current_snapshot()
+    while at is not None:
+        yield at
+        at = by_id.get(at.parent_snapshot_id)
+
+
+def registered_paths(table) -> set[str]:
+    return {entry.statistics_path for entry in slots(table).values()}
+
+
+def remove_orphans(table) -> None:
+    """What Iceberg's action does with `older_than` now: a twin of Java's, for tables on disk."""
+    reached = {canonical(path) for path in _reached(table)}
+    for one in listed(table.io, table.location(), recursive=True):
+        inside = one.uri[len(table.location()) :].split("/")
+        is_hidden = any(part.startswith(("_", ".")) for part in inside)
+        if canonical(one.uri) not in reached and not is_hidden:
+            table.io.delete(one.uri)
+
+
+def _reached(table):
+    yield table.metadata_location
+    yield from (one.metadata_file for one in table.metadata.metadata_log)
+    yield from registered_paths(table)
+    for snapshot in table.snapshots():
+        yield snapshot.manifest_list
+        for manifest in snapshot.manifests(table.io):
+            yield manifest.manifest_path
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                yield entry.data_file.file_path

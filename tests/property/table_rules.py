@@ -1,0 +1,86 @@
+"""A machine that lives a table's life, with its indexes, and checks every promise at each step.
+
+`TableLife` needs PyIceberg alone; in `SparkLife` it is Spark's own procedures that delete rows,
+compact, analyse, expire and remove orphans.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+from pyiceberg.utils.config import Config
+
+from puffin_ann.settings import settings as library_settings
+from tests.property.data_rules import DataLife
+from tests.property.invariants import Promises
+from tests.property.others_rules import OthersLife
+from tests.property.run_rules import RunLife
+from tests.support import builds
+
+PROPERTIES = {"write.parquet.row-group-limit": "7", "format-version": "2"}
+
+
+class TableLife(DataLife, OthersLife, RunLife, Promises, RuleBasedStateMachine):
+    """By PyIceberg alone, or by its twins of what it cannot do."""
+
+    @initialize(
+        metric=st.sampled_from(["l2", "cosine", "ip"]),
+        algorithm=st.sampled_from(["exact", "exact", "vamana"]),
+    )
+    def begin(self, metric, algorithm):
+        self.folder = tempfile.TemporaryDirectory(prefix="life-")
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("puffin_ann.lake.commit.publish.WAIT_SECONDS", 0.0)
+        self.table = self._table()
+        parameters = {} if algorithm == "exact" else {"R": 8, "L": 16, "pq_m": 4, "pq_nbits": 4}
+        self.declared = {
+            name: builds.declaration(
+                name=name,
+                table=".".join((self.table.catalog.name, *self.table.name())),
+                metric=metric if name == "first" else "l2",
+                algorithm=algorithm,
+                parameters=parameters,
+                recall_target=0.5,
+            )
+            for name in ("first", "second")
+        }
+        self.next_id, self.runs, self.looks = 0, 0, 0
+        self.oracle: dict[int, Any] = {}
+        self.visible: set[str] = set()
+        self.anchored = False
+        self.crashed: dict | None = None
+        self.held = None
+        self._append(20)
+        self._build("first")
+
+    def _table(self) -> Table:
+        where = Path(self.folder.name)
+        self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
+        library_settings.cache_clear()
+        self.patch.setenv("PYICEBERG_CATALOG__TEST__TYPE", "sql")
+        self.patch.setenv("PYICEBERG_CATALOG__TEST__URI", f"sqlite:///{where}/catalog.db")
+        self.patch.setenv("PYICEBERG_CATALOG__TEST__WAREHOUSE", f"file://{where}/warehouse")
+        self.patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+        catalog = load_catalog("test")
+        catalog.create_namespace("demo")
+        return catalog.create_table("demo.words", builds.rows([]).schema, properties=PROPERTIES)
+
+    def teardown(self):
+        if hasattr(self, "patch"):
+            self.patch.undo()
+            library_settings.cache_clear()
+            self.folder.cleanup()
+
+    def _changed(self):
+        self.table.refresh()
+        self.anchored = False
+
+    def _attacked(self):
+        """Until the guard runs, or a build, an index need not be found."""
+        self.table.refresh()
+        self.visible, self.anchored = set(), False

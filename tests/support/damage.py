@@ -1,0 +1,41 @@
+"""Damage to published files, and what searches tell of it."""
+
+import json
+import shutil
+
+from puffin_ann.puffin import PuffinReader
+from puffin_ann.settings import settings
+from tests.support import builds, table_events
+
+
+def spoil(path: str, kind: str = "rows", shard: int = 0, index: str = builds.INDEX) -> None:
+    """Change a byte in the middle of a blob of a published file."""
+    with open(path, "r+b") as file:
+        blobs = PuffinReader(file).metadata.blobs
+        (blob,) = [
+            one
+            for one in blobs
+            if kind in one.type
+            and one.properties["index"] == index
+            and one.properties.get("shard", str(shard)) == str(shard)
+        ]
+        file.seek(blob.offset + blob.length // 2)
+        byte = file.read(1)
+        file.seek(blob.offset + blob.length // 2)
+        file.write(bytes([byte[0] ^ 0x10]))
+
+
+def forget_cache() -> None:
+    shutil.rmtree(settings().cache_dir / "shards", ignore_errors=True)
+
+
+def report(answers) -> dict:
+    return json.loads(answers.schema.metadata[b"puffin_ann"])
+
+
+def damaged(found) -> list:
+    return [one for one in found.findings if one.kind == "damaged"]
+
+
+def publish(table, run: str, **declared) -> str:
+    return table_events.publish(table, run, **declared).removeprefix("file://")

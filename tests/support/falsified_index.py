@@ -1,0 +1,116 @@
+"""A table with two published versions of an index, the newer of which lies; what a search says."""
+
+import json
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pyiceberg.table import Table
+from pyiceberg.table.statistics import StatisticsFile
+
+from puffin_ann import open_index
+from puffin_ann.errors import PuffinAnnError
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.search.versions import find_versions
+from puffin_ann.settings import settings
+from tests.support import builds
+from tests.support.falsified_files import LIES, IndexFile
+from tests.support.tables import delete_positions
+
+QUERIES = np.random.default_rng(3).normal(size=(2, builds.DIMENSION)).astype(np.float32)
+CASES = (
+    ("exact", "l2"),
+    ("vamana", "ip"),
+    ("hnsw", "cosine"),
+    ("ivf_pq", "l2"),
+    ("centroid", "l2"),
+)
+"""Algorithm and metric of the indexes that lie."""
+
+RIGHT, FELL_BACK = "right", "fell back"
+
+
+@dataclass
+class Liar:
+    """An index file, and how it was before it lied.
+
+    Attributes:
+        table: as it is.
+        algorithm: of the index.
+        path: the file of the newest version.
+        truth: its bytes.
+        live: ids and vectors of the live rows.
+    """
+
+    table: Table
+    algorithm: str
+    path: Path
+    truth: bytes
+    live: tuple[np.ndarray, np.ndarray]
+
+    def lie(self, name: str, seed: int) -> None:
+        """Let the file tell a lie, and the table's metadata its length.
+
+        Raises:
+            NotApplicable: there is nothing in the file that it could be about.
+        """
+        self.path.write_bytes(self.truth)
+        file = IndexFile.read(self.path)
+        LIES[name](file, random.Random(seed))
+        file.write(self.path)
+        self.register()
+
+    def register(self) -> None:
+        """Tell the table's metadata how long the file is."""
+        table = self.table.refresh()
+        with table.update_statistics() as update:
+            for entry in table.metadata.statistics:
+                if entry.statistics_path.removeprefix("file://") == str(self.path):
+                    size = {"file-size-in-bytes": self.path.stat().st_size}
+                    told = {**entry.model_dump(by_alias=True), **size}
+                    update.set_statistics(StatisticsFile(**told))
+
+    def outcome(self) -> str:
+        """Search in every way; whatever is answered is held to brute force.
+
+        Returns:
+            `RIGHT`, `FELL_BACK`, or the name of a typed error.
+        """
+        shutil.rmtree(settings().cache_dir / "shards", ignore_errors=True)
+        try:
+            index = open_index(self.table.refresh(), builds.INDEX)
+            builds.assert_answers_are(index, self.live, QUERIES, 5)
+            builds.assert_within(index, self.live, QUERIES, (0.1, 0.5))
+            report = index.search(QUERIES, 5).schema.metadata[b"puffin_ann"]
+        except PuffinAnnError as error:
+            return type(error).__name__
+        return FELL_BACK if json.loads(report)["damaged"] else RIGHT
+
+
+def liar(table: Table, algorithm: str, metric: str) -> Liar:
+    """Publish a version of some rows, then one with a delta and tombstones; the latter will lie.
+
+    Args:
+        table: of 60 rows.
+        algorithm: of the index.
+        metric: likewise.
+    """
+    declared = builds.declaration(
+        table=".".join(("test", *table.name())),
+        algorithm=algorithm,
+        metric=metric,
+        parameters=builds.PARAMETERS.get(algorithm, {}),
+        recall_target=0.5,
+        refresh={"delta_ratio": 0.9, "min_rows": 0},
+    )
+    builds.build(declared, "older")
+    paths = sorted(task.file.file_path for task in table.refresh().scan().plan_files())
+    delete_positions(table, {paths[0]: [2, 17]})
+    table.refresh().append(builds.rows(range(60, 75)))
+    refresh_in_process(declared, run_id="newer")
+    versions = find_versions(table.refresh(), builds.INDEX).versions
+    assert [one.run_id for one in versions][:2] == ["newer", "older"]
+    path = Path(versions[0].path.removeprefix("file://"))
+    return Liar(table, algorithm, path, path.read_bytes(), builds.live(table))

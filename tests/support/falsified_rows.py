@@ -1,0 +1,153 @@
+"""Lies of partitions, of rows and where they lie, and of tombstones."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+from pyroaring import BitMap
+
+from puffin_ann.blobs import delta, partitions, routing, rows, tombstones
+from puffin_ann.errors import BlobFormatError
+from tests.support.index_file import COUNTS, LARGE, NotApplicable, lie, set_record
+from tests.support.mutation import sections_of
+
+
+@lie
+def rows_of_partitions(file, rng):
+    blob = file.only(partitions) if file.all(partitions) else file.only(routing)
+    counts = blob.records("prow", "<u8")
+    if not len(counts):
+        raise NotApplicable
+    counts[rng.randrange(len(counts))] = rng.choice((0, 1, 2**64 - 1))
+    blob.sections["prow"] = counts.tobytes()
+
+
+@lie
+def partition_of_a_row(file, rng):
+    blob = file.only(delta)
+    found = blob.records("part", "<u4")
+    if not len(found):
+        raise NotApplicable
+    found[rng.randrange(len(found))] = rng.choice((0, 1, 2**32 - 1))
+    blob.sections["part"] = found.tobytes()
+
+
+@lie
+def locator_of_a_row(file, rng):
+    """Where no covered file is, or no row group of it, or no row of that."""
+    value = rows_of(file, rng)
+    blob, found = value
+    if not len(found):
+        raise NotApplicable
+    columns = [column.copy() for column in (found.file_ids, found.row_groups, found.offsets)]
+    column, number = rng.choice(
+        ((0, 2**32 - 1), (0, 2**31), (0, 1000), (1, 1000), (1, 2**32 - 1), (2, 10_000), (2, 2**31))
+    )
+    columns[column][rng.randrange(len(found))] = number
+    put_rows(blob, replace_columns(found, columns))
+
+
+def rows_of(file, rng):
+    blob = file.some(rng, rows)
+    return blob, rows.read(io.BytesIO(blob.content()))
+
+
+def replace_columns(found, columns):
+    return replace(found, file_ids=columns[0], row_groups=columns[1], offsets=columns[2])
+
+
+def put_rows(blob, found):
+    out = io.BytesIO()
+    try:
+        rows.write(found, out)
+    except BlobFormatError:
+        raise NotApplicable from None
+    blob.sections = sections_of(out.getvalue(), rows.KIND)
+
+
+@lie
+def a_row_too_many_or_too_few(file, rng):
+    blob, found = rows_of(file, rng)
+    columns = [column[:-1] for column in (found.file_ids, found.row_groups, found.offsets)]
+    identities = None if found.identities is None else found.identities[:-1]
+    put_rows(blob, replace(replace_columns(found, columns), identities=identities))
+
+
+@lie
+def order_of_rows(file, rng):
+    """The ordinals are in another order than the permutation says; the head denies that it is."""
+    blob, found = rows_of(file, rng)
+    shuffled = rng.sample(range(len(found)), len(found))
+    columns = [column[shuffled] for column in (found.file_ids, found.row_groups, found.offsets)]
+    put_rows(blob, replace_columns(found, columns))
+    if "perm" not in blob.sections:
+        raise NotApplicable
+    set_record(blob, "head", rows.HEAD, rng, order=rows.SORTED)
+
+
+@lie
+def head_of_rows(file, rng):
+    name, value = rng.choice(
+        (
+            ("rows", rng.choice(LARGE)),
+            ("block_rows", rng.choice(COUNTS)),
+            ("order", rng.choice((0, 1, 2))),
+            ("identity", rng.choice((2, 3))),
+        )
+    )
+    set_record(file.some(rng, rows), "head", rows.HEAD, rng, **{name: value})
+
+
+@lie
+def a_tombstone_at_another_row(file, rng):
+    blob = file.some(rng, tombstones)
+    found = tombstones.decode(blob.content())
+    dead = rng.choice(list(found))
+    other = rng.choice([one for one in range(max(found) + 5) if one not in found])
+    found.discard(dead)
+    found.add(other)
+    blob.sections = sections_of(tombstones.encode(found), tombstones.KIND)
+
+
+@lie
+def more_tombstones(file, rng):
+    blob = file.some(rng, tombstones)
+    many = BitMap(range(rng.choice((2, 100_000, 50_000_000))))
+    blob.sections = sections_of(tombstones.encode(many), tombstones.KIND)
+    if rng.random() < 0.5:
+        by = len(many)
+        changed = {"rows": lambda n: n + by, "tombstones": by}
+        set_record(file.only(routing), "shrd", routing.SHARD, rng, **changed)
+
+
+@lie
+def many_rows_in_few_bytes(file, rng):
+    blob = file.some(rng, rows)
+    count = rng.choice((10**6, 3 * 10**7))
+    blob.sections = run_of_rows(count)
+    if rng.random() < 0.5:
+        set_record(file.only(routing), "shrd", routing.SHARD, rng, rows=count, tombstones=count)
+
+
+def run_of_rows(count: int) -> dict[str, bytes]:
+    """Return the sections of a rows blob of one long run of rows: some bytes for a million."""
+    import zstandard
+
+    from puffin_ann.blobs.kernels import put_varints
+
+    size = rows.MAX_BLOCK_ROWS
+    frames, offsets = [], [0]
+    for start in range(0, count, size):
+        steps = np.zeros((3, min(size, count - start)), np.int64)
+        steps[2, 0] = start
+        packed = np.empty(5 * steps.size, np.uint8)
+        data = packed[: put_varints(steps.ravel(), packed)].tobytes()
+        frames.append(zstandard.ZstdCompressor(write_content_size=True).compress(data))
+        offsets.append(offsets[-1] + len(frames[-1]))
+    head = np.zeros(1, rows.HEAD)
+    head["rows"], head["block_rows"], head["identity"] = count, size, 2
+    return {
+        "head": head.tobytes(),
+        "locs": b"".join(frames),
+        "loct": np.array(offsets, "<u8").tobytes(),
+    }

@@ -1,0 +1,79 @@
+"""Reference implementations, in plain Python, of the loops that build and search graphs."""
+
+import numpy as np
+
+from puffin_ann.ann.vamana import kernels_bulk_build
+
+WIDTH = 16
+
+
+NONE = kernels_bulk_build.NONE
+
+
+def whole_numbers(n, seed, spread=6):
+    generator = np.random.default_rng(seed)
+    return generator.integers(-spread, spread, (n, WIDTH)).astype(np.float32)
+
+
+def squared(one, other):
+    return float(((one.astype(np.float64) - other) ** 2).sum())
+
+
+def pruned(space, pairs, most, alpha):
+    """RobustPrune in two passes, as the module describes it."""
+    chosen, left = [], []
+    for distance, row in pairs:
+        if len(chosen) == most:
+            break
+        between = [squared(space[row], space[one]) for one in chosen]
+        if not any(one <= distance for one in between):
+            chosen.append(row)
+        elif not any(np.float32(alpha) * np.float32(one) <= distance for one in between):
+            left.append((distance, row))
+    for distance, row in left if alpha > 1 else []:
+        if len(chosen) == most:
+            break
+        if not any(
+            np.float32(alpha) * np.float32(squared(space[row], space[one])) <= distance
+            for one in chosen
+        ):
+            chosen.append(row)
+    return chosen
+
+
+def best_first(space, lists, entry, query, keep, dead=(), most=1):
+    """Beam search: expand the nearest candidate not expanded yet, keep the best, until none is.
+
+    Of the dead rows the nearest are passed through, as many as `most`; and, once enough live rows
+    are kept, after those, if a live row leads to them, and only among the nearest third.
+    """
+    pools, seen, trail, done = {False: [], True: []}, {entry}, [], set()
+    pools[is_dead(dead, entry)].append((squared(space[entry], query), entry))
+    while True:
+        is_full = len(pools[False]) == keep
+        open_ones = still_open(pools, done, is_full)
+        if not open_ones:
+            return pools[False], trail
+        following = open_ones[0]
+        done.add(following[1])
+        lives = not is_dead(dead, following[1])
+        trail += [following] * lives
+        for row in lists[following[1]]:
+            if row not in seen:
+                seen.add(row)
+                if lives or not is_full or not is_dead(dead, row):
+                    pools[is_dead(dead, row)].append((squared(space[row], query), row))
+        pools = {False: sorted(pools[False])[:keep], True: sorted(pools[True])[:most]}
+
+
+def still_open(pools, done, is_full):
+    """What is not expanded yet, in its order: with a full pool live rows, then near dead ones."""
+    live, dead = ([one for one in pools[kind] if one[1] not in done] for kind in (False, True))
+    if not is_full:
+        return sorted(live + dead)
+    nearest_third = pools[False][len(pools[False]) // 3]
+    return live or [one for one in dead if one < nearest_third]
+
+
+def is_dead(dead, row):
+    return len(dead) > 0 and bool(dead[row])

@@ -1,0 +1,94 @@
+"""Publications of small indexes, ready to be sent, and what must hold after them."""
+
+import time
+from typing import Any
+
+import numpy as np
+from pyiceberg.table import Table
+
+from puffin_ann import open_index
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.store.staging import Staging
+from puffin_ann.lifecycle.documents.run import GATE, PLAN, BuildPlan, Gated, load, store
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.publish import assemble as publishing
+from puffin_ann.lifecycle.publish.assemble import publish_run
+from puffin_ann.lifecycle.runs import build
+from puffin_ann.lifecycle.runtime.workspace import Workspace, staging_root
+from puffin_ann.search.versions import find_versions
+from tests.support import builds
+from tests.support.lakes import Lake, plain
+
+QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
+
+
+def staged(lake: Lake, *, name: str = builds.INDEX, run_id: str = "run", **declared: Any) -> dict:
+    """A build of an index of `words`, all but its publication."""
+    declaration = builds.declaration(name=name, table=lake.named(), **declared)
+    plan = build.plan_build(declaration, run_id=run_id, overrides={"force": True})
+    builds.run_stages(plan)
+    return plan
+
+
+def another_run(plan: dict, run_id: str) -> dict:
+    """A run of its own that has come to the same candidate, without building it once more."""
+    table = load_table(plan["table"])
+    first = Staging(table.io, plan["plan"].rsplit("/", 1)[0])
+    document = load(first, PLAN, BuildPlan).model_copy(update={"run_id": run_id})
+    second = Staging(table.io, staging_root(table, document.declaration.name, run_id))
+    store(second, PLAN, document)
+    store(second, GATE, load(first, GATE, Gated))
+    return {**plan, "run_id": run_id, "plan": second.uri(PLAN)}
+
+
+def publish(plan: dict) -> dict:
+    """Publish as a run does that has no lease, or was taken for dead: leases only save work."""
+    published = publish_run(Workspace.open(plan["table"], plan["plan"]))
+    return published.model_dump()
+
+
+def runs_published(table: Table, index: str = builds.INDEX) -> list[str]:
+    """Run ids of the table's index snapshots, the oldest first."""
+    key = f"ann.{index}.run-id"
+    summaries = [one.summary.additional_properties for one in table.refresh().snapshots()]
+    return [summary[key] for summary in summaries if key in summary]
+
+
+def assert_sound(lake: Lake, *names: str, unclear: bool = False, raced: bool = False) -> Table:
+    """Every index answers as brute force does, and no file is leaked or lost.
+
+    Manifest lists of requests whose answer was lost (`unclear`) stay until clean-up: they must not
+    be deleted as long as such a request might land. Where several published at once (`raced`), a
+    catalog may not have removed the metadata file of a refused request yet when its Puffin file was
+    to be deleted: that is left to clean-up, too.
+    """
+    table = lake.load()
+    current = table.current_snapshot().snapshot_id
+    for name in names or (builds.INDEX,):
+        assert find_versions(table, name).problems == ()
+        builds.assert_answers(open_index(table, name), table, current, QUERIES, 4)
+    for entry in table.metadata.statistics:
+        assert table.io.new_input(entry.statistics_path).exists()
+    leaked = {one for one in lake.leaked(table) if "/_ann-staging/" not in one}
+    if unclear:
+        leaked = {one for one in leaked if not is_own_manifest_list(one.rsplit("/", 1)[1])}
+    if raced and leaked:
+        report = clean(table, dry_run=True, at_ms=int(time.time() * 1000) + 2 * 86_400_000)
+        leaked -= {plain(removed.location) for removed in report.gone}
+    assert not leaked
+    return table
+
+
+def overtake(monkeypatch, change) -> list:
+    """Have the table changed between the first assembly and its commit; gives the commits."""
+    commit, calls = publishing._commit, []
+
+    def overtaken(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            change()
+        return commit(*arguments)
+
+    monkeypatch.setattr(publishing, "_commit", overtaken)
+    return calls

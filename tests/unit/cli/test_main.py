@@ -1,0 +1,100 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from puffin_ann import errors
+from puffin_ann.cli import app as application
+from puffin_ann.cli import main
+from tests.support.paths import ROOT
+
+
+def test_the_help_and_the_readme_tell_every_exit_code():
+    told = application.app.info.help.partition("Exit codes: ")[2]
+    readme = (ROOT / "README.md").read_text()
+    assert f"Exit codes: {told}" in " ".join(readme.split())
+    kinds = [one for one in vars(errors).values() if isinstance(one, type)]
+    codes = {one.exit_code for one in kinds if issubclass(one, errors.PuffinAnnError)}
+    problems_found = 8  # what doctor leaves with, by itself
+    assert {int(one.split()[0]) for one in told.split(", ")} == {0, problems_found, *codes}
+
+
+@pytest.mark.parametrize("command", application.app.registered_commands, ids=lambda one: one.name)
+def test_the_help_of_every_command_has_an_example(command):
+    assert f"Example: puffin-ann {command.name} " in command.callback.__doc__
+
+
+@pytest.fixture
+def default_handler():
+    """What Python does where a terminal started it; put back afterwards."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def leaves_with(monkeypatch, command) -> object:
+    monkeypatch.setattr(application, "app", command)
+    with pytest.raises(SystemExit) as ended:
+        main.run()
+    return ended.value.code
+
+
+def interrupted() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyboardInterrupt(),
+        ValueError('Error building "model" validator:\n  KeyboardInterrupt'),
+        errors.EnvironmentProblemError("it cannot be reached"),
+        SystemExit(1),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_an_interrupt_turned_into_is_an_interrupt(monkeypatch, default_handler, error):
+    def command():
+        try:
+            interrupted()
+        except KeyboardInterrupt:
+            raise error from None
+
+    assert leaves_with(monkeypatch, command) == 130
+
+
+def test_what_was_done_in_spite_of_an_interrupt_is_done(monkeypatch, default_handler):
+    def command():
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        sys.exit(0)
+
+    assert leaves_with(monkeypatch, command) == 0
+
+
+def test_errors_without_an_interrupt_stay_what_they_are(monkeypatch, default_handler):
+    def command():
+        raise ValueError("of another kind")
+
+    with pytest.raises(ValueError, match="of another kind"):
+        leaves_with(monkeypatch, command)
+
+
+@pytest.mark.parametrize("imported", ["typer", "pydantic._internal._fields", "puffin_ann.settings"])
+def test_an_interrupt_while_modules_are_imported_ends_without_a_word(imported):
+    command = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "puffin_ann.cli.main", "status", "a.b.c"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    for line in command.stderr:
+        if line.rpartition("|")[2].strip() == imported:
+            break
+    command.send_signal(signal.SIGINT)
+    out, err = command.communicate()
+    said = [line for line in err.splitlines() if not line.startswith("import time:")]
+    assert (command.returncode, out, said) == (130, "", [])

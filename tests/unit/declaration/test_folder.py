@@ -1,0 +1,61 @@
+"""Where declarations are looked for: a named folder, or that of a checkout, and nowhere else."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from puffin_ann.declaration import declarations_folder, known_declarations
+from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.settings import settings
+from tests.support.paths import ROOT
+
+PACKAGE = ROOT / "include" / "puffin_ann"
+DECLARATION = "table: demo.glove.words\ncolumn: embedding\n"
+
+
+@pytest.fixture
+def named(monkeypatch):
+    def name(folder: Path) -> None:
+        monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(folder))
+        settings.cache_clear()
+
+    yield name
+    settings.cache_clear()
+
+
+def test_a_checkout_has_its_own_folder():
+    assert declarations_folder() == PACKAGE.parent / "indexes"
+
+
+def test_an_installed_library_looks_nowhere_until_it_is_told_where(tmp_path):
+    installed = tmp_path / "site-packages"
+    shutil.copytree(PACKAGE, installed / "puffin_ann", ignore=shutil.ignore_patterns("*.pyc"))
+    (installed / "indexes").mkdir()  # of another package, perhaps
+    (installed / "indexes" / "words.yaml").write_text(DECLARATION)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("PUFFIN_ANN_")},
+        "PYTHONPATH": str(installed),
+    }
+    command = [sys.executable, "-m", "puffin_ann.cli.main", "plan", "demo.glove.words", "words"]
+    left = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert left.returncode == EnvironmentProblemError.exit_code
+    assert "PUFFIN_ANN_DECLARATIONS_DIR is not set" in left.stderr
+    assert "Traceback" not in left.stderr
+
+
+def test_a_folder_that_is_not_there_is_named(named, tmp_path):
+    named(tmp_path / "absent")
+    with pytest.raises(EnvironmentProblemError, match=str(tmp_path / "absent")):
+        declarations_folder()
+    assert known_declarations() is None
+
+
+def test_an_empty_folder_says_nothing_of_what_is_declared(named, tmp_path):
+    named(tmp_path)
+    assert known_declarations() is None
+    (tmp_path / "words.yaml").write_text(DECLARATION)
+    assert [one.name for one in known_declarations().on("demo.glove.words")] == ["words"]

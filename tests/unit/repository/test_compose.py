@@ -1,0 +1,163 @@
+"""docker-compose.yaml against the project it mounts: what can be checked without an engine."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.paths import ROOT
+
+COMPOSE = ROOT / "docker-compose.yaml"
+PROJECT = yaml.safe_load(COMPOSE.read_text())
+SERVICES = PROJECT["services"]
+
+each_service = pytest.mark.parametrize("name", SERVICES)
+
+
+def dependencies(name: str) -> dict[str, str]:
+    """Return what a service waits for, by name of the other service."""
+    return {other: how["condition"] for other, how in SERVICES[name].get("depends_on", {}).items()}
+
+
+@each_service
+def test_a_service_waits_for_services_that_there_are(name):
+    assert set(dependencies(name)) <= set(SERVICES)
+
+
+def test_no_service_waits_for_itself_by_way_of_others():
+    waiting = {name: set(dependencies(name)) for name in SERVICES}
+    while ready := {name for name, others in waiting.items() if not others}:
+        waiting = {name: others - ready for name, others in waiting.items() if name not in ready}
+    assert waiting == {}
+
+
+@each_service
+def test_a_service_that_others_wait_for_says_when_it_is_healthy(name):
+    for other, condition in dependencies(name).items():
+        if condition == "service_healthy":
+            assert "healthcheck" in SERVICES[other], other
+        else:
+            assert condition == "service_completed_successfully"
+            assert SERVICES[other].get("restart", "no") == "no", f"{other} would never complete"
+
+
+@each_service
+def test_what_is_mounted_from_the_host_exists_and_cannot_be_written(name):
+    for volume in SERVICES[name].get("volumes", []):
+        source, _target, *mode = volume.split(":")
+        if source.startswith("."):
+            assert (ROOT / source).exists(), source
+            assert mode == ["ro"], volume
+        else:
+            assert source in PROJECT["volumes"], source
+
+
+def test_every_declared_volume_is_used():
+    used = {volume.split(":")[0] for one in SERVICES.values() for volume in one.get("volumes", [])}
+    assert set(PROJECT["volumes"]) <= used
+
+
+@each_service
+def test_ports_are_bound_to_loopback(name):
+    for port in SERVICES[name].get("ports", []):
+        assert port.startswith("127.0.0.1:"), port
+
+
+@each_service
+def test_an_image_has_a_version(name):
+    image = SERVICES[name]["image"]
+    assert re.search(r":[^:/]*(\d|local)[^:/]*$", image), image
+    assert ("build" in SERVICES[name]) == image.endswith(":local")
+
+
+def environment(name: str) -> dict[str, str]:
+    return SERVICES[name].get("environment", {})
+
+
+def test_catalog_and_store_are_the_same_for_all_who_use_them():
+    prefix = "PYICEBERG_CATALOG__DEMO__"
+    configured = [
+        {key: value for key, value in environment(name).items() if key.startswith(prefix)}
+        for name in ("scheduler", "spark-worker", "demo-table", "bucket")
+    ]
+    assert all(one == configured[0] for one in configured)
+    lake = configured[0]
+    assert lake[f"{prefix}S3__ENDPOINT"] == environment("catalog")["CATALOG_S3_ENDPOINT"]
+    for name in ("s3", "catalog"):
+        keys = environment(name)
+        assert keys["AWS_ACCESS_KEY_ID"] == lake[f"{prefix}S3__ACCESS_KEY_ID"]
+        assert keys["AWS_SECRET_ACCESS_KEY"] == lake[f"{prefix}S3__SECRET_ACCESS_KEY"]
+
+
+def test_addresses_in_the_environment_name_services():
+    addresses = re.compile(r"(?:http|spark)://([a-z0-9-]+)[:/\"]")
+    for name in SERVICES:
+        hosts = addresses.findall(json.dumps(environment(name)))
+        assert set(hosts) - {"127.0.0.1"} <= set(SERVICES), name
+
+
+def test_pyiceberg_reads_the_environment_as_the_demos_catalog(monkeypatch):
+    from home import CATALOG
+    from pyiceberg.utils.config import Config
+
+    for key in [key for key in os.environ if key.startswith("PYICEBERG_")]:
+        monkeypatch.delenv(key)
+    for key, value in environment("scheduler").items():
+        if key.startswith("PYICEBERG_"):
+            monkeypatch.setenv(key, value)
+    found = Config().get_catalog_config(CATALOG)
+    assert found["type"] == "rest"
+    assert set(found) >= {"uri", "s3.endpoint", "s3.access-key-id", "s3.secret-access-key"}
+
+
+def test_the_spark_connection_names_the_master_as_airflow_writes_it():
+    connection = json.loads(environment("scheduler")["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert connection == {"conn_type": "spark", "host": "spark://spark-master", "port": 7077}
+    assert "--port 7077" in SERVICES["spark-master"]["command"]
+
+
+def test_paths_of_python_commands_are_files_of_the_project():
+    command = SERVICES["bucket"]["command"].split()[0]
+    assert (ROOT / Path(command).relative_to("/opt/puffin-ann")).is_file()
+    work = SERVICES["demo-table"]["working_dir"]
+    assert (ROOT / Path(work).relative_to("/opt/puffin-ann") / "demo.py").is_file()
+
+
+def test_the_image_has_the_airflow_and_the_python_of_the_lock():
+    lock = (ROOT / "requirements.lock").read_text()
+    airflow = re.search(r"^apache-airflow==(\S+)", lock, re.MULTILINE)[1]
+    docker = (ROOT / "Dockerfile").read_text()
+    assert f"apache/airflow:slim-{airflow}-python3.11" in docker
+
+
+def test_what_the_image_copies_is_in_its_build_context():
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert ignored[0] == "*"
+    kept = {line[1:] for line in ignored if line.startswith("!")}
+    copies = re.findall(r"^COPY (?!--from)(.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    sources = [word for line in copies for word in line.split()[:-1] if not word.startswith("--")]
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert source in kept, source
+
+
+def test_compose_itself_reads_the_file():
+    docker = shutil.which("docker")
+    if (
+        docker is None
+        or subprocess.run([docker, "compose", "version"], capture_output=True).returncode
+    ):
+        pytest.skip("the docker client has no compose here")
+    done = subprocess.run(
+        [docker, "compose", "--file", str(COMPOSE), "config", "--quiet"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
