@@ -68,7 +68,7 @@ def _lake(folder: Path, patch: pytest.MonkeyPatch):
         "TYPE": "sql",
         "URI": f"sqlite:///{live}/catalog.db",
         "WAREHOUSE": f"{SCHEME}://{live}/warehouse",
-        "PY_IO_IMPL": "faulty_store.StoreIO",
+        "PY_IO_IMPL": "tests.support.faulty_store.StoreIO",
     }.items():
         patch.setenv(f"PYICEBERG_CATALOG__TEST__{key}", value)
     patch.setenv("PUFFIN_ANN_CACHE_DIR", f"{folder}/cache")
