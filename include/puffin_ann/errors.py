@@ -163,6 +163,10 @@ class StagingError(EnvironmentProblemError):
     """A staged object is missing, or is not what its marker says it is."""
 
 
+class StagingGoneError(StagingError):
+    """What a run staged is gone, or is not what it staged: start the run again."""
+
+
 class StoreRefusedError(StagingError):
     """The object store answered that it will not; asked again, it answers the same.
 

@@ -141,7 +141,6 @@ def _kill_at(number: int, note: Callable[[str], None]) -> None:
         return counted
 
     Staging.put_new = before(Staging.put_new)
-    Staging.put_copy = before(Staging.put_copy)
     Staging.delete_tree = before(Staging.delete_tree)
     StagedWriter.close = before(StagedWriter.close)
     lifecycle_publish.commit = before(publish.publish)

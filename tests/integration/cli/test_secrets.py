@@ -140,7 +140,7 @@ def test_nothing_that_a_build_and_a_refresh_store_or_hand_on_holds_a_secret(tabl
         done = refresh_in_process(declared, run_id="another", force=True, runner=InProcess())
     handed = json.dumps([built, published, refreshed, done], default=str)
     stored = {path.name: everything_of(path) for path in ours(table)}
-    assert {"plan.json", "_plan.json", "train.json", "gate.json"} <= stored.keys()
+    assert {"plan.json", "train.json", "gate.json"} <= stored.keys()
     assert sum(name.endswith(".puffin") for name in stored) >= 2
     assert "recall_target" in "".join(text for name, text in stored.items() if "puffin" in name)
     assert [name for name, text in stored.items() if SECRET in text] == []

@@ -16,8 +16,6 @@ from puffin_ann.lifecycle.runtime import heartbeat
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from tests.support import builds, table_events
 
-STAGES = (stages.train, stages.assign, stages.gate)
-
 
 def folder(plan) -> Path:
     return Path(plan["plan"].rpartition("/")[0].removeprefix("file://"))
@@ -26,11 +24,13 @@ def folder(plan) -> Path:
 def test_a_clean_up_without_grace_between_any_two_stages_harms_no_build(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
     where = (plan["table"], plan["plan"])
-    for stage in STAGES:
+    works = [(stages.train,), (stages.assign,)]
+    works += [*((stages.build_group, group) for group in plan["groups"]), (stages.gate,)]
+    for stage, *group in works:
         report = clean(words, grace="0s")
         assert report.gone == ()
         assert [one.kind for one in report.waiting] == ["staging"]
-        stage(InProcess(), *where)
+        stage(InProcess(), *where, *group)
     clean(words, grace="0s")
     publish.publish(*where)
     table_events.assert_alive(words)

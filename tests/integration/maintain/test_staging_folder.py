@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from puffin_ann.errors import StagingGoneError
 from puffin_ann.lake.store.leases import Lease
 from puffin_ann.lake.store.listing import listed
 from puffin_ann.lake.store.locations import staging_folder
 from puffin_ann.lake.store.staging import Staging
+from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.evaluate import stages as evaluation_stages
 from puffin_ann.lifecycle.evaluate.records import evaluations
 from puffin_ann.lifecycle.maintain.clean import clean
@@ -91,6 +93,23 @@ def test_spark_removes_a_stray_file_and_nothing_of_staging_leases_and_evaluation
     assert {name.split("/")[-1].split("-")[0] for name in before} >= {"_lease", "_evaluation"}
     assert plan["plan"].startswith(staging_folder(table) + "/")
     publish.publish(plan["table"], plan["plan"])
+
+
+@pytest.mark.slow
+def test_a_run_whose_staging_a_cleaner_of_everything_took_fails_and_plans_anew(
+    embedded_lake, remove_orphans
+):
+    """By prefix, Iceberg hides nothing in a location that is spelt `file:///`, as this one is."""
+    lake = embedded_lake
+    lake.create(builds.rows(range(60)))
+    declaration = builds.declaration(table=lake.named())
+    plan = build.plan_build(declaration, run_id="run")
+    stages.train(InProcess(), plan["table"], plan["plan"])
+    assert len(remove_orphans(lake, prefix_listing=True)) > 3
+    with pytest.raises(StagingGoneError, match=r"orphan files.*--force"):
+        stages.assign(InProcess(), plan["table"], plan["plan"])
+    builds.build(declaration, "run")
+    table_events.assert_alive(lake.load())
 
 
 def test_staging_lies_where_the_table_says_that_its_metadata_belongs(words):

@@ -306,7 +306,7 @@ def test_only_touched_shards_are_dealt_to_tasks(build):
 
     class Dealing(InProcess):
         def run(self, work, payloads):
-            if work.__qualname__.startswith("apply_group"):
+            if work.__qualname__.startswith("_apply_group"):
                 dealt.extend(payloads)
             return super().run(work, payloads)
 

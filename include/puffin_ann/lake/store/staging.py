@@ -25,6 +25,7 @@ from puffin_ann.errors import (
     EnvironmentProblemError,
     PuffinAnnError,
     StagingError,
+    StagingGoneError,
     StoreUnavailableError,
 )
 from puffin_ann.foreign_json import parsed
@@ -76,7 +77,7 @@ class Staging:
         return object_exists(self.io, self.uri(*parts))
 
     def read(self, *parts: str) -> bytes:
-        """Return the bytes of a small object; StagingError if it is missing."""
+        """Return the bytes of a small object; StagingGoneError if it is missing."""
         with self.fetch(self.uri(*parts)) as stream:
             return stream.read()
 
@@ -107,22 +108,6 @@ class Staging:
                 return created
         self._put(uri, data)
         return self.read(name) == data
-
-    def put_copy(self, name: str, of: str, data: bytes) -> bool:
-        """Create an object with the bytes `data` of another one if it is absent, as `put_new` does.
-
-        On a local file system it is the same file under two names: removing one leaves the other.
-        """
-        path, source = local_path(self.uri(name)), local_path(self.uri(of))
-        if path is None or source is None:
-            return self.put_new(name, data)
-        try:
-            os.link(source, path)
-        except FileExistsError:
-            return False
-        except OSError:  # removed meanwhile, or more names than a file can have
-            return self.put_new(name, data)
-        return True
 
     def discard_torn(self, name: str) -> bool:
         """Remove a document that is no JSON, such as a machine leaves that went down; else False.
@@ -197,18 +182,16 @@ class Staging:
         """Open an object, of this folder or not, as a seekable stream.
 
         Raises:
-            StagingError: it is missing.
+            StagingGoneError: it is missing.
             StoreUnavailableError: the store does not say; here, or when it is read.
         """
         try:
             return cast(BinaryIO, open_object(self.io, uri))
         except FileNotFoundError as error:
-            raise StagingError(
-                f"staged object {uri} is gone; run the stage that made it"
-            ) from shown_cause(error)
+            raise StagingGoneError(f"staged object {uri} is gone") from shown_cause(error)
 
     def read_checked(self, staged: StagedObject) -> bytes:
-        """Return the bytes of a staged object; StagingError if it is not what was staged."""
+        """Return the bytes of a staged object; StagingGoneError if it is not what was staged."""
         with self.fetch(staged.uri) as source:
             data = source.read(staged.length + 1)
         _check(staged, len(data), hashlib.sha256(data).hexdigest())
@@ -229,7 +212,7 @@ class Staging:
 
 def _check(staged: StagedObject, length: int, sha256: str) -> None:
     if (length, sha256) != (staged.length, staged.sha256):
-        raise StagingError(
+        raise StagingGoneError(
             f"staged object {staged.uri} has {length} bytes, sha256 {sha256}; its marker says "
             f"{staged.length}, {staged.sha256}"
         )
@@ -281,7 +264,7 @@ def local_path(uri: str) -> Path | None:
 def naming(where: str) -> Iterator[None]:
     """Name an object in what keeps it from being written.
 
-    Not a StagingError, which says that something staged is not there, and can be made again.
+    Not a StagingError, which says that something staged is not there.
     """
     try:
         yield

@@ -4,7 +4,6 @@
 `train` samples rows and trains the centroids (with `auto_algorithm` choosing an engine where the
 declaration leaves it open), `assign` reads the table once and stages its rows by shard, `shard`
 builds one shard, and `gate` measures the recall of `staged_index`, the unpublished index.
-`recovery` makes staged files again that somebody removed while the run lasted.
 
 In: a `BuildPlan`. Out: one document per stage, up to `Gated`, which publishing takes.
 """

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 
 from pydantic import TypeAdapter
 
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import PuffinFormatError, StagingError, StagingGoneError
 from puffin_ann.lifecycle.build import assign as assigning
 from puffin_ann.lifecycle.build import auto_algorithm
 from puffin_ann.lifecycle.build import train as training
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.gate import require_passed, run_gate
-from puffin_ann.lifecycle.build.recovery import remaking
 from puffin_ann.lifecycle.build.shard import build_shard
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.index_properties import RATES, SKIPPED
@@ -44,21 +43,30 @@ from puffin_ann.lifecycle.ingest import sampling
 from puffin_ann.lifecycle.ingest.sampling import SampleTask
 from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Rates
 from puffin_ann.lifecycle.runtime.runners import Runner
-from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+from puffin_ann.lifecycle.runtime.workspace import (
+    Workspace,
+    arrays_from_bytes,
+    arrays_to_bytes,
+    at_work,
+)
 
 log = logging.getLogger("puffin_ann")
 
 _STAGED_FILES = TypeAdapter(list[StagedFile])
 
 
-@remaking
 def train(runner: Runner, table: str, plan: str) -> Trained:
     """Stage 0: sample the table, train centroids, hold out the gate's queries."""
     workspace = Workspace.open(table, plan)
-    finished = done(workspace.staging, TRAIN, Trained)
-    if finished:
-        log.info("train: done before, %d rows sampled", finished.sampled_rows)
-        return finished
+    with at_work(workspace):
+        finished = done(workspace.staging, TRAIN, Trained)
+        if finished:
+            log.info("train: done before, %d rows sampled", finished.sampled_rows)
+            return finished
+        return _train(runner, workspace, table, plan)
+
+
+def _train(runner: Runner, workspace: Workspace, table: str, plan: str) -> Trained:
     began = time.monotonic()
     tasks = training.sample_tasks(workspace.plan)
     if training.is_small(workspace.plan, tasks):
@@ -110,14 +118,18 @@ def train(runner: Runner, table: str, plan: str) -> Trained:
     return store(workspace.staging, TRAIN, trained)
 
 
-@remaking
 def assign(runner: Runner, table: str, plan: str) -> Assigned:
     """Stage 1a: read every covered file once, stage its rows grouped by shard."""
     workspace = Workspace.open(table, plan)
-    finished = done(workspace.staging, ASSIGN, Assigned)
-    if finished:
-        log.info("assign: done before, %d rows", finished.rows)
-        return finished
+    with at_work(workspace):
+        finished = done(workspace.staging, ASSIGN, Assigned)
+        if finished:
+            log.info("assign: done before, %d rows", finished.rows)
+            return finished
+        return _assign(runner, workspace, table, plan)
+
+
+def _assign(runner: Runner, workspace: Workspace, table: str, plan: str) -> Assigned:
     began = time.monotonic()
     trained = load(workspace.staging, TRAIN, Trained)
     tasks = workspace.plan.assign_tasks
@@ -165,19 +177,25 @@ def assign(runner: Runner, table: str, plan: str) -> Assigned:
     return store(workspace.staging, ASSIGN, document)
 
 
-@remaking
 def build_group(runner: Runner, table: str, plan: str, group: str) -> BuiltGroup:
     """Stage 1b: build the shards of one group, one Spark task each."""
     workspace = Workspace.open(table, plan)
-    if group not in workspace.plan.groups:
-        raise StagingError(
-            f"run {workspace.plan.run_id} has no shard group {group!r}; it has: "
-            + ", ".join(workspace.plan.groups)
-        )
-    finished = done(workspace.staging, group_name(group), BuiltGroup)
-    if finished:
-        log.info("build: group %s done before", group)
-        return finished
+    with at_work(workspace):
+        if group not in workspace.plan.groups:
+            raise StagingError(
+                f"run {workspace.plan.run_id} has no shard group {group!r}; it has: "
+                + ", ".join(workspace.plan.groups)
+            )
+        finished = done(workspace.staging, group_name(group), BuiltGroup)
+        if finished:
+            log.info("build: group %s done before", group)
+            return finished
+        return _build_group(runner, workspace, table, plan, group)
+
+
+def _build_group(
+    runner: Runner, workspace: Workspace, table: str, plan: str, group: str
+) -> BuiltGroup:
     began = time.monotonic()
     shards = workspace.plan.groups[group]
     trained = load(workspace.staging, TRAIN, Trained)
@@ -213,7 +231,6 @@ def build_group(runner: Runner, table: str, plan: str, group: str) -> BuiltGroup
     return store(workspace.staging, group_name(group), document)
 
 
-@remaking
 def gate(runner: Runner, table: str, plan: str) -> Gated:
     """Measure the unpublished index; the run goes on only if its recall reaches the target.
 
@@ -221,43 +238,8 @@ def gate(runner: Runner, table: str, plan: str) -> Gated:
         RecallTooLowError: it does not; nothing is published.
     """
     workspace = Workspace.open(table, plan)
-    gated = done(workspace.staging, GATE, Gated)
-    if gated is None:
-        trained = load(workspace.staging, TRAIN, Trained)
-        assigned = load(workspace.staging, ASSIGN, Assigned)
-        groups = [
-            load(workspace.staging, group_name(group), BuiltGroup)
-            for group in workspace.plan.groups
-        ]
-        seconds = {
-            "train": trained.seconds,
-            "assign": assigned.seconds,
-            "build": sum(group.seconds for group in groups),
-        }
-        figures = {
-            SKIPPED: json.dumps(assigned.skipped),
-            "vector-bytes-read": str(assigned.vector_bytes_read),
-        }
-        figures[RATES] = _rates(assigned, groups).model_dump_json()
-        if trained.choice.trials:
-            figures["trials"] = json.dumps([one.model_dump() for one in trained.choice.trials])
-
-        def work(_: str) -> str:
-            there = Workspace.open(table, plan)
-            summary = arrays_from_bytes(AssignSummary, there.fetch_bytes(assigned.summary))
-            shards = [shard for group in groups for shard in group.shards]
-            return run_gate(
-                there,
-                _trained(there, trained),
-                summary,
-                shards,
-                seconds,
-                figures,
-                algorithm=trained.choice.algorithm,
-            ).model_dump_json()
-
-        (result,) = runner.run(work, [""])
-        gated = store(workspace.staging, GATE, Gated.model_validate_json(result))
+    with at_work(workspace):
+        gated = done(workspace.staging, GATE, Gated) or _gate(runner, workspace, table, plan)
     require_passed(gated, workspace.plan.declaration.name)
     log.info(
         "gate: recall@%d %.4f (%.4f to %.4f) over %d queries, target %.2f, search width %d",
@@ -270,6 +252,46 @@ def gate(runner: Runner, table: str, plan: str) -> Gated:
         gated.search_width,
     )
     return gated
+
+
+def _gate(runner: Runner, workspace: Workspace, table: str, plan: str) -> Gated:
+    trained = load(workspace.staging, TRAIN, Trained)
+    assigned = load(workspace.staging, ASSIGN, Assigned)
+    groups = [
+        load(workspace.staging, group_name(group), BuiltGroup) for group in workspace.plan.groups
+    ]
+    seconds = {
+        "train": trained.seconds,
+        "assign": assigned.seconds,
+        "build": sum(group.seconds for group in groups),
+    }
+    figures = {
+        SKIPPED: json.dumps(assigned.skipped),
+        "vector-bytes-read": str(assigned.vector_bytes_read),
+    }
+    figures[RATES] = _rates(assigned, groups).model_dump_json()
+    if trained.choice.trials:
+        figures["trials"] = json.dumps([one.model_dump() for one in trained.choice.trials])
+
+    def work(_: str) -> str:
+        there = Workspace.open(table, plan)
+        summary = arrays_from_bytes(AssignSummary, there.fetch_bytes(assigned.summary))
+        shards = [shard for group in groups for shard in group.shards]
+        try:
+            return run_gate(
+                there,
+                _trained(there, trained),
+                summary,
+                shards,
+                seconds,
+                figures,
+                algorithm=trained.choice.algorithm,
+            ).model_dump_json()
+        except PuffinFormatError as error:  # all Puffin files that it reads were staged
+            raise StagingGoneError(f"the staged index cannot be read: {error}") from error
+
+    (result,) = runner.run(work, [""])
+    return store(workspace.staging, GATE, Gated.model_validate_json(result))
 
 
 def _rates(assigned: Assigned, groups: Sequence[BuiltGroup]) -> Rates:

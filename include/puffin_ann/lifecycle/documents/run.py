@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import StagingGoneError
 from puffin_ann.lake.read.live_files import DeleteFile, LiveFile
 from puffin_ann.lake.store.staging import StagedObject, Staging
 
@@ -287,15 +287,15 @@ PLAN, TRAIN, ASSIGN, GATE, PUBLISH = (
     f"{stage}.json" for stage in ("plan", "train", "assign", "gate", "publish")
 )
 
-SPARE_PLAN = "_plan.json"
-"""A copy of the plan. What begins with `_` is hidden from Iceberg's orphan removal; the plan is
-what all the rest can be made from, and nothing makes it again from another state of the table."""
+GIVEN_UP = "given-up.json"
+"""Says that what a run staged is gone, or not what it staged: no plan of that run id is used again,
+so that a run that is started again plans anew."""
 
 EVALUATED = "_evaluation-"
 """What the names of recorded evaluations begin with, which lie beside an index's runs."""
 
 CHOICE = "_choice.json"
-"""Hidden by its `_` from orphan removal: shards that are built rest on it."""
+"""Chosen once: shards that are built rest on it."""
 
 
 def group_name(group: str) -> str:
@@ -319,12 +319,14 @@ def load(staging: Staging, name: str, kind: type[D]) -> D:
     """Read a document.
 
     Raises:
-        StagingError: it is not there, or is not what it should be.
+        StagingGoneError: it is not there, or is not what it should be.
     """
     try:
         return kind.model_validate_json(staging.read(name))
     except ValueError as error:
-        raise StagingError(f"staged document {staging.uri(name)} is not valid: {error}") from None
+        raise StagingGoneError(
+            f"staged document {staging.uri(name)} is not valid: {error}"
+        ) from None
 
 
 def done(staging: Staging, name: str, kind: type[D]) -> D | None:
@@ -333,14 +335,7 @@ def done(staging: Staging, name: str, kind: type[D]) -> D | None:
         return None
     try:
         return load(staging, name, kind)
-    except StagingError:
+    except StagingGoneError:
         if name != PLAN and staging.discard_torn(name):
             return None
         raise
-
-
-def restore_plan(staging: Staging) -> bool:
-    """Put the plan back from its copy; False if it is there, or has no copy."""
-    if staging.exists(PLAN) or not staging.exists(SPARE_PLAN):
-        return False
-    return staging.put_new(PLAN, staging.read(SPARE_PLAN))

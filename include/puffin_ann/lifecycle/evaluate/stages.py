@@ -18,9 +18,13 @@ from puffin_ann.lifecycle.ingest import sampling
 from puffin_ann.lifecycle.ingest.row_groups import open_part
 from puffin_ann.lifecycle.ingest.sampling import SampleTask
 from puffin_ann.lifecycle.published.inventory import now_ms
-from puffin_ann.lifecycle.runtime.heartbeat import alive
 from puffin_ann.lifecycle.runtime.runners import Runner
-from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+from puffin_ann.lifecycle.runtime.workspace import (
+    Workspace,
+    arrays_from_bytes,
+    arrays_to_bytes,
+    at_work,
+)
 from puffin_ann.search.index import open_index
 
 log = logging.getLogger("puffin_ann")
@@ -34,11 +38,10 @@ _STAGED_FILES = TypeAdapter(list[StagedFile])
 def evaluate(runner: Runner, table: str, plan: str) -> Evaluation:
     """Take rows as queries, compare them with every row, search as users do, record the recall."""
     workspace = Workspace.open(table, plan)
-    finished = done(workspace.staging, EVALUATION, Evaluation)
-    if finished is None:
-        with alive(workspace.staging):
-            measured = _evaluate(runner, table, plan)
-        finished = store(workspace.staging, EVALUATION, measured)
+    with at_work(workspace):
+        finished = done(workspace.staging, EVALUATION, Evaluation) or store(
+            workspace.staging, EVALUATION, _evaluate(runner, table, plan)
+        )
     record(workspace.table, finished)
     log.info(
         "evaluate: recall@%d %.4f (%.4f to %.4f) over %d queries, target %.2f",

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import StagingGoneError
 
 LOCATOR_BYTES = 3 * 4
 IDENTITY_BYTES = 2 * 8
@@ -99,14 +99,14 @@ def read_block(
     """Read one block into arrays of its size.
 
     Raises:
-        StagingError: the segment ends early or its bytes are not those that were written.
+        StagingGoneError: the segment ends early or its bytes are not those that were written.
     """
     stream.seek(offset)
     found = 0
     for array in (into.vectors, into.locators, into.identities):
         found = _read_array(stream, array, found, name)
     if found != checksum:
-        raise StagingError(f"staged segment {name} at {offset}: checksum differs; run the DAG anew")
+        raise StagingGoneError(f"staged segment {name} at {offset}: checksum differs")
 
 
 def _read_array(stream: Readable, array: NDArray[np.generic], checksum: int, name: str) -> int:
@@ -115,7 +115,7 @@ def _read_array(stream: Readable, array: NDArray[np.generic], checksum: int, nam
     while done < len(target):
         data = stream.read(min(_CHUNK, len(target) - done))
         if not data:
-            raise StagingError(f"staged segment {name} ends early; run the DAG anew")
+            raise StagingGoneError(f"staged segment {name} ends early")
         checksum = zlib.crc32(data, checksum)
         target[done : done + len(data)] = np.frombuffer(data, dtype=np.uint8)
         done += len(data)

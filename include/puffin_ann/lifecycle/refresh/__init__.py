@@ -2,8 +2,7 @@
 
 `plan` lists what has to be read, once `policy.decide` has said what is due. Then the stages run, as
 `stages` has them: `detect` finds removed, added and relocated rows; `apply` changes the blobs of
-each shard; `new_version` makes the routing and coverage blobs. `recovery` makes staged files again
-that somebody removed while the run lasted.
+each shard; `new_version` makes the routing and coverage blobs.
 
 In: a `RefreshPlan`. Out: an `AppliedGroup` for each group of shards, which publishing takes.
 """

@@ -37,9 +37,13 @@ from puffin_ann.lifecycle.refresh.apply.rewrite_shard import ShardRewriter
 from puffin_ann.lifecycle.refresh.apply.take_from_deltas import take_from_deltas
 from puffin_ann.lifecycle.refresh.detect import added_rows, removed_rows
 from puffin_ann.lifecycle.refresh.detect.relocated_rows import match_bucket
-from puffin_ann.lifecycle.refresh.recovery import remaking_refresh
 from puffin_ann.lifecycle.runtime.runners import Runner
-from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+from puffin_ann.lifecycle.runtime.workspace import (
+    Workspace,
+    arrays_from_bytes,
+    arrays_to_bytes,
+    at_work,
+)
 
 log = logging.getLogger("puffin_ann")
 
@@ -50,7 +54,6 @@ TASK_ROWS = 1_000_000
 """Rows of shards whose rows blobs one task reads; about a second's work."""
 
 
-@remaking_refresh
 def read_changes(runner: Runner, table: str, plan: str) -> Changes:
     """Find the removed rows, read the added ones, and see which of them were relocated.
 
@@ -58,10 +61,15 @@ def read_changes(runner: Runner, table: str, plan: str) -> Changes:
         BadVectorsError: added rows have no usable vector, and the declaration refuses those.
     """
     workspace = Workspace.open(table, plan)
-    finished = done(workspace.staging, CHANGES, Changes)
-    if finished:
-        log.info("changes: read before, %d rows are new", finished.rows)
-        return finished
+    with at_work(workspace):
+        finished = done(workspace.staging, CHANGES, Changes)
+        if finished:
+            log.info("changes: read before, %d rows are new", finished.rows)
+            return finished
+        return _read_changes(runner, workspace, table, plan)
+
+
+def _read_changes(runner: Runner, workspace: Workspace, table: str, plan: str) -> Changes:
     began = time.monotonic()
     removed = _find_removed(runner, workspace, table, plan)
     added = _read_added(runner, workspace, table, plan, removed)
@@ -314,7 +322,6 @@ def _refusal(plan: RefreshPlan, skipped: dict[str, int]) -> str:
     )
 
 
-@remaking_refresh
 def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGroup:
     """Make the blobs of one group's shards; those that rows go into have a task each.
 
@@ -322,19 +329,26 @@ def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGro
         RecallTooLowError: a shard that was built anew is under the target.
     """
     workspace = Workspace.open(table, plan)
-    groups = workspace.refresh.groups
-    if group not in groups:
-        raise StagingError(
-            f"run {workspace.refresh.run_id} has no shard group {group!r}; it has: "
-            + ", ".join(groups)
-        )
-    finished = done(workspace.staging, applied_name(group), AppliedGroup)
-    if finished:
-        log.info("apply: group %s done before", group)
-        return finished
+    with at_work(workspace):
+        groups = workspace.refresh.groups
+        if group not in groups:
+            raise StagingError(
+                f"run {workspace.refresh.run_id} has no shard group {group!r}; it has: "
+                + ", ".join(groups)
+            )
+        finished = done(workspace.staging, applied_name(group), AppliedGroup)
+        if finished:
+            log.info("apply: group %s done before", group)
+            return finished
+        return _apply_group(runner, workspace, table, plan, group)
+
+
+def _apply_group(
+    runner: Runner, workspace: Workspace, table: str, plan: str, group: str
+) -> AppliedGroup:
     began = time.monotonic()
     changes = load(workspace.staging, CHANGES, Changes).model_dump_json()
-    batches = _batches(workspace, groups[group])
+    batches = _batches(workspace, workspace.refresh.groups[group])
     threads = runner.threads_per_task(len(batches))
 
     def work(payload: str) -> str:

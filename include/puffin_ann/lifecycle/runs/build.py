@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from itertools import chain, count
 from typing import Any
 
 from pyiceberg.table import Table
@@ -18,17 +17,15 @@ from puffin_ann.lifecycle.build.whole_table import plan_of_whole_table
 from puffin_ann.lifecycle.documents.index_properties import FINGERPRINT
 from puffin_ann.lifecycle.documents.run import (
     PLAN,
-    SPARE_PLAN,
     BuildPlan,
     PlanPointer,
     done,
-    restore_plan,
     store,
 )
 from puffin_ann.lifecycle.maintain.rename import advice_to_rename
 from puffin_ann.lifecycle.publish.assemble import was_published
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
-from puffin_ann.lifecycle.runtime.workspace import staging_root
+from puffin_ann.lifecycle.runtime.workspace import run_places
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import newest_version
@@ -66,7 +63,6 @@ def plan_build(
     warn_of(declaration)
     table = load_table(declaration.table)
     run, staging = workplace(table, declaration.name, safe_run_id(run_id))
-    restore_plan(staging)
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
         live = live_state(table, require_snapshot(table, None).snapshot_id)
@@ -81,7 +77,6 @@ def plan_build(
             why = f"{why}; {advice}"
         made = plan_of_whole_table(declaration, table, run, live)
         plan = store(staging, PLAN, made.model_copy(update={"reason": _told(made, why)}))
-    staging.put_new(SPARE_PLAN, plan.model_dump_json().encode())
     log.info(
         "plan: run %s builds %s from snapshot %d: %d rows in %d files, %d shards in %d groups",
         run,
@@ -117,14 +112,13 @@ def workplace(table: Table, index: str, run: str) -> tuple[str, Staging]:
     """Return the run id to use, and its staging folder.
 
     A run whose plan is staged goes on, published or not. One that was published and cleared away
-    must not be taken for this one when its tasks are run again: it gets a number.
+    must not be taken for this one when its tasks are run again: it gets a number. So does one whose
+    staging was lost, which is planned anew.
     """
-    names = chain([run], (f"{run}-{number}" for number in count(2)))
-    places = ((name, Staging(table.io, staging_root(table, index, name))) for name in names)
     return next(
         (name, staging)
-        for name, staging in places
-        if staging.exists(PLAN) or not was_published(table, index, name)
+        for name, staging, is_planned in run_places(table, index, run)
+        if is_planned or not was_published(table, index, name)
     )
 
 

@@ -6,19 +6,16 @@ import zlib
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import StagingError
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.build.whole_table import plan_of_whole_table
 from puffin_ann.lifecycle.documents.run import (
     PLAN,
-    SPARE_PLAN,
     BuildPlan,
     done,
-    restore_plan,
     store,
 )
 from puffin_ann.lifecycle.evaluate.records import evaluations, recall_report
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
-from puffin_ann.lifecycle.runtime.workspace import Workspace, staging_root
+from puffin_ann.lifecycle.runtime.workspace import Workspace, run_places
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import require_versions
@@ -46,9 +43,7 @@ def plan_evaluation(
         DamagedIndexError: none can be read.
     """
     table = load_table(declaration.table)
-    run = safe_run_id(run_id)
-    staging = Staging(table.io, staging_root(table, declaration.name, run))
-    restore_plan(staging)
+    run, staging, _ = next(run_places(table, declaration.name, safe_run_id(run_id)))
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
         require_versions(table, declaration.name)
@@ -62,7 +57,6 @@ def plan_evaluation(
         )
         live = live_state(table, require_snapshot(table, None).snapshot_id)
         plan = store(staging, PLAN, plan_of_whole_table(measured, table, run, live))
-    staging.put_new(SPARE_PLAN, plan.model_dump_json().encode())
     log.info(
         "evaluate: run %s measures %s by %d queries on snapshot %d, %d rows",
         run,

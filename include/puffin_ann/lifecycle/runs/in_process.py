@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import ConflictError
+from puffin_ann.errors import ConflictError, StagingGoneError
 from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.refresh import stages as refresh_stages
 from puffin_ann.lifecycle.runs import publish
@@ -19,7 +19,7 @@ from puffin_ann.lifecycle.runtime.workspace import (
 log = logging.getLogger("puffin_ann")
 
 ATTEMPTS = 3
-"""Times that a run is planned anew, where somebody else published meanwhile."""
+"""Times that a run is planned, where somebody else published meanwhile or removed its staging."""
 
 
 Progress = Callable[[str], AbstractContextManager[None]]
@@ -52,6 +52,7 @@ def refresh_in_process(
 
     Raises:
         ConflictError: others published into the table during every attempt.
+        StagingGoneError: what was staged was removed during every attempt.
         PuffinAnnError: see the stages.
     """
     step = progress or (lambda _: nullcontext())
@@ -64,7 +65,7 @@ def refresh_in_process(
                 )
             try:
                 published = _carry_out(plan, runner or InProcess(), step)
-            except ConflictError as error:
+            except (ConflictError, StagingGoneError) as error:
                 publish.discard(plan["table"], plan["plan"])
                 if attempt == ATTEMPTS:
                     raise

@@ -1,47 +1,17 @@
 """Publish what a run made, report on it, and clear what it staged."""
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from puffin_ann.declaration import known_declarations
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lifecycle.build.recovery import ATTEMPTS, R, make_again
-from puffin_ann.lifecycle.documents.refresh import RefreshPlan
-from puffin_ann.lifecycle.documents.run import PLAN, restore_plan
 from puffin_ann.lifecycle.publish.assemble import publish_run
-from puffin_ann.lifecycle.refresh.recovery import make_refresh_again
 from puffin_ann.lifecycle.report import status as statuses
 from puffin_ann.lifecycle.runtime import leases
-from puffin_ann.lifecycle.runtime.heartbeat import alive
-from puffin_ann.lifecycle.runtime.runners import InProcess
-from puffin_ann.lifecycle.runtime.workspace import Workspace, discard_staged
+from puffin_ann.lifecycle.runtime.workspace import Workspace, at_work, discard_staged
 
 log = logging.getLogger("puffin_ann")
-
-
-def publishing(work: Callable[[], R], table: str, plan: str) -> R:
-    """Publish a run, its staged index made again in this process where it has vanished."""
-    with alive(Workspace.open(table, plan).staging):
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return work()
-            except Exception as error:
-                if not _made_again(table, plan):
-                    raise
-                log.warning("publish: %s; the staged index was made again", error)
-        return work()
-
-
-def _made_again(table: str, plan: str) -> bool:
-    """Make what publishing needs and what is gone; False if nothing is."""
-    workspace = Workspace.open(table, plan)
-    made = restore_plan(workspace.staging)
-    if not workspace.staging.exists(PLAN):
-        return False
-    again = make_refresh_again if isinstance(workspace.run, RefreshPlan) else make_again
-    return again(InProcess(), table, plan, "publish") or made
 
 
 def publish(table: str, plan: str) -> dict[str, Any]:
@@ -53,11 +23,13 @@ def publish(table: str, plan: str) -> dict[str, Any]:
     Raises:
         ConflictError, UnclearCommitError, RecallTooLowError: see `publish_run`.
         LeaseHeldError: others are publishing into the table, for longer than that takes.
+        StagingGoneError: something that the run staged is gone; start it again.
     """
     workspace = Workspace.open(table, plan)
-    index, run = workspace.run.declaration.name, workspace.run.run_id
-    with leases.publishing(workspace.table, f"{index}/{run}", f"publish {index}"):
-        published = publishing(lambda: publish_run(Workspace.open(table, plan)), table, plan)
+    with at_work(workspace):
+        index, run = workspace.run.declaration.name, workspace.run.run_id
+        with leases.publishing(workspace.table, f"{index}/{run}", f"publish {index}"):
+            published = publish_run(Workspace.open(table, plan))
     log.info(
         "publish: run %s is snapshot %d, file %s; %d bytes written, %d copied",
         run,

@@ -10,9 +10,7 @@ from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import (
     PLAN,
-    SPARE_PLAN,
     PlanPointer,
-    restore_plan,
     store,
 )
 from puffin_ann.lifecycle.maintain.repair import require_whole
@@ -64,7 +62,6 @@ def plan_refresh(
     build.warn_of(declaration)
     table = load_table(declaration.table)
     run, staging = build.workplace(table, declaration.name, run_ids.safe_run_id(run_id))
-    restore_plan(staging)
     if staging.exists(PLAN) and staging.discard_torn(PLAN):
         staging.delete_tree()  # the machine went down, and no stage's outcome is worth more
     if staging.exists(PLAN):
@@ -113,7 +110,6 @@ def plan_refresh(
     # Within one process nobody goes by a plan but this run, or one that plans anew, see above.
     made = store(staging, PLAN, made, lasting=not is_opened_once())
     workspace.start_from(made, base.version)
-    staging.put_copy(SPARE_PLAN, PLAN, made.model_dump_json().encode())
     return _pointer(made, staging).model_dump()
 
 

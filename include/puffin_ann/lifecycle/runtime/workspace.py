@@ -1,6 +1,7 @@
 """What every stage of a run opens first: the table, the staging folder and the plan."""
 
 import io
+import json
 import logging
 import time
 import uuid
@@ -9,26 +10,34 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import chain, count
 from typing import Any, TypeVar
 
 import numpy as np
 from pyiceberg.table import Table
 
-from puffin_ann.errors import EnvironmentProblemError, StagingError
+from puffin_ann.errors import (
+    EnvironmentProblemError,
+    ObjectMissingError,
+    StagingError,
+    StagingGoneError,
+)
 from puffin_ann.foreign_json import object_of, parsed
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lake.store.listing import listed
 from puffin_ann.lake.store.locations import is_staging_folder, staging_folder
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import (
+    GIVEN_UP,
     PLAN,
     BuildPlan,
     RunPlan,
     StagedFile,
     load,
-    restore_plan,
 )
+from puffin_ann.lifecycle.runtime.heartbeat import alive
 from puffin_ann.search.versions import IndexVersion, load_version
 
 KEPT_SECONDS = 60.0
@@ -119,7 +128,6 @@ class Workspace:
     @cached_property
     def run(self) -> RunPlan:
         """The plan, whatever the run does."""
-        restore_plan(self.staging)
         if not self.staging.exists(PLAN):
             return self.plan  # which says so
         try:
@@ -132,23 +140,26 @@ class Workspace:
         """Return the plan.
 
         Raises:
-            StagingError: it is gone; says who may have removed it, and what to do.
+            StagingGoneError: it is gone; says who may have removed it, and what to do.
         """
-        restore_plan(self.staging)
         try:
             return load(self.staging, PLAN, kind)
         except StagingError as error:
             if self.staging.exists(PLAN):
                 raise
-            index, run = self.staging.root.split("/")[-2:]
-            raise StagingError(
-                f"the plan of run {run} of index {index!r}, {self.staging.uri(PLAN)}, is gone, and "
-                "so is its copy: the clean-up ('puffin-ann clean' or 'puffin-ann doctor --fix') "
-                "takes a run that wrote nothing for its grace for a failed one, and removes all it "
-                "staged, unless somebody else did. Start the build anew: "
-                f"'puffin-ann build {index} --force' or its build DAG; and let retention.grace, or "
-                "--grace, be longer than the longest wait between two tasks of a build"
-            ) from error
+            raise self.plan_gone() from error
+
+    def plan_gone(self) -> StagingGoneError:
+        """Return an error that says who may have removed the plan, and what to do."""
+        index, run = self.staging.root.split("/")[-2:]
+        return StagingGoneError(
+            f"the plan of run {run} of index {index!r}, {self.staging.uri(PLAN)}, is gone: the "
+            "clean-up ('puffin-ann clean' or 'puffin-ann doctor --fix') takes a run that wrote "
+            "nothing for its grace for a failed one, and removes all it staged, unless another "
+            "engine's removal of orphan files did. Start the build anew: "
+            f"'puffin-ann build {index} --force' or its build DAG; and let retention.grace, or "
+            "--grace, be longer than the longest wait between two tasks of a build"
+        )
 
     @property
     def column(self) -> VectorColumn:
@@ -174,6 +185,55 @@ class Workspace:
     def fetch_bytes(self, file: StagedFile) -> bytes:
         """Read a staged object whole, verified by length and digest."""
         return self.staging.read_checked(file.object())
+
+
+def run_places(table: Table, index: str, run_id: str) -> Iterator[tuple[str, Staging, bool]]:
+    """Yield the ids that a run may go by, the given one first, each with its staging folder.
+
+    Left out are ids of runs that were given up, and those of which documents are left without the
+    plan that they were made by.
+
+    Yields:
+        An id, its folder, and whether its plan is staged.
+    """
+    for name in chain([run_id], (f"{run_id}-{number}" for number in count(2))):
+        staging = Staging(table.io, staging_root(table, index, name))
+        stored = {file.uri.rpartition("/")[2] for file in listed(table.io, staging.root)}
+        documents = {file for file in stored if file.endswith(".json")}
+        if GIVEN_UP not in documents and (PLAN in documents or not documents):
+            yield name, staging, PLAN in documents
+
+
+@contextmanager
+def at_work(workspace: Workspace) -> Iterator[None]:
+    """Show that a run works while the body does; give the run up where what it staged is gone.
+
+    Cleaners of other engines may remove what no metadata names. It is not made again: whoever
+    starts the run again, under the same id or another, has it planned anew.
+
+    Raises:
+        StagingGoneError: something staged is gone, or is not what was staged.
+    """
+    with alive(workspace.staging):
+        try:
+            yield
+        except (StagingGoneError, ObjectMissingError) as error:
+            if not workspace.staging.exists(PLAN):
+                raise workspace.plan_gone() from error
+            _give_up(workspace.staging, str(error))
+            index, run = workspace.staging.root.split("/")[-2:]
+            raise StagingGoneError(
+                f"{error}. Run {run} of index {index!r} cannot go on: what it works with was "
+                "altered or removed, such as by another engine's removal of orphan files. Start it "
+                "again, by its DAG or its command: it is then planned anew"
+            ) from error
+
+
+def _give_up(staging: Staging, why: str) -> None:
+    try:
+        staging.put_new(GIVEN_UP, json.dumps({"why": why}).encode())
+    except EnvironmentProblemError as error:  # what is gone is what has to be told
+        log.warning("%s is not marked as given up: %s", staging.root, error)
 
 
 @contextmanager

@@ -33,16 +33,6 @@ def staging(request: pytest.FixtureRequest, tmp_path: Path) -> Staging:
     return Staging(PyArrowFileIO(), root if request.param == "plain" else f"file://{root}")
 
 
-def test_a_copy_outlives_what_it_was_made_of(staging: Staging) -> None:
-    staging.put_new("plan.json", b"{}")
-    assert staging.put_copy("_plan.json", "plan.json", b"{}")
-    assert not staging.put_copy("_plan.json", "plan.json", b"{}")
-    staging.io.delete(staging.uri("plan.json"))
-    assert staging.read("_plan.json") == b"{}"
-    assert staging.put_copy("again.json", "plan.json", b"{}")
-    assert staging.read("again.json") == b"{}"
-
-
 @pytest.mark.parametrize("torn", [b"", b"\0\0\0\0", b'{"seconds": 1', b'{"a": \0\0}'])
 def test_what_a_machine_that_went_down_left_is_discarded(staging: Staging, torn: bytes) -> None:
     staging.put_new("done.json", torn, lasting=False)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.blobs.routing import Routing
-from puffin_ann.errors import StagingError
+from puffin_ann.errors import StagingGoneError
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.shard import mapped_rows
 from puffin_ann.lifecycle.documents.run import StagedFile
@@ -47,7 +47,7 @@ def fetch(
         scratch: an existing folder, which takes them twice.
 
     Raises:
-        StagingError: a segment is gone or is not what was staged.
+        StagingGoneError: a segment is gone or is not what was staged.
     """
     order = partition_order(routing)
     blocks = np.arange(len(order))
@@ -98,7 +98,7 @@ def _range(
         while len(data) < length:
             part = stream.read(length - len(data))
             if not part:
-                raise StagingError(f"staged segment {staged.uri} ends early; run the DAG anew")
+                raise StagingGoneError(f"staged segment {staged.uri} ends early")
             data += part
     return BytesIO(data)
 
