@@ -54,7 +54,9 @@ def assert_answers(lake) -> None:
 @pytest.mark.parametrize(
     ("mode", "moved"), [("statistics", False), ("statistics", True), ("snapshot", False)]
 )
-def test_statistics_of_others_are_found_and_given_back(rest_lake, late, mode, moved):
+def test_statistics_of_others_are_told_and_carried_along_once_made_again(
+    rest_lake, late, mode, moved
+):
     lake = rest_lake
     table = lake.create(builds.rows(range(40)))
     base = table.current_snapshot().snapshot_id
@@ -67,12 +69,18 @@ def test_statistics_of_others_are_found_and_given_back(rest_lake, late, mode, mo
     assert listed(table, base) == []
     if moved:
         table.append(builds.rows(range(40, 50)))
-    assert "displaced" in kinds(lake)
+    (told,) = [one for one in doctor(lake.named(), quick=True).findings if one.kind == "displaced"]
+    assert told.file == theirs
+    assert told.is_problem == (not moved), "of another state of the table nobody reads them"
 
     guard(lake.load())
+    assert ("displaced" in kinds(lake)) == (not moved)
+    lake.sql(ANALYSE)
+    guard(lake.load())
     assert "displaced" not in kinds(lake)
-    assert listed(table, base) == [THETA]
-    assert moved or lake.distinct_counts()["id"] == 40
+    head = table.refresh().current_snapshot().snapshot_id
+    assert THETA in listed(table, head)
+    assert lake.distinct_counts()["id"] == (50 if moved else 40)
     assert guard(lake.load()).actions == ()
     assert_answers(lake)
     expire(lake)

@@ -21,7 +21,7 @@ from puffin_ann.lake.store.leases import Lease
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor_declared import lost, secrets, undeclared
 from puffin_ann.lifecycle.maintain.findings import Finding
-from puffin_ann.lifecycle.maintain.foreign_statistics import find_displaced
+from puffin_ann.lifecycle.maintain.foreign_statistics import find_displaced, is_missed
 from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, guard, plan_guard
 from puffin_ann.lifecycle.maintain.lease_findings import lease_findings
 from puffin_ann.lifecycle.maintain.repair import Damage, find_damage, mend
@@ -232,13 +232,18 @@ def _ids(snapshot_ids: Iterable[int]) -> str:
 
 def _displaced(inventory: Inventory) -> Iterator[Finding]:
     for one in find_displaced(inventory.table):
+        is_needed = is_missed(inventory, one)
         yield Finding(
             kind="displaced",
             indexes=(),
             file=one.entry.statistics_path,
             what=f"statistics of others under snapshot {one.snapshot_id}, whose place {one.by} "
             "took without listing what they do",
-            remedy="the guard registers them again, or publishes one file that holds both",
+            remedy="let whoever made them make them again, such as by ANALYZE TABLE or "
+            "compute_table_stats; the guard then publishes one file that holds both"
+            if is_needed
+            else "none needed: no reader of the head would use them",
+            is_problem=is_needed,
         )
 
 

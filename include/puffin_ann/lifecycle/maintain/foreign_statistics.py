@@ -1,25 +1,16 @@
-"""Give others' statistics back what a request of ours took that landed late.
+"""Find statistics of others whose place a publication of ours took when it landed late.
 
-A publication whose answer was lost may land when somebody else has filled the slot, and takes its
-place: catalogs can assert the head, which has not moved, and no slot. So the guard looks for it.
+A publication whose answer was lost may land when somebody else has filled the statistics entry, and
+takes its place: catalogs can assert the head, which has not moved, and no entry. It is told, and
+whoever made the statistics makes them again; the guard then carries them along.
 """
 
-import logging
-
 from pyiceberg.table import Table
+from pyiceberg.table.statistics import BlobMetadata
 
-from puffin_ann.lake.catalog.tables import reload_table
-from puffin_ann.lake.commit.overwritten_statistics import Displaced, displaced
-from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
-from puffin_ann.lifecycle.publish.republish import republish
-from puffin_ann.lifecycle.published.inventory import (
-    Inventory,
-    is_index_name,
-    live_files,
-    take_inventory,
-)
-
-log = logging.getLogger("puffin_ann")
+from puffin_ann.lake.commit.overwritten_statistics import THETA, Displaced, displaced
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lifecycle.published.inventory import Inventory, is_index_name
 
 
 def find_displaced(table: Table) -> list[Displaced]:
@@ -27,48 +18,19 @@ def find_displaced(table: Table) -> list[Displaced]:
     return displaced(table, is_index_name)
 
 
-def restore_displaced(table: Table) -> list[str]:
-    """Make such statistics visible again; returns one sentence for each.
-
-    Where readers of the head would use them, one file is published that holds both. Else theirs is
-    registered again, if ours is registered under another snapshot, too: as it is after the guard.
-
-    Raises:
-        ConflictError: the table was changed meanwhile.
-        UnclearCommitError: the catalog's answer was lost.
-    """
-    actions: list[str] = []
-    fresh = reload_table(table)
-    for one in find_displaced(fresh):
-        actions += _restore(take_inventory(table), one)
-    return actions
-
-
-def _restore(inventory: Inventory, one: Displaced) -> list[str]:
-    slot, path = one.snapshot_id, one.entry.statistics_path
-    actions: list[str] = []
-    if _is_hidden(inventory, slot):
-        ours, snapshot_id = republish(
-            inventory, live_files(inventory.published), replaces={one.by}, foreign_from=path
-        )
-        actions.append(f"published {ours} as snapshot {snapshot_id}, with what {path} lists")
-        inventory = take_inventory(inventory.table)
-    held = slots(inventory.table)
-    if slot not in held or held[slot].statistics_path != one.by:
-        return actions
-    if actions or any(entry.statistics_path == one.by for at, entry in held.items() if at != slot):
-        change = SlotChange(seen={slot: one.by}, register={slot: one.entry})
-        change_slots(inventory.table, change, expected_head=inventory.head)
-        return [*actions, f"registered {path} of others under snapshot {slot} again"]
-    log.warning("guard: %s is registered nowhere but in the place of %s", one.by, path)
-    return actions
-
-
-def _is_hidden(inventory: Inventory, slot: int) -> bool:
-    """Tell whether readers of the head would use the statistics of a snapshot: it has its rows."""
+def is_missed(inventory: Inventory, lost: Displaced) -> bool:
+    """Tell whether readers of the head would use such statistics, and have no others instead."""
     head = inventory.table.current_snapshot()
-    if head is None or head.snapshot_id == slot:
-        return head is not None
+    if head is None:
+        return False
     here = inventory.ours_in(head.snapshot_id)
-    is_index = here is not None and head.snapshot_id in here.named_by
-    return is_index and head.parent_snapshot_id == slot
+    adds_no_rows = here is not None and head.snapshot_id in here.named_by
+    same_rows = {head.snapshot_id, head.parent_snapshot_id if adds_no_rows else None}
+    entry = slots(inventory.table).get(head.snapshot_id)
+    listed = _columns(entry.blob_metadata) if entry else set()
+    return lost.snapshot_id in same_rows and not _columns(lost.entry.blob_metadata) <= listed
+
+
+def _columns(blobs: list[BlobMetadata]) -> set[tuple[int, ...]]:
+    """Return the columns, by field id, whose distinct values are counted."""
+    return {tuple(blob.fields) for blob in blobs if blob.type == THETA}

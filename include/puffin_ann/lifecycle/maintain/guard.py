@@ -19,7 +19,6 @@ from puffin_ann.lake.catalog.tables import load_table, reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
 from puffin_ann.lake.metadata.dropped import NEVER, dropped
 from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
-from puffin_ann.lifecycle.maintain.foreign_statistics import restore_displaced
 from puffin_ann.lifecycle.publish.carried_blobs import listed_blobs
 from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
@@ -106,14 +105,12 @@ def guard(
         plan = plan_guard(inventory, declared, strict=strict, horizon=horizon)
         try:
             actions += _apply(inventory, plan)
-            restored = restore_displaced(loaded)
         except ConflictError as error:
             if attempt == ATTEMPTS:
                 raise
             log.warning("guard: %s; looking anew (%d)", error, attempt)
             continue
-        actions += restored
-        if not plan.again and not restored:  # else older versions may have other places now
+        if not plan.again:  # else older versions may have other places now
             break
     for action in actions:
         log.info("guard: %s", action)

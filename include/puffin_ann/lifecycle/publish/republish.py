@@ -66,7 +66,6 @@ def republish(
     live: Mapping[str, IndexFile],
     *,
     replaces: Collection[str] = (),
-    foreign_from: str | None = None,
     properties: Mapping[str, str] | None = None,
     renamed: Renamed | None = None,
 ) -> tuple[str, int]:
@@ -80,7 +79,6 @@ def republish(
         inventory: of the table, whose head is published on.
         live: by index, the file to take it from.
         replaces: files whose places the new one may take, whatever it has of them.
-        foreign_from: the file to take others' blobs from; default: the newest that has any.
         properties: of the table, set in the same commit.
         renamed: one of the indexes, if it gets another name.
 
@@ -100,7 +98,7 @@ def republish(
     names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run}", number)
     assembly = Assembly(table.io, names)
     ours = list(_live_blobs(table, live, assembly.object_plan))
-    carried, foreign = _foreign_blobs(table, head, assembly.object_plan, foreign_from)
+    carried, foreign = _foreign_blobs(table, head, assembly.object_plan)
     with PuffinWriter(assembly.object_plan) as writer:
         for reader, blob in sorted([*ours, *foreign], key=lambda one: not _is_shard(one[1])):
             if renamed is not None and blob.properties.get("index") == renamed.before:
@@ -177,14 +175,14 @@ def _live_blobs(
 
 
 def _foreign_blobs(
-    table: Table, head: int, object_plan: ObjectPlan, chosen: str | None
+    table: Table, head: int, object_plan: ObjectPlan
 ) -> tuple[frozenset[str], list[Blob]]:
     """Return the newest file that has blobs of others, and those; the head's file comes first."""
     entries = sorted(registered(table), key=lambda one: head not in one.snapshot_ids)
-    paths = [(one.path, one.file_size) for one in entries] if chosen is None else [(chosen, None)]
-    for path, length in paths:
+    for entry in entries:
+        path = entry.path
         try:
-            with pinned(table, object_plan, path, length) as reader:
+            with pinned(table, object_plan, path, entry.file_size) as reader:
                 foreign = [blob for blob in reader.metadata.blobs if is_foreign(blob)]
         except (FileNotFoundError, FormatError, StoreRefusedError) as error:
             log.warning("guard: file %s of others cannot be read: %s", path, error)
