@@ -21,9 +21,9 @@ from puffin_ann.engines.base import (
     Dead,
     Progress,
     SearchableShard,
-    barred,
     check_search,
     checked_parameters,
+    excluded,
 )
 from puffin_ann.errors import BlobFormatError
 
@@ -95,7 +95,7 @@ class StoredVectors:
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest rows of each query that may be answered, exactly."""
-        excluded = barred(dead, allowed, self.rows)
+        excluded = excluded(dead, allowed, self.rows)
         return exact.search(
             check_search(queries, k, self.dimension),
             self._vectors,

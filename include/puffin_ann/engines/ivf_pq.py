@@ -23,10 +23,10 @@ from puffin_ann.blobs.ivf import Ivf
 from puffin_ann.engines.base import (
     Dead,
     Progress,
-    barred,
     check_search,
     check_subspaces,
     checked_parameters,
+    excluded,
 )
 from puffin_ann.engines.exact import StoredVectors, appended
 from puffin_ann.errors import LocalCopyError
@@ -77,7 +77,7 @@ class IvfShard(StoredVectors):
         if searcher is None:
             return self.exhaustive(queries, k, dead=dead, allowed=allowed, threads=threads)
         queries = check_search(queries, k, self.dimension)
-        mask = barred(dead, allowed, self.rows)
+        mask = excluded(dead, allowed, self.rows)
         if isinstance(width, np.ndarray):
             some = partial(self.search, k=k, dead=mask, threads=threads)
             return _by_width(some, queries, width)
@@ -90,7 +90,7 @@ class IvfShard(StoredVectors):
             if live <= probes * rows // searcher.lists // SCANNED:
                 return self._live_rows.nearest(queries, k, dead=mask, threads=threads)
         return searcher.search(
-            queries, k, probes=probes, refined=refined, barred=mask, threads=threads
+            queries, k, probes=probes, refined=refined, excluded=mask, threads=threads
         )
 
     def effort(self, k: int, width: int) -> tuple[int, int]:

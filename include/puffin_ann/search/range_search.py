@@ -20,14 +20,14 @@ class Part:
         vectors: (n, d) float32.
         keys: (ids) -> file rank, row group and row offset of rows.
         asking: (m,) int64, numbers of the queries.
-        barred: (n,) uint8, non-zero for rows that are not to be answered.
+        excluded: (n,) uint8, non-zero for rows that are not to be answered.
         unit: the shard or file they are of; None for rows outside the index.
     """
 
     vectors: NDArray[np.float32]
     keys: Callable[[NDArray[np.int64]], LocatorKeys]
     asking: NDArray[np.int64]
-    barred: NDArray[np.uint8] | None
+    excluded: NDArray[np.uint8] | None
     unit: int | None
 
 
@@ -51,7 +51,7 @@ def pairs_within(
             part.vectors,
             distance,
             metric,
-            barred=part.barred,
+            excluded=part.excluded,
             threads=settings().thread_count,
         )
         found_queries.append(part.asking[query])

@@ -83,11 +83,11 @@ def test_only_allowed_rows_that_live_are_answered(algorithm, metric, kind, tmp_p
     dead = np.random.default_rng(3).random(1200) < 0.2
     shard = opened(algorithm, vectors, tmp_path, metric=metric)
     for mask in (None, dead):
-        barred = ~allowed if mask is None else ~allowed | mask
+        excluded = ~allowed if mask is None else ~allowed | mask
         answers = shard.search(queries, 10, width=64, dead=mask, allowed=allowed)
-        assert_answers_are_sound(answers, vectors, queries, 10, metric, barred)
-        assert recall(answers[1], nearest(vectors, queries, 10, metric, barred)[1]) > 0.9
-        expected = nearest(vectors, queries, 10, metric, barred)
+        assert_answers_are_sound(answers, vectors, queries, 10, metric, excluded)
+        assert recall(answers[1], nearest(vectors, queries, 10, metric, excluded)[1]) > 0.9
+        expected = nearest(vectors, queries, 10, metric, excluded)
         for found, wanted in zip(
             shard.exhaustive(queries, 10, dead=mask, allowed=allowed), expected, strict=True
         ):

@@ -222,10 +222,10 @@ def test_only_allowed_rows_that_live_are_answered(metric, share, tmp_path):
     rng = np.random.default_rng(2)
     allowed, dead = rng.random(2000) < share, rng.random(2000) < 0.2
     shard = opened("hnsw", vectors, tmp_path, metric=metric)
-    barred = dead | ~allowed
+    excluded = dead | ~allowed
     answers = shard.search(queries, 10, width=64, dead=dead, allowed=allowed)
-    assert_answers_are_sound(answers, vectors, queries, 10, metric, barred)
-    assert recall(answers[1], nearest(vectors, queries, 10, metric, barred)[1]) > 0.9
+    assert_answers_are_sound(answers, vectors, queries, 10, metric, excluded)
+    assert recall(answers[1], nearest(vectors, queries, 10, metric, excluded)[1]) > 0.9
 
 
 def test_searches_at_the_same_time_answer_as_one_after_the_other(tmp_path):

@@ -108,10 +108,10 @@ def test_a_filter_never_leaves_a_search_short(metric, kind, tmp_path):
     allowed[chosen] = True
     dead = np.zeros(4000, np.bool_)
     dead[chosen[::3]] = True
-    barred = dead | ~allowed
+    excluded = dead | ~allowed
     answers = shard.search(queries, 12, width=24, dead=dead, allowed=allowed)
-    assert_answers_are_sound(answers, vectors, queries, 12, metric, barred)
-    assert recall(answers[1], nearest(vectors, queries, 12, metric, barred)[1]) > 0.75
+    assert_answers_are_sound(answers, vectors, queries, 12, metric, excluded)
+    assert recall(answers[1], nearest(vectors, queries, 12, metric, excluded)[1]) > 0.75
 
 
 @pytest.mark.parametrize("metric", METRIC_NAMES)

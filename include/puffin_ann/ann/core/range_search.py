@@ -35,7 +35,7 @@ def rows_nearer(
     distance: float,
     metric: str,
     *,
-    barred: NDArray[np.uint8] | None = None,
+    excluded: NDArray[np.uint8] | None = None,
     threads: int = 1,
 ) -> Found:
     """Return the pairs of query and row whose distance is below one given.
@@ -45,7 +45,7 @@ def rows_nearer(
         vectors: `(n, d) float32`, finite; may be memory-mapped.
         distance: compared with distances as they are answered, in float32.
         metric: name.
-        barred: `(n,) uint8`, non-zero for rows that are not to be answered.
+        excluded: `(n,) uint8`, non-zero for rows that are not to be answered.
         threads: threads to use.
 
     Returns:
@@ -55,7 +55,7 @@ def rows_nearer(
 
     def block(at: int) -> Found:
         rows = frozen(vectors[at : at + step])
-        there = None if barred is None else barred[at : at + step] == 0
+        there = None if excluded is None else excluded[at : at + step] == 0
         if len(queries) <= FEW_QUERIES:
             near = METRICS[metric].distances(queries, rows)
             return _below(near, distance, there, at)

@@ -46,7 +46,7 @@ _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
 
 @njit(inline="always")
 def _scan_list(  # type: ignore[no-untyped-def]
-    base, scale, limit, first, last, codes, tables, groups, biases, ordinals, barred, keep,
+    base, scale, limit, first, last, codes, tables, groups, biases, ordinals, excluded, keep,
     sums, found, count,
 ):  # fmt: skip
     """Add the rows of a list that are under the limit to `found`; return (count, limit)."""
@@ -67,7 +67,7 @@ def _scan_list(  # type: ignore[no-untyped-def]
                 j = lowest_bit(mask)
                 mask &= mask - U64(1)
                 row = ordinals[at + j]
-                if len(barred) == 0 or barred[row] == 0:
+                if len(excluded) == 0 or excluded[row] == 0:
                     found[count] = key_of(base + sums[j], row)
                     count += 1
             if count > room:
@@ -96,7 +96,7 @@ def _relative(query, at, centroids, name, dimension, moved):  # type: ignore[no-
 @njit(inline="always")
 def _scan(  # type: ignore[no-untyped-def]
     relative, query, at, centroids, dimension, words, width, offsets, count, keys, lists, probes,
-    starts, codes, groups, biases, ordinals, barred, refined, moved, floats, tables, sums, found,
+    starts, codes, groups, biases, ordinals, excluded, refined, moved, floats, tables, sums, found,
 ):  # fmt: skip
     """Leave the best rows of the nearest lists in `found`; return how many, at most `refined`."""
     scale, shift = F32(0), F32(0)
@@ -120,7 +120,7 @@ def _scan(  # type: ignore[no-untyped-def]
             base += less
         held, limit = _scan_list(
             base, scale, limit, starts[name], starts[name + U64(1)], codes, tables, groups, biases,
-            ordinals, barred, refined, sums, found, held,
+            ordinals, excluded, refined, sums, found, held,
         )  # fmt: skip
     if held > refined:
         select(found, held, refined)
@@ -207,7 +207,7 @@ def search(
     biases: NDArray[np.float32],
     ordinals: NDArray[np.uint32],
     starts: NDArray[np.int64],
-    barred: NDArray[np.uint8],
+    excluded: NDArray[np.uint8],
     probes: int,
     refined: int,
     ids: NDArray[np.int64],
@@ -233,7 +233,7 @@ def search(
         biases: `(blocks · 32,) float32`, added to the score of a row; infinite where there is none.
         ordinals: `(blocks · 32,) uint32`.
         starts: `(lists + 1,) int64`, the block each list begins at.
-        barred: `(n,) uint8`, non-zero for rows that may not be answered; `(0,)` if all may.
+        excluded: `(n,) uint8`, non-zero for rows that may not be answered; `(0,)` if all may.
         probes: lists to look through, at least 1.
         refined: candidates to measure by their stored vectors, at least 1.
         ids: `(q, k) int64`, written; -1 where there is no answer.
@@ -268,7 +268,7 @@ def search(
             nearest_first(scores, i * room, keys, lists, probes)
             held = _scan(
                 relative, prepared, i * stride, centroids, dimension, flat_words, width, offsets,
-                count, keys, lists, probes, starts, codes, groups, biases, ordinals, barred,
+                count, keys, lists, probes, starts, codes, groups, biases, ordinals, excluded,
                 refined, moved, floats, tables, sums, found,
             )  # fmt: skip
             _refine(

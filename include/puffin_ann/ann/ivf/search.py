@@ -81,7 +81,7 @@ class Searcher:
         *,
         probes: int,
         refined: int,
-        barred: NDArray[np.uint8] | None = None,
+        excluded: NDArray[np.uint8] | None = None,
         threads: int = 1,
     ) -> Answers:
         """Return min(k, rows that may be answered) near rows of each query, exact distances.
@@ -91,13 +91,13 @@ class Searcher:
             k: answers wanted.
             probes: lists to look through; more if they hold too few rows that may be answered.
             refined: candidates to measure exactly.
-            barred: `(n,) uint8`, non-zero for rows that may not be answered.
+            excluded: `(n,) uint8`, non-zero for rows that may not be answered.
             threads: threads to use; the answers do not depend on it.
         """
         ids = np.empty((len(queries), k), np.int64)
         distances = np.empty((len(queries), k), np.float32)
         queries = frozen(queries)
-        mask = _ALL if barred is None else _read_only(barred)
+        mask = _ALL if excluded is None else _read_only(excluded)
         if threads == 1 or len(queries) <= QUERIES_A_PIECE:
             short = self._run(queries, mask, probes, refined, ids, distances)
         else:
@@ -109,13 +109,13 @@ class Searcher:
 
             short = sum(blas.parallel(one, pieces, threads))
         if short:
-            self._complete(queries, barred, ids, distances, threads)
+            self._complete(queries, excluded, ids, distances, threads)
         return ids, distances
 
     def _run(
         self,
         queries: NDArray[np.float32],
-        barred: NDArray[np.uint8],
+        excluded: NDArray[np.uint8],
         probes: int,
         refined: int,
         ids: NDArray[np.int64],
@@ -136,7 +136,7 @@ class Searcher:
             self._biases,
             self._ordinals,
             self._starts,
-            barred,
+            excluded,
             min(probes, self._count),
             refined,
             ids,
@@ -147,7 +147,7 @@ class Searcher:
     def _complete(
         self,
         queries: NDArray[np.float32],
-        barred: NDArray[np.uint8] | None,
+        excluded: NDArray[np.uint8] | None,
         ids: NDArray[np.int64],
         distances: NDArray[np.float32],
         threads: int,
@@ -157,7 +157,7 @@ class Searcher:
         There may be no more, or numbers were too large for a score.
         """
         lines = np.flatnonzero(ids[:, -1] < 0)
-        allowed = None if barred is None else barred == 0
+        allowed = None if excluded is None else excluded == 0
         ids[lines], distances[lines] = exact.search(
             queries[lines],
             self._vectors,

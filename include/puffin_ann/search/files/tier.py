@@ -51,14 +51,15 @@ class _Live:
         file: the file.
         path: absolute.
         rank: place of the file among those of the view.
-        barred: positions that are not to be answered; those of a file without a live row are none.
+        excluded: positions that are not to be answered; those of a file without a live row are
+            none.
         rows: that may be answered.
     """
 
     file: CoveredFile
     path: str
     rank: int
-    barred: BitMap
+    excluded: BitMap
     rows: int
 
 
@@ -241,9 +242,9 @@ class FileTier:
         with open_file(self._io, live.path) as parquet:
             for row_group, rows in enumerate(live.file.row_groups):
                 _require_rows(parquet, live.path, row_group, rows)
-                barred = live.barred & BitMap(range(first, first + rows))
+                excluded = live.excluded & BitMap(range(first, first + rows))
                 keep = np.ones(rows, dtype=np.bool_)
-                keep[np.asarray(barred.to_array(), np.int64) - first] = False
+                keep[np.asarray(excluded.to_array(), np.int64) - first] = False
                 first += rows
                 if not keep.any():
                     continue
@@ -276,10 +277,10 @@ def _live(file: CoveredFile, view: SnapshotView) -> _Live:
     masked = view.masked.get(file.file_id)
     if masked is ALL:
         return _Live(file, view.files[rank], rank, BitMap(), 0)
-    barred = file.deleted | file.skipped
+    excluded = file.deleted | file.skipped
     if masked is not None:
-        barred = barred | masked
-    return _Live(file, view.files[rank], rank, barred, file.rows - len(barred))
+        excluded = excluded | masked
+    return _Live(file, view.files[rank], rank, excluded, file.rows - len(excluded))
 
 
 def _require_rows(parquet: pq.ParquetFile, path: str, row_group: int, rows: int) -> None:

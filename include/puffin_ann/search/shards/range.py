@@ -32,15 +32,15 @@ def shard_parts(
     """
     for start in range(0, shard.engine.rows, BLOCK_ROWS):
         ordinals = np.arange(start, min(start + BLOCK_ROWS, shard.engine.rows))
-        barred = None if dead is None else dead[ordinals].view(np.uint8)
-        if barred is not None and barred.all():
+        excluded = None if dead is None else dead[ordinals].view(np.uint8)
+        if excluded is not None and excluded.all():
             continue
 
         def keys(ids: NDArray[np.int64], start: int = start) -> LocatorKeys:
             return shard.locators.keys(ranks, ids + start)
 
         vectors = shard.engine.vectors(ordinals)
-        yield Part(vectors, keys, asking, barred, shard.entry.shard_id)
+        yield Part(vectors, keys, asking, excluded, shard.entry.shard_id)
 
 
 def shards_within(
