@@ -57,7 +57,9 @@ ROWS = 70
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Two indexes, one of them refreshed once; ten rows have come since. Given back by `anew`."""
+    """Two indexes, one of them refreshed once; ten rows have come since. Given back by
+    `retry_on_conflict`.
+    """
     with pytest.MonkeyPatch.context() as patch:
         yield from _lake(tmp_path_factory.mktemp("outages"), patch)
 
@@ -93,12 +95,12 @@ def _lake(folder: Path, patch: pytest.MonkeyPatch):
     catalog.engine.dispose()
     shutil.copytree(live, kept)
 
-    def anew() -> None:
+    def retry_on_conflict() -> None:
         for one in (live, folder / "cache"):
             shutil.rmtree(one, ignore_errors=True)
         shutil.copytree(kept, live)
 
-    yield anew
+    yield retry_on_conflict
     settings.cache_clear()
 
 
@@ -215,8 +217,8 @@ def assert_sound(name: str, done: Any, before: dict[str, list[str]]) -> None:
             assert not finding.is_problem or "rows that index" in finding.what, finding
 
 
-def check(anew, name: str, weather: Weather) -> None:
-    anew()
+def check(retry_on_conflict, name: str, weather: Weather) -> None:
+    retry_on_conflict()
     before = versions()
     done = carry_out(name, weather)
     assert_sound(name, done, before)

@@ -21,7 +21,7 @@ from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.published.recorded_declaration import Recorded
 from puffin_ann.lifecycle.runtime import leases
-from puffin_ann.lifecycle.runtime.retry import anew
+from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
 from puffin_ann.search.versions import open_puffin
 
@@ -98,7 +98,7 @@ def drop(
         leases.writing(loaded, index, owner, "drop the index", wait=False),
         leases.publishing(loaded, owner, f"drop index {index!r}"),
     ):
-        return anew("drop", lambda: _drop(loaded, index, dry_run=False, at_ms=at_ms))
+        return retry_on_conflict("drop", lambda: _drop(loaded, index, dry_run=False, at_ms=at_ms))
 
 
 def _drop(table: Table, index: str, *, dry_run: bool, at_ms: int | None) -> DropReport:

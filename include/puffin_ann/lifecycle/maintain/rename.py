@@ -33,7 +33,7 @@ from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_
 from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
 from puffin_ann.lifecycle.retention.withheld import is_shared
 from puffin_ann.lifecycle.runtime import leases
-from puffin_ann.lifecycle.runtime.retry import anew
+from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
 from puffin_ann.search.versions import (
     IndexVersion,
@@ -131,7 +131,7 @@ def rename(
         leases.publishing(table, owner, f"rename index {before!r}"),
     ):
         run = run_id or owner
-        report = anew("rename", lambda: _published(table, former, declaration, run))
+        report = retry_on_conflict("rename", lambda: _published(table, former, declaration, run))
     _carry_records(table, before, declaration.name)
     return report
 

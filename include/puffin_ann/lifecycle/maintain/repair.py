@@ -29,7 +29,7 @@ from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
 from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.retention.withheld import Protection
-from puffin_ann.lifecycle.runtime.retry import anew
+from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.versions import IndexVersion, open_puffin
@@ -177,7 +177,7 @@ def mend(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[st
         UnclearCommitError: the catalog's answer was lost; no file was removed.
     """
     actions: list[str] = []
-    return anew("doctor", lambda: _mended(table, found, actions)), actions
+    return retry_on_conflict("doctor", lambda: _mended(table, found, actions)), actions
 
 
 def _mended(table: Table, found: Sequence[Damage], actions: list[str]) -> frozenset[str]:

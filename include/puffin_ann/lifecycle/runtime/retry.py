@@ -13,7 +13,7 @@ ATTEMPTS = 4
 R = TypeVar("R")
 
 
-def anew(what: str, work: Callable[[], R]) -> R:
+def retry_on_conflict(what: str, work: Callable[[], R]) -> R:
     """Return what work gives that looks at the table first; repeated where the table moved on.
 
     Raises:
