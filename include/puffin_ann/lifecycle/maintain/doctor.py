@@ -24,7 +24,7 @@ from puffin_ann.lifecycle.maintain.findings import Finding
 from puffin_ann.lifecycle.maintain.foreign_statistics import find_displaced, is_missed
 from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, guard, plan_guard
 from puffin_ann.lifecycle.maintain.lease_findings import lease_findings
-from puffin_ann.lifecycle.maintain.repair import Damage, find_damage, mend
+from puffin_ann.lifecycle.maintain.repair import Damage, find_damage, repair
 from puffin_ann.lifecycle.published.base_version import nearest_version
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.retention.foreign_history import told
@@ -89,7 +89,7 @@ def doctor(
     before.sort(key=lambda one: not one.is_problem)
     if not fix:
         return Diagnosis(table=name_of(loaded), findings=tuple(before))
-    mended, actions = mend(loaded, damage) if damage else (frozenset[str](), [])
+    repaired, actions = repair(loaded, damage) if damage else (frozenset[str](), [])
     actions += _remove_leases(loaded, odd)
     actions += list(guard(loaded, declared or ()).actions)
     actions += _clean(loaded, declared or (), at_ms)
@@ -98,7 +98,9 @@ def doctor(
     left = examine(inventory, declared, find_damage(inventory, quick=True))
     left += lease_findings(loaded)[0]
     still = {_identity(one) for one in left if one.is_problem}
-    still |= {_identity(one) for one in before if one.kind == "damaged" and one.file not in mended}
+    still |= {
+        _identity(one) for one in before if one.kind == "damaged" and one.file not in repaired
+    }
     found = {_identity(one) for one in before}
     findings = [
         one if _identity(one) in still else one.model_copy(update={"repaired": one.is_problem})

@@ -1,9 +1,9 @@
 """Published index files whose bytes are not those that were written, and what takes their place.
 
-A damaged blob cannot be mended from itself. What it held may stand whole in another file: the same
-version, carried along, or an older one, which covers less. That is published again, with all else
-of the damaged file that is whole, and the damaged file goes, since guard and searches would turn to
-it again and again.
+A damaged blob cannot be repaired from itself. What it held may stand whole in another file: the
+same version, carried along, or an older one, which covers less. That is published again, with all
+else of the damaged file that is whole, and the damaged file goes, since guard and searches would
+turn to it again and again.
 """
 
 import io
@@ -166,7 +166,7 @@ def _read_whole(reader: PuffinReader, blob: BlobMetadata) -> None:
             pass
 
 
-def mend(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[str]]:
+def repair(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[str]]:
     """Put what is whole in the place of damaged files; returns those files, and what was done.
 
     Files that are read without an error now, those that hold what no other file has whole, and
@@ -177,10 +177,10 @@ def mend(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[st
         UnclearCommitError: the catalog's answer was lost; no file was removed.
     """
     actions: list[str] = []
-    return retry_on_conflict("doctor", lambda: _mended(table, found, actions)), actions
+    return retry_on_conflict("doctor", lambda: _repaired(table, found, actions)), actions
 
 
-def _mended(table: Table, found: Sequence[Damage], actions: list[str]) -> frozenset[str]:
+def _repaired(table: Table, found: Sequence[Damage], actions: list[str]) -> frozenset[str]:
     """Note each action once it is done: what comes after it may be superseded."""
     inventory = take_inventory(table)
     confirmed = _confirmed(inventory, {one.file.path for one in found})
