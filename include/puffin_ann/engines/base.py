@@ -220,7 +220,7 @@ def check_search(queries: NDArray[np.float32], k: int, dimension: int) -> NDArra
     return np.ascontiguousarray(queries, np.float32)
 
 
-def excluded(dead: Dead, allowed: Dead, rows: int) -> NDArray[np.uint8] | None:
+def exclude(dead: Dead, allowed: Dead, rows: int) -> NDArray[np.uint8] | None:
     """Return `(n,) uint8`, non-zero for rows that may not be answered; None means that all may.
 
     Costs nothing where no row is excluded by `allowed`: `dead` itself is returned, not a copy.

@@ -23,7 +23,7 @@ from puffin_ann.engines.base import (
     SearchableShard,
     check_search,
     checked_parameters,
-    excluded,
+    exclude,
 )
 from puffin_ann.errors import BlobFormatError
 
@@ -95,7 +95,7 @@ class StoredVectors:
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest rows of each query that may be answered, exactly."""
-        excluded = excluded(dead, allowed, self.rows)
+        excluded = exclude(dead, allowed, self.rows)
         return exact.search(
             check_search(queries, k, self.dimension),
             self._vectors,

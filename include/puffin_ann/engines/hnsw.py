@@ -21,7 +21,7 @@ from puffin_ann.engines.base import (
     Progress,
     check_search,
     checked_parameters,
-    excluded,
+    exclude,
 )
 from puffin_ann.engines.exact import StoredVectors, appended
 from puffin_ann.errors import LocalCopyError
@@ -73,7 +73,7 @@ class HnswShard(StoredVectors):
     ) -> Answers:
         """Return min(k, rows that may be answered) near rows of each query, exact distances."""
         queries = check_search(queries, k, self.dimension)
-        mask = excluded(dead, allowed, self.rows)
+        mask = exclude(dead, allowed, self.rows)
         return self._searcher.search(queries, k, width=width, dead=mask, threads=threads)
 
 
@@ -149,7 +149,7 @@ class HnswEngine:
             spaces.of_rows(vectors, space_metric(blob.metric), scratch / SPACE),
             _layers(blob),
             product=blob.metric == "ip",
-            dead=excluded(dead, None, blob.rows),
+            dead=exclude(dead, None, blob.rows),
             ef_construction=blob.ef_construction,
             threads=1 if parameters.reproducible else threads,
             scratch=scratch,

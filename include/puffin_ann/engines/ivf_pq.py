@@ -26,7 +26,7 @@ from puffin_ann.engines.base import (
     check_search,
     check_subspaces,
     checked_parameters,
-    excluded,
+    exclude,
 )
 from puffin_ann.engines.exact import StoredVectors, appended
 from puffin_ann.errors import LocalCopyError
@@ -77,7 +77,7 @@ class IvfShard(StoredVectors):
         if searcher is None:
             return self.exhaustive(queries, k, dead=dead, allowed=allowed, threads=threads)
         queries = check_search(queries, k, self.dimension)
-        mask = excluded(dead, allowed, self.rows)
+        mask = exclude(dead, allowed, self.rows)
         if isinstance(width, np.ndarray):
             some = partial(self.search, k=k, dead=mask, threads=threads)
             return _by_width(some, queries, width)

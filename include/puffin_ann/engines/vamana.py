@@ -28,7 +28,7 @@ from puffin_ann.engines.base import (
     check_search,
     check_subspaces,
     checked_parameters,
-    excluded,
+    exclude,
 )
 from puffin_ann.engines.exact import StoredVectors
 from puffin_ann.errors import BlobFormatError, LocalCopyError
@@ -107,7 +107,7 @@ class VamanaShard(StoredVectors):
     ) -> Answers:
         """Return min(k, rows that may be answered) near rows of each query, exact distances."""
         queries = check_search(queries, k, self.dimension)
-        mask = excluded(dead, allowed, self.rows)
+        mask = exclude(dead, allowed, self.rows)
         return self._searcher.search(queries, k, width=width, dead=mask, threads=threads)
 
 
@@ -215,7 +215,7 @@ class VamanaEngine:
             )
         if not stored.max_degree:
             raise BlobFormatError(f"{directory}: the shard has no graph to add rows to")
-        mask = excluded(dead, None, first)
+        mask = exclude(dead, None, first)
         vectors = append_files.appended(_vectors(stored), added, scratch / "vectors.npy")
         if not first or len(added) > REBUILT_SHARE * first:
             return self.build(

@@ -57,9 +57,7 @@ ROWS = 70
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Two indexes, one of them refreshed once; ten rows have come since. Given back by
-    `retry_on_conflict`.
-    """
+    """Two indexes, one of them refreshed once; ten rows have come since. Given back by `anew`."""
     with pytest.MonkeyPatch.context() as patch:
         yield from _lake(tmp_path_factory.mktemp("outages"), patch)
 
@@ -95,12 +93,12 @@ def _lake(folder: Path, patch: pytest.MonkeyPatch):
     catalog.engine.dispose()
     shutil.copytree(live, kept)
 
-    def retry_on_conflict() -> None:
+    def anew() -> None:
         for one in (live, folder / "cache"):
             shutil.rmtree(one, ignore_errors=True)
         shutil.copytree(kept, live)
 
-    yield retry_on_conflict
+    yield anew
     settings.cache_clear()
 
 
@@ -217,8 +215,8 @@ def assert_sound(name: str, done: Any, before: dict[str, list[str]]) -> None:
             assert not finding.is_problem or "rows that index" in finding.what, finding
 
 
-def check(retry_on_conflict, name: str, weather: Weather) -> None:
-    retry_on_conflict()
+def check(anew, name: str, weather: Weather) -> None:
+    anew()
     before = versions()
     done = carry_out(name, weather)
     assert_sound(name, done, before)

@@ -162,8 +162,8 @@ def test_lists():
 def column(numbers, changed, *, least):
     """Section 8: differences while nothing to the left has changed, else the values."""
     found = []
-    for number, retry_on_conflict in zip(numbers, changed, strict=True):
-        found.append(number if retry_on_conflict else found[-1] + number + least)
+    for number, anew in zip(numbers, changed, strict=True):
+        found.append(number if anew else found[-1] + number + least)
     return found
 
 
@@ -178,15 +178,9 @@ def test_rows():
         assert len(numbers) == 3 * size
         first = [True] + [False] * (size - 1)
         files = column(numbers[:size], first, least=0)
-        changed = [
-            retry_on_conflict or files[i] != files[i - 1]
-            for i, retry_on_conflict in enumerate(first)
-        ]
+        changed = [anew or files[i] != files[i - 1] for i, anew in enumerate(first)]
         groups = column(numbers[size : 2 * size], changed, least=0)
-        changed = [
-            retry_on_conflict or groups[i] != groups[i - 1]
-            for i, retry_on_conflict in enumerate(changed)
-        ]
+        changed = [anew or groups[i] != groups[i - 1] for i, anew in enumerate(changed)]
         offsets = column(numbers[2 * size :], changed, least=1)
         locators += zip(files, groups, offsets, strict=True)
     ordinals = []
