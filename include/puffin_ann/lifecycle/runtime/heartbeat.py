@@ -1,4 +1,4 @@
-"""Signs of life of a run, by which the clean-up tells one that works from one that failed.
+"""The heartbeat of a run, by which the clean-up tells one that works from one that failed.
 
 A stage may work for hours on one shard and write nothing. So while it does, it touches an object in
 the run's staging folder now and then.
@@ -23,7 +23,7 @@ ALIVE_MS = 15 * 60_000
 
 
 @contextlib.contextmanager
-def alive(staging: Staging) -> Iterator[None]:
+def heartbeat(staging: Staging) -> Iterator[None]:
     """Touch an object of a run's staging folder every minute while the body works."""
     ended = threading.Event()
 
@@ -33,9 +33,9 @@ def alive(staging: Staging) -> Iterator[None]:
                 with staging.create(SIGN) as out:
                     out.write(b"\n")
             except Exception as error:  # the work itself may well go on
-                log.warning("no sign of life in %s: %s", staging.root, error)
+                log.warning("no heartbeat in %s: %s", staging.root, error)
 
-    thread = threading.Thread(target=touch, name=f"alive {staging.root}", daemon=True)
+    thread = threading.Thread(target=touch, name=f"heartbeat {staging.root}", daemon=True)
     thread.start()
     try:
         yield
