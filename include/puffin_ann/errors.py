@@ -96,7 +96,7 @@ class ConflictError(PuffinAnnError):
 
 
 class SupersededError(ConflictError):
-    """The index was published anew, or dropped, since the run was planned: plan the run again."""
+    """The index was published again, or dropped, since the run was planned: plan the run again."""
 
 
 class UnclearCommitError(PuffinAnnError):

@@ -129,7 +129,7 @@ def _for_us_alone(path: str, flags: int) -> int:
 
 def _tell_unreadable(path: str, error: Exception) -> None:
     log.warning(
-        "compiled kernel %s is not used: %s: %s; it is compiled anew",
+        "compiled kernel %s is not used: %s: %s; it is compiled again",
         path,
         type(error).__name__,
         error,
@@ -176,7 +176,7 @@ def _tell_once(said: str) -> None:
 
 def _tell_not_kept(place: str, error: Exception) -> None:
     _tell_once(
-        f"kernels are compiled anew by each process, which takes minutes: {place}: {error}; set "
+        f"kernels are compiled again by each process, which takes minutes: {place}: {error}; set "
         "NUMBA_CACHE_DIR, or PUFFIN_ANN_CACHE_DIR, to a folder of your own"
     )
 

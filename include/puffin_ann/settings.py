@@ -85,19 +85,19 @@ class Settings(BaseSettings):
         default=30.0,
         gt=0,
         le=86_400.0,
-        description="A catalog that has not given a table for so long is taken for unreachable.",
+        description="A catalog that has not given a table for so long counts as unreachable.",
     )
     store_seconds: float = Field(
         default=30.0,
         ge=0,
         le=86_400.0,
         description="A store that fails, or gives no answer, is asked again for so long before it "
-        "is taken for unreachable; 0: it is asked only once.",
+        "counts as unreachable; 0: it is asked only once.",
     )
     lease_seconds: float = Field(
         default=120.0,
         gt=0,
-        description="A stage of a run that gives no sign of life for so long is taken for dead, "
+        description="A stage of a run that sends no heartbeat for so long is presumed dead, "
         "and another run may work on its index.",
     )
     lease_idle_seconds: float = Field(
@@ -185,7 +185,7 @@ def _choose_numba_cache() -> bool:
     try:
         folder = cache_folder(leaf if level == "auto" else f"{leaf}/simd-{level}")
     except CacheUnusableError as error:
-        log.error("kernels are compiled anew by each process, which takes minutes: %s", error)
+        log.error("kernels are compiled again by each process, which takes minutes: %s", error)
         return False
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
     return True

@@ -109,7 +109,7 @@ def _note(type: str) -> str:
         return FOREIGN[type]
     if type.startswith(PAPER):
         return "named as in the paper, which fixes no bytes: cannot be decoded"
-    return "unknown type: carried along unread"
+    return "unknown type: carried over unread"
 
 
 def _head(reader: ContainerReader, layout: np.dtype[Any]) -> dict[str, Any]:

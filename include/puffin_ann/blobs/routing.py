@@ -361,7 +361,7 @@ def _check(routing: Routing, missing: int = 0) -> None:
     problems = {
         "norm bound is negative or not finite": not 0 <= routing.norm_bound < np.inf,
         "a shard id is there twice": len(set(shard_ids)) != len(shard_ids),
-        "a partition lies in no graph shard": not np.isin(
+        "a partition belongs to no graph shard": not np.isin(
             routing.partition_shards, np.array(graphs, np.uint32)
         ).all(),
         "a shard has more tombstones than rows": any(s.tombstones > s.rows for s in routing.shards),

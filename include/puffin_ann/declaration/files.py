@@ -95,7 +95,7 @@ def _values_of(node: yaml.Node, known: dict[int, int]) -> int:
         parts = [value for _, value in node.value]
     found = 1 + sum(_values_of(part, known) for part in parts)
     if found > MOST_VALUES:
-        raise yaml.YAMLError(f"its aliases stand for more than {MOST_VALUES:,} values")
+        raise yaml.YAMLError(f"its aliases expand to more than {MOST_VALUES:,} values")
     known[id(node)] = found
     return found
 

@@ -101,13 +101,16 @@ class RebuildOptions(Model):
     """When shards, or the whole index, are built anew instead of being refreshed."""
 
     tombstone_ratio: float = Field(
-        default=0.2, gt=0.0, le=1.0, description="Share of dead rows above which a shard is due."
+        default=0.2,
+        gt=0.0,
+        le=1.0,
+        description="Share of dead rows above which a shard is rebuilt.",
     )
     drift: float = Field(
         default=1.5,
         ge=1.0,
         description="Distance of new rows to their centroids, as a multiple of that of the rows "
-        "the centroids were trained on, above which the whole index is due.",
+        "the centroids were trained on, above which the whole index is built.",
     )
     imbalance: float = Field(
         default=3.0,

@@ -98,7 +98,7 @@ class Serving:
         try:
             fresh = reload_table(table)
         except Exception as problem:  # the damage is what has to be told
-            log.warning("%s cannot be loaded anew: %s", name_of(table), problem)
+            log.warning("%s cannot be loaded again: %s", name_of(table), problem)
             fresh = table
         others = [
             one

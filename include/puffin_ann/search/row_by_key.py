@@ -73,7 +73,7 @@ def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict
         wanted = literal(value).to(table.schema().find_type(key)).value
         may_hold = may_match(table, EqualTo(term=key, value=value))
     except (ValueError, TypeError) as error:
-        raise QueryError(f"{key}={value!r} cannot be looked for: {error}") from None
+        raise QueryError(f"{key}={value!r} cannot be looked up: {error}") from None
     files = live_files(table, snapshot_id, may_hold)
     deleted = deleted_positions(table.io, files)
     for file in files:

@@ -152,7 +152,7 @@ class Locators:
 
     @property
     def file_ids(self) -> NDArray[np.uint32]:
-        """(n,) uint32, the coverage's number of each row's file; made anew each time."""
+        """(n,) uint32, the coverage's number of each row's file; made again each time."""
         ids: NDArray[np.uint32] = self.files[self.places]
         return ids
 
@@ -173,7 +173,7 @@ class Locators:
         """Return (n,) bool, the rows that are masked; None if none is.
 
         Raises:
-            BlobFormatError: a row lies in a row group that its file has not.
+            BlobFormatError: a row is in a row group that its file has not.
         """
         if not len(masked.file_ids) or not len(self):
             return None
@@ -194,7 +194,7 @@ class Locators:
         """Return the rows' numbers, as `MaskedRows` counts them through all files."""
         file, group = at[self.places[rows]], self.row_groups[rows].astype(np.int64)
         if (group >= masked.groups[file]).any():
-            raise BlobFormatError("rows blob: a row lies in a row group that its file has not")
+            raise BlobFormatError("rows blob: a row is in a row group that its file has not")
         numbers: NDArray[np.int64] = masked.group_starts[masked.first_group[file] + group]
         return numbers + self.offsets[rows]
 

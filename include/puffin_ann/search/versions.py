@@ -342,7 +342,7 @@ def require_found(table: Table, index: str) -> Found:
         raise DamagedIndexError(
             f"index {index!r} of {name_of(table)} is damaged, and no version of it is readable: "
             + "; ".join(found.problems)
-            + f"; 'puffin-ann doctor {name_of(table)}' tells what is wrong, 'puffin-ann build "
+            + f"; 'puffin-ann doctor {name_of(table)}' shows what is wrong, 'puffin-ann build "
             f"{index} --force' builds it again"
         )
     message = f"table {name_of(table)} has no readable version of an index named {index!r}"
@@ -365,7 +365,7 @@ def require_no_damage(table: Table) -> None:
     if problems:
         raise DamagedIndexError(
             f"table {name_of(table)} has index files that cannot be read: {'; '.join(problems)}; "
-            f"'puffin-ann doctor {name_of(table)}' tells what repairs them"
+            f"'puffin-ann doctor {name_of(table)}' shows what repairs them"
         )
 
 

@@ -115,7 +115,7 @@ def test_search_at_a_branch_or_tag(cli, indexed):
         (("--key", "word=w5", "--k", "60"), 2, "k is 60, but there are only 59 other live rows"),
         (("--key", "word=nothing"), 3, "no live row has this key"),
         (("--key", "color=red"), 3, "no top-level column 'color'"),
-        (("--key", "id=five"), 2, "id='five' cannot be looked for"),
+        (("--key", "id=five"), 2, "id='five' cannot be looked up"),
         (("--key", "w5"), 2, "expected COLUMN=VALUE"),
         ((), 2, "give either --vector FILE or --key"),
         (("--vector", "/nowhere.npy"), 2, "/nowhere.npy: cannot be read"),

@@ -94,7 +94,7 @@ def test_a_plan_names_each_shard_with_its_reason_and_figures(cli, indexed, decla
     for word in ("shard", "action", "reason", "rows", "written", "copied", "seconds"):
         assert word in out
     assert "2 (new delta)" in out
-    assert "refresh: 5 rows came since snapshot" in out
+    assert "refresh: 5 rows added since snapshot" in out
     assert "5 rows become delta 2" in out
     code, out, _ = cli("plan", *TABLE, "--json")
     decision = json.loads(out)["decision"]
@@ -114,15 +114,15 @@ def test_a_plan_in_a_narrow_terminal_has_each_reason_on_a_line_of_its_own(cli, i
         "shard 2 (new delta): add",
     ]
     assert [one for one in lines if one.startswith(" ")] == [
-        "    none of its rows moved or went",
-        "    none of its rows moved or went",
-        "    5 rows came",
+        "    none of its rows was relocated or removed",
+        "    none of its rows was relocated or removed",
+        "    5 rows added",
     ]
     assert [one.split(";")[:2] for one in lines[7:9]] == [
         ["rows read, routing, coverage", " 5 rows"],
         ["all: refresh", " 5 rows"],
     ]
-    assert lines[9].startswith("refresh: 5 rows came since snapshot")
+    assert lines[9].startswith("refresh: 5 rows added since snapshot")
 
 
 @pytest.mark.parametrize("width", [80, 200])

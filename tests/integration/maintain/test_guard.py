@@ -52,7 +52,7 @@ def test_an_index_whose_registrations_were_all_replaced_is_published_again(words
     theirs = {one: table_events.analyse(words, one) for one in (base_of(words), head(words))}
     at = head(words)
     (action,) = guard(words).actions
-    assert "somebody else's statistics stand under the head" in action
+    assert "the head's statistics entry belongs to another writer" in action
     entries = slots(words.refresh())
     assert {one: entries[one].statistics_path for one in theirs} == theirs
     assert words.current_snapshot().parent_snapshot_id == at

@@ -142,7 +142,7 @@ def test_a_refresh_that_was_overtaken_publishes_nothing(changed, declaration):
     for stage in before:
         stage()
     refresh_in_process(declaration, run_id="early", force=True)
-    with pytest.raises(ConflictError, match="published anew"):
+    with pytest.raises(ConflictError, match="published again"):
         publish()
     assert_published_once(changed, ["early"])
 

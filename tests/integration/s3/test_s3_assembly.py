@@ -185,7 +185,7 @@ def test_a_source_that_was_changed_is_refused_and_nothing_is_left(s3, io, folder
     other = staged_shard(99, size)
     s3.put_object(Bucket=BUCKET, Key=f"{folder}/staging/shard-2", Body=other)
 
-    with pytest.raises(StoreRefusedError, match=r"shard-2.*is not what it was"):
+    with pytest.raises(StoreRefusedError, match=r"shard-2.*was changed since it was read"):
         assembly.make()
 
     assert not uploads(s3, folder)

@@ -258,7 +258,7 @@ def test_what_the_plan_hands_on_is_small_however_large_the_index():
 
     pointer = PlanPointer(
         action="build",
-        reason="a build is due",
+        reason="a build is required",
         table="catalog.namespace." + "t" * 100,
         plan="s3://bucket/" + "p" * 400,
         run_id="r" * 70,

@@ -217,7 +217,7 @@ def test_a_few_lines_that_stand_for_all_memory_are_refused(tmp_path, first, more
         lines.append(f"  - &a{number + 1} " + more.format(", ".join([f"*a{number}"] * 9)))
     path = tmp_path / "index.yaml"
     path.write_text("table: a.b.c\ncolumn: v\nshards:\n" + "\n".join(lines))
-    with pytest.raises(DeclarationError, match="aliases stand for more than 100,000 values"):
+    with pytest.raises(DeclarationError, match="aliases expand to more than 100,000 values"):
         load_declaration(path)
 
 

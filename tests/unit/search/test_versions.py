@@ -147,7 +147,7 @@ def test_partitions_in_no_shard_of_the_routing_are_refused(load):
     told = routing.split(dataclasses.replace(LARGE, partition_shards=astray.shards))[0]
     small = {**SMALL, routing.TYPE: routing.encode(LARGE, told)}
 
-    with pytest.raises(BlobFormatError, match="a partition lies in no graph shard"):
+    with pytest.raises(BlobFormatError, match="a partition belongs to no graph shard"):
         load((partitions.TYPE, content, "one"), *named(small))
 
 

@@ -56,7 +56,7 @@ def lease_tasks(declaration: IndexDeclaration, kind: Kind) -> tuple[Any, Any]:
 
         owner = owner_of(kind, get_current_context()["run_id"])
         if not leases.end(declaration.table, declaration.name, owner):
-            print("this run had lost its lease: it gave no sign of life for too long")
+            print("this run had lost its lease: it sent no heartbeat for too long")
 
     lease = LeaseSensor(task_id="lease", declaration=declaration, kind=kind)
     begun = lease.as_setup()  # type: ignore[no-untyped-call]

@@ -20,8 +20,8 @@ def refresh_dag(declaration: IndexDeclaration, declared: list[IndexDeclaration])
         description=f"Make vector index {declaration.name} follow {declaration.table}",
         doc_md=f"""
 Makes the vector index **{declaration.name}** follow `{declaration.table}`: added rows become a
-delta, deleted ones tombstones, rows that moved get new locators. A run ends at once where too
-little changed; where building anew is due, it triggers `ann_build_{declaration.name}`.
+delta, deleted ones tombstones, relocated rows new locators. A run ends at once where too
+little changed; where a whole build is required, it triggers `ann_build_{declaration.name}`.
 
 It runs when the table has new snapshots, other than those that publish indexes, and when changes
 have waited for `refresh.max_lag`. A run waits for other runs on the index, and plans after that.

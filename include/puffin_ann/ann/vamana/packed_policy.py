@@ -67,7 +67,7 @@ def kept(folder: Path, linked: Linked, threads: int, *, forced: bool = False) ->
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:
-        log.warning("%s: %s; made anew", folder, error)
+        log.warning("%s: %s; made again", folder, error)
     try:
         if shutil.disk_usage(folder).free < 2 * needed:
             return None

@@ -21,7 +21,7 @@ def clean(
         str | None,
         typer.Option(
             help="Instead of the declared retention's grace, such as 12h. A build that has written "
-            "nothing for that long, and for 15 minutes at least, is taken for a failed one.",
+            "nothing for that long, and for 15 minutes at least, is presumed failed.",
             show_default=False,
         ),
     ] = None,
@@ -29,7 +29,7 @@ def clean(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Let a foreign metadata file, by its name or location, be of no account from now "
+            help="Let a foreign metadata file, by its name or location, be ignored from now "
             "on: a stray one, or one of a registration that no catalog has any more. What it names "
             "is then removed as if it were not there. Only files that are named are forgotten, "
             "since another catalog may point to any: may be given several times.",

@@ -19,7 +19,7 @@ PROBLEMS_LEFT = 8
 def doctor(
     table: TableName,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Repair what can be repaired; clean up what is due.")
+        bool, typer.Option("--fix", help="Repair what can be repaired; clean up what may go.")
     ] = False,
     quick: Annotated[
         bool,
@@ -31,7 +31,7 @@ def doctor(
         str | None,
         typer.Option(
             metavar="INDEX",
-            help="First end the lease of the run at work on an index (or, given the table's "
+            help="First end the lease of the run that works on an index (or, given the table's "
             "name, of the one that publishes), which goes on without: for a run that is known to "
             "be dead.",
             show_default=False,

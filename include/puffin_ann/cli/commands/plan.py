@@ -32,7 +32,7 @@ def plan(
         bool,
         typer.Option(
             "--maintenance",
-            help="As in a maintenance window: what is due even if nothing changed, and rebuilds.",
+            help="As in a maintenance window: also what is required although nothing changed.",
         ),
     ] = False,
     as_json: AsJson = False,

@@ -24,7 +24,7 @@ def refresh(
         bool,
         typer.Option(
             "--maintenance",
-            help="Do what is due even if nothing changed; rebuild shards of many deleted rows.",
+            help="Also do what is required although nothing changed, and rebuild shards.",
         ),
     ] = False,
     force: Annotated[

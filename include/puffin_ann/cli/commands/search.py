@@ -118,7 +118,7 @@ def search(
     else:
         labels, answers = _keys_within(opened, key or [], within, wanted)
     for damage in _report(answers)["damaged"]:
-        warn(f"{damage}; 'puffin-ann doctor {table}' tells more, its --fix repairs")
+        warn(f"{damage}; 'puffin-ann doctor {table}' shows more, its --fix repairs")
     if as_json:
         print_json(_as_json(answers, labels))
     else:

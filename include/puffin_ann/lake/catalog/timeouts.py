@@ -91,7 +91,7 @@ def _require_answers(name: str) -> None:
         raise CatalogUnavailableError(
             f"catalog {name!r} has not answered {len(waiting)} earlier questions of this process, "
             "which still wait; check that its service runs and that its uri points to it. If it "
-            "does and this goes on, start this process anew"
+            "does and this goes on, restart this process"
         )
 
 

@@ -11,7 +11,7 @@ from puffin_ann.lake.store.listing import canonical
 
 
 def forget(table: Table, locations: Iterable[str], *, stored: Collection[str]) -> None:
-    """Let metadata files be of no account from now on.
+    """Let metadata files be ignored from now on.
 
     Args:
         table: as loaded; one commit sets a property of it.

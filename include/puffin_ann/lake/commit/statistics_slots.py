@@ -144,7 +144,7 @@ def _look(table: Table, change: SlotChange, error: Exception) -> Table:
         fresh = reload_table(table)
     except EnvironmentProblemError as problem:
         raise UnclearCommitError(
-            f"{what} ({error}), and whether it came to pass cannot be told: {problem}"
+            f"{what} ({error}), and it is unknown whether it succeeded: {problem}"
         ) from shown_cause(error)
     if change.is_done(fresh):
         return fresh
@@ -162,7 +162,9 @@ def _put_back(table: Table, change: SlotChange) -> Table:
     try:
         before = metadata_document(table.io, log[-1].metadata_file) if log else None
     except StoreUnavailableError as error:  # the change stands; the guard looks for such, too
-        _log.warning("cannot tell whether statistics of others came in meanwhile: %s", error)
+        _log.warning(
+            "cannot tell whether other writers registered statistics in the meantime: %s", error
+        )
         return table
     if before is None:
         return table
@@ -175,7 +177,7 @@ def _put_back(table: Table, change: SlotChange) -> Table:
     if not lost:
         return table
     _log.warning(
-        "putting back statistics of others that came in meanwhile: %s",
+        "restoring statistics that other writers registered in the meantime: %s",
         ", ".join(entry.statistics_path for entry in lost),
     )
     commit(
@@ -185,5 +187,5 @@ def _put_back(table: Table, change: SlotChange) -> Table:
     )
     raise ConflictError(
         f"statistics of snapshots {', '.join(str(one.snapshot_id) for one in lost)} of "
-        f"{name_of(table)} were written by others meanwhile; theirs stand"
+        f"{name_of(table)} were written by others in the meantime, and are kept"
     )

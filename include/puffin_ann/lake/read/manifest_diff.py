@@ -204,7 +204,7 @@ class _Comparison:
         paths, touched = self._covered.paths, set()
         for entry in differing:
             if entry.content == FileContent.EQUALITY_DELETES:
-                raise _Uncertain(f"equality deletes came or went: {entry.path}")
+                raise _Uncertain(f"equality deletes were added or removed: {entry.path}")
             path = index.delete_file(entry).referenced_data_file
             if path is None:
                 touched |= {at for at, path in enumerate(paths) if may_name(entry, path)}

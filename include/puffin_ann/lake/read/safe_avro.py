@@ -96,7 +96,7 @@ class _Decoder(BinaryDecoder):
     def require(self, size: int) -> None:
         """Raise EOFError if fewer bytes are left, or a negative number of them is asked for."""
         if not 0 <= size <= self.end - self.tell():
-            raise EOFError(f"{size} bytes are due at {self.tell()} of {self.end}")
+            raise EOFError(f"{size} bytes are expected at {self.tell()} of {self.end}")
 
     def read(self, n: int) -> bytes:
         """Read n bytes."""

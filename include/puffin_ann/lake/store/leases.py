@@ -38,7 +38,7 @@ MOST_BYTES = 16 << 10
 """Largest object that is read for one of a lease; ours have a few hundred bytes."""
 
 MOST_SECONDS = 86_400.0
-"""No run asks for a lease that lasts longer than this without a sign of life, or than twice what
+"""No run asks for a lease that lasts longer than this without a heartbeat, or than twice what
 the settings say. The settings are not those of whoever wrote it, so the bound is wide."""
 
 MOST_AHEAD_MS = 86_400_000
@@ -185,7 +185,7 @@ class Lease:
                 if held is not None and not held.released:
                     log.warning(
                         "lease: %s of %s; it lost %s",
-                        held.oddity or "no sign of life",
+                        held.oddity or "no heartbeat",
                         held.described,
                         self.what,
                     )

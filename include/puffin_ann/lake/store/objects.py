@@ -204,6 +204,6 @@ class ObjectStream(streams.RawIOBase):
         if len(data) < wanted:
             self._inner = None
             raise ConnectionResetError(
-                f"{len(data)} of {wanted} bytes came at {self._position} of {self.length()}"
+                f"{len(data)} of {wanted} bytes arrived at {self._position} of {self.length()}"
             )
         return data

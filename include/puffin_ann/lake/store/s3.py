@@ -202,7 +202,7 @@ def _answered(what: str, response: Mapping[str, Any]) -> EnvironmentProblemError
     error = response.get("Error", {})
     reason = f"{error.get('Code', status)}: {error.get('Message', '')}"
     if status == 412:
-        reason = "it is not what it was when it was looked at; run the stage anew"
+        reason = "it was changed since it was read; run the stage again"
     if status in (401, 403):
         return StoreDeniedError(
             f"the store refuses access to {what}: {reason}; check the credentials or permissions"

@@ -255,7 +255,7 @@ def assigned(
         raise BadVectorsError(
             f"table {plan.table}, column {plan.declaration.column!r}: "
             + ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
-            + f" (width {plan.dimension} expected); mend the rows, or declare bad_vectors: skip"
+            + f" (width {plan.dimension} expected); correct the rows, or declare bad_vectors: skip"
         )
     return Assigned(
         segments=tuple(one.segment for one in ordered),

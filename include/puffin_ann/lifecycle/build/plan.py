@@ -25,7 +25,7 @@ class Published:
 def nothing_to_do(
     declaration: IndexDeclaration, newest: Published | None, *, force: bool
 ) -> str | None:
-    """Say why nothing has to be built, or None if a build is due.
+    """Say why nothing has to be built, or None if a build is required.
 
     Args:
         declaration: in force for this run.

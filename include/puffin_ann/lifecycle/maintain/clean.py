@@ -53,7 +53,7 @@ class CleanReport(BaseModel):
         kept: what is not removed though its grace is over, since others may need it.
         notes: what metadata in reach says that the table may be another's, too, one sentence each;
             looked for where there is something to remove.
-        forgotten: metadata files that are of no account from now on, as asked for.
+        forgotten: metadata files that are ignored from now on, as asked for.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -89,7 +89,7 @@ def clean(
         grace: such as `12h`; takes the place of every index's own. Runs that wrote something in
             the last 15 minutes are spared whatever it is.
         at_ms: what counts as now, milliseconds since 1970.
-        forget: foreign metadata files that are of no account from now on, see `forget_metadata`.
+        forget: foreign metadata files that are ignored from now on, see `forget_metadata`.
 
     Raises:
         BadInputError: `grace` is not a number with its unit, or a file cannot be forgotten.
@@ -200,7 +200,7 @@ def _deregister(inventory: Inventory, due: Iterable[Orphan]) -> Table:
 def _delete(inventory: Inventory, table: Table, orphan: Orphan) -> bool:
     io = inventory.table.io
     if object_name(orphan.location) in names_with_folders(registered(table)):
-        log.warning("clean: %s was registered meanwhile and stays", orphan.location)
+        log.warning("clean: %s was registered in the meantime and stays", orphan.location)
         return False
     if orphan.kind == "staging":
         Staging(io, orphan.location).delete_tree()

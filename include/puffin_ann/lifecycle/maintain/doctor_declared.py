@@ -51,7 +51,7 @@ def _unbuilt(index: str, advice: str) -> Finding:
         kind="unbuilt",
         indexes=(index,),
         file="",
-        what=f"index {index!r} is declared, and nothing tells that it was built yet",
+        what=f"index {index!r} is declared, and nothing shows that it was built yet",
         remedy=advice or f"its next run builds it, 'puffin-ann build {index}' does now",
         is_problem=False,
     )

@@ -108,7 +108,7 @@ def guard(
         except ConflictError as error:
             if attempt == ATTEMPTS:
                 raise
-            log.warning("guard: %s; looking anew (%d)", error, attempt)
+            log.warning("guard: %s; looking again (%d)", error, attempt)
             continue
         if not plan.again:  # else older versions may have other places now
             break
@@ -191,7 +191,7 @@ def _why_again(inventory: Inventory, head: int, carrier: IndexFile | None) -> st
         return "no single file holds all indexes"
     if inventory.ours_in(head) is not None:
         return f"the file under the head, snapshot {head}, does not hold all indexes"
-    return f"somebody else's statistics stand under the head, snapshot {head}"
+    return f"the head's statistics entry belongs to another writer, snapshot {head}"
 
 
 def _keep_others(

@@ -42,7 +42,7 @@ def _at_work(table: Table, index: str, lease: Lease, held: Held) -> Finding:
         indexes=(index,) if index else (),
         file=lease.location_of(held),
         what=f"{lease.what} is being worked on by {held.described}",
-        remedy=f"none needed; without a sign of life it ends at {as_utc(held.until_ms)}, "
+        remedy=f"none needed; without a heartbeat it ends at {as_utc(held.until_ms)}, "
         f"and {taken!r} ends it at once",
         is_problem=False,
     )

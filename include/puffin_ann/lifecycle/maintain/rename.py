@@ -206,7 +206,7 @@ def declared() -> tuple[IndexDeclaration, ...]:
     if known is None:
         return ()
     for problem in known.problems:
-        log.warning("it cannot be told whether an index was renamed: %s", problem)
+        log.warning("it is unknown whether an index was renamed: %s", problem)
     return () if known.problems else known.valid
 
 
@@ -314,7 +314,7 @@ def _published(
     if name not in live:
         raise DamagedIndexError(
             f"no whole file of index {name!r} of {name_of(table)} is left that could be published "
-            f"as {after!r}; 'puffin-ann build {after} --force' builds it anew"
+            f"as {after!r}; 'puffin-ann build {after} --force' builds it again"
         )
     version = None
     if after not in live:

@@ -223,7 +223,7 @@ def _confirmed(inventory: Inventory, paths: set[str]) -> list[Damage]:
         except FormatError as error:
             confirmed.append(Damage(file, "", str(error)))
         except FileNotFoundError:
-            log.warning("doctor: %s is gone meanwhile", file.path)
+            log.warning("doctor: %s is gone in the meantime", file.path)
     return confirmed
 
 

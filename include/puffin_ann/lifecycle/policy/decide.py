@@ -115,7 +115,7 @@ def _due(
         return _Due(merge, {}, {})
     bound = declaration.rebuild.tombstone_ratio
     reasons = {
-        one.shard_id: f"{expected.ratio(one):.0%} of its rows are dead, above "
+        one.shard_id: f"{expected.ratio(one):.0%} of its rows are deleted, above "
         f"rebuild.tombstone_ratio {bound:.0%}"
         for one in state.shards
         if expected.ratio(one) > bound
@@ -210,7 +210,7 @@ def _why_unchanged(state: IndexState, change: Change, declaration: IndexDeclarat
     said = f"nothing changed since snapshot {state.base_snapshot_id}"
     build = _why_worn(state, change, declaration)
     if build:
-        return f"{said}; the next change or maintenance builds it anew, since {build}"
+        return f"{said}; the next change or maintenance builds it again, since {build}"
     due = _due(state, UNCHANGED, declaration, maintenance=True)
     if due.merge:
         said += f"; the next change or maintenance merges, since {due.merge}"
@@ -229,7 +229,8 @@ def _why_dearer(state: IndexState, change: Change, refresh: Decision) -> str:
     # Not for the sake of what a build would carry over or read just the same.
     if refresh.seconds > build and (refresh.merges or refresh.delta):
         return (
-            f"refreshing is expected to take {refresh.seconds:,.1f} s, building anew {build:,.1f} s"
+            f"refreshing is expected to take {refresh.seconds:,.1f} s, "
+            f"building it again {build:,.1f} s"
         )
     return ""
 
@@ -286,12 +287,12 @@ def _new_delta(
     absorbed = [*forced, *absorbable(rows, rest)]
     rows = expected.fresh + expected.live_in(absorbed)
     cost = estimate.new_delta(state, rows)
-    came = f"{expected.fresh:,} rows came" if change.rows_added else "dead rows leave deltas"
+    reason = f"{expected.fresh:,} rows added" if change.rows_added else "deleted rows leave deltas"
     if expected.matches:
-        came += f", if the {expected.moved:,} others have only moved"
+        reason += f", if the {expected.moved:,} others were only relocated"
     return DeltaAction(
         shard_id=state.next_shard_id,
-        reason=came,
+        reason=reason,
         rows=rows,
         absorbed=tuple(sorted(one.shard_id for one in absorbed)),
         bytes_written=cost.written,
@@ -343,15 +344,19 @@ def _in_place(
     dead = expected.dead.get(shard.shard_id, 0)
     spared = change.identified is not None and not (expected.moved or dead)
     if not shard.rows or spared:
-        return _action(shard, "none", "none of its rows moved or went", 0, _kept(state, shard))
+        return _action(
+            shard, "none", "none of its rows was relocated or removed", 0, _kept(state, shard)
+        )
     if expected.matches:
-        reason = f"about {moved:,} of its rows moved, {dead:,} went"
+        reason = f"about {moved:,} of its rows relocated, {dead:,} removed"
         cost = estimate.remapped(state, shard, dead)
         return _action(shard, "remap", reason, moved + dead, cost)
     if change.rows_gone and shard.live:
-        reason = f"about {dead:,} of its rows went"
+        reason = f"about {dead:,} of its rows removed"
         return _action(shard, "mask", reason, dead, estimate.masked(state, shard, dead))
-    return _action(shard, "none", "none of its rows moved or went", 0, _kept(state, shard))
+    return _action(
+        shard, "none", "none of its rows was relocated or removed", 0, _kept(state, shard)
+    )
 
 
 def _kept(state: IndexState, shard: ShardState) -> Cost:

@@ -33,20 +33,20 @@ def refresh_sentence(
     merge: str,
 ) -> str:
     """Say in one sentence what a refresh does, and because of what."""
-    return f"{_came_and_went(state, change)}: {'; '.join(_deeds(change, shards, delta, merge))}"
+    return f"{_rows_changed(state, change)}: {'; '.join(_actions(change, shards, delta, merge))}"
 
 
-def _came_and_went(state: IndexState, change: Change) -> str:
+def _rows_changed(state: IndexState, change: Change) -> str:
     since = f"since snapshot {state.base_snapshot_id}"
     if not change.rows:
-        return f"nothing changed {since}, but work is due"
+        return f"nothing changed {since}, but work is required"
     if not change.live_rows:
         return f"no row is live any more {since}"
-    counts = ((change.rows_added, "came"), (change.rows_gone, "went"))
+    counts = ((change.rows_added, "added"), (change.rows_gone, "removed"))
     return " and ".join(f"{count:,} rows {verb}" for count, verb in counts if count) + f" {since}"
 
 
-def _deeds(
+def _actions(
     change: Change, shards: Sequence[ShardAction], delta: DeltaAction | None, merge: str
 ) -> list[str]:
     deeds = [f"merge, since {merge}"] if merge else []
@@ -56,7 +56,9 @@ def _deeds(
         deeds.append(f"rebuild shard {numbers}, of which {rebuilt[0].reason}")
     remapped = sum(one.action == "remap" for one in shards)
     if remapped:
-        deeds.append(f"identify them, and remap those that only moved, in {_shards(remapped)}")
+        deeds.append(
+            f"identify them, and remap those that were only relocated, in {_shards(remapped)}"
+        )
     masked = sum(one.action == "mask" for one in shards)
     if masked:
         deeds.append(f"mask them in {_shards(masked)}")

@@ -127,7 +127,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
                 _discard(table, assembled)
                 raise
             earlier, rested_on = assembled, rests_on
-            log.warning("publish: %s; planning the publication anew (%d)", error, attempt)
+            log.warning("publish: %s; planning the publication again (%d)", error, attempt)
             continue
         break
     path = assembled.path
@@ -180,7 +180,7 @@ def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
         is_lost |= any(one.path not in before and one.run_id not in runs for one in versions)
     if is_lost:
         raise SupersededError(
-            f"index {index!r} of {plan.table} was published anew, or dropped, since this refresh "
+            f"index {index!r} of {plan.table} was published again, or dropped, since this refresh "
             "was planned; nothing was published, plan the run again"
         )
 

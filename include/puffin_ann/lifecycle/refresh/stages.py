@@ -318,7 +318,7 @@ def _refusal(plan: RefreshPlan, skipped: dict[str, int]) -> str:
     counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
     return (
         f"table {plan.table}, column {plan.declaration.column!r}: of the added rows {counts} "
-        f"(width {plan.dimension} expected); mend the rows, or declare bad_vectors: skip"
+        f"(width {plan.dimension} expected); correct the rows, or declare bad_vectors: skip"
     )
 
 
@@ -362,7 +362,7 @@ def _apply_group(
     applied = tuple(one for answer in answers for one in _APPLIED.validate_json(answer))
     for one in applied:
         log.info(
-            "apply: shard %d: %s; %d rows added, %d of %d dead, in %.2f s",
+            "apply: shard %d: %s; %d rows added, %d of %d deleted, in %.2f s",
             one.shard_id,
             one.action,
             one.added,

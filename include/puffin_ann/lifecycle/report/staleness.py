@@ -133,11 +133,13 @@ def tombstones(
     )
     if ratios:
         most = max(ratios.values())
-        found = f"{len(ratios)} of {len(version.routing.shards)} shards are due: up to {most:.1%} "
-        found += f"of the rows of one are dead, above {name} {bound:.1%}"
+        found = f"{len(ratios)} of {len(version.routing.shards)} shards are to be rebuilt: "
+        found += f"up to {most:.1%} of the rows of one are deleted, above {name} {bound:.1%}"
     else:
-        found = f"no shard is due: {version.tombstone_ratio:.1%} of one are tombstones at most, "
-        found += f"{view.rows_masked:,} rows went since; {name} {bound:.1%} is not passed"
+        found = f"no shard is to be rebuilt: at most {version.tombstone_ratio:.1%} of one are "
+        found += (
+            f"tombstones, {view.rows_masked:,} rows removed since; {name} {bound:.1%} is not passed"
+        )
     return Tombstones(is_due=bool(ratios), reason=found, ratios=ratios)
 
 

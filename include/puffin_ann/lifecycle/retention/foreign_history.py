@@ -42,8 +42,8 @@ def _elsewhere(reach: Reach) -> list[Told]:
     if not reach.elsewhere:
         return []
     remedy = (
-        "set the table's location to the folder that 'metadata/' lies in, or the property "
-        f"'{METADATA_PATH}' to where its metadata lies; until then nothing is removed"
+        "set the table's location to the folder that holds 'metadata/', or the property "
+        f"'{METADATA_PATH}' to where its metadata is; until then nothing is removed"
     )
     return [Told("", f"{reach.elsewhere}: its files may be another table's", remedy, True)]
 
@@ -102,7 +102,7 @@ def _strays(reach: Reach) -> list[Told]:
         Told(
             foreign.location,
             what,
-            f"none needed: it is of no account when it is older than the table's metadata log; if "
+            f"none needed: it is ignored when it is older than the table's metadata log; if "
             f"no catalog points to it, {_way_out(reach, [foreign])}",
             False,
         )

@@ -269,7 +269,7 @@ def _uploads(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
             kind="upload",
             location=uri,
             bytes=0,
-            why=f"upload {upload.id} was begun and never completed",
+            why=f"upload {upload.id} was started and never completed",
             idle_seconds=_seconds(inventory.now_ms - begun_ms),
             grace_seconds=_seconds(grace_ms),
             upload_id=upload.id,

@@ -117,9 +117,7 @@ class Protection:
         table = self.reach.table
         folders = (metadata_folder(table), *staging_folders(table))
         if not any(is_within(folder, location) for folder in folders):
-            return (
-                f"it lies outside of {metadata_folder(table)}, and who else needs it is not known"
-            )
+            return f"it is outside of {metadata_folder(table)}, and who else needs it is not known"
         by = self._named.get(object_name(location))
         return f"{by.location} names it, {_KINDS[by.kind]}" if by else ""
 
@@ -129,7 +127,7 @@ class Protection:
         foreign = self.reach.foreign[0]
         return (
             f"it may be of a run of another registration of the table, which {foreign.location} "
-            "shows; after 7 days without a sign of life it goes"
+            "shows; after 7 days without a heartbeat it goes"
         )
 
     def _why_record_kept(self) -> str:
@@ -202,7 +200,7 @@ _KINDS = {
 def forget_metadata(
     table: Table, files: Sequence[str], *, dry_run: bool, at_ms: int | None = None
 ) -> tuple[str, ...]:
-    """Let foreign metadata files, and what they name alone, be of no account from now on.
+    """Let foreign metadata files, and what they name alone, be ignored from now on.
 
     Args:
         table: is loaded anew; a property of it remembers them.
@@ -229,12 +227,12 @@ def forget_metadata(
         if foreign.updated_ms > oldest:
             raise BadInputError(
                 f"{foreign.location} is younger than {RetentionOptions().grace}: whoever made it "
-                "may be about to commit it, or be at work on the table; forget it when that is over"
+                "may be about to commit it, or be working on the table; forget it when that is over"
             )
     found = tuple(foreign.location for foreign in chosen)
     if found and not dry_run:
         forget(reach.table, found, stored=reach.stored)
-        log.info("clean: of no account from now on: %s", ", ".join(found))
+        log.info("clean: ignored from now on: %s", ", ".join(found))
     return found
 
 
@@ -258,7 +256,7 @@ def is_shared(table: Table) -> bool:
     try:
         protection = Protection.of(table)
     except PuffinAnnError as error:
-        log.warning("it cannot be told whether %s is registered twice: %s", name_of(table), error)
+        log.warning("it is unknown whether %s is registered twice: %s", name_of(table), error)
         return True
     return bool(protection.nothing_goes or protection.reach.foreign)
 

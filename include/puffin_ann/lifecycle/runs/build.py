@@ -38,7 +38,7 @@ def plan_build(
     *,
     run_id: str,
     overrides: Mapping[str, Any] | None = None,
-    why: str = "a build is due",
+    why: str = "a build is required",
 ) -> dict[str, Any]:
     """Decide what a build run does, and stage its plan.
 

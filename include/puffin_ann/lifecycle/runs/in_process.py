@@ -69,7 +69,7 @@ def refresh_in_process(
                 publish.discard(plan["table"], plan["plan"])
                 if attempt == ATTEMPTS:
                     raise
-                log.warning("refresh: %s; planning it anew", error)
+                log.warning("refresh: %s; planning it again", error)
                 continue
         break
     return {

@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 1800.0
 """How long a publication waits for another one, which takes minutes at most."""
 
 BEATS = 4
-"""Signs of life within the time after which a run without any is taken for dead."""
+"""The heartbeat within the time after which a run without any is presumed dead."""
 
 _held_here: set[tuple[str, str]] = set()
 _guard = threading.Lock()
@@ -105,7 +105,7 @@ def take_away(table: str | Table, index: str) -> str:
 def begin(table: str | Table, index: str, owner: str, purpose: str) -> Held:
     """Take the lease of an index for a run whose work is spread over several processes.
 
-    It lasts until `end`, or until the run gives no sign of life for `lease_idle_seconds`.
+    It lasts until `end`, or until the run sends no heartbeat for `lease_idle_seconds`.
 
     Raises:
         LeaseHeldError: another run has it; says which, and since when.
@@ -247,11 +247,11 @@ def _renew(lease: Lease, owner: str, seconds: float) -> None:
         if not lease.renew(owner, seconds):
             log.warning("lease: run %s has lost %s; it goes on", owner, lease.what)
     except (EnvironmentProblemError, OSError) as error:
-        log.warning("lease: no sign of life could be given for %s: %s", lease.what, error)
+        log.warning("lease: no heartbeat could be sent for %s: %s", lease.what, error)
 
 
 def _give_back(lease: Lease, owner: str) -> None:
     try:
         lease.release(owner)
     except (EnvironmentProblemError, OSError) as error:
-        log.warning("lease: %s is not given back, and will expire: %s", lease.what, error)
+        log.warning("lease: %s is not released, and will expire: %s", lease.what, error)

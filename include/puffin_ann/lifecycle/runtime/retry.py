@@ -23,5 +23,5 @@ def retry_on_conflict(what: str, work: Callable[[], R]) -> R:
         try:
             return work()
         except ConflictError as error:
-            log.warning("%s: %s; looking anew (%d)", what, error, attempt)
+            log.warning("%s: %s; looking again (%d)", what, error, attempt)
     return work()

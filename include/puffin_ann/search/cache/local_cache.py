@@ -162,7 +162,7 @@ class LocalCache:
             return None
         seal = Seal.of(final) if belongs_to_us(final) else None
         if seal is None or not seal.holds():
-            log.warning("%s is not what was unpacked; it is unpacked anew", final)
+            log.warning("%s is not what was unpacked; it is unpacked again", final)
             self.forget(final)
             return None
         if seal.is_due():

@@ -71,7 +71,9 @@ LIES = {
 
 @pytest.mark.parametrize("records", LIES.values(), ids=LIES.keys())
 def test_a_block_that_lies_is_damage(tmp_path, records):
-    with pytest.raises(Exception, match=r"bytes are due|a block has other bytes|EOF|Requested"):
+    with pytest.raises(
+        Exception, match=r"bytes are expected|a block has other bytes|EOF|Requested"
+    ):
         read(tmp_path, file_of([block(records)]))
 
 
@@ -87,7 +89,9 @@ FILES = {
 
 @pytest.mark.parametrize("data", FILES.values(), ids=FILES.keys())
 def test_a_file_that_is_none_is_damage(tmp_path, data):
-    with pytest.raises(Exception, match=r"it does not begin|sync marker|bytes are due|other bytes"):
+    with pytest.raises(
+        Exception, match=r"it does not begin|sync marker|bytes are expected|other bytes"
+    ):
         read(tmp_path, data)
 
 
@@ -99,7 +103,7 @@ def test_a_file_may_be_cut_off_anywhere_but_behind_a_block(tmp_path):
         if size in ends:
             assert len(read(tmp_path, whole[:size])) == ends[size]
         else:
-            with pytest.raises(Exception, match=r"bytes are due|EOF"):
+            with pytest.raises(Exception, match=r"bytes are expected|EOF"):
                 read(tmp_path, whole[:size])
 
 

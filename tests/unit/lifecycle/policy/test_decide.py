@@ -118,8 +118,8 @@ def test_what_was_identified_takes_the_place_of_what_was_expected():
     decision = decide(state(), found, declared(), now_ms=NOW)
     assert decision.delta is not None
     assert decision.delta.rows == 2000
-    assert "2,000 went" in decision.shards[1].reason
-    assert "0 went" in decision.shards[0].reason
+    assert "2,000 removed" in decision.shards[1].reason
+    assert "0 removed" in decision.shards[0].reason
 
 
 def test_deltas_above_their_ratio_are_merged_with_the_rows_that_came():
@@ -146,7 +146,7 @@ def test_a_merge_that_is_due_waits_for_a_change_or_for_maintenance_and_is_told()
     assert decide(index, change(rows_added=1), declared(), now_ms=NOW).merges
     decision = decide(index, change(), declared(), now_ms=NOW, maintenance=True)
     assert decision.merges
-    assert "nothing changed since snapshot 7, but work is due" in decision.reason
+    assert "nothing changed since snapshot 7, but work is required" in decision.reason
 
 
 def test_a_merge_that_only_a_waiting_change_would_make_due_waits_with_it():
@@ -172,12 +172,12 @@ def test_a_shard_of_many_tombstones_is_rebuilt_alone_and_only_in_a_maintenance_w
         assert decide(index, found, declared(), now_ms=NOW).action == "none"
     assert decide(index, change(), declared(), now_ms=NOW).reason == (
         "nothing changed since snapshot 7; the next maintenance rebuilds shard 0, of which 22% of "
-        "its rows are dead, above rebuild.tombstone_ratio 20%"
+        "its rows are deleted, above rebuild.tombstone_ratio 20%"
     )
     decision = decide(index, change(), declared(), now_ms=NOW, maintenance=True)
     assert actions(decision) == {0: "rebuild", 1: "none"}
     assert decision.shards[0].rows == 39_000
-    assert "22% of its rows are dead, above rebuild.tombstone_ratio 20%" in decision.reason
+    assert "22% of its rows are deleted, above rebuild.tombstone_ratio 20%" in decision.reason
 
 
 def test_a_maintenance_window_takes_along_changes_that_would_have_waited():
@@ -230,7 +230,7 @@ def test_shards_are_told_that_a_maintenance_window_rebuilds_for_their_dead_rows(
     told = dead_shards(index, found, declared(), now_ms=NOW)
     assert told == pytest.approx(due)
     decision = decide(index, found, declared(), now_ms=NOW, maintenance=True)
-    assert set(told) == {one.shard_id for one in decision.shards if "are dead" in one.reason}
+    assert set(told) == {one.shard_id for one in decision.shards if "are deleted" in one.reason}
 
 
 def test_a_table_without_live_rows_is_masked_whatever_is_declared():

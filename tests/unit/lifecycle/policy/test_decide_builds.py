@@ -61,7 +61,7 @@ def test_shards_that_a_young_table_could_not_fill_are_built_once_it_can():
     assert "it has 1 of the 2 declared shards" in decision.reason
     unchanged = decide(young, change(live=2), declared(), now_ms=NOW)
     assert unchanged.action == "none"
-    assert "the next change or maintenance builds it anew" in unchanged.reason
+    assert "the next change or maintenance builds it again" in unchanged.reason
     assert decide(young, change(live=2), declared(), now_ms=NOW, maintenance=True).action == "build"
 
 
@@ -86,7 +86,7 @@ def test_drift_alone_waits_for_a_change_or_for_maintenance_and_is_told():
     decision = decide(index, change(), declared(), now_ms=NOW, force=True)
     assert decision.action == "none"
     assert decision.reason.startswith(
-        "nothing changed since snapshot 7; the next change or maintenance builds it anew, since "
+        "nothing changed since snapshot 7; the next change or maintenance builds it again, since "
         "rows added are 1.60 times as far"
     )
     assert decide(index, change(), declared(), now_ms=NOW, maintenance=True).action == "build"

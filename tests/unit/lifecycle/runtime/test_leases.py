@@ -86,7 +86,7 @@ def test_who_waits_is_told_once_and_comes_next(table):
         thread.start()
         while not told:
             time.sleep(0.01)
-        time.sleep(2 * LEASE_SECONDS)  # longer than a lease lasts without a sign of life
+        time.sleep(2 * LEASE_SECONDS)  # longer than a lease lasts without a heartbeat
         order.append("a")
     thread.join(10)
     assert order == ["a", "b"]
@@ -185,5 +185,5 @@ def test_a_store_that_fails_meanwhile_does_not_stop_the_work(table, monkeypatch,
         monkeypatch.setattr(lake_leases.Lease, "renew", fail)
         monkeypatch.setattr(lake_leases.Lease, "release", fail)
         time.sleep(LEASE_SECONDS)
-    assert "no sign of life could be given" in caplog.text
-    assert "not given back" in caplog.text
+    assert "no heartbeat could be sent" in caplog.text
+    assert "not released" in caplog.text

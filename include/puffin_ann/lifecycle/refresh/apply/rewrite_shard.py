@@ -88,7 +88,7 @@ class ShardRewriter:
             )
 
     def insert(self, shard: ShardEntry) -> AppliedShard:
-        """Insert the new rows of a shard's partitions; builds it anew if its recall suffers.
+        """Insert the new rows of a shard's partitions; builds it again if its recall suffers.
 
         Raises:
             RecallTooLowError: even built anew it is surely under the target.
@@ -146,7 +146,7 @@ class ShardRewriter:
                 raise DamagedIndexError(
                     f"{path}: shard {shard.shard_id} of index {index!r}: {error}; nothing was "
                     f"published. 'puffin-ann doctor {table} --fix' puts an older version in its "
-                    f"place where one is whole; else 'puffin-ann build {index} --force' builds anew"
+                    f"place where one is whole; else run 'puffin-ann build {index} --force'"
                 ) from None
         return folder
 
@@ -223,7 +223,7 @@ class ShardRewriter:
         recall = self._recall(encoded, np.zeros(len(order), np.bool_), scratch / "rebuilt")
         if recall is not None and recall[1] < plan.declaration.recall_target:
             raise RecallTooLowError(
-                f"index {self.version.index!r}: shard {shard.shard_id}, built anew of "
+                f"index {self.version.index!r}: shard {shard.shard_id}, built again of "
                 f"{len(order)} rows, finds {recall[0]:.4f} of their neighbours at search width "
                 f"{routing.search_width}, under the declared recall_target of "
                 f"{plan.declaration.recall_target}; nothing was published. Build the whole index: "
