@@ -147,7 +147,7 @@ class CoveredFiles(Sequence[CoveredFile]):
 
     def __getitem__(self, place: int | slice) -> CoveredFile | tuple[CoveredFile, ...]:  # noqa: D105
         if isinstance(place, slice):
-            return tuple(self[one] for one in range(*place.indices(len(self))))
+            return tuple(self[at] for at in range(*place.indices(len(self))))
         place = range(len(self))[place]
         return CoveredFile(
             file_id=int(self.file_ids[place]),

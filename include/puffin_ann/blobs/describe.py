@@ -79,7 +79,7 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
 def _shards(reader: ContainerReader) -> dict[str, Any]:
     """Return what a routing blob says of each shard; they are few beside the centroids."""
     shards = routing.shards_of(reader, int(reader.record("head", routing.HEAD)["shards"]))
-    return {"shards": [asdict(one) for one in shards]}
+    return {"shards": [asdict(shard) for shard in shards]}
 
 
 def _apart(reader: ContainerReader) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _trials(reader: ContainerReader) -> dict[str, Any]:
         trials = parsed(properties.get("trials", "[]"))
     except ValueError:
         return {}
-    if not isinstance(trials, list) or not all(isinstance(one, dict) for one in trials):
+    if not isinstance(trials, list) or not all(isinstance(trial, dict) for trial in trials):
         return {}
     return {"trials": trials}
 

@@ -126,7 +126,7 @@ def _sized(
         size(shape) for size in (routing_size, partitions_size, coverage_size)
     )
     parts = (shard, rows, tombstones)
-    blobs = _FILE_BLOBS + shape.shards * sum(one > 0 for one in parts)
+    blobs = _FILE_BLOBS + shape.shards * sum(part > 0 for part in parts)
     footer = _FOOTER_FILE + _FOOTER_BLOB * blobs
     return IndexSize(
         shard=shard,

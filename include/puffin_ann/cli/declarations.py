@@ -101,7 +101,7 @@ def declared_as_far_as_known(
     if known is None:
         return []
     found = known.on(table)
-    if must_know and known.problems and index not in {one.name for one in found}:
+    if must_know and known.problems and index not in {declaration.name for declaration in found}:
         raise DeclarationError(
             f"it cannot be known whether index {index!r} is declared: "
             + "; ".join(map(str, known.problems))
@@ -124,11 +124,11 @@ def declaration_of(table: str, index: str) -> "IndexDeclaration":
         raise found.ambiguous[index]
     _warn_of(found)
     known = found.valid
-    for one in known:
-        if (one.table, one.name) == (table, index):
-            return one
-    said = ", ".join(f"{one.name} on {one.table}" for one in known)
-    if any(one.table == table for one in known) or not known:
+    for declaration in known:
+        if (declaration.table, declaration.name) == (table, index):
+            return declaration
+    said = ", ".join(f"{declaration.name} on {declaration.table}" for declaration in known)
+    if any(declaration.table == table for declaration in known) or not known:
         remedy = "declare it there to have it built and refreshed"
     else:
         remedy = "the table is to be named as it is declared, catalog.namespace.table"

@@ -140,7 +140,7 @@ class Declared:
 
     def on(self, table: str) -> list[IndexDeclaration]:
         """Return the valid ones of a table's indexes."""
-        return [one for one in self.valid if one.table == table]
+        return [declaration for declaration in self.valid if declaration.table == table]
 
     def require(self, name: str, folder: Path) -> IndexDeclaration:
         """Return the declaration of an index.
@@ -151,10 +151,10 @@ class Declared:
         """
         if name in self.ambiguous:
             raise self.ambiguous[name]
-        found = next((one for one in self.valid if one.name == name), None)
+        found = next((declaration for declaration in self.valid if declaration.name == name), None)
         if found is not None:
             return found
-        others = ", ".join(one.name for one in self.valid) or "none"
+        others = ", ".join(declaration.name for declaration in self.valid) or "none"
         raise DeclarationError(
             f"no index named {name!r} is declared in {folder}",
             # Whoever may read one DAG's log is not to learn of other indexes.

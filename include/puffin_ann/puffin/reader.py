@@ -158,7 +158,7 @@ def _joined(pieces: Iterator[bytes]) -> bytes:
 
 def _near(blobs: Sequence[BlobMetadata]) -> Iterator[list[int]]:
     """Give the places of blobs in groups to be read at a time, in file order."""
-    ranges = sorted((one.offset, one.offset + one.length, at) for at, one in enumerate(blobs))
+    ranges = sorted((blob.offset, blob.offset + blob.length, at) for at, blob in enumerate(blobs))
     group: list[int] = []
     first, reached = 0, 0
     for start, stop, place in ranges:

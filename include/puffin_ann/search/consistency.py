@@ -31,7 +31,7 @@ def check_version(routing: Routing, coverage: Coverage) -> None:
     Raises:
         BlobFormatError: they contradict each other; says in what.
     """
-    known = [one for one in PARAMETERS if one != AUTO]
+    known = [algorithm for algorithm in PARAMETERS if algorithm != AUTO]
     if routing.algorithm not in known:
         raise BlobFormatError(
             f"routing blob: algorithm {routing.algorithm!r} is not known; this version of "

@@ -35,7 +35,7 @@ def cheapest(
         versions: at least one, the newest first; see `may_answer` for those that are passed over.
         live: of the snapshot.
     """
-    those = [one for one in versions if may_answer(one, versions[0])]
+    those = [version for version in versions if may_answer(version, versions[0])]
     views = [view_of(table, version, live) for version in those]
     best = min(range(len(those)), key=lambda i: views[i].cost)
     return those[best], views[best]
@@ -101,9 +101,9 @@ class Serving:
             log.warning("%s cannot be loaded again: %s", name_of(table), problem)
             fresh = table
         others = [
-            one
-            for one in find_versions(fresh, version.index).versions
-            if one.path not in self._broken and _is_like(one, version)
+            other
+            for other in find_versions(fresh, version.index).versions
+            if other.path not in self._broken and _is_like(other, version)
         ]
         if not others:
             raise DamagedIndexError(

@@ -155,7 +155,7 @@ def view_of(table: Table, version: IndexVersion, live: LiveState) -> SnapshotVie
 def _may_be_live(table: Table, version: IndexVersion, live: LiveState) -> bool:
     """Tell whether what a version names may be read without being asked of every manifest."""
     folders = TableFolders.of(table)
-    known = {one.path for one in live.at.manifests}
+    known = {manifest.path for manifest in live.at.manifests}
     return folders.hold_data_files(version.coverage.columns.paths) and folders.hold_manifests(
         path for path in version.coverage.manifests if path not in known
     )

@@ -278,7 +278,7 @@ def _look(
 
 def _candidates(table: Table) -> list[Registered]:
     """Return the registered files that may hold an index, the newest first."""
-    return [one for one in registered(table) if OUR_NAME in one.path or not one.listed]
+    return [entry for entry in registered(table) if OUR_NAME in entry.path or not entry.listed]
 
 
 def newest_version(table: Table, index: str) -> IndexVersion | None:

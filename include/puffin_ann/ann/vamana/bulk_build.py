@@ -146,7 +146,7 @@ def _leaves(
         pieces = -(-len(entries) // plan.most)
         if pieces > 1:
             entries = generator.permutation(entries)
-        leaves += [one for one in np.array_split(entries, max(1, pieces)) if len(one) > 1]
+        leaves += [part for part in np.array_split(entries, max(1, pieces)) if len(part) > 1]
     return _Leaves(space, rows, plan, leaves)
 
 

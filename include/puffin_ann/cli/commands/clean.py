@@ -70,8 +70,10 @@ def _show_clean(report: "CleanReport") -> None:
         grid = Grid(title=f"{verb}, of {report.table}", title_justify="left")
         for name in ("what", "bytes", "where", "why"):
             grid.add_column(name, overflow="fold", justify="right" if name == "bytes" else "left")
-        for one in report.gone:
-            grid.add_row(*map(Text, (one.kind, f"{one.bytes:,}", one.location, one.why)))
+        for orphan in report.gone:
+            grid.add_row(
+                *map(Text, (orphan.kind, f"{orphan.bytes:,}", orphan.location, orphan.why))
+            )
         console.print(grid)
     console.print(f"{report.table}: {_cleaned(report, verb)}", highlight=False, soft_wrap=True)
     for kept in report.kept:
@@ -87,7 +89,7 @@ def _show_clean(report: "CleanReport") -> None:
 def _cleaned(report: "CleanReport", verb: str) -> str:
     """Return in one line what went, and how much goes later."""
     if report.gone:
-        size = sum(one.bytes for one in report.gone)
+        size = sum(orphan.bytes for orphan in report.gone)
         told = f"{_counted(len(report.gone), 'object')} {verb}, {size:,} bytes"
     else:
         told = "nothing removed" if report.failed else "nothing to delete"

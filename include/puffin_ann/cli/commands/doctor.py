@@ -72,16 +72,16 @@ def _show_diagnosis(found: "Diagnosis") -> None:
         grid = Grid(title=f"indexes of {found.table}", title_justify="left")
         for name in ("finding", "index", "what", "remedy"):
             grid.add_column(name, overflow="fold")
-        for one in found.findings:
+        for finding in found.findings:
             cells = (
-                one.kind if one.is_problem else f"({one.kind})",
-                ", ".join(one.indexes),
-                f"{one.what}\n{one.file}".strip(),
-                "repaired" if one.repaired else one.remedy,
+                finding.kind if finding.is_problem else f"({finding.kind})",
+                ", ".join(finding.indexes),
+                f"{finding.what}\n{finding.file}".strip(),
+                "repaired" if finding.repaired else finding.remedy,
             )
             grid.add_row(*map(Text, cells))
         console.print(grid)
-        if not any(one.is_problem for one in found.findings):
+        if not any(finding.is_problem for finding in found.findings):
             console.print(f"{found.table}: nothing is wrong", highlight=False)
     for action in found.actions:
         say(f"did: {action}")

@@ -77,17 +77,20 @@ def _evaluate_own(declaration: "IndexDeclaration", vector: Path, as_json: bool) 
     k, target = declaration.gate.k, declaration.recall_target
     tried = try_searches(opened, vectors_of_file(vector), k, target=target)
     if as_json:
-        searches = [{**vars(one), "measure": vars(one.measure)} for one in tried]
+        searches = [{**vars(attempt), "measure": vars(attempt.measure)} for attempt in tried]
         print_json({"index": declaration.name, "k": k, "target": target, "searches": searches})
     elif len(tried) > 1:
         grid = Grid()
         for name in ("width", "partitions", f"recall@{k}", "95 % interval"):
             grid.add_column(name, justify="right")
-        for one in tried:
-            measure = one.measure
+        for attempt in tried:
+            measure = attempt.measure
             interval = f"{measure.low:.4f} – {measure.high:.4f}"
             grid.add_row(
-                f"{one.width:,}", f"{one.probe_partitions:,}", f"{measure.recall:.4f}", interval
+                f"{attempt.width:,}",
+                f"{attempt.probe_partitions:,}",
+                f"{measure.recall:.4f}",
+                interval,
             )
         console.print(grid)
     text = recall_report(opened, k, target, tried)

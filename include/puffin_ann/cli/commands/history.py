@@ -38,8 +38,8 @@ def _show(found: "History") -> None:
         console.print(_grid(found))
     else:
         console.print(f"runs of {found.index} on {found.table}", highlight=False, soft_wrap=True)
-        for one in found.entries:
-            console.print(_lines(one), highlight=False, soft_wrap=True)
+        for entry in found.entries:
+            console.print(_lines(entry), highlight=False, soft_wrap=True)
     versions = "1 version is" if found.retained == 1 else f"{found.retained} versions are"
     console.print(f"{versions} retained", highlight=False)
 
@@ -51,8 +51,8 @@ def _grid(found: "History") -> Grid:
     for name in _NUMBERS:
         grid.add_column(name, justify="right", no_wrap=True)
     grid.add_column("retained as", overflow="fold")
-    for one in found.entries:
-        grid.add_row(*map(Text, _cells(one)))
+    for entry in found.entries:
+        grid.add_row(*map(Text, _cells(entry)))
     return grid
 
 

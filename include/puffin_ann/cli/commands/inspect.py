@@ -91,12 +91,12 @@ def _content_lines(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "format", content["version"]
     for name, value in content["head"].items():
         yield name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value)
-    for one in content.get("shards", []):
-        dead = f", {one['tombstones']:,} of them deleted" if one["tombstones"] else ""
-        name = f"{'delta' if one['kind'] == 'delta' else 'shard'} {one['shard_id']}"
-        yield name, f"{one['rows']:,} rows{dead}, {one['bytes']:,} bytes {one['file']}".rstrip()
-    for one in content.get("trials", []):
-        figures = (f"{name.replace('_', ' ')} {one[name]}" for name in one if name != "algorithm")
-        yield f"trial of {one.get('algorithm', '?')}", ", ".join(figures)
+    for item in content.get("shards", []):
+        dead = f", {item['tombstones']:,} of them deleted" if item["tombstones"] else ""
+        name = f"{'delta' if item['kind'] == 'delta' else 'shard'} {item['shard_id']}"
+        yield name, f"{item['rows']:,} rows{dead}, {item['bytes']:,} bytes {item['file']}".rstrip()
+    for item in content.get("trials", []):
+        figures = (f"{name.replace('_', ' ')} {item[name]}" for name in item if name != "algorithm")
+        yield f"trial of {item.get('algorithm', '?')}", ", ".join(figures)
     sections = (f"{one['kind']} {one['length']:,}" for one in content["sections"])
     yield "sections", ", ".join(sections)

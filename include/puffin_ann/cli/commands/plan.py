@@ -111,11 +111,11 @@ def _lines(
 
 def _rows(decision: "Decision") -> list[tuple[str, str, str, str, str, str, str]]:
     rows = []
-    for one in decision.shards:
-        name = f"{one.shard_id}" if one.kind == "graph" else f"{one.shard_id} (delta)"
-        reason = one.reason if one.reason != decision.reason else ""
-        figures = (one.rows, one.bytes_written, one.bytes_copied, one.seconds)
-        rows.append(_row(name, one.action, reason, *figures))
+    for shard in decision.shards:
+        name = f"{shard.shard_id}" if shard.kind == "graph" else f"{shard.shard_id} (delta)"
+        reason = shard.reason if shard.reason != decision.reason else ""
+        figures = (shard.rows, shard.bytes_written, shard.bytes_copied, shard.seconds)
+        rows.append(_row(name, shard.action, reason, *figures))
     delta = decision.delta
     if delta is not None and delta.rows:  # without any, none is made
         name = f"{delta.shard_id} (new delta)"

@@ -33,11 +33,11 @@ def status(
     with all_declared_on(table, index=index) as declared:
         found = statuses.status(load_table(table), index, declared)
         if declaration and not as_json:
-            documents = "---\n".join(Recorded(one.declaration).as_yaml() for one in found)
+            documents = "---\n".join(Recorded(status.declaration).as_yaml() for status in found)
             typer.echo(printable(documents), nl=False)
             return
         if as_json:
-            print_json([one.model_dump() for one in found])
+            print_json([status.model_dump() for status in found])
             return
-        for one in found:
-            console.print(statuses.grid(one))
+        for status in found:
+            console.print(statuses.grid(status))

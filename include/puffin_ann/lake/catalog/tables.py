@@ -77,7 +77,7 @@ def snapshot(table: Table, snapshot_id: int | None = None) -> Snapshot | None:
         return table.current_snapshot()
     found = table.snapshot_by_id(snapshot_id)
     if found is None:
-        known = [str(one.snapshot_id) for one in reversed(table.snapshots())]
+        known = [str(snapshot.snapshot_id) for snapshot in reversed(table.snapshots())]
         raise SnapshotNotFoundError(
             f"{name_of(table)} has no snapshot {snapshot_id}; newest first, it has: {_some(known)}"
         )

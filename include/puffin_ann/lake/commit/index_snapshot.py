@@ -128,8 +128,8 @@ def branches_ahead(table: Table, branch: str = MAIN_BRANCH) -> list[str]:
         if name != branch
         and ref.snapshot_ref_type == SnapshotRefType.BRANCH
         and any(
-            one.snapshot_id == head.snapshot_id
-            for one in ancestors_of(table.snapshot_by_id(ref.snapshot_id), table.metadata)
+            snapshot.snapshot_id == head.snapshot_id
+            for snapshot in ancestors_of(table.snapshot_by_id(ref.snapshot_id), table.metadata)
         )
     )
 
@@ -160,8 +160,9 @@ def is_published_for(table: Table, index: str, snapshot_id: int) -> bool:
     """Tell by names alone, no file is read, whether a version of an index covers a snapshot."""
     key, file = f"ann.{index}.base-snapshot-id", f"/ann-{index}-{snapshot_id}-"
     return any(file in entry.statistics_path for entry in table.metadata.statistics) or any(
-        one.summary is not None and one.summary.additional_properties.get(key) == str(snapshot_id)
-        for one in table.snapshots()
+        snapshot.summary is not None
+        and snapshot.summary.additional_properties.get(key) == str(snapshot_id)
+        for snapshot in table.snapshots()
     )
 
 

@@ -89,7 +89,7 @@ def _states(table: Table) -> Iterator[Mapping[int, StatisticsFile]]:
                 entry.metadata_file,
             )
             return
-        yield {one.snapshot_id: one for one in statistics_of(document)}
+        yield {entry.snapshot_id: entry for entry in statistics_of(document)}
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,9 @@ def displaced(table: Table, is_ours: Callable[[str], bool]) -> list[Displaced]:
             del open_slots[slot]
             if before is not None and not _listed(before) <= _listed(ours):
                 found.append(Displaced(before, ours.statistics_path))
-    return [one for one in found if object_exists(table.io, one.entry.statistics_path)]
+    return [
+        displaced for displaced in found if object_exists(table.io, displaced.entry.statistics_path)
+    ]
 
 
 def _listed(entry: StatisticsFile) -> set[tuple[Any, ...]]:

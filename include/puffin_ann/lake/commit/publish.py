@@ -198,15 +198,17 @@ class _Publication:
         Raises:
             ConflictError: in mode `statistics` nothing is published then.
         """
-        landed = [one for one in self.unclear if one.snapshot_id == published.snapshot_id]
-        if published.already or not any(one.fills_base for one in landed):
+        landed = [
+            attempt for attempt in self.unclear if attempt.snapshot_id == published.snapshot_id
+        ]
+        if published.already or not any(attempt.fills_base for attempt in landed):
             return published
         request = self.request
         pushed_out = overwritten(
             table,
             request.base_snapshot_id,
             request.path,
-            seen={one.seen for one in landed},
+            seen={attempt.seen for attempt in landed},
             seen_in=landed[0].seen_in if len(landed) == 1 else None,
         )
         if pushed_out is None:

@@ -186,6 +186,6 @@ def _put_back(table: Table, change: SlotChange) -> Table:
         (AssertTableUUID(uuid=table.metadata.table_uuid),),
     )
     raise ConflictError(
-        f"statistics of snapshots {', '.join(str(one.snapshot_id) for one in lost)} of "
+        f"statistics of snapshots {', '.join(str(entry.snapshot_id) for entry in lost)} of "
         f"{name_of(table)} were written by others in the meantime, and are kept"
     )

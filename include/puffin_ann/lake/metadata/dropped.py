@@ -54,7 +54,9 @@ def mark(
     before = dropped(table).get(index, NEVER)
     value = {
         "versions": sorted({*versions, *before.versions}),
-        "sequence-number": max((one.sequence_number or 0 for one in table.snapshots()), default=0),
+        "sequence-number": max(
+            (snapshot.sequence_number or 0 for snapshot in table.snapshots()), default=0
+        ),
         "at-ms": at_ms,
         **({"renamed-to": renamed_to} if renamed_to else {}),
     }

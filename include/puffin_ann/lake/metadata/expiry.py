@@ -55,20 +55,20 @@ def surviving(table: Table, horizon: Horizon) -> frozenset[int]:
         if ref.max_snapshot_age_ms is not None:
             limit = horizon.at_ms - ref.max_snapshot_age_ms
         line = list(_ancestors(metadata, ref.snapshot_id))
-        named |= {one.snapshot_id for one in line}
+        named |= {snapshot.snapshot_id for snapshot in line}
         kept |= _kept_of(line, limit, ref.min_snapshots_to_keep or least)
-    for one in metadata.snapshots:
-        if one.snapshot_id not in named and one.timestamp_ms >= older_than:
-            kept.add(one.snapshot_id)
-    return frozenset(kept & {one.snapshot_id for one in metadata.snapshots})
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in named and snapshot.timestamp_ms >= older_than:
+            kept.add(snapshot.snapshot_id)
+    return frozenset(kept & {snapshot.snapshot_id for snapshot in metadata.snapshots})
 
 
 def _kept_of(line: list[Snapshot], limit: int, least: int) -> set[int]:
     kept: set[int] = set()
-    for one in line:
-        if len(kept) >= least and one.timestamp_ms < limit:
+    for snapshot in line:
+        if len(kept) >= least and snapshot.timestamp_ms < limit:
             break
-        kept.add(one.snapshot_id)
+        kept.add(snapshot.snapshot_id)
     return kept
 
 
@@ -79,7 +79,7 @@ def _ref_is_kept(table: Table, ref: SnapshotRef, at_ms: int) -> bool:
 
 
 def _ancestors(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snapshot]:
-    by_id = {one.snapshot_id: one for one in metadata.snapshots}
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     seen: set[int] = set()
     while snapshot_id in by_id and snapshot_id not in seen:
         seen.add(snapshot_id)

@@ -36,14 +36,14 @@ def next_number(table: Table) -> int:
         StoreUnavailableError: the store does not answer, or refuses access.
     """
     paths = [entry.statistics_path for entry in table.metadata.statistics]
-    summaries = (one.summary for one in table.snapshots() if one.summary)
-    paths += [one.additional_properties.get(NAMED_BY, "") for one in summaries]
+    summaries = (snapshot.summary for snapshot in table.snapshots() if snapshot.summary)
+    paths += [summary.additional_properties.get(NAMED_BY, "") for summary in summaries]
     newest = max(map(publication_number, paths), default=0)
     if not newest:
         # Registrations may have been lost, which the guard puts back.
         with suppress(StagingError):  # where nothing can be listed, it finds none either
             files = listed(table.io, metadata_folder(table))
-            newest = max((publication_number(one.uri) for one in files), default=0)
+            newest = max((publication_number(file.uri) for file in files), default=0)
     return newest + 1
 
 
@@ -76,7 +76,8 @@ def registered(table: Table) -> list[Registered]:
     and their files may still be whole.
     """
     order = {
-        one.snapshot_id: (one.sequence_number or 0, one.timestamp_ms) for one in table.snapshots()
+        snapshot.snapshot_id: (snapshot.sequence_number or 0, snapshot.timestamp_ms)
+        for snapshot in table.snapshots()
     }
     entries = sorted(
         table.metadata.statistics,

@@ -76,13 +76,13 @@ class CoveredColumns:
         if isinstance(covered, CoveredColumns):
             return covered
         return cls(
-            [one.path for one in covered],
-            np.array([one.file_id for one in covered], np.int64),
-            np.array([one.size for one in covered], np.int64),
-            np.array([one.sequence_number for one in covered], np.int64),
-            np.array([one.rows for one in covered], np.int64),
-            {place: one.deleted for place, one in enumerate(covered) if one.deleted},
-            {place: one.skipped for place, one in enumerate(covered) if one.skipped},
+            [file.path for file in covered],
+            np.array([file.file_id for file in covered], np.int64),
+            np.array([file.size for file in covered], np.int64),
+            np.array([file.sequence_number for file in covered], np.int64),
+            np.array([file.rows for file in covered], np.int64),
+            {place: file.deleted for place, file in enumerate(covered) if file.deleted},
+            {place: file.skipped for place, file in enumerate(covered) if file.skipped},
         )
 
     @cached_property

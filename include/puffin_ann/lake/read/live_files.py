@@ -110,7 +110,9 @@ def listed(table: Table, snapshot_id: int | None = None) -> Listed:
 def files_of(at: Listed, wanted: Callable[[Entry], bool] | None = None) -> list[LiveFile]:
     """Return the data files of a snapshot, sorted by path; as `live_files`."""
     deletes = DeleteIndex(at.table_name)
-    for entry in read_entries(at.io, [one for one in at.manifests if one.holds_deletes]):
+    for entry in read_entries(
+        at.io, [manifest for manifest in at.manifests if manifest.holds_deletes]
+    ):
         deletes.add(entry)
 
     def read(manifest: Manifest) -> list[LiveFile]:
@@ -122,7 +124,7 @@ def files_of(at: Listed, wanted: Callable[[Entry], bool] | None = None) -> list[
             if wanted is None or wanted(entry)
         ]
 
-    data = [one for one in at.manifests if not one.holds_deletes]
+    data = [manifest for manifest in at.manifests if not manifest.holds_deletes]
     # Threads for the store's latency; the order stays that of the list.
     files = list(chain.from_iterable(ExecutorFactory.get_or_create().map(read, data)))
     files.sort(key=lambda file: file.path)
@@ -227,16 +229,18 @@ class DeleteIndex:
         """
         # Unlike equality deletes, these also apply to files of their own commit.
         found = [
-            one for one in self._by_path.get(path, ()) if sequence_number <= one.sequence_number
+            delete
+            for delete in self._by_path.get(path, ())
+            if sequence_number <= delete.sequence_number
         ]
-        vectors = [one for one in found if one.kind == "vector"]
+        vectors = [delete for delete in found if delete.kind == "vector"]
         if vectors:
             # A deletion vector holds what older position deletes said, too (spec).
-            return (max(vectors, key=lambda one: one.sequence_number),)
-        for one, entry in self._by_partition.get(partition, ()):
-            if sequence_number <= one.sequence_number and may_name(entry, path):
-                found.append(one)
-        return tuple(sorted(found, key=lambda one: (one.sequence_number, one.path)))
+            return (max(vectors, key=lambda delete: delete.sequence_number),)
+        for delete, entry in self._by_partition.get(partition, ()):
+            if sequence_number <= delete.sequence_number and may_name(entry, path):
+                found.append(delete)
+        return tuple(sorted(found, key=lambda delete: (delete.sequence_number, delete.path)))
 
     def _refuse_equality(self, data: Entry) -> None:
         if not self._equality:

@@ -73,16 +73,16 @@ class _Files:
 class _Comparison:
     def __init__(self, at: Listed, covered: CoveredColumns, base: Collection[str]) -> None:
         self._at, self._covered = at, covered
-        here = {one.path for one in at.manifests}
+        here = {manifest.path for manifest in at.manifests}
         in_base = frozenset(base)
         self._base_only = [path for path in base if path not in here]
-        data = [one for one in at.manifests if not one.holds_deletes]
-        deletes = [one for one in at.manifests if one.holds_deletes]
-        self._spec_ids = {one.spec_id for one in data}
-        self._shared = [one for one in data if one.path in in_base]
-        self._new = [one for one in data if one.path not in in_base]
-        self._shared_deletes = [one for one in deletes if one.path in in_base]
-        self._new_deletes = [one for one in deletes if one.path not in in_base]
+        data = [manifest for manifest in at.manifests if not manifest.holds_deletes]
+        deletes = [manifest for manifest in at.manifests if manifest.holds_deletes]
+        self._spec_ids = {manifest.spec_id for manifest in data}
+        self._shared = [manifest for manifest in data if manifest.path in in_base]
+        self._new = [manifest for manifest in data if manifest.path not in in_base]
+        self._shared_deletes = [delete for delete in deletes if delete.path in in_base]
+        self._new_deletes = [delete for delete in deletes if delete.path not in in_base]
 
     def difference(self) -> Difference:
         was_data, was_deletes = self._base_entries()
@@ -121,11 +121,11 @@ class _Comparison:
         if len(self._covered.places) < len(self._covered.paths):
             raise _Uncertain("a covered file is listed twice")
         files = rows = 0
-        for one in self._shared:
-            if one.files is None or one.rows is None:
+        for manifest in self._shared:
+            if manifest.files is None or manifest.rows is None:
                 raise _Uncertain("the manifest list has no counts")
-            files += one.files
-            rows += one.rows
+            files += manifest.files
+            rows += manifest.rows
         left = len(self._covered.paths) - files
         if not 0 <= left <= files:
             raise _Uncertain(f"shared manifests list {files} files, {left} fewer than are covered")
@@ -161,9 +161,9 @@ class _Comparison:
         first = min((entry.sequence_number for entry in files.added), default=None)
         # A manifest's number is no less than those of its entries.
         may_apply = [
-            one
-            for one in self._shared_deletes
-            if first is not None and one.sequence_number >= first
+            delete
+            for delete in self._shared_deletes
+            if first is not None and delete.sequence_number >= first
         ]
         index = self._index((*read_entries(self._at.io, may_apply), *new_deletes))
         return [live_file(entry, index, self._at.table_name) for entry in files.added]
@@ -179,7 +179,9 @@ class _Comparison:
         now = self._with_deletes(index, with_new)
         # A deletion vector is all there is to its file (spec); other deletes add up.
         whole = {
-            at for at, file in now.items() if any(one.kind == "vector" for one in file.deletes)
+            at
+            for at, file in now.items()
+            if any(delete.kind == "vector" for delete in file.deletes)
         }
         unsure = (with_old - whole) | {at for at in whole - with_old if at in self._covered.deleted}
         if unsure:

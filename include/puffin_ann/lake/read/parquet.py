@@ -126,7 +126,7 @@ def find_column(schema: pa.Schema, column: VectorColumn, path: str) -> int | Non
     ids = [_field_id(field) for field in schema]
     if column.field_id in ids:
         return ids.index(column.field_id)
-    if any(one is not None for one in ids):
+    if any(number is not None for number in ids):
         return None
     if column.mapped_names is None:
         raise UnsupportedTableError(

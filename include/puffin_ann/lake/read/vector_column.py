@@ -69,4 +69,4 @@ def _top_level(schema: Schema, name: str, owner: str) -> NestedField:
 def _mapped_names(mapping: NameMapping | None, field_id: int) -> tuple[str, ...] | None:
     if mapping is None:
         return None
-    return next((tuple(one.names) for one in mapping if one.field_id == field_id), ())
+    return next((tuple(field.names) for field in mapping if field.field_id == field_id), ())

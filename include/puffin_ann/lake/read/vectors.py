@@ -144,7 +144,9 @@ def _surely_sound(vectors: NDArray[np.float32]) -> bool:
 
 def _usual_length(chunks: Sequence[_ListChunk]) -> int:
     """Return the length that most vectors have, of equals the first one's; 0 if all are empty."""
-    lengths = np.concatenate([np.zeros(0, np.int64), *(one.lengths[one.valid] for one in chunks)])
+    lengths = np.concatenate(
+        [np.zeros(0, np.int64), *(chunk.lengths[chunk.valid] for chunk in chunks)]
+    )
     found, firsts, counts = np.unique(lengths[lengths > 0], return_index=True, return_counts=True)
     return int(found[np.lexsort((firsts, -counts))[0]]) if len(found) else 0
 

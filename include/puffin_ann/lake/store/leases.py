@@ -323,10 +323,10 @@ class Lease:
     def _clear(self, *, below: int) -> None:
         """Remove what earlier holders left; the newest claim stays, so that numbers grow."""
         try:
-            for one in listed(self._place.io, self._place.root):
-                match = CLAIM.fullmatch(one.uri.rpartition("/")[2])
+            for stored in listed(self._place.io, self._place.root):
+                match = CLAIM.fullmatch(stored.uri.rpartition("/")[2])
                 if match and int(match[1]) < below:
-                    delete_object(self._place.io, one.uri)
+                    delete_object(self._place.io, stored.uri)
         except EnvironmentProblemError as error:
             log.warning("lease: earlier claims on %s are left behind: %s", self.what, error)
 

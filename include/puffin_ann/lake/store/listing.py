@@ -99,8 +99,8 @@ def unfinished_uploads(io: FileIO, prefix: str) -> list[tuple[str, Upload]]:
     place = Location.require(prefix)
     scheme = prefix.partition("://")[0]
     return [
-        (f"{scheme}://{place.bucket}/{one.key}", one)
-        for one in uploads(store, place.bucket, place.key)
+        (f"{scheme}://{place.bucket}/{upload.key}", upload)
+        for upload in uploads(store, place.bucket, place.key)
     ]
 
 
@@ -190,10 +190,10 @@ def _on_s3(store: S3, root: str, recursive: bool) -> Iterator[StoredObject]:
         request["Delimiter"] = "/"
     with answers(root):
         for page in store.client.get_paginator("list_objects_v2").paginate(**request):
-            for one in page.get("Contents", ()):
-                name = one["Key"][len(place.key) :]
+            for item in page.get("Contents", ()):
+                name = item["Key"][len(place.key) :]
                 if name and not name.endswith("/"):
-                    yield StoredObject(f"{root}/{name}", one["Size"], _ms(one["LastModified"]))
+                    yield StoredObject(f"{root}/{name}", item["Size"], _ms(item["LastModified"]))
 
 
 def _by_arrow(io: PyArrowFileIO, root: str, recursive: bool) -> Iterator[StoredObject]:
@@ -202,10 +202,10 @@ def _by_arrow(io: PyArrowFileIO, root: str, recursive: bool) -> Iterator[StoredO
     scheme, netloc, path = PyArrowFileIO.parse_location(root)
     selector = FileSelector(path, allow_not_found=True, recursive=recursive)
     found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
-    for one in found:
-        if one.type == FileType.File:
-            name = one.path[len(path.rstrip("/")) + 1 :]
-            yield StoredObject(f"{root}/{name}", one.size, one.mtime_ns // 1_000_000)
+    for stored in found:
+        if stored.type == FileType.File:
+            name = stored.path[len(path.rstrip("/")) + 1 :]
+            yield StoredObject(f"{root}/{name}", stored.size, stored.mtime_ns // 1_000_000)
 
 
 def _by_fsspec(filesystem: Any, root: str, recursive: bool) -> Iterator[StoredObject]:

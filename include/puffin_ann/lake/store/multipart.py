@@ -135,8 +135,8 @@ def uploads(store: S3, bucket: str, prefix: str) -> list[Upload]:
         pages = store.client.get_paginator("list_multipart_uploads")
         for page in pages.paginate(Bucket=bucket, Prefix=prefix):
             found += [
-                Upload(one["Key"], one["UploadId"], one["Initiated"])
-                for one in page.get("Uploads", ())
+                Upload(item["Key"], item["UploadId"], item["Initiated"])
+                for item in page.get("Uploads", ())
             ]
     return found
 
@@ -212,8 +212,9 @@ class _Job:
 
     def _ids(self) -> list[str]:
         found = uploads(self._store, self._place.bucket, self._place.key)
-        mine = [one for one in found if one.key == self._place.key]
-        return [one.id for one in sorted(mine, key=lambda one: (one.begun, one.id))]
+        mine = [upload for upload in found if upload.key == self._place.key]
+        mine.sort(key=lambda upload: (upload.begun, upload.id))
+        return [upload.id for upload in mine]
 
     def _begun(self) -> str:
         """Return the id of the upload to go on with: the first there is, so that all agree."""
@@ -236,9 +237,9 @@ class _Job:
         with answers(self.uri):
             pages = self._store.client.get_paginator("list_parts")
             for page in pages.paginate(**self._object, UploadId=upload):
-                for one in page.get("Parts", ()):
-                    if lengths.get(one["PartNumber"]) == one["Size"]:
-                        done[one["PartNumber"]] = one["ETag"]
+                for item in page.get("Parts", ()):
+                    if lengths.get(item["PartNumber"]) == item["Size"]:
+                        done[item["PartNumber"]] = item["ETag"]
         return done
 
     def _make(self, parts: list[Part], upload: str) -> Done:

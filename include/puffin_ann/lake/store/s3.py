@@ -176,7 +176,7 @@ class S3:
         with answers(uri):
             pages = self.client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=place.bucket, Prefix=place.key):
-                found = [{"Key": one["Key"]} for one in page.get("Contents", ())]
+                found = [{"Key": item["Key"]} for item in page.get("Contents", ())]
                 if not found:
                     continue
                 answer = self.client.delete_objects(Bucket=place.bucket, Delete={"Objects": found})

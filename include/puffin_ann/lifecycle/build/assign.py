@@ -250,7 +250,7 @@ def assigned(
         BadVectorsError: vectors cannot be indexed and the declaration refuses those.
     """
     ordered = sorted(outcomes, key=lambda outcome: outcome.task)
-    skipped: Counter[str] = sum((Counter(one.skipped) for one in ordered), Counter())
+    skipped: Counter[str] = sum((Counter(outcome.skipped) for outcome in ordered), Counter())
     if skipped and plan.declaration.bad_vectors == "refuse":
         raise BadVectorsError(
             f"table {plan.table}, column {plan.declaration.column!r}: "
@@ -258,12 +258,12 @@ def assigned(
             + f" (width {plan.dimension} expected); correct the rows, or declare bad_vectors: skip"
         )
     return Assigned(
-        segments=tuple(one.segment for one in ordered),
+        segments=tuple(outcome.segment for outcome in ordered),
         summary=summary,
-        rows=sum(one.rows for one in ordered),
+        rows=sum(outcome.rows for outcome in ordered),
         skipped=dict(skipped),
-        deleted=sum(one.deleted for one in ordered),
-        vector_bytes_read=sum(one.vector_bytes_read for one in ordered),
+        deleted=sum(outcome.deleted for outcome in ordered),
+        vector_bytes_read=sum(outcome.vector_bytes_read for outcome in ordered),
         seconds=seconds,
     )
 

@@ -127,7 +127,7 @@ def centroids_of(plan: BuildPlan, summary: AssignSummary, coverage: Coverage) ->
     return Centroids(
         metric=plan.declaration.metric,
         centroids=summary.file_centroids[order],
-        files=np.array([place[int(one)] for one in summary.file_ids[order]], dtype=np.uint32),
+        files=np.array([place[int(number)] for number in summary.file_ids[order]], dtype=np.uint32),
         max_distances=summary.file_radii[order],
         paths=tuple(file.path for file in coverage.files),
     )

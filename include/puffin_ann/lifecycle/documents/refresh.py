@@ -54,7 +54,7 @@ class RefreshPlan(RunPlan):
         """Return what is done to a shard; of the new delta, `delta`."""
         if self.decision.delta is not None and self.decision.delta.shard_id == shard_id:
             return "delta"
-        return next(one.action for one in self.decision.shards if one.shard_id == shard_id)
+        return next(shard.action for shard in self.decision.shards if shard.shard_id == shard_id)
 
 
 class RemovedRowsOfShard(Document):

@@ -91,7 +91,7 @@ def _sample(runner: Runner, table: str, plan: str) -> StagedFile:
 
     tasks = query_tasks(Workspace.open(table, plan).plan)
     payloads = [json.dumps({"file": task.file, "rows": task.rows}) for task in tasks]
-    samples = [StagedFile.model_validate_json(one) for one in runner.run(sample, payloads)]
+    samples = [StagedFile.model_validate_json(text) for text in runner.run(sample, payloads)]
 
     def choose(payload: str) -> str:
         there = Workspace.open(table, plan)
@@ -121,13 +121,13 @@ def _compare(runner: Runner, table: str, plan: str, queries: StagedFile) -> Stag
         return there.stage_bytes("truth.npz", arrays_to_bytes(found)).model_dump_json()
 
     parts = runner.run(compare, [str(number) for number in range(len(tasks))])
-    staged = [StagedFile.model_validate_json(one) for one in parts]
+    staged = [StagedFile.model_validate_json(part) for part in parts]
 
     def merge(payload: str) -> str:
         there = Workspace.open(table, plan)
         parts = [
-            arrays_from_bytes(Truth, there.fetch_bytes(one))
-            for one in _STAGED_FILES.validate_json(payload)
+            arrays_from_bytes(Truth, there.fetch_bytes(staged))
+            for staged in _STAGED_FILES.validate_json(payload)
         ]
         merged = truths.merged(parts)
         return there.stage_bytes("truth.npz", arrays_to_bytes(merged)).model_dump_json()

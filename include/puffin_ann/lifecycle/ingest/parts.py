@@ -94,13 +94,13 @@ def read_parts(
     pieces = _pieces(files, task, threads)
     threads = min(threads, len(pieces))
     if threads < 2:
-        found = [read(one) for one in pieces]
+        found = [read(piece) for piece in pieces]
     else:
         with ThreadPoolExecutor(threads, thread_name_prefix="read") as pool:
             found = list(pool.map(read, pieces))
     return Parts(
-        list(chain.from_iterable(one.reads for one in found)),
-        list(chain.from_iterable(one.row_groups for one in found)),
+        list(chain.from_iterable(part.reads for part in found)),
+        list(chain.from_iterable(part.row_groups for part in found)),
     )
 
 

@@ -38,8 +38,8 @@ class IdentifiedRows:
     def joined(cls, parts: "Sequence[IdentifiedRows]") -> "IdentifiedRows":
         """Join rows in order."""
         return cls(
-            np.concatenate([np.zeros((0, 3), np.uint32), *(one.locators for one in parts)]),
-            np.concatenate([np.zeros((0, 2), np.uint64), *(one.identities for one in parts)]),
+            np.concatenate([np.zeros((0, 3), np.uint32), *(part.locators for part in parts)]),
+            np.concatenate([np.zeros((0, 2), np.uint64), *(part.identities for part in parts)]),
         )
 
 

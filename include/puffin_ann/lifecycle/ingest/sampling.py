@@ -40,6 +40,6 @@ def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
 def sampled(workspace: Workspace, samples: list[StagedFile]) -> StagedRows:
     """Return the staged samples as one."""
     return concatenated(
-        [arrays_from_bytes(StagedRows, workspace.fetch_bytes(one)) for one in samples],
+        [arrays_from_bytes(StagedRows, workspace.fetch_bytes(sample)) for sample in samples],
         workspace.plan.dimension,
     )

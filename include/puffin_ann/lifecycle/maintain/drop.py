@@ -86,7 +86,7 @@ def drop(
     """
     checked_name(index)
     loaded = load_table(table)
-    if not force and any(one.name == index for one in declarations):
+    if not force and any(declaration.name == index for declaration in declarations):
         raise BadInputError(
             f"index {index!r} is declared, so its next run would build it again: remove its "
             "declaration first, or give --force"
@@ -124,12 +124,14 @@ def _drop(table: Table, index: str, *, dry_run: bool, at_ms: int | None) -> Drop
 
 def versions_of(inventory: Inventory, index: str) -> tuple[str, ...]:
     """Return the versions of an index that are there, the newest first."""
-    held = (one.version for file in inventory.published for one in file.holds if one.index == index)
+    held = (
+        hold.version for file in inventory.published for hold in file.holds if hold.index == index
+    )
     return tuple(dict.fromkeys(held))
 
 
 def _recorded(inventory: Inventory, index: str) -> str:
-    held = (one for file in inventory.published for one in file.holds if one.index == index)
+    held = (hold for file in inventory.published for hold in file.holds if hold.index == index)
     return next(held).declaration
 
 
@@ -140,8 +142,8 @@ def without(inventory: Inventory, index: str) -> Inventory:
         files=tuple(
             replace(
                 file,
-                holds=tuple(one for one in file.holds if one.index != index),
-                dropped=(*file.dropped, *(one for one in file.holds if one.index == index)),
+                holds=tuple(hold for hold in file.holds if hold.index != index),
+                dropped=(*file.dropped, *(hold for hold in file.holds if hold.index == index)),
             )
             for file in inventory.files
         ),
@@ -169,7 +171,7 @@ def _has_foreign(inventory: Inventory, index: str) -> bool:
     for entry in sorted(registered(table), key=lambda one: head not in one.snapshot_ids):
         try:
             with open_puffin(table.io, entry.path, entry.file_size) as reader:
-                foreign = any(is_foreign(one) for one in reader.metadata.blobs)
+                foreign = any(is_foreign(blob) for blob in reader.metadata.blobs)
         except (FormatError, FileNotFoundError) as error:
             log.warning("drop: registered file %s cannot be read: %s", entry.path, error)
             continue
@@ -179,7 +181,7 @@ def _has_foreign(inventory: Inventory, index: str) -> bool:
 
 
 def _holds(file: IndexFile, index: str) -> bool:
-    return any(one.index == index for one in file.holds)
+    return any(hold.index == index for hold in file.holds)
 
 
 def _publish_without(
@@ -222,7 +224,7 @@ def _deregister(
 
 
 def _only_dropped(inventory: Inventory) -> list[IndexFile]:
-    return [one for one in inventory.files if one.dropped and not one.holds and one.entries]
+    return [file for file in inventory.files if file.dropped and not file.holds and file.entries]
 
 
 def _clear(inventory: Inventory, files: Iterable[IndexFile], marks: Mapping[str, str]) -> None:

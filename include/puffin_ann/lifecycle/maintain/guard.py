@@ -148,7 +148,9 @@ def plan_guard(
     verdicts = apply_retention(
         published, policies(declarations, published), names_of_snapshots(table)
     )
-    kept = [one for one in verdicts if one.is_kept and one.file not in live.values()]
+    kept = [
+        verdict for verdict in verdicts if verdict.is_kept and verdict.file not in live.values()
+    ]
     _keep_others(inventory, kept, expected, clear, register)
     return GuardPlan(clear=clear, register=register, again=again, live=live, lost=lost)
 
@@ -208,10 +210,10 @@ def _keep_others(
     """
     table = inventory.table
     names = names_of_snapshots(table)
-    order = {one.snapshot_id: one.sequence_number or 0 for one in table.snapshots()}
+    order = {snapshot.snapshot_id: snapshot.sequence_number or 0 for snapshot in table.snapshots()}
     for verdict in kept:
         file = verdict.file
-        newer = [one.order for one in inventory.published if one.order > file.order]
+        newer = [other.order for other in inventory.published if other.order > file.order]
         limit = min(newer, default=max(order.values(), default=0) + 1)
         free = {
             slot

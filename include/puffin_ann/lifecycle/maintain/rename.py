@@ -149,7 +149,7 @@ def _require_former(
             f"index {after!r} of {where} is published already; nothing was renamed. Drop the one "
             "of the two that nobody needs by 'puffin-ann drop'"
         )
-    if any(one.name == before and one.table == declaration.table for one in declarations):
+    if any(other.name == before and other.table == declaration.table for other in declarations):
         raise BadInputError(
             f"index {before!r} of {where} is still declared, and its next run would build it "
             f"again; nothing was renamed. Remove that declaration first"
@@ -252,8 +252,8 @@ def _restored(inventory: Inventory, index: str) -> Inventory:
     """Return the inventory as if no version of an index had been dropped."""
 
     def restored(file: IndexFile) -> IndexFile:
-        back = tuple(replace(one, dropped_ms=0) for one in file.dropped if one.index == index)
-        rest = tuple(one for one in file.dropped if one.index != index)
+        back = tuple(replace(name, dropped_ms=0) for name in file.dropped if name.index == index)
+        rest = tuple(name for name in file.dropped if name.index != index)
         return replace(file, holds=(*file.holds, *back), dropped=rest)
 
     return replace(inventory, files=tuple(map(restored, inventory.files)))
@@ -275,11 +275,13 @@ def former_name(
     That is certain only if just one index of the same table, column and shape is published without
     being declared, and just one is declared without being published.
     """
-    known = {one.name: one for one in declarations if one.table == declaration.table}
+    known = {other.name: other for other in declarations if other.table == declaration.table}
     shape = declaration.fingerprint()
     published = all_index_names(table)
     waiting = [
-        name for name, one in known.items() if name not in published and one.fingerprint() == shape
+        name
+        for name, declaration in known.items()
+        if name not in published and declaration.fingerprint() == shape
     ]
     if waiting != [declaration.name]:
         return None

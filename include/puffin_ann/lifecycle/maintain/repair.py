@@ -75,7 +75,7 @@ def find_damage(inventory: Inventory, *, quick: bool = False) -> list[Damage]:
     whole = live_files(_without(inventory, found).published)
     lost = plan_guard(inventory).lost
     table = inventory.table
-    return [replace(one, remedy=_remedy(table, one, whole, lost)) for one in found]
+    return [replace(damage, remedy=_remedy(table, damage, whole, lost)) for damage in found]
 
 
 def require_whole(table: Table, version: IndexVersion) -> None:
@@ -86,17 +86,17 @@ def require_whole(table: Table, version: IndexVersion) -> None:
     """
     inventory = take_inventory(table)
     paths = {version.path, *map(version.file_of, version.routing.shards)}
-    suspects = [one for one in inventory.files if one.path in paths and one.bytes is not None]
-    if not any(_damage_of(table, one, OURS.keys()) for one in suspects):
+    suspects = [file for file in inventory.files if file.path in paths and file.bytes is not None]
+    if not any(_damage_of(table, suspect, OURS.keys()) for suspect in suspects):
         return
-    for one in find_damage(inventory):  # all files, to tell which others are whole
-        if one.file.path in paths and one.index in ("", version.index):
-            raise DamagedIndexError(f"{one.file.path}: {one.what}; {one.remedy}")
+    for damage in find_damage(inventory):  # all files, to tell which others are whole
+        if damage.file.path in paths and damage.index in ("", version.index):
+            raise DamagedIndexError(f"{damage.file.path}: {damage.what}; {damage.remedy}")
 
 
 def _damage_of(table: Table, file: IndexFile, kinds: AbstractSet[str]) -> list[Damage]:
     try:
-        return [Damage(file, *one) for one in damages(table, file, kinds)]
+        return [Damage(file, *damage) for damage in damages(table, file, kinds)]
     except (FormatError, FileNotFoundError) as error:
         return [Damage(file, "", str(error))]
 
@@ -183,11 +183,11 @@ def repair(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[
 def _repaired(table: Table, found: Sequence[Damage], actions: list[str]) -> frozenset[str]:
     """Note each action once it is done: what comes after it may be superseded."""
     inventory = take_inventory(table)
-    confirmed = _confirmed(inventory, {one.file.path for one in found})
+    confirmed = _confirmed(inventory, {damage.file.path for damage in found})
     rest = _without(inventory, confirmed)
     whole = live_files(rest.published)
     lost = plan_guard(rest).lost
-    damaged = {one.file.path: one.file for one in confirmed}
+    damaged = {damage.file.path: damage.file for damage in confirmed}
     dispensable = {
         path
         for path, file in damaged.items()
@@ -219,7 +219,7 @@ def _confirmed(inventory: Inventory, paths: set[str]) -> list[Damage]:
             log.warning("doctor: %s is a directory, and is left alone", file.path)
             continue
         try:
-            confirmed += [Damage(file, *one) for one in damages(inventory.table, file)]
+            confirmed += [Damage(file, *damage) for damage in damages(inventory.table, file)]
         except FormatError as error:
             confirmed.append(Damage(file, "", str(error)))
         except FileNotFoundError:
@@ -229,7 +229,7 @@ def _confirmed(inventory: Inventory, paths: set[str]) -> list[Damage]:
 
 def _without(inventory: Inventory, found: Sequence[Damage]) -> Inventory:
     """Return the inventory as if files did not hold what is damaged in them."""
-    bad = {(one.file.path, one.index) for one in found}
+    bad = {(damage.file.path, damage.index) for damage in found}
 
     def whole(file: IndexFile) -> IndexFile:
         if (file.path, "") in bad:
@@ -250,7 +250,7 @@ def _is_dispensable(
     """Tell whether all that a damaged file holds stands elsewhere, or can be copied from it."""
     if file.holds:
         return {held.index for held in file.holds} <= whole.keys()
-    bad = {one.index for one in confirmed if one.file.path == file.path}
+    bad = {damage.index for damage in confirmed if damage.file.path == file.path}
     # Where not even that is known which indexes it holds, none may be missing.
     return bool(whole) and not lost and ("" in bad or _indexes_in(table, file) <= bad)
 
@@ -266,7 +266,7 @@ def _is_needed(
     inventory: Inventory, file: IndexFile, whole: Mapping[str, IndexFile], is_kept: bool
 ) -> bool:
     """Tell whether something has to be published before a file can go, or be of no use."""
-    if inventory.head in file.entries or any(one.path == file.path for one in whole.values()):
+    if inventory.head in file.entries or any(other.path == file.path for other in whole.values()):
         return True
     listed = (blob for entry in file.entries.values() for blob in entry.blob_metadata)
     return not is_kept and any(map(is_foreign, listed))

@@ -31,10 +31,10 @@ class Cost:
 
 def row_bytes(state: IndexState) -> tuple[float, float]:
     """Return the bytes of a row in an engine's blob and in a rows blob."""
-    rows = sum(one.rows for one in state.graphs)
+    rows = sum(graph.rows for graph in state.graphs)
     if rows:
-        engine = sum(one.bytes for one in state.graphs) / rows
-        identity = sum(one.rows_bytes for one in state.graphs) / rows
+        engine = sum(graph.bytes for graph in state.graphs) / rows
+        identity = sum(graph.rows_bytes for graph in state.graphs) / rows
         return engine, identity
     return _vector_bytes(state), 28.0
 

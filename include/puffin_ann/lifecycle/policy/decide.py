@@ -85,7 +85,9 @@ def dead_shards(
     expected = expect(state, change)
     due = _due(state, expected, declaration, maintenance=True)
     numbers = {*due.rebuild, *due.absorb}
-    return {one.shard_id: expected.ratio(one) for one in state.shards if one.shard_id in numbers}
+    return {
+        shard.shard_id: expected.ratio(shard) for shard in state.shards if shard.shard_id in numbers
+    }
 
 
 @dataclass(frozen=True)
@@ -115,21 +117,21 @@ def _due(
         return _Due(merge, {}, {})
     bound = declaration.rebuild.tombstone_ratio
     reasons = {
-        one.shard_id: f"{expected.ratio(one):.0%} of its rows are deleted, above "
+        shard.shard_id: f"{expected.ratio(shard):.0%} of its rows are deleted, above "
         f"rebuild.tombstone_ratio {bound:.0%}"
-        for one in state.shards
-        if expected.ratio(one) > bound
+        for shard in state.shards
+        if expected.ratio(shard) > bound
     }
     # A shard of which nothing lives cannot be built of anything: it stays as it is, masked.
     rebuild = {
-        one.shard_id: reasons[one.shard_id]
-        for one in state.graphs
-        if one.shard_id in reasons and expected.live(one)
+        graph.shard_id: reasons[graph.shard_id]
+        for graph in state.graphs
+        if graph.shard_id in reasons and expected.live(graph)
     }
     absorb = {
-        one.shard_id: reasons[one.shard_id]
-        for one in state.deltas
-        if one.shard_id in reasons and not merge
+        delta.shard_id: reasons[delta.shard_id]
+        for delta in state.deltas
+        if delta.shard_id in reasons and not merge
     }
     return _Due(merge, rebuild, absorb)
 
@@ -248,7 +250,7 @@ def _build(change: Change, cost: Cost, reason: str) -> Decision:
 
 def _nothing(state: IndexState, change: Change, reason: str) -> Decision:
     # What is not published anew is not copied either.
-    shards = (_action(one, "none", reason, 0, Cost()) for one in state.shards)
+    shards = (_action(shard, "none", reason, 0, Cost()) for shard in state.shards)
     return Decision(
         action="none",
         reason=reason,
@@ -281,9 +283,9 @@ def _new_delta(
 ) -> DeltaAction | None:
     if state.algorithm == CENTROID or not (change.rows_added or due.absorb):
         return None
-    forced = [one for one in state.deltas if one.shard_id in due.absorb]
+    forced = [delta for delta in state.deltas if delta.shard_id in due.absorb]
     rows = expected.fresh + expected.live_in(forced)
-    rest = [one for one in state.deltas if one.shard_id not in due.absorb]
+    rest = [delta for delta in state.deltas if delta.shard_id not in due.absorb]
     absorbed = [*forced, *absorbable(rows, rest)]
     rows = expected.fresh + expected.live_in(absorbed)
     cost = estimate.new_delta(state, rows)
@@ -294,7 +296,7 @@ def _new_delta(
         shard_id=state.next_shard_id,
         reason=reason,
         rows=rows,
-        absorbed=tuple(sorted(one.shard_id for one in absorbed)),
+        absorbed=tuple(sorted(delta.shard_id for delta in absorbed)),
         bytes_written=cost.written,
         seconds=cost.seconds,
     )
@@ -307,7 +309,7 @@ def _shard_actions(
     due: _Due,
     delta: DeltaAction | None,
 ) -> Iterable[ShardAction]:
-    moved = apportion(expected.moved, {one.shard_id: one.rows for one in state.shards})
+    moved = apportion(expected.moved, {shard.shard_id: shard.rows for shard in state.shards})
     added = apportion(_merging(state, expected) if due.merge else 0, _capacity(state.graphs))
     for shard in state.shards:
         number = shard.shard_id
@@ -334,7 +336,7 @@ def _merging(state: IndexState, expected: Expected) -> int:
 
 def _capacity(graphs: Sequence[ShardState]) -> dict[int, int]:
     """Return weights by which rows are expected to fall into shards, large enough for any rows."""
-    return {one.shard_id: max(1, one.rows) << 40 for one in graphs}
+    return {graph.shard_id: max(1, graph.rows) << 40 for graph in graphs}
 
 
 def _in_place(

@@ -88,18 +88,18 @@ class Decision(_Data):
     def bytes_written(self) -> int:
         """New bytes expected in all."""
         delta = self.delta.bytes_written if self.delta else 0
-        return sum(one.bytes_written for one in self.shards) + delta + self.other_bytes
+        return sum(shard.bytes_written for shard in self.shards) + delta + self.other_bytes
 
     @property
     def bytes_copied(self) -> int:
         """Bytes expected to be carried over as they are."""
-        return sum(one.bytes_copied for one in self.shards)
+        return sum(shard.bytes_copied for shard in self.shards)
 
     @property
     def seconds(self) -> float:
         """Work expected, in seconds of one process."""
         delta = self.delta.seconds if self.delta else 0.0
-        return sum(one.seconds for one in self.shards) + delta + self.other_seconds
+        return sum(shard.seconds for shard in self.shards) + delta + self.other_seconds
 
 
 class Rates(_Data):

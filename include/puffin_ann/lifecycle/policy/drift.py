@@ -25,8 +25,8 @@ def why_drifted(state: IndexState, declaration: IndexDeclaration) -> str:
             f"a row added has norm {drift.largest_norm:.4g}, above the bound "
             f"{state.norm_bound:.4g} that the index was built for"
         )
-    shards = sum(one.live for one in state.graphs)
-    added = drift.merged or sum(one.live for one in state.deltas)
+    shards = sum(graph.live for graph in state.graphs)
+    added = drift.merged or sum(delta.live for delta in state.deltas)
     far = drift.built > 0 and drift.added > rebuild.drift * drift.built
     enough = added >= DRIFT_SHARE * shards and shards >= ROWS_PER_CENTROID * state.partitions
     if far and enough:

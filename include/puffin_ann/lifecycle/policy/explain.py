@@ -50,16 +50,16 @@ def _actions(
     change: Change, shards: Sequence[ShardAction], delta: DeltaAction | None, merge: str
 ) -> list[str]:
     deeds = [f"merge, since {merge}"] if merge else []
-    rebuilt = [one for one in shards if one.action == "rebuild"]
+    rebuilt = [shard for shard in shards if shard.action == "rebuild"]
     if rebuilt:
-        numbers = ", ".join(str(one.shard_id) for one in rebuilt)
+        numbers = ", ".join(str(shard.shard_id) for shard in rebuilt)
         deeds.append(f"rebuild shard {numbers}, of which {rebuilt[0].reason}")
-    remapped = sum(one.action == "remap" for one in shards)
+    remapped = sum(shard.action == "remap" for shard in shards)
     if remapped:
         deeds.append(
             f"identify them, and remap those that were only relocated, in {_shards(remapped)}"
         )
-    masked = sum(one.action == "mask" for one in shards)
+    masked = sum(shard.action == "mask" for shard in shards)
     if masked:
         deeds.append(f"mask them in {_shards(masked)}")
     if delta is not None:

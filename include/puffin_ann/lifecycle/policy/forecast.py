@@ -34,7 +34,7 @@ class Expected:
 
     def live_in(self, shards: Iterable[ShardState]) -> int:
         """Rows of shards that are live then."""
-        return sum(self.live(one) for one in shards)
+        return sum(self.live(shard) for shard in shards)
 
     def ratio(self, shard: ShardState) -> float:
         """Share of a shard's rows that is then dead."""
@@ -46,14 +46,16 @@ UNCHANGED = Expected(matches=False, moved=0, fresh=0, dead={})
 
 def expect(state: IndexState, change: Change) -> Expected:
     """Return what was identified, where it was; else what is likely, in proportion to shards."""
-    revived = min(change.rows_restored, sum(one.tombstones for one in state.shards))
+    revived = min(change.rows_restored, sum(shard.tombstones for shard in state.shards))
     matches = change.rows_added > 0 and (change.rows_gone > 0 or revived > 0)
     matches = matches and state.algorithm != CENTROID  # it holds no row that could be matched
     moved = min(change.rows_added - change.rows_restored, change.rows_left_behind) if matches else 0
     known = change.identified
     if known is not None:
         return Expected(matches, known.moved, known.fresh, known.dead)
-    dead = apportion(change.rows_gone - moved, {one.shard_id: one.live for one in state.shards})
+    dead = apportion(
+        change.rows_gone - moved, {shard.shard_id: shard.live for shard in state.shards}
+    )
     back = revived if matches else 0
     return Expected(matches, moved + back, change.rows_added - moved - back, dead)
 

@@ -77,22 +77,22 @@ class IndexState:
     @property
     def graphs(self) -> tuple[ShardState, ...]:
         """The shards that a build made."""
-        return tuple(one for one in self.shards if one.kind == "graph")
+        return tuple(shard for shard in self.shards if shard.kind == "graph")
 
     @property
     def deltas(self) -> tuple[ShardState, ...]:
         """The shards of rows added since."""
-        return tuple(one for one in self.shards if one.kind == "delta")
+        return tuple(shard for shard in self.shards if shard.kind == "delta")
 
     @property
     def next_shard_id(self) -> int:
         """The number of a new delta: above any in use."""
-        return max((one.shard_id for one in self.shards), default=-1) + 1
+        return max((shard.shard_id for shard in self.shards), default=-1) + 1
 
     @property
     def imbalance(self) -> float:
         """Rows of the largest graph shard, as a multiple of the mean; 1 without any."""
-        rows = [one.rows for one in self.graphs]
+        rows = [graph.rows for graph in self.graphs]
         return max(rows) * len(rows) / sum(rows) if sum(rows) else 1.0
 
 

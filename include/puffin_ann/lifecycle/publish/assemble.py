@@ -111,7 +111,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         entries = registered(table)
         rests_on = (entries, dropped(table))
         # A file of which nothing is carried could not be read then, and may be readable by now.
-        is_whole = earlier is not None and {one.path for one in entries} <= earlier.carried
+        is_whole = earlier is not None and {entry.path for entry in entries} <= earlier.carried
         if earlier is not None and is_whole and rests_on == rested_on:
             assembled = earlier
         else:
@@ -177,7 +177,9 @@ def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
     is_lost = is_dropped(dropped(table), index, plan.source_run)
     if any(entry.path not in before for entry in registered(table)):
         versions = find_versions(table, index).versions
-        is_lost |= any(one.path not in before and one.run_id not in runs for one in versions)
+        is_lost |= any(
+            version.path not in before and version.run_id not in runs for version in versions
+        )
     if is_lost:
         raise SupersededError(
             f"index {index!r} of {plan.table} was published again, or dropped, since this refresh "

@@ -109,8 +109,8 @@ def recorded(
 
 def with_record(mine: RunRecord, before: Iterable[RunRecord]) -> str:
     """Return the records that a version carries as JSON: one, and those before it."""
-    kept = [mine, *(one for one in before if one.run_id != mine.run_id)][:KEPT]
-    return json.dumps([one.model_dump(exclude_defaults=True) for one in kept])
+    kept = [mine, *(record for record in before if record.run_id != mine.run_id)][:KEPT]
+    return json.dumps([record.model_dump(exclude_defaults=True) for record in kept])
 
 
 def _record(plan: RunPlan, version: IndexVersion) -> RunRecord:
@@ -133,7 +133,7 @@ def _deed(decision: Decision | None) -> Deed:
         return "build"
     if decision.merges:
         return "merge"
-    return "rebuild" if any(one.action == "rebuild" for one in decision.shards) else "refresh"
+    return "rebuild" if any(shard.action == "rebuild" for shard in decision.shards) else "refresh"
 
 
 def newest_properties(

@@ -52,7 +52,7 @@ def nearest_version(
         return None
     view = view_of(table, newest, live)
     head = table.snapshot_by_id(live.snapshot_id)
-    past = {one.snapshot_id for one in ancestors_of(head, table.metadata)}
+    past = {snapshot.snapshot_id for snapshot in ancestors_of(head, table.metadata)}
     if newest.coverage.base_snapshot_id in past:
         return BaseVersion(newest, view)
     found = [BaseVersion(newest, view)]

@@ -64,7 +64,7 @@ def state_of(table: Table, version: IndexVersion) -> IndexState:
 
 def _with_imbalance(state: IndexState) -> IndexState:
     """Note how unlike its shards are, in a version that is as it was built."""
-    if state.drift.imbalance or state.deltas or any(one.tombstones for one in state.shards):
+    if state.drift.imbalance or state.deltas or any(shard.tombstones for shard in state.shards):
         return state
     drift = state.drift.model_copy(update={"imbalance": state.imbalance})
     return IndexState(**{**vars(state), "drift": drift})
@@ -73,7 +73,7 @@ def _with_imbalance(state: IndexState) -> IndexState:
 def _rows(version: IndexVersion) -> int:
     shards = version.routing.shards
     if shards:
-        return sum(one.rows - one.tombstones for one in shards)
+        return sum(shard.rows - shard.tombstones for shard in shards)
     return version.coverage.columns.indexed_rows
 
 
@@ -198,10 +198,10 @@ def oldest_uncovered_ms(table: Table, version: IndexVersion) -> int:
     base = version.coverage.base_snapshot_id
     after = max((i + 1 for i, one in enumerate(log) if one.snapshot_id == base), default=0)
     later = log[after:]
-    for one in later:
-        snapshot = table.snapshot_by_id(one.snapshot_id)
+    for entry in later:
+        snapshot = table.snapshot_by_id(entry.snapshot_id)
         if snapshot is None or not is_index_snapshot(snapshot):
-            return one.timestamp_ms
+            return entry.timestamp_ms
     return later[0].timestamp_ms if later else table.metadata.last_updated_ms
 
 
@@ -223,7 +223,7 @@ def _why_not_this_column(
     if before != column.element:
         return f"column {column.name!r} holds {column.element} now; indexed were {before}"
     width = version.routing.dimension
-    if not fresh or sum(one.rows for one in fresh) <= view.rows_answered:
+    if not fresh or sum(file.rows for file in fresh) <= view.rows_answered:
         return ""  # most rows are as wide as ever; others are left out and counted, as in a build
     largest = max(fresh, key=lambda one: one.rows)
     now = dimension_of(table.io, [largest], column)

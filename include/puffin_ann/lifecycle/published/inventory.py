@@ -115,11 +115,11 @@ class Inventory:
     @property
     def published(self) -> tuple[IndexFile, ...]:
         """Usable files that are or were a part of the table, the newest first."""
-        return tuple(one for one in self.files if one.is_usable and one.is_published)
+        return tuple(file for file in self.files if file.is_usable and file.is_published)
 
     def ours_in(self, slot: int) -> IndexFile | None:
         """Return the index file registered under a snapshot."""
-        return next((one for one in self.files if slot in one.entries), None)
+        return next((file for file in self.files if slot in file.entries), None)
 
     def is_free(self, slot: int) -> bool:
         """Tell whether a snapshot exists and has no statistics."""
@@ -158,9 +158,9 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
     """
     # The listing comes first: whatever is published after it is not in it, so not taken for lost.
     stored = {
-        canonical(one.uri): one
-        for one in listed(table.io, metadata_folder(table))
-        if is_index_name(one.uri)
+        canonical(stored.uri): stored
+        for stored in listed(table.io, metadata_folder(table))
+        if is_index_name(stored.uri)
     }
     table = reload_table(table)
     entries, named = _entries(table), _named(table)
@@ -170,7 +170,7 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
         **{key: next(iter(found.values())).statistics_path for key, found in entries.items()},
     }
     lost = [path for key, path in spelt.items() if key in stored and not entries.get(key)]
-    former = {canonical(path): one for path, one in former_entries(table, lost).items()}
+    former = {canonical(path): entry for path, entry in former_entries(table, lost).items()}
     files = [
         _file(
             table,
@@ -182,7 +182,7 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
         )
         for key, path in spelt.items()
     ]
-    ours = [one for one in files if one is not None]
+    ours = [file for file in files if file is not None]
     # Some stores tell seconds only: of what was written within one, the registered file is later.
     ours.sort(
         key=lambda one: (
@@ -247,9 +247,9 @@ def _file(
         number=publication_number(path),
         order=_order(table, (*entries, *named_by), former),
         published_ms=_published_ms(table, named_by, former, modified),
-        holds=tuple(one for one in held if not one.dropped_ms),
+        holds=tuple(hold for hold in held if not hold.dropped_ms),
         problem=problem,
-        dropped=tuple(one for one in held if one.dropped_ms),
+        dropped=tuple(hold for hold in held if hold.dropped_ms),
     )
 
 
@@ -297,6 +297,6 @@ def _published_ms(
     table: Table, named_by: tuple[int, ...], former: FormerEntry | None, modified_ms: int
 ) -> int:
     """Return the time of the index snapshot, else when the file was written."""
-    snapshots = (table.snapshot_by_id(one) for one in named_by)
-    times = [one.timestamp_ms for one in snapshots if one is not None]
+    snapshots = (table.snapshot_by_id(name) for name in named_by)
+    times = [snapshot.timestamp_ms for snapshot in snapshots if snapshot is not None]
     return min(times) if times else modified_ms or (former.published_ms if former else 0)

@@ -87,7 +87,7 @@ def refreshed(workspace: Workspace) -> VersionContent:
     plan = workspace.refresh
     source = workspace.source
     changes = load(workspace.staging, CHANGES, Changes)
-    groups = [load(workspace.staging, applied_name(one), AppliedGroup) for one in plan.groups]
+    groups = [load(workspace.staging, applied_name(group), AppliedGroup) for group in plan.groups]
     applied = {shard.shard_id: shard for group in groups for shard in group.shards}
     summary = None
     if changes.summary is not None:
@@ -127,18 +127,18 @@ def _kept(
 ) -> Sequence[AppliedShard]:
     """Return the shards of the new version, those that nothing was done to included."""
     removed = {
-        one.shard_id
-        for one in plan.decision.shards
-        if one.kind == "delta" and one.action == "merge"
+        shard.shard_id
+        for shard in plan.decision.shards
+        if shard.kind == "delta" and shard.action == "merge"
     }
     found = [
-        applied.get(one.shard_id)
+        applied.get(shard.shard_id)
         or AppliedShard(
-            shard_id=one.shard_id,
-            kind=one.kind,
-            rows=one.rows,
-            tombstones=one.tombstones,
-            bytes=one.bytes,
+            shard_id=shard.shard_id,
+            kind=shard.kind,
+            rows=shard.rows,
+            tombstones=shard.tombstones,
+            bytes=shard.bytes,
             file=None,
             blobs=(),
             added=0,
@@ -146,11 +146,11 @@ def _kept(
             recall=None,
             seconds=0.0,
         )
-        for one in source.routing.shards
-        if one.shard_id not in removed
+        for shard in source.routing.shards
+        if shard.shard_id not in removed
     ]
-    prefixes = {one.shard_id for one in source.routing.shards}
-    return [*found, *(one for number, one in sorted(applied.items()) if number not in prefixes)]
+    prefixes = {shard.shard_id for shard in source.routing.shards}
+    return [*found, *(shard for number, shard in sorted(applied.items()) if number not in prefixes)]
 
 
 def _entry(one: AppliedShard, source: IndexVersion) -> ShardEntry:
@@ -236,8 +236,8 @@ def _rates(plan: RefreshPlan, changes: Changes, applied: Sequence[AppliedShard])
     if changes.read >= MEASURED_ROWS and changes.read_seconds > 0:
         rates = rates.model_copy(update={"read": changes.read / changes.read_seconds})
     for name, action in (("insert", "insert"), ("build", "rebuild")):
-        rows = sum(one.added for one in applied if one.action == action)
-        seconds = sum(one.seconds for one in applied if one.action == action)
+        rows = sum(shard.added for shard in applied if shard.action == action)
+        seconds = sum(shard.seconds for shard in applied if shard.action == action)
         if rows >= MEASURED_ROWS and seconds > 0:
             # One slow run, on a busy machine or one that had to compile first, may halve a rate.
             rate = max(rows / seconds, getattr(rates, name) / 2)
@@ -253,11 +253,11 @@ def _drift(
     What a run merges is judged once more, by the next one: it may never have been in a delta.
     """
     drift = plan.state_drift
-    used_up = {one.shard_id for one in plan.decision.shards if one.action == "merge"}
+    used_up = {shard.shard_id for shard in plan.decision.shards if shard.action == "merge"}
     kept = sum(
-        one.rows
-        for one in source.routing.shards
-        if one.kind == "delta" and one.shard_id not in used_up
+        shard.rows
+        for shard in source.routing.shards
+        if shard.kind == "delta" and shard.shard_id not in used_up
     )
     distance, norm, rows = kept * drift.added, drift.largest_norm, kept
     if summary is not None:  # of the added rows, and of deltas that are used up
@@ -298,7 +298,7 @@ def _centroids(
     centroids, radii = [before.centroids[stays]], [before.max_distances[stays]]
     if summary is not None:
         names = {file.file_id: relative_path(location, file.path) for file in plan.files}
-        paths += [names[int(one)] for one in summary.file_ids]
+        paths += [names[int(number)] for number in summary.file_ids]
         centroids.append(summary.file_centroids)
         radii.append(summary.file_radii)
     files = np.array([place[path] for path in paths], np.uint32)

@@ -79,8 +79,8 @@ def make_plan(
     base = require_snapshot(table, live.snapshot_id)
     manifests = tuple(manifest.path for manifest in live.at.manifests)
     covered, files, next_id = _files(table, basis)
-    ids = {absolute_path(table.location(), one.path): one.file_id for one in covered}
-    prefixes = {one.file_id for one in version.coverage.files}
+    ids = {absolute_path(table.location(), file.path): file.file_id for file in covered}
+    prefixes = {file.file_id for file in version.coverage.files}
     was_there = {path: file_id for path, file_id in ids.items() if file_id in prefixes}
     difference = MaskedAndRestored.of(basis.view, find_restored_rows(basis.view, was_there))
     coverage = Coverage(live.snapshot_id, covered, manifests)
@@ -167,12 +167,12 @@ def _groups(decision: Decision, max_submits: int) -> dict[str, tuple[int, ...]]:
     To start an application takes longer than to write some tombstones.
     """
     touched = [
-        one.shard_id
-        for one in decision.shards
-        if one.action != "none" and not (one.kind == "delta" and one.action == "merge")
+        shard.shard_id
+        for shard in decision.shards
+        if shard.action != "none" and not (shard.kind == "delta" and shard.action == "merge")
     ]
     if decision.delta is not None:
         touched.append(decision.delta.shard_id)
-    is_heavy = decision.merges or any(one.action == "rebuild" for one in decision.shards)
+    is_heavy = decision.merges or any(shard.action == "rebuild" for shard in decision.shards)
     dealt = shard_groups(len(touched), max_submits if is_heavy else 1)
     return {group: tuple(touched[place] for place in places) for group, places in dealt.items()}

@@ -74,7 +74,7 @@ def _read_changes(runner: Runner, workspace: Workspace, table: str, plan: str) -
     removed = _find_removed(runner, workspace, table, plan)
     added = _read_added(runner, workspace, table, plan, removed)
     matched = _match(runner, workspace, table, plan, removed, added)
-    outcomes = [one.outcome for one in added.tasks]
+    outcomes = [task.outcome for task in added.tasks]
     again = _read_again(runner, workspace, table, plan, matched)
     found = _changes(removed, matched, [*outcomes, *again])
     outcomes += [
@@ -87,9 +87,9 @@ def _read_changes(runner: Runner, workspace: Workspace, table: str, plan: str) -
     summary = _sum_up(runner, table, plan, outcomes)
     changes = found.model_copy(
         update={
-            "segments": tuple(one.segment for one in outcomes) if summary else (),
+            "segments": tuple(outcome.segment for outcome in outcomes) if summary else (),
             "summary": summary,
-            "rows": sum(one.rows for one in outcomes),
+            "rows": sum(outcome.rows for outcome in outcomes),
             "seconds": time.monotonic() - began,
             "read_seconds": added.seconds,
         }
@@ -114,18 +114,18 @@ def _find_removed(runner: Runner, workspace: Workspace, table: str, plan: str) -
     shards: list[int] = []
     # Where rows were only added, no shard is looked into.
     if decision.rows_gone or decision.matches:
-        shards = [one.shard_id for one in decision.shards]
+        shards = [shard.shard_id for shard in decision.shards]
 
     def find(payload: str) -> str:
         there = Workspace.open(table, plan)
         version = there.source
-        entries = {one.shard_id: one for one in version.routing.shards}
+        entries = {shard.shard_id: shard for shard in version.routing.shards}
         given = [entries[number] for number in json.loads(payload)]
         found = removed_rows.find_removed_rows(there, version, given)
         return _REMOVED.dump_json(found).decode()
 
     payloads = [json.dumps(batch) for batch in _batches(workspace, shards)]
-    found = [one for many in runner.run(find, payloads) for one in _REMOVED.validate_json(many)]
+    found = [shard for many in runner.run(find, payloads) for shard in _REMOVED.validate_json(many)]
     prefixes = None
     if decision.matches:
 
@@ -145,8 +145,8 @@ def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
 
     A shard that is inserted into or built is a task of its own.
     """
-    rows = {one.shard_id: one.rows for one in workspace.source.routing.shards}
-    actions = {one.shard_id: one.action for one in workspace.refresh.decision.shards}
+    rows = {shard.shard_id: shard.rows for shard in workspace.source.routing.shards}
+    actions = {shard.shard_id: shard.action for shard in workspace.refresh.decision.shards}
     batches: list[list[int]] = []
     filled = TASK_ROWS + 1
     for shard in shards:
@@ -188,7 +188,7 @@ def _read_added(
 
     found = runner.run(read, [str(number) for number in tasks])
     document = AddedRows(
-        tasks=tuple(AddedRowsOfTask.model_validate_json(one) for one in found),
+        tasks=tuple(AddedRowsOfTask.model_validate_json(text) for text in found),
         seconds=time.monotonic() - began,
     )
     return store(workspace.staging, ADDED, document)
@@ -216,7 +216,7 @@ def _match(
 
     found = runner.run(match, [str(bucket) for bucket in buckets])
     document = Matched(
-        buckets=tuple(MatchedBucket.model_validate_json(one) for one in found),
+        buckets=tuple(MatchedBucket.model_validate_json(text) for text in found),
         seconds=time.monotonic() - began,
     )
     return store(workspace.staging, MATCH, document)
@@ -246,25 +246,25 @@ def _read_again(
         ).model_dump_json()
 
     found = runner.run(read, [str(place) for place in range(len(tasks))])
-    return [AssignOutcome.model_validate_json(one) for one in found]
+    return [AssignOutcome.model_validate_json(text) for text in found]
 
 
 def _changes(removed: RemovedRows, matched: Matched, outcomes: Sequence[AssignOutcome]) -> Changes:
     """Return what is known before the deltas are taken apart."""
     relocations = tuple(move for bucket in matched.buckets for move in bucket.shards)
-    skipped: Counter[str] = sum((Counter(one.skipped) for one in outcomes), Counter())
+    skipped: Counter[str] = sum((Counter(outcome.skipped) for outcome in outcomes), Counter())
     relocated = sum(move.rows for move in relocations)
     return Changes(
         removed=removed.shards,
         relocations=relocations,
         segments=(),
         summary=None,
-        rows=sum(one.rows for one in outcomes),
+        rows=sum(outcome.rows for outcome in outcomes),
         relocated=relocated,
-        dead=sum(one.newly_deleted for one in removed.shards),
+        dead=sum(shard.newly_deleted for shard in removed.shards),
         skipped=dict(skipped),
-        read=sum(one.rows for one in outcomes) + relocated,
-        vector_bytes_read=sum(one.vector_bytes_read for one in outcomes),
+        read=sum(outcome.rows for outcome in outcomes) + relocated,
+        vector_bytes_read=sum(outcome.vector_bytes_read for outcome in outcomes),
         seconds=0.0,
         read_seconds=0.0,
     )
@@ -276,7 +276,9 @@ def _take_from_deltas(
     """Take the deltas apart that are merged, or absorbed by the new one."""
     decision = workspace.refresh.decision
     deltas = [
-        one.shard_id for one in decision.shards if one.kind == "delta" and one.action == "merge"
+        shard.shard_id
+        for shard in decision.shards
+        if shard.kind == "delta" and shard.action == "merge"
     ]
     threads = runner.threads_per_task(len(deltas))
     prefixes = changes.model_dump_json()
@@ -285,7 +287,7 @@ def _take_from_deltas(
         there = Workspace.open(table, plan)
         version = there.source
         place = int(payload)
-        (shard,) = (one for one in version.routing.shards if one.shard_id == deltas[place])
+        (shard,) = (shard for shard in version.routing.shards if shard.shard_id == deltas[place])
         return take_from_deltas(
             there,
             first + place,
@@ -296,7 +298,7 @@ def _take_from_deltas(
         ).model_dump_json()
 
     found = runner.run(take, [str(place) for place in range(len(deltas))])
-    return [AssignOutcome.model_validate_json(one) for one in found]
+    return [AssignOutcome.model_validate_json(text) for text in found]
 
 
 def _sum_up(
@@ -356,19 +358,19 @@ def _apply_group(
         found = Changes.model_validate_json(changes)
         rewriter = ShardRewriter(there, there.source, found, threads)
         made = [_apply(rewriter, number) for number in json.loads(payload)]
-        return _APPLIED.dump_json([one for one in made if one is not None]).decode()
+        return _APPLIED.dump_json([shard for shard in made if shard is not None]).decode()
 
     answers = runner.run(work, [json.dumps(batch) for batch in batches])
-    applied = tuple(one for answer in answers for one in _APPLIED.validate_json(answer))
-    for one in applied:
+    applied = tuple(shard for answer in answers for shard in _APPLIED.validate_json(answer))
+    for shard in applied:
         log.info(
             "apply: shard %d: %s; %d rows added, %d of %d deleted, in %.2f s",
-            one.shard_id,
-            one.action,
-            one.added,
-            one.tombstones,
-            one.rows,
-            one.seconds,
+            shard.shard_id,
+            shard.action,
+            shard.added,
+            shard.tombstones,
+            shard.rows,
+            shard.seconds,
         )
     document = AppliedGroup(shards=applied, seconds=time.monotonic() - began)
     return store(workspace.staging, applied_name(group), document)
@@ -378,7 +380,7 @@ def _apply(rewriter: ShardRewriter, shard_id: int) -> AppliedShard | None:
     action = rewriter.workspace.refresh.action_of(shard_id)
     if action == "delta":
         return rewriter.delta(shard_id)
-    (shard,) = (one for one in rewriter.version.routing.shards if one.shard_id == shard_id)
+    (shard,) = (shard for shard in rewriter.version.routing.shards if shard.shard_id == shard_id)
     if action == "merge":
         return rewriter.insert(shard)
     if action == "rebuild":

@@ -55,7 +55,7 @@ class History(BaseModel):
     @property
     def retained(self) -> int:
         """Number of versions that can still be searched."""
-        return sum(bool(one.file) for one in self.entries)
+        return sum(bool(entry.file) for entry in self.entries)
 
 
 def history(table: str | Table, index: str) -> History:
@@ -66,14 +66,14 @@ def history(table: str | Table, index: str) -> History:
     """
     loaded = load_table(table)
     versions = require_versions(loaded, index)
-    known = {one.run_id: one for one in _records(loaded, index, versions)}
-    retained = {one.run_id: one for one in reversed(versions)}
+    known = {record.run_id: record for record in _records(loaded, index, versions)}
+    retained = {version.run_id: version for version in reversed(versions)}
     head = loaded.current_snapshot()
     live = live_state(loaded, head.snapshot_id if head else None)
     entries = [
         _entry(loaded, record, retained.get(record.run_id), live) for record in known.values()
     ]
-    entries += [_evaluated(one) for one in _evaluations(loaded, index)]
+    entries += [_evaluated(evaluation) for evaluation in _evaluations(loaded, index)]
     entries.sort(key=lambda one: one.record.at_ms, reverse=True)
     return History(index=index, table=name_of(loaded), entries=tuple(entries))
 
@@ -145,17 +145,20 @@ def _entry(
 
 
 def _evaluations(table: Table, index: str) -> Iterator[RunRecord]:
-    for one in evaluations(table, index):
+    for evaluation in evaluations(table, index):
         yield RunRecord(
-            run_id=one.run_id,
+            run_id=evaluation.run_id,
             action="evaluate",
-            at_ms=one.at_ms,
-            reason=f"version of run {one.version_run_id}, {one.queries} queries, k={one.k}",
-            base_snapshot_id=one.base_snapshot_id,
-            rows=one.rows,
-            seconds=one.seconds,
-            recall=one.recall if one.queries else None,
-            coverage=one.coverage,
+            at_ms=evaluation.at_ms,
+            reason=(
+                f"version of run {evaluation.version_run_id}, {evaluation.queries} queries, "
+                f"k={evaluation.k}"
+            ),
+            base_snapshot_id=evaluation.base_snapshot_id,
+            rows=evaluation.rows,
+            seconds=evaluation.seconds,
+            recall=evaluation.recall if evaluation.queries else None,
+            coverage=evaluation.coverage,
         )
 
 

@@ -108,7 +108,11 @@ def status(
         )
     current = table.current_snapshot()
     live = live_state(table, current.snapshot_id if current else None)
-    known = None if declarations is None else {one.name: one for one in declarations}
+    known = (
+        None
+        if declarations is None
+        else {declaration.name: declaration for declaration in declarations}
+    )
     renamed = renamings(table, known.values()) if known and set(names) - known.keys() else {}
     return [
         _status(table, require_versions(table, name)[0], live).model_copy(
@@ -128,7 +132,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
     routing = version.routing
     view = view_of(table, version, live)
     recall = routing.measured
-    deltas = [one for one in routing.shards if one.kind == "delta"]
+    deltas = [shard for shard in routing.shards if shard.kind == "delta"]
     return IndexStatus(
         index=version.index,
         table=name_of(table),
@@ -145,9 +149,9 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         shards=len(routing.shards) - len(deltas),
         partitions=len(routing.centroids),
         deltas=len(deltas),
-        delta_rows=sum(one.rows - one.tombstones for one in deltas),
+        delta_rows=sum(delta.rows - delta.tombstones for delta in deltas),
         vectors=version.vectors,
-        tombstones=sum(one.tombstones for one in routing.shards),
+        tombstones=sum(shard.tombstones for shard in routing.shards),
         tombstone_ratio=version.tombstone_ratio,
         skipped=skipped(routing.properties),
         coverage=view.coverage,
@@ -254,7 +258,7 @@ def _skipped(reasons: dict[str, int]) -> str:
 def as_text(statuses: Iterable[IndexStatus]) -> str:
     """Return statuses as plain text, for a log."""
     console = LiteralConsole(file=io.StringIO(), width=120, color_system=None, force_terminal=False)
-    for one in statuses:
-        console.print(grid(one))
+    for status in statuses:
+        console.print(grid(status))
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return text

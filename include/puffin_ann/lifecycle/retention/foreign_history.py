@@ -120,5 +120,5 @@ def _way_out(reach: Reach, files: Iterable[Foreign]) -> str:
 def _shortest(reach: Reach, foreign: Foreign) -> str:
     """Return the name of a file, or its location where others have that name, too."""
     name = foreign.location.rpartition("/")[2]
-    alike = [one for one in reach.foreign if one.location.rpartition("/")[2] == name]
+    alike = [file for file in reach.foreign if file.location.rpartition("/")[2] == name]
     return name if len(alike) == 1 else foreign.location

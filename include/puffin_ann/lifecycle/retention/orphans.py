@@ -79,9 +79,9 @@ def find_orphans(
     usual = RetentionOptions()
     if grace is not None:
         usual = _with_grace(usual, grace)
-        retention = {index: _with_grace(one, grace) for index, one in retention.items()}
+        retention = {index: _with_grace(policy, grace) for index, policy in retention.items()}
     verdicts = apply_retention(published, retention, names_of_snapshots(inventory.table))
-    longest = max((one.grace_ms for one in retention.values()), default=usual.grace_ms)
+    longest = max((policy.grace_ms for policy in retention.values()), default=usual.grace_ms)
     longest = max(longest, ALIVE_MS)  # what is not published may be of a run that goes on
     unnamed: list[Orphan] = []
     for root in staging_folders(inventory.table):
@@ -108,16 +108,16 @@ def _with_grace(retention: RetentionOptions, grace: str) -> RetentionOptions:
 
 
 def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[Orphan]:
-    for one in verdicts:
-        if not one.is_kept:
+    for verdict in verdicts:
+        if not verdict.is_kept:
             yield Orphan(
                 kind="superseded version",
-                location=one.file.path,
-                bytes=one.file.bytes or 0,
-                why="; ".join(one.superseded),
-                idle_seconds=_seconds(inventory.now_ms - one.since_ms),
-                grace_seconds=_seconds(one.grace_ms),
-                slots=tuple(sorted(one.file.entries)),
+                location=verdict.file.path,
+                bytes=verdict.file.bytes or 0,
+                why="; ".join(verdict.superseded),
+                idle_seconds=_seconds(inventory.now_ms - verdict.since_ms),
+                grace_seconds=_seconds(verdict.grace_ms),
+                slots=tuple(sorted(verdict.file.entries)),
             )
 
 
@@ -131,8 +131,8 @@ def _dropped(
         shells = [replace(file, holds=file.dropped)]
         kept = policies(declarations, shells)
         longest = max(kept.values(), key=lambda one: one.grace_ms)
-        since = max(one.dropped_ms for one in file.dropped)
-        names = ", ".join(sorted({repr(one.index) for one in file.dropped}))
+        since = max(name.dropped_ms for name in file.dropped)
+        names = ", ".join(sorted({repr(name.index) for name in file.dropped}))
         yield Orphan(
             kind="superseded version",
             location=file.path,
@@ -184,9 +184,9 @@ def _staging(
         yield Orphan(
             kind="staging",
             location=folder,
-            bytes=sum(one.bytes for one in objects),
+            bytes=sum(stored.bytes for stored in objects),
             why=f"run {run} of index {index!r} staged {len(objects)} objects and wrote no more",
-            idle_seconds=_seconds(inventory.now_ms - max(one.modified_ms for one in objects)),
+            idle_seconds=_seconds(inventory.now_ms - max(stored.modified_ms for stored in objects)),
             grace_seconds=_seconds(max(grace, ALIVE_MS)),
         )
 
@@ -235,26 +235,26 @@ def _why_not_needed(root: str, uri: str, retention: Mapping[str, RetentionOption
 def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
     """List manifest lists of index snapshots that never came to be: of commits not answered."""
     found = [
-        one
-        for one in listed(inventory.table.io, metadata_folder(inventory.table))
-        if is_own_manifest_list(one.uri.rpartition("/")[2])
+        stored
+        for stored in listed(inventory.table.io, metadata_folder(inventory.table))
+        if is_own_manifest_list(stored.uri.rpartition("/")[2])
     ]
-    needed = {canonical(one.manifest_list) for one in inventory.table.snapshots()}
-    unknown = [one for one in found if canonical(one.uri) not in needed]
+    needed = {canonical(snapshot.manifest_list) for snapshot in inventory.table.snapshots()}
+    unknown = [orphan for orphan in found if canonical(orphan.uri) not in needed]
     if unknown:  # snapshots that expired are the catalog's and Iceberg's to clear
         try:
             needed |= {canonical(path) for path in manifest_lists_of(inventory.table)}
         except FormatError as error:
             _log.warning("manifest lists that may be needed stay: %s", error)
             return
-    for one in unknown:
-        if canonical(one.uri) not in needed:
+    for file in unknown:
+        if canonical(file.uri) not in needed:
             yield Orphan(
                 kind="manifest list",
-                location=one.uri,
-                bytes=one.bytes,
+                location=file.uri,
+                bytes=file.bytes,
                 why="no metadata of the table names it: the commit of its snapshot never landed",
-                idle_seconds=_seconds(inventory.now_ms - one.modified_ms),
+                idle_seconds=_seconds(inventory.now_ms - file.modified_ms),
                 grace_seconds=_seconds(grace_ms),
             )
 

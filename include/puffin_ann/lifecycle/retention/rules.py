@@ -38,7 +38,7 @@ def policies(
     declarations: Iterable[IndexDeclaration], files: Iterable[IndexFile]
 ) -> dict[str, RetentionOptions]:
     """Return each index's retention: as declared now, else as it was when it was built."""
-    declared = {one.name: one.retention for one in declarations}
+    declared = {declaration.name: declaration.retention for declaration in declarations}
     found: dict[str, RetentionOptions] = {}
     for file in files:
         for held in file.holds:

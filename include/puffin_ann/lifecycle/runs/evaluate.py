@@ -77,7 +77,7 @@ def finish(table: str, plan: str) -> str:
     """
     loaded = load_table(table)
     index, run = plan.split("/")[-3:-1]
-    found = [one for one in evaluations(loaded, index) if one.run_id == run]
+    found = [evaluation for evaluation in evaluations(loaded, index) if evaluation.run_id == run]
     if not found:
         raise StagingError(f"run {run} has measured nothing of index {index!r}; run it again")
     clear(table, plan)

@@ -45,7 +45,7 @@ def guard_table(table: str, *, owner: str) -> tuple[str, ...]:
         # It removes nothing: a declaration that is not valid must not keep it from its work.
         known = known_declarations()
         found = guard(table, known.on(table) if known else ())
-    lost = [f"no readable file of index {one!r} is left; build it again" for one in found.lost]
+    lost = [f"no readable file of index {name!r} is left; build it again" for name in found.lost]
     return (*found.actions, *lost)
 
 
@@ -65,10 +65,10 @@ def clean_table(table: str, *, owner: str) -> tuple[str, ...]:
     """
     with leases.publishing(table, owner, "clean"):
         found = clean(table, declared_on(table))
-    gone = [f"removed {one.kind} {one.location}: {one.why}" for one in found.gone]
+    gone = [f"removed {orphan.kind} {orphan.location}: {orphan.why}" for orphan in found.gone]
     # What old metadata alone names is kept each night, and nothing to be told each night.
     told = found.kept if found.notes else ()
-    kept = [f"kept {one.kind} {one.location}: {one.why}" for one in told]
+    kept = [f"kept {sentence.kind} {sentence.location}: {sentence.why}" for sentence in told]
     failed = [f"not removed: {problem}" for problem in found.failed]
     return (*gone, *failed, *kept, *(found.notes if kept else ()))
 
@@ -105,17 +105,17 @@ def maintain(
     actions = list(guard_table(table, owner=run_id))
     indexes: dict[str, Any] = {}
     failed: PuffinAnnError | None = None
-    for one in declarations:
+    for declaration in declarations:
         try:
-            with leases.writing(table, one.name, run_id, "maintain", wait=wait, tell=tell):
-                indexes[one.name] = refresh_in_process(
-                    one, run_id=run_id, maintenance=True, runner=runner
+            with leases.writing(table, declaration.name, run_id, "maintain", wait=wait, tell=tell):
+                indexes[declaration.name] = refresh_in_process(
+                    declaration, run_id=run_id, maintenance=True, runner=runner
                 )
         except LeaseHeldError:
             raise
         except PuffinAnnError as error:  # no reason to neglect the others
             if failed is not None:
-                log.error("maintain: index %s: %s", one.name, error)
+                log.error("maintain: index %s: %s", declaration.name, error)
             failed = failed or error
     try:
         actions += clean_table(table, owner=run_id)

@@ -133,9 +133,9 @@ def _text(decision: Decision) -> str:
         f"{decision.seconds:.1f} s",
     ]
     lines += [
-        f"{one.kind} {one.shard_id}: {one.action}, {one.reason}"
-        for one in decision.shards
-        if one.action != "none"
+        f"{shard.kind} {shard.shard_id}: {shard.action}, {shard.reason}"
+        for shard in decision.shards
+        if shard.action != "none"
     ]
     if decision.delta is not None:
         lines.append(f"delta {decision.delta.shard_id}: {decision.delta.reason}")

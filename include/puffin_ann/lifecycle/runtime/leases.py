@@ -76,7 +76,7 @@ def leases_of(table: Table) -> list[tuple[str, Lease]]:
     """Return the leases that somebody has or had: on indexes, by name, and on the table, as ""."""
     root = staging_folder(table)
     found = listed(table.io, root, recursive=True)
-    paths = {one.uri[len(root) + 1 :].rpartition("/") for one in found}
+    paths = {lease.uri[len(root) + 1 :].rpartition("/") for lease in found}
     indexes = {index for index, _, name in paths if CLAIM.fullmatch(name) and "/" not in index}
     return [
         (index, index_lease(table, index) if index else table_lease(table))

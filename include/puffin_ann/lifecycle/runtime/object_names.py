@@ -38,14 +38,14 @@ def registered(table: Table) -> list[str]:
     """Return the locations of a table's statistics and manifest lists."""
     return [
         *(entry.statistics_path for entry in table.metadata.statistics),
-        *(one.manifest_list for one in table.snapshots() if one.manifest_list),
+        *(snapshot.manifest_list for snapshot in table.snapshots() if snapshot.manifest_list),
     ]
 
 
 def named_by(table: Table) -> list[str]:
     """Return all locations that a table's metadata names, summaries of snapshots included."""
-    summaries = (one.summary for one in table.snapshots() if one.summary)
-    named = (one.additional_properties.get(NAMED_BY) for one in summaries)
+    summaries = (snapshot.summary for snapshot in table.snapshots() if snapshot.summary)
+    named = (summary.additional_properties.get(NAMED_BY) for summary in summaries)
     return [*registered(table), *(path for path in named if path)]
 
 

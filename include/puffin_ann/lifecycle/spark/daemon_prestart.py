@@ -161,7 +161,7 @@ def _surroundings() -> list[object]:
         for name, value in os.environ.items()
         if not name.startswith(_PREFIXES) and name not in _NAMES
     }
-    path = [one for one in dict.fromkeys(sys.path) if os.path.exists(one)]
+    path = [fromkey for fromkey in dict.fromkeys(sys.path) if os.path.exists(fromkey)]
     return [sys.executable, sys.version, sys.argv[1], os.getcwd(), path, variables]
 
 

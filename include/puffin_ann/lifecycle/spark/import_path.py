@@ -40,23 +40,23 @@ def unpacked(path: Sequence[str]) -> list[str]:
         elif archive.name.startswith("py4j-") and archive.suffix == ".zip":
             found = _without_py4j(found, entry, archive.name.split("-")[1])
         elif archive.name.startswith("spark-core_") and archive.suffix == ".jar":
-            found = [one for one in found if one != entry]  # Java classes
+            found = [path for path in found if path != entry]  # Java classes
     return found
 
 
 def _without_pyspark(path: list[str], archive: str, home: Path) -> list[str]:
     """Return the path without PySpark's archive, if the folder is in the same home of Spark."""
-    without = [one for one in path if one != archive]
+    without = [entry for entry in path if entry != archive]
     if _folder_of("pyspark", without) == home.resolve():  # as pip installs it: found there anyway
         return without
     sources = home.resolve() / "python"
-    instead = [str(sources) if one == archive else one for one in path]
+    instead = [str(sources) if entry == archive else entry for entry in path]
     return instead if _folder_of("pyspark", instead) == sources / "pyspark" else path
 
 
 def _without_py4j(path: list[str], archive: str, version: str) -> list[str]:
     """Return the path without Py4J's archive, if what is found instead is of the same version."""
-    without = [one for one in path if one != archive]
+    without = [entry for entry in path if entry != archive]
     folder = _folder_of("py4j", without)
     try:
         same = folder is not None and f"'{version}'" in (folder / "version.py").read_text()

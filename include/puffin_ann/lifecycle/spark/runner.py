@@ -58,7 +58,7 @@ class OnSpark:
         context = self.spark.sparkContext
         tasks = context.parallelize(list(payloads), len(payloads))
         guarded = partial(_guarded, work, self.threads_per_task(len(payloads)))
-        answers = [json.loads(one) for one in tasks.map(guarded).collect()]
+        answers = [json.loads(answer) for answer in tasks.map(guarded).collect()]
         for answer in answers:
             if "error" in answer:
                 raise _error_of(answer["error"], answer["message"])

@@ -74,7 +74,7 @@ class Seal:
     @property
     def bytes(self) -> int:
         """Bytes of all files."""
-        return sum(one.length for one in self.files.values())
+        return sum(file.length for file in self.files.values())
 
     def holds(self) -> bool:
         """Tell whether the files are as they were, by length and time; by content if times differ.
@@ -112,7 +112,7 @@ class Seal:
 
     def _write(self) -> None:
         files = {
-            name: [one.length, one.written_ns, one.checksum] for name, one in self.files.items()
+            name: [file.length, file.written_ns, file.checksum] for name, file in self.files.items()
         }
         partial = self.folder / f"{MARK}.{uuid.uuid4().hex}"
         partial.write_text(json.dumps({"proved_at": self.proved_at, "files": files}))

@@ -100,7 +100,7 @@ class FileTier:
         self._metric = METRICS[version.routing.metric]
         self._dimension = version.routing.dimension
         self._files = [_live(file, view) for file in version.coverage.files]
-        self._empty = np.array([one.rows == 0 for one in self._files], dtype=np.bool_)
+        self._empty = np.array([file.rows == 0 for file in self._files], dtype=np.bool_)
         self._bounds = bounds_of(load_centroids(table.io, version), version)
         self._kept: dict[int, list[RowBatch]] = {}
         self._kept_bytes = 0

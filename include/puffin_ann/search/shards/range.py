@@ -57,7 +57,7 @@ def shards_within(
     near = np.ones((len(queries), len(routing.shards)), dtype=np.bool_)
     if len(routing.centroids):
         place = {shard.shard_id: number for number, shard in enumerate(routing.shards)}
-        owners = np.array([place[int(one)] for one in routing.partition_shards], dtype=np.int64)
+        owners = np.array([place[int(shard)] for shard in routing.partition_shards], dtype=np.int64)
         bounds = Bounds(
             routing.metric,
             routing.centroids,

@@ -46,7 +46,9 @@ class ShardTier:
         self._cache, self._scope = cache, scope
         self._routing = version.routing
         self._metric = METRICS[version.routing.metric]
-        self._is_delta = np.array([one.kind == "delta" for one in version.routing.shards], np.bool_)
+        self._is_delta = np.array(
+            [shard.kind == "delta" for shard in version.routing.shards], np.bool_
+        )
         owners = _owners(version.routing)
         several = len(owners) and np.count_nonzero(~self._is_delta) > 1
         self._router = Router(version.routing.centroids, owners) if several else None
@@ -204,7 +206,7 @@ class ShardTier:
 def _owners(routing: Routing) -> NDArray[np.uint32]:
     """Return (partitions,) uint32, the place in `routing.shards` of the shard each lies in."""
     places = {entry.shard_id: place for place, entry in enumerate(routing.shards)}
-    return np.array([places[one] for one in routing.partition_shards.tolist()], np.uint32)
+    return np.array([places[shard_id] for shard_id in routing.partition_shards.tolist()], np.uint32)
 
 
 def _nothing(queries: int, k: int) -> Answers:

@@ -48,7 +48,14 @@ def rows_now(
 ) -> ShardRows:
     """Return the rows of a shard, moved and dead ones as they are in the new version."""
     rows, already_deleted = read_shard(workspace.table.io, version, shard)
-    removed = next((one for one in changes.removed if one.shard_id == shard.shard_id), None)
+    removed = next(
+        (
+            rows_of_shard
+            for rows_of_shard in changes.removed
+            if rows_of_shard.shard_id == shard.shard_id
+        ),
+        None,
+    )
     dead = np.zeros(len(rows), np.bool_)
     dead[already_deleted] = True
     if removed is None:
@@ -56,9 +63,11 @@ def rows_now(
     dead[_dead(workspace, removed).newly_deleted] = True
     locators = [rows.file_ids.copy(), rows.row_groups.copy(), rows.offsets.copy()]
     count = 0
-    for one in changes.relocations:
-        if one.shard_id == shard.shard_id:
-            relocations = arrays_from_bytes(Relocations, workspace.fetch_bytes(one.relocations))
+    for relocation in changes.relocations:
+        if relocation.shard_id == shard.shard_id:
+            relocations = arrays_from_bytes(
+                Relocations, workspace.fetch_bytes(relocation.relocations)
+            )
             dead[relocations.ordinals] = False
             for column, values in zip(locators, relocations.locators.T, strict=True):
                 column[relocations.ordinals] = values
@@ -95,12 +104,19 @@ def touch_up(
 ) -> AppliedShard:
     """Write a shard's tombstones and, if rows were relocated, its rows blob; the others stay."""
     began = time.monotonic()
-    if any(one.shard_id == shard.shard_id for one in changes.relocations):
+    if any(relocation.shard_id == shard.shard_id for relocation in changes.relocations):
         now = rows_now(workspace, version, shard, changes)
         dead, rows, died = np.flatnonzero(now.dead), now.rows, now.died
     else:
         rows = None
-        removed = next((one for one in changes.removed if one.shard_id == shard.shard_id), None)
+        removed = next(
+            (
+                rows_of_shard
+                for rows_of_shard in changes.removed
+                if rows_of_shard.shard_id == shard.shard_id
+            ),
+            None,
+        )
         found = DeadRows(np.zeros(0, np.int64), np.zeros(0, np.int64))
         if removed is not None and removed.newly_deleted:
             found = _dead(workspace, removed)

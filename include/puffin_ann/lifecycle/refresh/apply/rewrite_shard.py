@@ -271,7 +271,7 @@ class ShardRewriter:
             kind=kind,
             rows=len(rows),
             tombstones=0 if dead is None else int(np.count_nonzero(dead)),
-            bytes=sum(blobs[one].stat().st_size for one in blobs if one != tombstones_blob.TYPE),
+            bytes=sum(blobs[blob].stat().st_size for blob in blobs if blob != tombstones_blob.TYPE),
             file=stage_shard(self.workspace, self.workspace.refresh, shard_id, blobs),
             blobs=tuple(blobs),
             added=added,

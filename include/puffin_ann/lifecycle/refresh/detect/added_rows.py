@@ -168,7 +168,7 @@ def load_unmatched(workspace: Workspace, staged: Sequence[StagedFile]) -> NDArra
 
     found = [np.zeros((0, 3), np.uint32)]
     found += [
-        arrays_from_bytes(UnmatchedRows, workspace.fetch_bytes(one)).locators for one in staged
+        arrays_from_bytes(UnmatchedRows, workspace.fetch_bytes(file)).locators for file in staged
     ]
     return np.concatenate(found)
 
