@@ -79,7 +79,7 @@ def test_a_stage_that_works_for_hours_on_one_thing_stays_alive(words, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         stages.train(InProcess(), plan["table"], plan["plan"])
     assert seen == [()]
-    assert not [one for one in threading.enumerate() if one.name.startswith("alive ")], (
+    assert not [one for one in threading.enumerate() if one.name.startswith("heartbeat ")], (
         "it goes on touching"
     )
 
