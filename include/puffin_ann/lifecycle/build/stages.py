@@ -78,7 +78,7 @@ def _train(runner: Runner, workspace: Workspace, table: str, plan: str) -> Train
         return sampling.sample(Workspace.open(table, plan), task).model_dump_json()
 
     payloads = [json.dumps({"file": task.file, "rows": task.rows}) for task in tasks]
-    samples = [StagedFile.model_validate_json(one) for one in runner.run(sample, payloads)]
+    samples = [StagedFile.model_validate_json(text) for text in runner.run(sample, payloads)]
     threads = runner.threads_per_task(1)
 
     def learn(payload: str) -> str:
@@ -148,8 +148,8 @@ def _assign(runner: Runner, workspace: Workspace, table: str, plan: str) -> Assi
         return outcome.model_dump_json()
 
     outcomes = [
-        AssignOutcome.model_validate_json(one)
-        for one in runner.run(work, [str(number) for number in range(len(tasks))])
+        AssignOutcome.model_validate_json(text)
+        for text in runner.run(work, [str(number) for number in range(len(tasks))])
     ]
 
     def sum_up(payload: str) -> str:
@@ -216,8 +216,8 @@ def _build_group(
         ).model_dump_json()
 
     built = tuple(
-        BuiltShard.model_validate_json(one)
-        for one in runner.run(work, [str(shard) for shard in shards])
+        BuiltShard.model_validate_json(text)
+        for text in runner.run(work, [str(shard) for shard in shards])
     )
     for shard in built:
         log.info(
@@ -271,7 +271,7 @@ def _gate(runner: Runner, workspace: Workspace, table: str, plan: str) -> Gated:
     }
     figures[RATES] = _rates(assigned, groups).model_dump_json()
     if trained.choice.trials:
-        figures["trials"] = json.dumps([one.model_dump() for one in trained.choice.trials])
+        figures["trials"] = json.dumps([trial.model_dump() for trial in trained.choice.trials])
 
     def work(_: str) -> str:
         there = Workspace.open(table, plan)

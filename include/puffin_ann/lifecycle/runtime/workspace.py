@@ -37,7 +37,7 @@ from puffin_ann.lifecycle.documents.run import (
     StagedFile,
     load,
 )
-from puffin_ann.lifecycle.runtime.heartbeat import alive
+from puffin_ann.lifecycle.runtime.heartbeat import heartbeat
 from puffin_ann.search.versions import IndexVersion, load_version
 
 KEPT_SECONDS = 60.0
@@ -154,9 +154,9 @@ class Workspace:
         index, run = self.staging.root.split("/")[-2:]
         return StagingGoneError(
             f"the plan of run {run} of index {index!r}, {self.staging.uri(PLAN)}, is gone: the "
-            "clean-up ('puffin-ann clean' or 'puffin-ann doctor --fix') takes a run that wrote "
-            "nothing for its grace for a failed one, and removes all it staged, unless another "
-            "engine's removal of orphan files did. Start the build anew: "
+            "clean-up ('puffin-ann clean' or 'puffin-ann doctor --fix') presumes that a run "
+            "failed if it wrote nothing for its grace period, and removes all it staged; or another "
+            "engine's removal of orphan files did. Start the build again: "
             f"'puffin-ann build {index} --force' or its build DAG; and let retention.grace, or "
             "--grace, be longer than the longest wait between two tasks of a build"
         )
@@ -172,7 +172,7 @@ class Workspace:
         if column.field_id != self.run.field_id:
             raise StagingError(
                 f"column {column.name!r} of {self.run.table} was replaced by another one since "
-                f"run {self.run.run_id} was planned; run the DAG anew"
+                f"run {self.run.run_id} was planned; run the DAG again"
             )
         return column
 
@@ -214,7 +214,7 @@ def at_work(workspace: Workspace) -> Iterator[None]:
     Raises:
         StagingGoneError: something staged is gone, or is not what was staged.
     """
-    with alive(workspace.staging):
+    with heartbeat(workspace.staging):
         try:
             yield
         except (StagingGoneError, ObjectMissingError) as error:
