@@ -55,7 +55,7 @@ class Diagnosis(BaseModel):
     @property
     def problems_left(self) -> int:
         """Number of problems that were not repaired."""
-        return sum(one.is_problem and not one.repaired for one in self.findings)
+        return sum(finding.is_problem and not finding.repaired for finding in self.findings)
 
 
 def doctor(
@@ -97,15 +97,19 @@ def doctor(
     # Files are not read whole a second time: what was damaged and stayed is damaged.
     left = examine(inventory, declared, find_damage(inventory, quick=True))
     left += lease_findings(loaded)[0]
-    still = {_identity(one) for one in left if one.is_problem}
+    still = {_identity(finding) for finding in left if finding.is_problem}
     still |= {
-        _identity(one) for one in before if one.kind == "damaged" and one.file not in repaired
+        _identity(finding)
+        for finding in before
+        if finding.kind == "damaged" and finding.file not in repaired
     }
-    found = {_identity(one) for one in before}
+    found = {_identity(finding) for finding in before}
     findings = [
-        one if _identity(one) in still else one.model_copy(update={"repaired": one.is_problem})
-        for one in before
-    ] + [one for one in left if one.is_problem and _identity(one) not in found]
+        finding
+        if _identity(finding) in still
+        else finding.model_copy(update={"repaired": finding.is_problem})
+        for finding in before
+    ] + [finding for finding in left if finding.is_problem and _identity(finding) not in found]
     return Diagnosis(table=name_of(loaded), findings=tuple(findings), actions=tuple(actions))
 
 
@@ -136,8 +140,8 @@ def _clean(table: Table, declarations: Sequence[IndexDeclaration], at_ms: int | 
         cleaned = clean(table, declarations, at_ms=at_ms)
     except EnvironmentProblemError as error:  # what was repaired before has to be told
         return [f"removed nothing: {error}"]
-    done = [f"removed {one.kind} {one.location}: {one.why}" for one in cleaned.gone]
-    return done + [f"could not remove {one}" for one in cleaned.failed]
+    done = [f"removed {orphan.kind} {orphan.location}: {orphan.why}" for orphan in cleaned.gone]
+    return done + [f"could not remove {problem}" for problem in cleaned.failed]
 
 
 def _remove_leases(table: Table, odd: Sequence[Lease]) -> list[str]:
@@ -233,13 +237,14 @@ def _ids(snapshot_ids: Iterable[int]) -> str:
 
 
 def _displaced(inventory: Inventory) -> Iterator[Finding]:
-    for one in find_displaced(inventory.table):
-        is_needed = is_missed(inventory, one)
+    for displaced in find_displaced(inventory.table):
+        is_needed = is_missed(inventory, displaced)
         yield Finding(
             kind="displaced",
             indexes=(),
-            file=one.entry.statistics_path,
-            what=f"statistics of others under snapshot {one.snapshot_id}, whose place {one.by} "
+            file=displaced.entry.statistics_path,
+            what=f"statistics of others under snapshot {displaced.snapshot_id}, "
+            f"whose place {displaced.by} "
             "took without listing what they do",
             remedy="let whoever made them make them again, such as by ANALYZE TABLE or "
             "compute_table_stats; the guard then publishes one file that holds both"
@@ -264,19 +269,19 @@ def _foreign(protection: Protection) -> Iterator[Finding]:
 def _orphans(
     inventory: Inventory, declarations: Sequence[IndexDeclaration], protection: Protection
 ) -> Iterator[Finding]:
-    for one in find_orphans(inventory, declarations):
-        if one.kind == "superseded version":
+    for orphan in find_orphans(inventory, declarations):
+        if orphan.kind == "superseded version":
             continue
-        left = one.grace_seconds - one.idle_seconds
-        later = "" if one.is_due else f" in {left // 3600} h {left % 3600 // 60} min"
-        kept = protection.why_kept(one) if one.is_due else ""
+        left = orphan.grace_seconds - orphan.idle_seconds
+        later = "" if orphan.is_due else f" in {left // 3600} h {left % 3600 // 60} min"
+        kept = protection.why_kept(orphan) if orphan.is_due else ""
         yield Finding(
             kind="orphan",
             indexes=(),
-            file=one.location,
-            what=f"{one.kind}: {one.why}",
+            file=orphan.location,
+            what=f"{orphan.kind}: {orphan.why}",
             remedy=f"none: {kept}" if kept else f"'puffin-ann clean' removes it{later}",
-            is_problem=one.is_due and not kept,
+            is_problem=orphan.is_due and not kept,
         )
 
 
@@ -293,7 +298,7 @@ def _stale(
         for index, file in sorted(plan.live.items()):
             yield _unknown(index, file, error)
         return
-    known = None if declarations is None else {one.name for one in declarations}
+    known = None if declarations is None else {declaration.name for declaration in declarations}
     for index, file in sorted(plan.live.items()):
         remedy = f"refresh it: 'puffin-ann refresh {index}' or its refresh DAG"
         if known is not None and index not in known:
@@ -340,11 +345,11 @@ def _stale_index(
 
 
 def _damaged(found: Iterable[Damage]) -> Iterator[Finding]:
-    for one in found:
+    for finding in found:
         yield Finding(
             kind="damaged",
-            indexes=one.indexes or _indexes(one.file),
-            file=one.file.path,
-            what=one.what,
-            remedy=one.remedy,
+            indexes=finding.indexes or _indexes(finding.file),
+            file=finding.file.path,
+            what=finding.what,
+            remedy=finding.remedy,
         )

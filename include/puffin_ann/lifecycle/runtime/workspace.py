@@ -155,8 +155,8 @@ class Workspace:
         return StagingGoneError(
             f"the plan of run {run} of index {index!r}, {self.staging.uri(PLAN)}, is gone: the "
             "clean-up ('puffin-ann clean' or 'puffin-ann doctor --fix') presumes that a "
-            "run failed if it wrote nothing for its grace period, and removes all it staged; or another "
-            "engine's removal of orphan files did. Start the build again: "
+            "run failed if it wrote nothing for its grace period, and removes all it staged; or "
+            "another engine's removal of orphan files did. Start the build again: "
             f"'puffin-ann build {index} --force' or its build DAG; and let retention.grace, or "
             "--grace, be longer than the longest wait between two tasks of a build"
         )
