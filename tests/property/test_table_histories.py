@@ -18,7 +18,7 @@ from tests.property.two_catalogs_rules import TwoCatalogs
 
 REST = bool(os.environ.get("SOAK_REST"))
 SPARK = REST or bool(os.environ.get("SOAK_SPARK"))
-MINUTES = float(os.environ.get("SOAK_MINUTES", "0.3"))
+MINUTES = float(os.environ.get("SOAK_MINUTES", "0.1"))
 STEPS = int(os.environ.get("SOAK_STEPS", "12"))
 PHASES = (Phase.generate, Phase.shrink) if os.environ.get("SOAK_SHRINK") else (Phase.generate,)
 """A life is told step by step as it is; to make it shorter takes many more."""
@@ -56,4 +56,4 @@ def test_random_lives_in_two_catalogs_lose_nothing_that_either_needs():
 @pytest.mark.slow
 def test_random_lives_with_sparks_procedures_keep_every_promise(request):
     SparkLife.lake = request.getfixturevalue("rest_lake" if REST else "embedded_lake")
-    assert live(SparkLife, MINUTES / 2 if SPARK else 0.3) > 0
+    assert live(SparkLife, MINUTES / 2 if SPARK else MINUTES) > 0

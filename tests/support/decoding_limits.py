@@ -5,8 +5,9 @@ import time
 
 from puffin_ann.errors import FormatError
 
-SECONDS = 2.0
-"""Longest a single case may take; honest ones take a millisecond."""
+CPU_SECONDS = 2.0
+"""Longest that a single case may compute, whatever else the machine does; honest ones take a
+millisecond."""
 
 GROWTH = 200 << 20
 """Most that the process may grow over a whole test."""
@@ -23,13 +24,13 @@ class Trial:
     def run(self, decode, *arguments):
         """Return what was decoded, or None if it was refused with an error of ours."""
         self.cases += 1
-        start = time.perf_counter()
+        start = time.thread_time()
         try:
             value = decode(*arguments)
         except FormatError:
             self.refused += 1
             value = None
-        assert time.perf_counter() - start < SECONDS
+        assert time.thread_time() - start < CPU_SECONDS
         return value
 
     def finish(self, *, refused):

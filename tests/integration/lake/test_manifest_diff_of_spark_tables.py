@@ -61,20 +61,21 @@ def created(lake, version: int) -> Table:
     return table
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_differing_manifests_tell_what_all_of_them_do(rest_lake, version):
-    created(rest_lake, version)
+@pytest.mark.parametrize(("kind", "version"), [("embedded", 2), ("rest", 3)])
+def test_differing_manifests_tell_what_all_of_them_do(request, kind, version):
+    lake = request.getfixturevalue(f"{kind}_lake")
+    created(lake, version)
     for step in (*ROW_CHANGES, *(REWRITES if version == 2 else REWRITES[1:])):
-        rest_lake.sql(step)
-    table = rest_lake.load()
+        lake.sql(step)
+    table = lake.load()
     ids = [one.snapshot_id for one in table.snapshots()]
     bases = {at: base_at(table, at) for at in ids[1::3]}
     quick = told(table, bases)
     assert all((at, at) in quick for at in bases)
     assert len(quick) >= len(ids), "of usual commits, differing manifests tell"
 
-    rest_lake.sql(EXPIRE)
-    table = rest_lake.load()
+    lake.sql(EXPIRE)
+    table = lake.load()
     assert len(table.snapshots()) == 4
     told(table, bases)
 

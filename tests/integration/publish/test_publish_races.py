@@ -12,7 +12,7 @@ from tests.support import builds, publications
 
 pytestmark = pytest.mark.slow
 
-ROUNDS_PER_TABLE = 6
+ROUNDS_PER_TABLE = 3
 
 
 def race(*plans: dict) -> list[object]:
@@ -61,7 +61,7 @@ def assert_both_ended_well(lake, plans, ends) -> None:
 
 
 @pytest.mark.parametrize(
-    "block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 5))]
+    "block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 10))]
 )
 def test_of_two_writers_one_is_first_and_the_other_follows(rest_lake, monkeypatch, block):
     monkeypatch.setattr(sending, "WAIT_SECONDS", 0.01)

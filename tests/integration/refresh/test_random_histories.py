@@ -42,7 +42,7 @@ QUERIES = np.random.default_rng(11).normal(size=(3, builds.DIMENSION)).astype(np
 MAX_SNAPSHOTS = 4
 """Snapshots looked at after each step: the current one and the newest others."""
 
-EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "4"))
 
 NEXT = st.sampled_from([None, (0.0, False), (0.3, True), (1.0, False), (1.0, True)])
 """After a change: nothing, or a refresh that merges deltas above a ratio, in a maintenance window
