@@ -88,7 +88,7 @@ fuzz: $(READY) ## Give all that reads others' bytes spoilt ones, by coverage or 
 		$(BIN)/python -m tests.fuzz.fuzz_$$part -max_total_time=$(FUZZ_SHARE) -artifact_prefix=$(LOCAL)/fuzz/$$part/ $(LOCAL)/fuzz/$$part || exit; \
 	done
 
-soak: $(READY) $(JARS) ## Live random lives of tables and their indexes for MINUTES (10); SPARK=1 with Spark's procedures, REST=1 on a REST catalog and S3
+soak: $(READY) $(JARS) ## Run random histories of tables and their indexes for MINUTES (10); SPARK=1 with Spark's procedures, REST=1 on a REST catalog and S3
 	@SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SPARK=$(SPARK) SOAK_REST=$(REST) $(PYTEST) tests/property
 
 bench: $(PEERS) ## Measure against peers and write docs/benchmarks.md; ONLY=a,b for some families

@@ -12,7 +12,7 @@ import pytest
 from tests.support import iceberg_java, lakes
 from tests.support.airflow_server import LocalAirflow, wait_until
 from tests.support.airflow_stage import free_port
-from tests.support.watched_table import MINUTE, NAME, SECONDS, Watched, words
+from tests.support.watched_table import MINUTE, NAME, SECONDS, WatchedTable, words
 
 pytestmark = pytest.mark.long
 
@@ -43,13 +43,13 @@ with DAG("rebuild_first", schedule=None):
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory) -> Iterator[Watched]:
+def watched(tmp_path_factory) -> Iterator[WatchedTable]:
     server = LocalAirflow(tmp_path_factory.mktemp("following"), free_port())
     server.variables["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] = PARSED_EVERY
     own = tmp_path_factory.mktemp("own")
     (own / "own.py").write_text(OWN)
     server.load_also(own)
-    made = Watched.made(server, tmp_path_factory.mktemp("indexes"), *INDEXES, rows=ROWS)
+    made = WatchedTable.made(server, tmp_path_factory.mktemp("indexes"), *INDEXES, rows=ROWS)
     try:
         server.up()
         # The state that is there at the start is an event, too; nothing is due for it.
@@ -74,7 +74,7 @@ def spark(watched, tmp_path_factory):
     session.stop()
 
 
-def ended_since(watched: Watched, kind: str, before: dict[str, int]) -> dict[str, list[dict]]:
+def ended_since(watched: WatchedTable, kind: str, before: dict[str, int]) -> dict[str, list[dict]]:
     """By index, the runs of a kind that came after those that were counted; all succeeded."""
     found = {name: watched.server.runs(f"ann_{kind}_{name}")[before[name] :] for name in INDEXES}
     for runs in found.values():
@@ -82,7 +82,7 @@ def ended_since(watched: Watched, kind: str, before: dict[str, int]) -> dict[str
     return found
 
 
-def counted(watched: Watched, kind: str) -> dict[str, int]:
+def counted(watched: WatchedTable, kind: str) -> dict[str, int]:
     return {name: len(watched.states(kind, name)) for name in INDEXES}
 
 
@@ -204,7 +204,7 @@ def test_the_history_shows_every_run(watched):
     assert (evaluated["seconds"] > 0, evaluated["coverage"]) == (True, 1.0)
 
 
-def waits_and_succeeds(watched: Watched, dag: str, change: Callable[[], None]) -> None:
+def waits_and_succeeds(watched: WatchedTable, dag: str, change: Callable[[], None]) -> None:
     """Start a DAG, change the table while its sensor waits in the triggerer, and see it succeed."""
     code, run = watched.server.trigger(dag)
     assert code == 200, run

@@ -16,15 +16,15 @@ from tests.support.killed_runs import (
     INDEX,
     ROWS,
     WEIGHTY,
+    KilledRuns,
     Kills,
     RunKind,
-    Struck,
     When,
     at_every_moment,
     dag_of,
     in_turn,
 )
-from tests.support.watched_table import SECONDS, Watched
+from tests.support.watched_table import SECONDS, WatchedTable
 
 pytestmark = pytest.mark.long
 
@@ -100,12 +100,14 @@ to publish the plan that stands at the place it is told has to wait until it has
 
 
 @pytest.fixture(scope="module")
-def struck(tmp_path_factory) -> Iterator[Struck]:
+def killed(tmp_path_factory) -> Iterator[KilledRuns]:
     """One refresh that nobody kills has ended."""
-    server = LocalAirflow(tmp_path_factory.mktemp("struck"), free_port())
+    server = LocalAirflow(tmp_path_factory.mktemp("killed"), free_port())
     server.variables |= VARIABLES
     indexes = tmp_path_factory.mktemp("indexes")
-    made = Struck(Watched.made(server, indexes, INDEX, rows=ROWS, shards=2, more=MORE_DECLARED))
+    made = KilledRuns(
+        WatchedTable.made(server, indexes, INDEX, rows=ROWS, shards=2, more=MORE_DECLARED)
+    )
     policies = server.local / "airflow" / "config"
     policies.mkdir(parents=True)
     (policies / "airflow_local_settings.py").write_text(POLICY)
@@ -120,37 +122,37 @@ def struck(tmp_path_factory) -> Iterator[Struck]:
 
 
 @pytest.fixture(scope="module")
-def maintained(struck) -> Struck:
+def maintained(killed) -> KilledRuns:
     """Nobody watches the table any more; one maintenance that nobody kills has ended."""
-    struck.watched.stop_watching(INDEX)
-    struck.wear()
-    timed(struck, "maintain")
-    return struck
+    killed.watched.stop_watching(INDEX)
+    killed.wear()
+    timed(killed, "maintain")
+    return killed
 
 
-def timed(struck: Struck, kind: RunKind) -> None:
+def timed(killed: KilledRuns, kind: RunKind) -> None:
     """Have a run that nobody kills."""
-    run_id = struck.begin(kind)
-    struck.time(kind, run_id)
-    struck.end(kind, run_id)
-    assert set(struck.tried(kind, run_id).values()) <= {0, 1}
+    run_id = killed.begin(kind)
+    killed.time(kind, run_id)
+    killed.end(kind, run_id)
+    assert set(killed.tried(kind, run_id).values()) <= {0, 1}
 
 
-def strike(struck: Struck, kind: RunKind, kills: Kills) -> None:
+def kill_tasks(killed: KilledRuns, kind: RunKind, kills: Kills) -> None:
     """Have a run of which tasks are killed; it publishes once, and searches go on."""
-    before = struck.watched.published()
+    before = killed.watched.published()
     hit: list[tuple[str, Kind, When]] = []
     missed: list[tuple[str, Kind, When]] = []
-    with crashing_refreshes.searching(struck.search) as searches:
-        run_id = struck.begin(kind)
+    with crashing_refreshes.searching(killed.search) as searches:
+        run_id = killed.begin(kind)
         for task, ways in kills.items():
             for kill, when in ways:
-                was_hit = struck.strike((kind, run_id), task, kill, when)
+                was_hit = killed.kill_tasks((kind, run_id), task, kill, when)
                 (hit if was_hit else missed).append((task, kill, when))
-        struck.end(kind, run_id)
-    assert struck.watched.published() - before == 1
+        killed.end(kind, run_id)
+    assert killed.watched.published() - before == 1
     assert searches[0] > 1
-    tried = struck.tried(kind, run_id)
+    tried = killed.tried(kind, run_id)
     print(f"killed were {hit}, not {missed}, tried {tried}")
     assert {task for task, _, _ in missed}.isdisjoint(WEIGHTY), "each is met at its moments"
     # Short ones may end before they are seen; one may have said that it is done when it is killed.
@@ -160,26 +162,26 @@ def strike(struck: Struck, kind: RunKind, kills: Kills) -> None:
 
 
 @pytest.mark.parametrize("name", REFRESHES)
-def test_a_refresh_of_which_tasks_are_killed_publishes_once(struck, name):
-    strike(struck, "refresh", REFRESHES[name])
+def test_a_refresh_of_which_tasks_are_killed_publishes_once(killed, name):
+    kill_tasks(killed, "refresh", REFRESHES[name])
 
 
-def test_a_refresh_that_is_overtaken_is_followed_by_another_that_plans_anew(struck):
-    before = struck.watched.published()
-    run_id = struck.begin("refresh")
-    struck.watched.program("-c", OVERTAKE, str(struck.staged("refresh", run_id, "plan")))
+def test_a_refresh_that_is_overtaken_is_followed_by_another_that_plans_anew(killed):
+    before = killed.watched.published()
+    run_id = killed.begin("refresh")
+    killed.watched.program("-c", OVERTAKE, str(killed.staged("refresh", run_id, "plan")))
     again = f"again__{run_id}"
-    wait_until(lambda: struck.server.runs(dag_of("refresh"))[-1]["dag_run_id"] == again, SECONDS)
+    wait_until(lambda: killed.server.runs(dag_of("refresh"))[-1]["dag_run_id"] == again, SECONDS)
     for one in (run_id, again):
-        struck.end("refresh", one)
-    assert struck.watched.published() - before == 1, "the other run had nothing left to do"
-    assert not struck.staged("refresh", run_id, "plan").exists()
+        killed.end("refresh", one)
+    assert killed.watched.published() - before == 1, "the other run had nothing left to do"
+    assert not killed.staged("refresh", run_id, "plan").exists()
 
 
 @pytest.mark.parametrize("name", MAINTENANCES)
 def test_a_maintenance_of_which_every_task_is_killed_publishes_once(maintained, name):
     worn = maintained.wear()
-    strike(maintained, "maintain", MAINTENANCES[name])
+    kill_tasks(maintained, "maintain", MAINTENANCES[name])
     routing = require_versions(maintained.watched.table, INDEX)[0].routing
     assert {one.kind for one in routing.shards} == {"graph"}, "the delta is merged"
     rebuilt = {one.shard_id: one.tombstones for one in routing.shards}
@@ -188,12 +190,12 @@ def test_a_maintenance_of_which_every_task_is_killed_publishes_once(maintained, 
     assert len(registered) == KEPT, "superseded versions are gone"
 
 
-def test_what_outlived_its_task_ends_and_clean_up_leaves_nothing(struck):
-    wait_until(lambda: not any(map(is_alive, struck.outlived)), SECONDS)
-    assert struck.watched.held_by(INDEX) == ""
-    struck.watched.program("-c", CLEAN)
-    staged = [one.name for one in struck.metadata.glob("_ann-staging/**/*") if one.is_file()]
+def test_what_outlived_its_task_ends_and_clean_up_leaves_nothing(killed):
+    wait_until(lambda: not any(map(is_alive, killed.outlived)), SECONDS)
+    assert killed.watched.held_by(INDEX) == ""
+    killed.watched.program("-c", CLEAN)
+    staged = [one.name for one in killed.metadata.glob("_ann-staging/**/*") if one.is_file()]
     assert [name for name in staged if not name.startswith("_lease-")] == []
-    registered = {one.statistics_path for one in struck.watched.table.metadata.statistics}
-    assert {f"file://{path}" for path in struck.metadata.glob("ann-*.puffin")} == registered
-    assert struck.watched.covers()
+    registered = {one.statistics_path for one in killed.watched.table.metadata.statistics}
+    assert {f"file://{path}" for path in killed.metadata.glob("ann-*.puffin")} == registered
+    assert killed.watched.covers()

@@ -11,17 +11,17 @@ import pytest
 from tests.support.airflow_server import LocalAirflow, wait_until
 from tests.support.airflow_stage import free_port
 from tests.support.paths import ROOT
-from tests.support.watched_table import MINUTE, SECONDS, Watched, words
+from tests.support.watched_table import MINUTE, SECONDS, WatchedTable, words
 
 DAG = "ann_build_glove_words"
 ROWS, MORE = 1500, 40
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory) -> Iterator[Watched]:
+def watched(tmp_path_factory) -> Iterator[WatchedTable]:
     server = LocalAirflow(tmp_path_factory.mktemp("server"), free_port())
     declarations = tmp_path_factory.mktemp("indexes")
-    made = Watched.made(server, declarations, "followed", rows=ROWS)
+    made = WatchedTable.made(server, declarations, "followed", rows=ROWS)
     # Nothing is to run by itself here, so that what a person asks for is all there is.
     declared = (ROOT / "include" / "indexes" / "glove_words.yaml").read_text()
     by_hand = "refresh: {watch: false}\nmaintain: {schedule: null}\nevaluate: {schedule: null}\n"

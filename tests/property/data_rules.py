@@ -12,7 +12,7 @@ picks = st.integers(0, 10**6)
 """A number of which something is chosen, whatever there is to choose from then."""
 
 
-class DataLife:
+class DataRules:
     """Appends, deletes, overwrites, compaction, rollback, names of snapshots."""
 
     @rule(count=st.integers(1, 15))

@@ -18,10 +18,10 @@ from tests.support import builds, table_events
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 LOOKED_AT = 4
 """Snapshots looked at after a step beside the head and the newest; the rule `look_at_everything`,
-and so every life in time, misses none."""
+and so every history in time, misses none."""
 
 
-class Promises:
+class Invariants:
     """Answers equal brute force over what PyIceberg reads; no file is leaked or lost."""
 
     @invariant()

@@ -9,7 +9,7 @@ from tests.property.data_rules import picks
 from tests.support import table_events
 
 
-class OthersLife:
+class OthersRules:
     """Statistics, lost registrations, expiry, removal of orphans."""
 
     @rule(pick=picks)
@@ -68,7 +68,7 @@ def registered_paths(table) -> set[str]:
 
 
 def remove_orphans(table) -> None:
-    """What Iceberg's action does with `older_than` now: a twin of Java's, for tables on disk."""
+    """What Iceberg's action does with `older_than` now: the same as Java's, for tables on disk."""
     reached = {canonical(path) for path in _reached(table)}
     for one in listed(table.io, table.location(), recursive=True):
         inside = one.uri[len(table.location()) :].split("/")

@@ -25,7 +25,7 @@ class Crash(BaseException):
     """The process dies here: nothing that catches `Exception` may go on."""
 
 
-class RunLife:
+class RunRules:
     """Runs of two indexes, `first` and `second`."""
 
     @precondition(lambda self: self._rows() >= 8)
@@ -174,7 +174,7 @@ class RunLife:
 
     def _publish(self, plan, name):
         builds.publish.publish(plan["table"], plan["plan"])
-        builds.run.report(plan["table"], plan["plan"])
+        builds.publish.report(plan["table"], plan["plan"])
         self.table.refresh()
         self.visible.add(name)
         self.anchored = False

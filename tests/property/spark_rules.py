@@ -1,4 +1,4 @@
-"""The life of a table that Spark works on, too, with Iceberg's own procedures."""
+"""The rules of a table that Spark works on, too, with Iceberg's own procedures."""
 
 import os
 from typing import ClassVar
@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from puffin_ann.lifecycle.published.inventory import now_ms
-from tests.property.table_rules import PROPERTIES, TableLife
+from tests.property.table_rules import PROPERTIES, TableRules
 from tests.support import builds
 from tests.support.lakes import Lake
 
 LATER = "TIMESTAMP '2100-01-01 00:00:00'"
 
 
-class SparkLife(TableLife):
+class SparkRules(TableRules):
     """What people and others do is done by Spark, but for rollbacks and names."""
 
     lake: ClassVar[Lake]

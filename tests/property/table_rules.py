@@ -1,6 +1,6 @@
-"""A machine that lives a table's life, with its indexes, and checks every promise at each step.
+"""A machine that goes through histories of a table and its indexes, and checks all after each step.
 
-`TableLife` needs PyIceberg alone; in `SparkLife` it is Spark's own procedures that delete rows,
+`TableRules` needs PyIceberg alone; in `SparkRules` it is Spark's own procedures that delete rows,
 compact, analyse, expire and remove orphans.
 """
 
@@ -16,24 +16,24 @@ from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
 from puffin_ann.settings import settings as library_settings
-from tests.property.data_rules import DataLife
-from tests.property.invariants import Promises
-from tests.property.others_rules import OthersLife
-from tests.property.run_rules import RunLife
+from tests.property.data_rules import DataRules
+from tests.property.invariants import Invariants
+from tests.property.others_rules import OthersRules
+from tests.property.run_rules import RunRules
 from tests.support import builds
 
 PROPERTIES = {"write.parquet.row-group-limit": "7", "format-version": "2"}
 
 
-class TableLife(DataLife, OthersLife, RunLife, Promises, RuleBasedStateMachine):
-    """By PyIceberg alone, or by its twins of what it cannot do."""
+class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMachine):
+    """By PyIceberg alone, or by stand-ins for what it cannot do."""
 
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
         algorithm=st.sampled_from(["exact", "exact", "vamana"]),
     )
     def begin(self, metric, algorithm):
-        self.folder = tempfile.TemporaryDirectory(prefix="life-")
+        self.folder = tempfile.TemporaryDirectory(prefix="history-")
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr("puffin_ann.lake.commit.publish.WAIT_SECONDS", 0.0)
         self.table = self._table()

@@ -29,7 +29,7 @@ QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np
 either = st.sampled_from(CATALOGS)
 
 
-class TwoCatalogs(RuleBasedStateMachine):
+class TwoCatalogsRules(RuleBasedStateMachine):
     """Whatever either does, and cleans up: neither loses what it needs.
 
     Attributes:

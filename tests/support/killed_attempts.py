@@ -22,7 +22,7 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Moment:
-    """When to strike: so many seconds after an attempt was seen, or as soon as a file is there."""
+    """When to kill: so many seconds after an attempt was seen, or as soon as a file is there."""
 
     seconds: float = 0.0
     appears: Path | None = None
@@ -57,7 +57,7 @@ class Attempt:
                 return
             time.sleep(0.01)
 
-    def strike(self, kind: Kind) -> list[psutil.Process]:
+    def kill_tasks(self, kind: Kind) -> list[psutil.Process]:
         """Kill, and return what is to live on."""
         jobs = self.jobs()
         if kind == "job" and jobs:
@@ -101,11 +101,11 @@ def running(
     run: str,
     task: str,
     seconds: float,
-    struck: Collection[psutil.Process] = (),
+    killed: Collection[psutil.Process] = (),
 ) -> Attempt | None:
     """Wait for an attempt at a task, and return it; None if the task ended before it was seen.
 
-    Of a mapped task, an attempt at the first of its instances; none of those struck already.
+    Of a mapped task, an attempt at the first of its instances; none of those killed already.
     """
     asked = (
         "SELECT state, pid FROM task_instance "
@@ -121,7 +121,7 @@ def running(
                 worker = process.parent()
                 watched = worker is not None and "LocalExecutor" in " ".join(worker.cmdline())
                 # One that was killed is in the database until somebody misses it.
-                if watched and process not in struck and is_alive(process):
+                if watched and process not in killed and is_alive(process):
                     found.append(Attempt(task, process, worker))
         return bool(found) or state in DONE
 

@@ -19,7 +19,7 @@ from puffin_ann.search.versions import require_versions
 from tests.support.airflow_server import LocalAirflow, wait_until
 from tests.support.killed_attempts import Kind, Moment, newest_run, running
 from tests.support.paths import SAMPLE
-from tests.support.watched_table import SECONDS, Watched, words
+from tests.support.watched_table import SECONDS, WatchedTable, words
 
 INDEX = "first"
 ROWS, MORE, GONE = 1500, 30, 5
@@ -95,7 +95,7 @@ with load_catalog("demo").load_table("glove.watched").transaction() as transacti
 """
 
 
-class Struck:
+class KilledRuns:
     """A table whose index is refreshed and maintained by tasks that are killed.
 
     Attributes:
@@ -103,11 +103,11 @@ class Struck:
         rows: words of the sample that were added, from the first one on.
         gone: the ids of those that were deleted.
         seconds: by kind of run and task, what it takes until its outcome is stored.
-        attempts: the processes of those that were struck.
+        attempts: the processes of those that were killed.
         outlived: processes that were to live on without their task or worker.
     """
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: WatchedTable) -> None:
         self.watched = watched
         self.rows, self.gone = ROWS, set[int]()
         self.random = random.Random(SEED)
@@ -218,7 +218,7 @@ class Struck:
                 attempt.wait_for(moment, with_job=task in SUBMITTED)
             self.seconds[kind, task] = time.monotonic() - began
 
-    def strike(self, run: tuple[RunKind, str], task: str, kill: Kind, when: When) -> bool:
+    def kill_tasks(self, run: tuple[RunKind, str], task: str, kill: Kind, when: When) -> bool:
         """Kill an attempt at a task of a run; False if it had ended before, or stored its end."""
         kind, run_id = run
         attempt = running(self.server, dag_of(kind), run_id, task, SECONDS, self.attempts)
@@ -233,7 +233,7 @@ class Struck:
             took = time.monotonic() - began
             self.seconds[kind, task] = min(took, self.seconds[kind, task])
         was_there = attempt.is_alive() and not had_ended
-        self.outlived += attempt.strike(kill)
+        self.outlived += attempt.kill_tasks(kill)
         return was_there
 
     def _moment(self, kind: RunKind, task: str, when: When, end: Path | None) -> Moment:

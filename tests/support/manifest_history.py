@@ -1,4 +1,4 @@
-"""A table's life as manifests in memory: what writers do to them, without a byte of Avro."""
+"""A table's history as manifests in memory: what writers do to them, without a byte of Avro."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ class Snapshot:
     deletes: tuple[str, ...] = ()
 
 
-class Life:
+class ManifestHistory:
     """Snapshots of a table, newest last; every step adds one."""
 
     def __init__(self, *, specs: tuple[int, ...] = (0,), vectors: bool = False) -> None:
@@ -317,24 +317,24 @@ class Life:
         self._commit(deletes=(*deletes, self._new(new, deletes=True)))
 
 
-STEPS: dict[str, Callable[[Life, Random], None]] = {
+STEPS: dict[str, Callable[[ManifestHistory, Random], None]] = {
     step.__name__: step
     for step in (
-        Life.append,
-        Life.append_and_merge,
-        Life.overwrite,
-        Life.delete,
-        Life.compact,
-        Life.put_in_place,
-        Life.rewrite_manifests,
-        Life.rewrite_delete_manifests,
-        Life.delete_rows,
-        Life.delete_rows_belatedly,
-        Life.append_and_delete,
-        Life.delete_rows_of_partition,
-        Life.merge_deletes,
-        Life.drop_deletes,
-        Life.delete_by_equality,
-        Life.roll_back,
+        ManifestHistory.append,
+        ManifestHistory.append_and_merge,
+        ManifestHistory.overwrite,
+        ManifestHistory.delete,
+        ManifestHistory.compact,
+        ManifestHistory.put_in_place,
+        ManifestHistory.rewrite_manifests,
+        ManifestHistory.rewrite_delete_manifests,
+        ManifestHistory.delete_rows,
+        ManifestHistory.delete_rows_belatedly,
+        ManifestHistory.append_and_delete,
+        ManifestHistory.delete_rows_of_partition,
+        ManifestHistory.merge_deletes,
+        ManifestHistory.drop_deletes,
+        ManifestHistory.delete_by_equality,
+        ManifestHistory.roll_back,
     )
 }

@@ -60,7 +60,7 @@ table.append(pq.read_table(sys.argv[1]).slice(int(sys.argv[2]), int(sys.argv[3])
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedTable:
     """A table with indexes that were built, and the Airflow that watches it.
 
     Attributes:
@@ -86,7 +86,7 @@ class Watched:
         rows: int,
         shards: int = 1,
         more: str = "",
-    ) -> "Watched":
+    ) -> "WatchedTable":
         """Declare indexes over so many words, and build them; the server is not started."""
         server.variables["PUFFIN_ANN_DECLARATIONS_DIR"] = str(declarations)
         # Compiled kernels are shared with other runs: the compiler is not what is tested.

@@ -45,7 +45,7 @@ def test_a_head_that_moves_at_the_last_moment_is_a_conflict(
         elif change == "overwrite":
             table.overwrite(tables.rows(0, 30))
         else:
-            send(table, run="twin")
+            send(table, run="another")
 
     race(faulty, tmp_path, move)
     with pytest.raises(ConflictError):

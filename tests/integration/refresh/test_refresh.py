@@ -151,14 +151,14 @@ def test_a_rollback_revives_the_tombstoned_rows(build):
 def test_equal_rows_are_matched_one_to_one(build):
     declaration = declared("exact", refresh={"delta_ratio": 1.0})
     table = build(declaration)
-    twins = pa.concat_tables([builds.rows(range(60, 64))] * 3)
-    table.append(twins.set_column(0, "id", pa.array(range(200, 212))))
+    copies = pa.concat_tables([builds.rows(range(60, 64))] * 3)
+    table.append(copies.set_column(0, "id", pa.array(range(200, 212))))
     refresh(table, declaration, "append")
     before = table.current_snapshot().snapshot_id
     table.delete("id >= 200 and id < 205")
     refresh(table, declaration, "delete")
     compact(table)
-    table.append(twins.set_column(0, "id", pa.array(range(300, 312))))
+    table.append(copies.set_column(0, "id", pa.array(range(300, 312))))
     refresh(table, declaration, "compaction and more of them")
     roll_back(table, before)
     refresh(table, declaration, "rollback")
@@ -170,8 +170,8 @@ def test_rows_that_share_a_locator_with_the_dead_can_be_merged(build):
     declaration = declared("exact", shards=1, refresh={"delta_ratio": 1.0})
     table = build(declaration)
     row = builds.rows([60])
-    twins = pa.concat_tables([row, row, row])
-    table.append(twins.set_column(0, "id", pa.array([60, 61, 62])))
+    copies = pa.concat_tables([row, row, row])
+    table.append(copies.set_column(0, "id", pa.array([60, 61, 62])))
     refresh(table, declaration, "append")
     for number in range(3):
         before = table.current_snapshot().snapshot_id

@@ -79,6 +79,6 @@ def test_a_file_larger_than_a_part_is_copied_by_the_store(catalog, s3, proxy):
 
     assert published["bytes_written"] > 12_000_000
     assert proxy.bytes < 2_000_000
-    builds.run.report(plan["table"], plan["plan"])
+    builds.publish.report(plan["table"], plan["plan"])
     index = open_index(table.refresh(), builds.INDEX)
     assert index.search(QUERIES, 3, columns=["id"]).num_rows == 3 * len(QUERIES)

@@ -47,8 +47,8 @@ def test_codes_name_the_nearest_word_and_the_lowest_of_equals(rows):
     for j in range(3):
         part = vectors[:, offsets[j] : offsets[j + 1]]
         words = codebook[j, :, : part.shape[1]]
-        twin = ((part[:, None] - words[None]) ** 2).sum(axis=2).argmin(axis=1)
-        assert np.array_equal(codes[:, j], twin)
+        reference = ((part[:, None] - words[None]) ** 2).sum(axis=2).argmin(axis=1)
+        assert np.array_equal(codes[:, j], reference)
 
 
 @pytest.mark.parametrize("by_product", [False, True])
@@ -62,8 +62,8 @@ def test_tables_hold_what_each_word_contributes(by_product):
     for j in range(3):
         part = query[offsets[j] : offsets[j + 1]]
         words = codebook[j, :, : len(part)]
-        twin = -(words @ part) if by_product else ((words - part) ** 2).sum(axis=1)
-        assert np.array_equal(tables[j], twin)
+        reference = -(words @ part) if by_product else ((words - part) ** 2).sum(axis=1)
+        assert np.array_equal(tables[j], reference)
 
 
 def test_more_bits_and_more_sub_spaces_lose_less():

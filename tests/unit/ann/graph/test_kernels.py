@@ -1,4 +1,4 @@
-"""Each compiled loop of Vamana against a twin in plain Python that shows what it means.
+"""Each compiled loop of Vamana against a reference in plain Python that shows what it means.
 
 Vectors hold small whole numbers, so that float32 sums are exact in any order and both must agree to
 the last decision.
@@ -25,7 +25,7 @@ def keys_of(space, node, rows):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("most", "alpha"), [(4, 1.0), (8, 1.25), (64, 1.25), (64, 2.0)])
-def test_pruning_chooses_what_its_twin_does(seed, most, alpha):
+def test_pruning_chooses_what_its_reference_does(seed, most, alpha):
     space = whole_numbers(120, seed)
     space[50:60] = space[0]  # doubles of the node itself
     space[70:90] = space[3]
@@ -50,7 +50,7 @@ def test_measuring_leaves_the_node_itself_out_and_doubles_are_removed():
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("keep", [1, 5, 40, 300])
 @pytest.mark.parametrize("dead_share", [0.0, 0.3, 0.9])
-def test_the_beam_keeps_and_expands_what_its_twin_does(seed, keep, dead_share):
+def test_the_beam_keeps_and_expands_what_its_reference_does(seed, keep, dead_share):
     generator = np.random.default_rng(seed)
     space = whole_numbers(200, seed)
     space[20:40] = space[1]

@@ -1,4 +1,4 @@
-"""Each compiled loop of HNSW against a twin in plain Python; sums of whole numbers are exact."""
+"""Each compiled loop of HNSW against a reference in Python; sums of whole numbers are exact."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def best_first(measure, lists, begin, entry, keep, dead, most):
 @pytest.mark.parametrize("keep", [1, 7, 60, ROWS])
 @pytest.mark.parametrize("product", [False, True])
 @pytest.mark.parametrize("dead_share", [0.0, 0.4])
-def test_the_beam_keeps_what_its_twin_does(seed, keep, product, dead_share):
+def test_the_beam_keeps_what_its_reference_does(seed, keep, product, dead_share):
     space, query = whole_numbers(ROWS, seed), whole_numbers(1, seed + 100)[0]
     space[30:50] = space[2]
     # Half of the rows lead to each other only; the other half, where the entry is, to all.
@@ -117,7 +117,7 @@ def some_layers(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("product", [False, True])
-def test_descending_arrives_where_its_twin_does(seed, product):
+def test_descending_arrives_where_its_reference_does(seed, product):
     space, queries = whole_numbers(ROWS, seed), whole_numbers(20, seed + 100)
     layers, upper = some_layers(seed)
     first = first_lists(layers.levels)

@@ -1,4 +1,4 @@
-"""The search of inverted lists against a twin in NumPy that follows docs/format.md."""
+"""The search of inverted lists against a reference in NumPy that follows docs/format.md."""
 
 import io
 from itertools import pairwise, product

@@ -1,4 +1,4 @@
-"""The exact sums against a twin in numpy that follows their definition to the letter."""
+"""The exact sums against a reference in NumPy that follows their definition to the letter."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The loops that add rows to a graph, or choose what bulk building found, against plain twins."""
+"""The loops that add rows to a graph, or choose what bulk building found, against references."""
 
 import numpy as np
 import pytest
@@ -65,10 +65,10 @@ def test_rows_of_a_batch_choose_among_live_rows_and_each_other(seed, some_dead):
     dead = np.zeros(ROWS if some_dead else 0, np.uint8)
     dead[: len(dead) : 3] = 1
     chosen, counts = np.zeros((len(rows), MOST), np.uint32), np.zeros(len(rows), np.uint16)
-    twins = np.zeros(len(rows), np.uint32)
+    equal_rows = np.zeros(len(rows), np.uint32)
     kernels_insert.find_places(
         space.reshape(-1), WIDTH, lists, degrees, 7, rows, near, dead, 20, 1.25,
-        np.zeros(ROWS, np.uint8), 0, chosen, counts, twins, 2, len(rows),
+        np.zeros(ROWS, np.uint8), 0, chosen, counts, equal_rows, 2, len(rows),
     )  # fmt: skip
     assert not counts[:2].any(), "the first two were not asked for"
     graph = named(lists, degrees)
@@ -80,7 +80,7 @@ def test_rows_of_a_batch_choose_among_live_rows_and_each_other(seed, some_dead):
         expected = pruned(space, nearest_to(space, row, live + beside), MOST, 1.25)
         assert chosen[b, : counts[b]].tolist() == expected
         equal = [one for one in live if (space[one] == space[row]).all()]
-        assert twins[b] == min(equal, default=NONE)
+        assert equal_rows[b] == min(equal, default=NONE)
 
 
 def test_chosen_neighbours_are_put_in_their_rows():

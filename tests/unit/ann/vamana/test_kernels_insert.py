@@ -1,4 +1,4 @@
-"""The kernels of batch insertion, against plain-numpy twins."""
+"""The kernels of batch insertion, against references in plain NumPy."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def squared(space, one, other):
 
 
 def linked_back(space, edges, alpha, lists, degrees):
-    """Twin of `link_back`."""
+    """Reference of `link_back`."""
     most = lists.shape[1]
     for edge in edges.tolist():
         node, row = edge >> 32, edge & 0xFFFFFFFF
@@ -52,13 +52,13 @@ def test_edges_back_take_the_place_of_those_they_make_needless(most):
     edges.sort()
     heads = edges >> np.uint64(32)
     starts = np.flatnonzero(np.diff(heads, prepend=np.uint64(2**63), append=np.uint64(2**63)))
-    twin_lists, twin_degrees = lists.copy(), degrees.copy()
+    reference_lists, reference_degrees = lists.copy(), degrees.copy()
 
     kernels.link_back(space.reshape(-1), 16, edges, starts, 1.25, lists, degrees)
 
-    linked_back(space, edges, 1.25, twin_lists, twin_degrees)
-    np.testing.assert_array_equal(degrees, twin_degrees)
-    np.testing.assert_array_equal(lists, twin_lists)
+    linked_back(space, edges, 1.25, reference_lists, reference_degrees)
+    np.testing.assert_array_equal(degrees, reference_degrees)
+    np.testing.assert_array_equal(lists, reference_lists)
 
 
 @pytest.mark.parametrize(("most", "arity"), [(4, 1), (8, 3)])

@@ -1,4 +1,4 @@
-"""Searches by full vectors and by codes against twins in plain Python; whole numbers are exact."""
+"""Searches by full vectors and by codes against references in Python; whole numbers are exact."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ WIDTHS = [1, 3, 20, 64, 199, 10**6, 7, 40]
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.95])
-def test_a_search_by_full_vectors_answers_what_its_twin_does(seed, share):
+def test_a_search_by_full_vectors_answers_what_its_reference_does(seed, share):
     space, queries = whole_numbers(ROWS, seed), whole_numbers(len(WIDTHS), seed + 50)
     lists, neighbours, degrees = some_graph(seed)
     dead = (np.random.default_rng(seed).random(ROWS) < share).astype(np.uint8) if share else b""
@@ -78,7 +78,7 @@ def test_a_search_by_full_vectors_answers_what_its_twin_does(seed, share):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("by_product", [False, True])
 @pytest.mark.parametrize("subspaces", [1, 4, 5])
-def test_a_search_by_codes_answers_what_its_twin_does(seed, by_product, subspaces):
+def test_a_search_by_codes_answers_what_its_reference_does(seed, by_product, subspaces):
     generator = np.random.default_rng(seed)
     space, queries = whole_numbers(ROWS, seed), whole_numbers(len(WIDTHS), seed + 50)
     lists, neighbours, degrees = some_graph(seed)

@@ -1,4 +1,4 @@
-"""Records of a graph against twins in plain NumPy: how they are made, and how they are searched."""
+"""Records of a graph against references in NumPy: how they are made, and how they are searched."""
 
 import math
 
@@ -59,7 +59,7 @@ def coded(edges):
     return levels.astype(np.uint8), LEVELS[levels]
 
 
-class Twin:
+class Reference:
     """What records should hold."""
 
     def __init__(self, space, neighbours, degrees):
@@ -111,17 +111,17 @@ def test_records_hold_what_their_twin_does(rows, width, most, threads, monkeypat
     space = 5 + normal(rows, width)
     neighbours, degrees = some_graph(rows, most)
     made = records.make(space, neighbours, degrees, threads=threads)
-    twin = Twin(space, neighbours, degrees)
+    reference = Reference(space, neighbours, degrees)
     assert made.array.shape == (rows, made.layout.stride)
     for node in range(rows):
-        levels, sums, factors = twin.edges_of(node)
+        levels, sums, factors = reference.edges_of(node)
         for block in range(math.ceil(degrees[node] / 32)):
             here = slice(32 * block, min(32 * block + 32, degrees[node]))
             count = here.stop - here.start
             row, blocks, codes, got_sums, got_factors, numbers = parts_of(made, node, block)
-            np.testing.assert_allclose(row, twin.rows[node], atol=1e-6)
+            np.testing.assert_allclose(row, reference.rows[node], atol=1e-6)
             assert blocks == math.ceil(degrees[node] / 32)
-            assert numbers[:count].tolist() == twin.lists[node][here].tolist()
+            assert numbers[:count].tolist() == reference.lists[node][here].tolist()
             np.testing.assert_allclose(got_sums[:count], sums[here], rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(got_factors[:count], factors[here], rtol=1e-4, atol=1e-6)
             assert (got_sums[count:] == kernels_pack.FAR).all()
@@ -144,8 +144,8 @@ def test_tables_say_what_a_code_adds(width):
 
 def walked(space, neighbours, degrees, query, keep, wanted):
     """A beam over estimates, every expanded row measured: `walk` in plain Python."""
-    twin = Twin(space, neighbours, degrees)
-    placed = rotated(twin.frame, query[None])[0]
+    reference = Reference(space, neighbours, degrees)
+    placed = rotated(reference.frame, query[None])[0]
     floats, tables = np.empty(8 * len(query), np.float32), np.empty(8 * len(query), np.uint8)
     step, base = kernels_tables.tables_of(placed.astype(np.float32), floats, tables)
     pool, seen, done, best = [(0.0, 0)], {0}, set(), []
@@ -154,12 +154,12 @@ def walked(space, neighbours, degrees, query, keep, wanted):
         if node is None:
             return sorted(best)[:wanted]
         done.add(node)
-        best.append((((twin.rows[node] - placed) ** 2).sum(), node))
-        found = twin.estimates(node, placed, step, base, tables)
+        best.append((((reference.rows[node] - placed) ** 2).sum(), node))
+        found = reference.estimates(node, placed, step, base, tables)
         for first in range(0, len(found), 32):
             limit = pool[-1][0] if len(pool) == keep else math.inf
             for place in range(first, min(first + 32, len(found))):
-                row, value = int(twin.lists[node][place]), max(found[place], 0.0)
+                row, value = int(reference.lists[node][place]), max(found[place], 0.0)
                 if found[place] >= limit or row in seen:
                     continue
                 if len(pool) == keep:
@@ -172,7 +172,7 @@ def walked(space, neighbours, degrees, query, keep, wanted):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("keep", [12, 40])
-def test_walking_finds_what_its_twin_does(seed, keep):
+def test_walking_finds_what_its_reference_does(seed, keep):
     space, query = normal(300, 96, seed), normal(1, 96, seed + 100)
     neighbours, degrees = some_graph(300, 40, seed)
     made = records.make(space, neighbours, degrees, threads=1)
@@ -212,14 +212,14 @@ def test_estimates_have_no_bias_and_an_error_that_shrinks_with_the_width():
     for width in (96, 384):
         space, queries = normal(2000, width), normal(8, width, 1)
         neighbours, degrees = some_graph(2000, 32)
-        twin = Twin(space, neighbours, degrees)
+        reference = Reference(space, neighbours, degrees)
         floats, tables = np.empty(8 * width, np.float32), np.empty(8 * width, np.uint8)
         errors_here, distances = [], []
-        for query in rotated(twin.frame, queries):
+        for query in rotated(reference.frame, queries):
             step, base = kernels_tables.tables_of(query.astype(np.float32), floats, tables)
             for node in range(0, 2000, 8):
-                true = ((twin.rows[twin.lists[node]] - query) ** 2).sum(axis=1)
-                errors_here.append(twin.estimates(node, query, step, base, tables) - true)
+                true = ((reference.rows[reference.lists[node]] - query) ** 2).sum(axis=1)
+                errors_here.append(reference.estimates(node, query, step, base, tables) - true)
                 distances.append(true)
         mean = np.concatenate(distances).mean()
         assert abs(np.concatenate(errors_here).mean()) < 0.002 * mean

@@ -138,11 +138,11 @@ def test_lists_are_moved_together(width, most):
     generator = np.random.default_rng(0)
     lists = generator.integers(1, 99, (50, width)).astype(np.uint32)
     degrees = generator.integers(0, most + 1, 50).astype(np.uint16)
-    twin = np.where(np.arange(most) < degrees[:, None], lists[:, :most], 0)
+    reference = np.where(np.arange(most) < degrees[:, None], lists[:, :most], 0)
 
     kernels_bulk_build.compact(lists.reshape(-1), width, most, degrees)
 
-    assert np.array_equal(lists.reshape(-1)[: 50 * most].reshape(50, most), twin)
+    assert np.array_equal(lists.reshape(-1)[: 50 * most].reshape(50, most), reference)
 
 
 @pytest.mark.parametrize("rows", [1500, 6000])

@@ -35,15 +35,15 @@ def test_answers_of_batches_merge_to_those_of_all_rows_without_the_querys_twins(
     ]
     found = ground_truth.merged(parts)
     for number, query in enumerate(queries):
-        twins = (vectors.view(np.uint32) == query.view(np.uint32)).all(axis=1)
-        exact = METRICS[metric].distances(query[None], vectors[~twins])[0]
+        copies = (vectors.view(np.uint32) == query.view(np.uint32)).all(axis=1)
+        exact = METRICS[metric].distances(query[None], vectors[~copies])[0]
         expected = np.full(K, np.inf, dtype=np.float32)
         nearest = np.sort(exact)[:K]
         expected[: len(nearest)] = nearest
         np.testing.assert_array_equal(found.distances[number], expected)
-        assert found.duplicate_counts[number] == twins.sum()
+        assert found.duplicate_counts[number] == copies.sum()
         named = found.duplicates[found.duplicates[:, 0] == number, 3]
-        assert sorted(named.tolist()) == np.flatnonzero(twins).tolist()
+        assert sorted(named.tolist()) == np.flatnonzero(copies).tolist()
 
 
 def test_no_more_twins_are_named_than_a_query_is_measured_with():
