@@ -15,14 +15,9 @@ NOT_IN_IDS = re.compile(r"[^\w.-]")
 """What Airflow refuses in an id."""
 
 
-def dag_id_of(kind: Kind, index: str) -> str:
-    """Return the id of an index's DAG."""
-    return f"ann_{kind}_{index}"
-
-
-def dag_id_of_file(kind: Kind, stem: str) -> str:
-    """Return the id of the DAG that stands for a file of any name."""
-    return dag_id_of(kind, NOT_IN_IDS.sub("_", stem))[:LONGEST_ID]
+def dag_id_of(kind: Kind, name: str) -> str:
+    """Return the id of the DAG of an index, or of a file that declares none, whatever its name."""
+    return f"ann_{kind}_{NOT_IN_IDS.sub('_', name)}"[:LONGEST_ID]
 
 
 def tags_of(kind: Kind, declaration: IndexDeclaration) -> list[str]:

@@ -134,6 +134,12 @@ class TestRows:
         assert broken.cells["state"].startswith("declaration not valid: ")
         assert words.cells["state"] == "not built yet"
 
+    def test_a_file_that_declares_nothing_is_shown_with_the_dag_that_stands_for_it(self, folder):
+        (folder / "words.yaml").rename(folder / "my words (copy).yaml")
+        row = rows(folder)[0]
+        assert row.cells["state"].startswith("declaration not valid: ")
+        assert row.dag_id == row.cells["DAG"] == "ann_build_my_words__copy_"
+
     def test_an_unforeseen_error_is_logged_and_not_shown(self, folder, monkeypatch, caplog):
         def fail(name: str) -> None:
             raise RuntimeError("postgresql://user:secret@catalog")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from airflow.sdk import DAG, Param, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
-from puffin_ann.airflow.dag_ids import Kind, dag_id_of, dag_id_of_file
+from puffin_ann.airflow.dag_ids import Kind, dag_id_of
 from puffin_ann.airflow.dags.build import build_dag, build_form
 from puffin_ann.airflow.dags.evaluate import evaluate_dag, evaluate_form
 from puffin_ann.airflow.dags.invalid import invalid_dag
@@ -88,7 +88,7 @@ def _problems(declared: Declared) -> dict[str, DeclarationError]:
     taken = {dag_id_of("build", declaration.name) for declaration in declared.valid}
     named = [(path.stem, error) for path, error in declared.broken.items()]
     for name, error in [*declared.ambiguous.items(), *named]:
-        dag_id = dag_id_of_file("build", name)
+        dag_id = dag_id_of("build", name)
         while dag_id in taken:
             dag_id += "_"
         taken.add(dag_id)
