@@ -16,10 +16,13 @@ package must be installed where drivers and executors run.
 from pathlib import Path
 from typing import Literal
 
+FOLDER = Path(__file__).resolve().parent
+"""Where the applications are."""
+
 Stage = Literal["train", "assign", "build_group", "gate", "read_changes", "apply_group", "evaluate"]
 """A stage that runs on Spark."""
 
 
 def application(stage: Stage) -> Path:
     """Return the file of a stage's application."""
-    return Path(__file__).resolve().parent / f"{stage}.py"
+    return FOLDER / f"{stage}.py"

@@ -1,7 +1,6 @@
 """The Spark applications: one for each stage, in the library and beside it."""
 
 from importlib import import_module
-from pathlib import Path
 from runpy import run_path
 from typing import get_args
 
@@ -9,8 +8,8 @@ import pytest
 
 from puffin_ann.lifecycle.runs.spark_app import PACKAGES
 from puffin_ann.spark_apps import Stage, application
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 STAGES = get_args(Stage)
 FOLDERS = (application("train").parent, ROOT / "spark_apps")
 

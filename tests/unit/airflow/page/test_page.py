@@ -24,8 +24,9 @@ from puffin_ann.lifecycle.runs import build as run
 from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.settings import settings
+from tests.support.paths import ROOT
 
-PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
+PLUGINS = ROOT / "plugins"
 EVIL = "<script>alert(1)</script>"
 DECLARATION = """\
 table: demo.glove.words
