@@ -171,7 +171,7 @@ def _is_private(folder: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _tell_once(said: str) -> None:
-    log.error(said)  # until it is mended, whatever is begun anew waits for compilation
+    log.error(said)  # until it is mended, whatever is begun again waits for compilation
 
 
 def _tell_not_kept(place: str, error: Exception) -> None:

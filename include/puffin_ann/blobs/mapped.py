@@ -20,7 +20,7 @@ from puffin_ann.foreign_json import object_of, parsed
 
 MANIFEST = "shard.json"
 FORM = 1
-"""Version of this form. It is a cache: another version is unpacked anew, never converted."""
+"""Version of this form. It is a cache: another version is unpacked again, never converted."""
 
 
 class ArrayFile:

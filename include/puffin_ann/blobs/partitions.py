@@ -1,6 +1,6 @@
 """The partitions blob: the k-means cells of an index, with what a probe must know of each.
 
-Apart from the routing blob, which is made anew with every version: cells only change when an index
+Apart from the routing blob, which is made again with every version: cells only change when an index
 is built, or when deltas are merged into its shards. Until then this blob, by far the larger one, is
 copied from version to version.
 """

@@ -243,7 +243,7 @@ def _undo_steps(steps: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _sum_since(restart: NDArray[np.bool_], steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return running sums that begin anew wherever `restart` is set (it is at the first)."""
+    """Return running sums that begin again wherever `restart` is set (it is at the first)."""
     sums = np.cumsum(steps)
     starts = np.flatnonzero(restart)
     bases = sums[starts] - steps[starts]

@@ -166,7 +166,7 @@ SHAPING = {
     "bad_vectors",
     "seed",
 }
-"""Fields that shape the index; a change of one makes the next run build it anew."""
+"""Fields that shape the index; a change of one makes the next run build it again."""
 
 _OVERRIDABLE = ("shards", "partitions_per_shard", "recall_target")
 

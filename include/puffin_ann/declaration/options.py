@@ -98,7 +98,7 @@ class RefreshOptions(Model):
 
 
 class RebuildOptions(Model):
-    """When shards, or the whole index, are built anew instead of being refreshed."""
+    """When shards, or the whole index, are built again instead of being refreshed."""
 
     tombstone_ratio: float = Field(
         default=0.2,

@@ -136,7 +136,7 @@ class ShardEngine(Protocol):
         scratch: Path,
         progress: Progress | None = None,
     ) -> Built:
-        """Add a batch of rows to an unpacked shard, without building it anew.
+        """Add a batch of rows to an unpacked shard, without building it again.
 
         Rows of the shard keep their ordinals; the added ones follow them in the order given.
 

@@ -175,7 +175,7 @@ class IvfPqEngine:
     ) -> Ivf:
         """Add rows to the lists as they were trained; see `ShardEngine.insert`.
 
-        A shard that was too small for lists is built anew.
+        A shard that was too small for lists is built again.
         """
         tell = progress or (lambda stage, share: None)
         ivf = ivf_blob.open(directory)

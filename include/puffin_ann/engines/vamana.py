@@ -37,7 +37,7 @@ from puffin_ann.settings import settings
 SPACE = "space.npy"
 """Written beside the unpacked blob where the searched rows differ from the stored ones."""
 REBUILT_SHARE = 0.5
-"""A batch larger than this share of a shard costs more to insert than to build all anew."""
+"""A batch larger than this share of a shard costs more to insert than to build all again."""
 
 
 class VamanaShard(StoredVectors):

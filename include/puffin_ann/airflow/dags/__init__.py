@@ -1,4 +1,4 @@
-"""The DAGs of the declared indexes, four for each, made anew whenever Airflow parses a DAG file.
+"""The DAGs of the declared indexes, four for each, made again whenever Airflow parses a DAG file.
 
     factory         reads the declarations and makes the DAGs that are asked for
     build           ann_build_<index>: plan, train, assign, build shards, measure, publish

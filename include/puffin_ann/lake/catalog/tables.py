@@ -57,7 +57,7 @@ def load_table(table: str | Table) -> Table:
 def reload_table(table: Table) -> Table:
     """Return a table as its catalog has it now, asked over the connection that loaded it.
 
-    To connect anew costs as much as the question: an engine, or a REST catalog's configuration and
+    To connect again costs as much as the question: an engine, or a REST catalog's configuration and
     token. Vended credentials come with each answer.
 
     Raises:

@@ -151,7 +151,7 @@ def _listed(entry: StatisticsFile) -> set[tuple[Any, ...]]:
 
 
 def give_back(table: Table, entry: StatisticsFile, *, ours: str) -> None:
-    """Register again what `ours` pushed out of its slot, unless somebody filled the slot anew.
+    """Register again what `ours` pushed out of its slot, unless somebody filled the slot again.
 
     Raises:
         UnclearCommitError: the catalog does not say whether it is registered again.

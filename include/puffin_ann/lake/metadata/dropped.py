@@ -2,7 +2,7 @@
 
 A version stays in files that hold others besides, and in files that earlier metadata names, until
 clean-up removes them. The property tells it from one whose registration was lost, which the guard
-would restore. It names runs, so that an index built anew under the same name is another.
+would restore. It names runs, so that an index built again under the same name is another.
 """
 
 import json

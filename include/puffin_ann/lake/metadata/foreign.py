@@ -112,7 +112,7 @@ def look_around(
     Where there are only those of the table's log, nothing is read but their names.
 
     Args:
-        table: is loaded anew.
+        table: is loaded again.
         since_ms: a stray file made later is foreign, however short the log is: milliseconds since
             1970.
         forget: metadata files of no account, besides those that the table's property names.

@@ -1,6 +1,6 @@
 """The difference of a version to a snapshot, from what only one of the two snapshots lists.
 
-A commit writes few manifests anew and carries the others over. A manifest never changes, so files
+A commit writes few manifests again and carries the others over. A manifest never changes, so files
 of one that both the base snapshot and the one asked for have are live in both. Only the others are
 read: files that only the base's list are gone, files that only the other's list are new. The same
 holds for delete manifests: a file that no differing delete file speaks of has the same rows deleted

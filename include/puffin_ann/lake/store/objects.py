@@ -188,7 +188,7 @@ class ObjectStream(streams.RawIOBase):
             return self._io.new_input(self.uri).open()
 
     def _stream(self) -> Any:
-        """Return the stream, opened anew where the last one failed."""
+        """Return the stream, opened again where the last one failed."""
         if self._inner is None:
             self._inner = self._open()
         return self._inner

@@ -1,7 +1,7 @@
 """Three things that a store can say of an object, told apart: here it is, it is not there, nothing.
 
 Clients of stores raise `OSError` for the second and for the third, some of them with nothing but
-words to tell which. What is taken for missing is built anew, dropped or cleaned away, so that only
+words to tell which. What is taken for missing is built again, dropped or cleaned away, so that only
 a definite answer counts: it becomes an `ObjectMissingError`, which is a `FileNotFoundError`, too. A
 store that fails, gives no answer or cuts one short is asked again for a while; then, or where it
 refuses access, that is a `StoreUnavailableError`. Bytes that came, and are wrong, are damage: a

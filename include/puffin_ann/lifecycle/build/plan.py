@@ -37,7 +37,7 @@ def nothing_to_do(
     if newest.fingerprint != declaration.fingerprint():
         return None
     if newest.recall < declaration.recall_target:
-        return None  # the target was raised: the build measures anew how wide to search
+        return None  # the target was raised: the build measures how wide to search
     return "the published version covers exactly the live rows, with the same declaration"
 
 

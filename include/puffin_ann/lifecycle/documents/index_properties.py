@@ -70,6 +70,6 @@ def next_file_id(properties: Mapping[str, str], path: str) -> int:
     if re.fullmatch("[0-9]{1,10}", text) is None or int(text) >= MOST_FILES:
         raise BlobFormatError(
             f"{path}: property {NEXT_FILE_ID!r} is {text[:80]!r}, which is no file id; build the "
-            "index anew"
+            "index again"
         )
     return int(text)

@@ -289,7 +289,7 @@ PLAN, TRAIN, ASSIGN, GATE, PUBLISH = (
 
 GIVEN_UP = "given-up.json"
 """Says that what a run staged is gone, or not what it staged: no plan of that run id is used again,
-so that a run that is started again plans anew."""
+so that a run that is started again plans again."""
 
 EVALUATED = "_evaluation-"
 """What the names of recorded evaluations begin with, which lie beside an index's runs."""

@@ -47,7 +47,7 @@ class GuardPlan:
     Attributes:
         clear: slots to empty, whose file is gone, with that file.
         register: slots to fill, with the file and the reason.
-        again: why everything has to be published anew on top of the head; empty if it has not.
+        again: why everything has to be published again on top of the head; empty if it has not.
         live: by index, the newest usable file that holds it.
         lost: indexes of which no usable file is left.
     """

@@ -49,7 +49,7 @@ def untouched(state: IndexState, shard: ShardState) -> Cost:
 
 
 def masked(state: IndexState, shard: ShardState, dead: int) -> Cost:
-    """Write tombstones anew; the rows blob is read, to find whose they are."""
+    """Write tombstones again; the rows blob is read, to find whose they are."""
     copied = shard.bytes + shard.rows_bytes
     return Cost(
         written=shard.tombstone_bytes + TOMBSTONE_BYTES * dead + BLOB_OVERHEAD,
@@ -59,7 +59,7 @@ def masked(state: IndexState, shard: ShardState, dead: int) -> Cost:
 
 
 def remapped(state: IndexState, shard: ShardState, dead: int) -> Cost:
-    """Write the rows blob anew, and tombstones."""
+    """Write the rows blob again, and tombstones."""
     return Cost(
         written=shard.rows_bytes + masked(state, shard, dead).written,
         copied=shard.bytes,

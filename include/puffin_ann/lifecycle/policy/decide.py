@@ -97,7 +97,7 @@ class _Due:
     Attributes:
         merge: why deltas are merged; empty if they are not.
         rebuild: by shard, why it is rebuilt alone.
-        absorb: by delta, why it is written anew without its dead rows.
+        absorb: by delta, why it is rewritten without its dead rows.
     """
 
     merge: str
@@ -249,7 +249,7 @@ def _build(change: Change, cost: Cost, reason: str) -> Decision:
 
 
 def _nothing(state: IndexState, change: Change, reason: str) -> Decision:
-    # What is not published anew is not copied either.
+    # What is not published again is not copied either.
     shards = (_action(shard, "none", reason, 0, Cost()) for shard in state.shards)
     return Decision(
         action="none",

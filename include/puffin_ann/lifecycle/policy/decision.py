@@ -59,7 +59,7 @@ class Decision(_Data):
     """What a run does to an index, and why.
 
     Attributes:
-        action: `none`; `refresh`, by the actions of shards and the delta; or `build`, all anew.
+        action: `none`; `refresh`, by the actions of shards and the delta; or `build`, all again.
         reason: one sentence for people.
         shards: an action for each shard of the version refreshed, also where it is `none`.
         delta: the new delta, if rows are added and not merged.

@@ -9,7 +9,7 @@ from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
 GROWTH = 2
 """A new delta absorbs older ones of up to so many times its rows. Sizes of deltas then at least
 double from one to the next, so their number stays logarithmic, and so does how often a row is
-written anew."""
+rewritten."""
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
     """Look for index files in the table's metadata and in its store.
 
     Args:
-        table: is loaded anew.
+        table: is loaded again.
         at_ms: what counts as now.
 
     Raises:

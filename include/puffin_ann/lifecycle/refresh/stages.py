@@ -328,7 +328,7 @@ def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGro
     """Make the blobs of one group's shards; those that rows go into have a task each.
 
     Raises:
-        RecallTooLowError: a shard that was built anew is under the target.
+        RecallTooLowError: a shard that was built again is under the target.
     """
     workspace = Workspace.open(table, plan)
     with at_work(workspace):

@@ -62,7 +62,7 @@ class Protection:
         """Look around a table.
 
         Args:
-            table: is loaded anew.
+            table: is loaded again.
             at_ms: what counts as now.
             grace_ms: a stray metadata file counts for so long at least.
             forget: metadata files of no account.
@@ -203,7 +203,7 @@ def forget_metadata(
     """Let foreign metadata files, and what they name alone, be ignored from now on.
 
     Args:
-        table: is loaded anew; a property of it remembers them.
+        table: is loaded again; a property of it remembers them.
         files: their locations, or names where those are enough. Of several commits in a row it
             takes each: any of them may be what another catalog points to.
         dry_run: remember nothing.

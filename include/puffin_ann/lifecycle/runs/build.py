@@ -113,7 +113,7 @@ def workplace(table: Table, index: str, run: str) -> tuple[str, Staging]:
 
     A run whose plan is staged goes on, published or not. One that was published and cleared away
     must not be taken for this one when its tasks are run again: it gets a number. So does one whose
-    staging was lost, which is planned anew.
+    staging was lost, which is planned again.
     """
     return next(
         (name, staging)

@@ -32,7 +32,7 @@ def declared_on(table: str) -> list[IndexDeclaration]:
 
 
 def guard_table(table: str, *, owner: str) -> tuple[str, ...]:
-    """Make a table's index files safe from expiry and orphan removal; may publish them anew.
+    """Make a table's index files safe from expiry and orphan removal; may publish them again.
 
     Args:
         table: by name.

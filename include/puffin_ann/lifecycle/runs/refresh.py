@@ -107,7 +107,7 @@ def plan_refresh(
     workspace = Workspace(table, staging)
     workspace.keep(declaration.table, staging.uri(PLAN))
     made = make_plan(declaration, workspace, run, basis, decision)
-    # Within one process nobody goes by a plan but this run, or one that plans anew, see above.
+    # Within one process nobody goes by a plan but this run, or one that plans again, see above.
     made = store(staging, PLAN, made, lasting=not is_opened_once())
     workspace.start_from(made, base.version)
     return _pointer(made, staging).model_dump()

@@ -66,7 +66,7 @@ def staging_root(table: Table, index: str, run_id: str) -> str:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A run, seen from one process; loading the table anew keeps vended credentials fresh."""
+    """A run, seen from one process; loading the table again keeps vended credentials fresh."""
 
     table: Table
     staging: Staging
@@ -209,7 +209,7 @@ def at_work(workspace: Workspace) -> Iterator[None]:
     """Show that a run works while the body does; give the run up where what it staged is gone.
 
     Cleaners of other engines may remove what no metadata names. It is not made again: whoever
-    starts the run again, under the same id or another, has it planned anew.
+    starts the run again, under the same id or another, has it planned again.
 
     Raises:
         StagingGoneError: something staged is gone, or is not what was staged.
@@ -225,7 +225,7 @@ def at_work(workspace: Workspace) -> Iterator[None]:
             raise StagingGoneError(
                 f"{error}. Run {run} of index {index!r} cannot go on: what it works with was "
                 "altered or removed, such as by another engine's removal of orphan files. Start it "
-                "again, by its DAG or its command: it is then planned anew"
+                "again, by its DAG or its command: it is then planned again"
             ) from error
 
 
@@ -240,9 +240,9 @@ def _give_up(staging: Staging, why: str) -> None:
 def opened_once() -> Iterator[None]:
     """Open a run once for all its stages, where they follow each other in this thread.
 
-    To load the table and to read the plan and the version that is refreshed anew for each task took
-    as long as all else that is done about a few deleted rows. What is published on is the table as
-    it is then: publishing loads it by itself.
+    To load the table and to read the plan and the version that is refreshed again for each task
+    took as long as all else that is done about a few deleted rows. What is published on is the
+    table as it is then: publishing loads it by itself.
     """
     token = _kept.set({})
     try:

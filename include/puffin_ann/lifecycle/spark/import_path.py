@@ -2,7 +2,7 @@
 
 Spark starts drivers and Python workers with `python/lib/pyspark.zip`, Py4J's archive and a jar of
 15 MB at the head of `PYTHONPATH`. No bytecode is kept of what is imported from an archive: each
-process compiles it anew, half a second of a core. And before each task a worker has Python forget
+process compiles it again, half a second of a core. And before each task a worker has Python forget
 what it knows of its import path: it then reads the lists of contents of these archives again, one
 time for each package in them, 70 ms in all. The folder that the archive was made from is in most
 installations beside it.

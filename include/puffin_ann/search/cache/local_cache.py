@@ -48,7 +48,7 @@ class LocalCache:
     unpacked into a folder that is removed as soon as it is mapped, in the cache's folder or, where
     that cannot be written, in a temporary one.
 
-    A folder that was cut short or altered since is filled anew. That is told by its files' lengths
+    A folder that was cut short or altered since is filled again. That is told by its files' lengths
     and times, at each hit, and once a day by their checksums, in the background.
 
     Raises:

@@ -1,5 +1,5 @@
 """Change the blobs of a shard by what was detected.
 
-`remap` writes tombstones and locators anew, `load_rows` and `take_from_deltas` fetch the rows that
+`remap` writes tombstones and locators again, `load_rows` and `take_from_deltas` fetch the rows that
 a shard takes in, and `rewrite_shard` inserts them, builds the shard again, or makes a delta shard.
 """

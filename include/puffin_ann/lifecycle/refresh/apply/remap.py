@@ -1,4 +1,4 @@
-"""Make the blobs of a shard anew, as far as the decision and what was found ask for it."""
+"""Make the blobs of a shard again, as far as the decision and what was found ask for it."""
 
 import time
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Put rows into shards: insert them, build a shard anew, or make a delta of them."""
+"""Put rows into shards: insert them, build a shard again, or make a delta of them."""
 
 import time
 from collections.abc import Mapping
@@ -91,7 +91,7 @@ class ShardRewriter:
         """Insert the new rows of a shard's partitions; builds it again if its recall suffers.
 
         Raises:
-            RecallTooLowError: even built anew it is surely under the target.
+            RecallTooLowError: even built again it is surely under the target.
         """
         began = time.monotonic()
         with scratch_folder(f"shard-{shard.shard_id}") as scratch:
@@ -104,7 +104,7 @@ class ShardRewriter:
             return applied or self._rebuilt(shard, now, fresh, scratch, began)
 
     def rebuild(self, shard: ShardEntry) -> AppliedShard:
-        """Build a shard anew of its live rows, and of the new ones of its partitions.
+        """Build a shard again of its live rows, and of the new ones of its partitions.
 
         Raises:
             RecallTooLowError: it is surely under the target.
