@@ -1,7 +1,7 @@
 """The delta blob: a small shard of rows added since its neighbours were built, searched like one.
 
 It holds the sections of a graph blob (often with maximum degree 0, since few rows are soonest
-compared one by one), and beside them the partition of each row, so that a merge knows which shard
+compared one by one), and beside them the cell of each row, so that a merge knows which shard
 a row belongs to without assigning it again. Its rows and tombstones are blobs of their own, as
 any shard's.
 """
@@ -24,7 +24,7 @@ TYPE = "puffin-ann-delta-v1"
 
 @dataclass(frozen=True, eq=False)
 class Delta:
-    """Recent rows: a graph over them, and `(n,) uint32` partitions of the routing blob."""
+    """Recent rows: a graph over them, and `(n,) uint32` cells of the routing blob."""
 
     graph: Graph
     partitions: NDArray[np.uint32]

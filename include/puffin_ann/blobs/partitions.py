@@ -35,9 +35,9 @@ class Partitions:
     Attributes:
         metric: `"l2"`, `"cosine"` or `"ip"`.
         dimension: width of the indexed vectors.
-        centroids: `(k, dc) float32`, one per partition; `dc` is `dimension`, one more for `ip`.
-        shards: `(k,) uint32`, the shard id each partition lies in.
-        rows: `(k,) uint64`, rows per partition when it last changed.
+        centroids: `(k, dc) float32`, one per cell; `dc` is `dimension`, one more for `ip`.
+        shards: `(k,) uint32`, the shard id each cell lies in.
+        rows: `(k,) uint64`, rows per cell when it last changed.
         radii: `(k,) float32`, largest distance of a row to its centroid in the space of the
             centroids, rounded up; infinite if not known.
     """

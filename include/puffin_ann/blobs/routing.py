@@ -1,7 +1,7 @@
-"""The routing blob: each shard's figures, and the partitions, or which blob holds those.
+"""The routing blob: each shard's figures, and the cells, or which blob holds those.
 
 A probe reads this blob, and the partitions blob beside it, to know which shards to ask. Files
-written before there was one have the partitions within; they are read, and can still be written.
+written before there was one have the cells within; they are read, and can still be written.
 """
 
 import io
@@ -21,7 +21,7 @@ KIND = "rout"
 TYPE = "puffin-ann-routing-v1"
 
 MINOR = 1
-"""Minor version of a blob whose partitions stand in another; with them within it is 0."""
+"""Minor version of a blob whose cells stand in another; with them within it is 0."""
 
 HEAD = np.dtype(
     [
@@ -91,7 +91,7 @@ class Recall:
 
 @dataclass(frozen=True)
 class Apart:
-    """Partitions in a blob of their own: how many, and its fingerprint as hexadecimal digits."""
+    """Cells in a blob of their own: how many, and its fingerprint as hexadecimal digits."""
 
     partitions: int
     digest: str
@@ -105,18 +105,18 @@ class Routing:
         metric: `"l2"`, `"cosine"` or `"ip"`.
         algorithm: name of the engine that built the shards.
         dimension: width of the indexed vectors.
-        centroids: `(k, dc) float32`, one per partition; `dc` is `dimension`, one more for `ip`.
-        partition_shards: `(k,) uint32`, the shard id each partition lies in.
-        partition_rows: `(k,) uint64`, rows per partition when they were last built or merged.
+        centroids: `(k, dc) float32`, one per cell; `dc` is `dimension`, one more for `ip`.
+        partition_shards: `(k,) uint32`, the shard id each cell lies in.
+        partition_rows: `(k,) uint64`, rows per cell when they were last built or merged.
         partition_radii: `(k,) float32`, largest distance of a row to its centroid in the space of
             the centroids, rounded up; infinite if not known.
         norm_bound: largest vector norm, as the `ip` augmentation used it; 0 for other metrics.
         shards: the shards.
         search_width: beam width a search uses unless told otherwise.
-        probe_partitions: partitions a search visits unless told otherwise.
+        probe_partitions: cells a search visits unless told otherwise.
         recall: what the gate measured, if it did.
         properties: free text: the declaration, its fingerprint, the run id, stage seconds.
-        apart: the blob that the partitions stand in, if it is not this one. As `decode` returns
+        apart: the blob that the cells stand in, if it is not this one. As `decode` returns
             it, such a routing has none until `with_partitions` brings them.
     """
 
@@ -142,7 +142,7 @@ class Routing:
 
     @property
     def partitions(self) -> Partitions:
-        """What is known of the partitions, as far as it was read."""
+        """What is known of the cells, as far as it was read."""
         return Partitions(
             metric=self.metric,
             dimension=self.dimension,
@@ -157,7 +157,7 @@ def encode(routing: Routing, apart: Apart | None = None) -> bytes:
     """Return the blob; `BlobFormatError` if the routing contradicts itself.
 
     Args:
-        routing: with its partitions.
+        routing: with its cells.
         apart: the blob that holds those; None puts them into this one.
     """
     _check(routing)
@@ -224,7 +224,7 @@ def decode(data: bytes) -> Routing:
 
 
 def split(routing: Routing) -> tuple[Apart | None, bytes]:
-    """Return the partitions as a blob of their own, and what names it; None if there are none."""
+    """Return the cells as a blob of their own, and what names it; None if there are none."""
     if not len(routing.centroids):
         return None, b""
     data = partitions.encode(routing.partitions)
@@ -232,12 +232,12 @@ def split(routing: Routing) -> tuple[Apart | None, bytes]:
 
 
 def is_unchanged(routing: Routing) -> bool:
-    """Tell whether the blob that the partitions were read from can be copied as it is."""
+    """Tell whether the blob that the cells were read from can be copied as it is."""
     return routing.apart is not None and routing.apart == split(routing)[0]
 
 
 def with_partitions(routing: Routing, data: bytes) -> Routing:
-    """Return a routing with the partitions that stand in a blob of their own.
+    """Return a routing with the cells that stand in a blob of their own.
 
     Raises:
         BlobFormatError: the blob is another than the routing names, or does not fit it.
@@ -285,7 +285,7 @@ def _apart_record(apart: Apart, probe_partitions: int) -> NDArray[Any]:
 
 
 def apart_in(reader: ContainerReader, head: np.void) -> tuple[Apart | None, int]:
-    """Return what a blob says of the partitions blob, and the partitions that a search visits."""
+    """Return what a blob says of the partitions blob, and the cells that a search visits."""
     if "part" not in reader:
         return None, int(head["probe_partitions"])
     record = reader.record("part", APART)
@@ -353,7 +353,7 @@ def _check(routing: Routing, missing: int = 0) -> None:
 
     Args:
         routing: to look at.
-        missing: partitions that were not read yet.
+        missing: cells that were not read yet.
     """
     partitions.check(routing.partitions, KIND)
     shard_ids = [shard.shard_id for shard in routing.shards]

@@ -41,7 +41,7 @@ class Bounds:
         metric: `"l2"`, `"cosine"` or `"ip"`.
         centroids: `(n, d) float32`, as `centroids.of_rows` gives them.
         radii: `(n,) float32`, infinite if not known.
-        owners: `(n,) int64` below `owned`, what each centroid stands for: a file, a partition.
+        owners: `(n,) int64` below `owned`, what each centroid stands for: a file, a cell.
         owned: how many owners there are; those without a centroid hold no row.
     """
 

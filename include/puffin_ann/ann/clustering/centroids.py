@@ -1,4 +1,4 @@
-"""Centroids with radii: what stands for the rows of a data file, or of a partition.
+"""Centroids with radii: what stands for the rows of a data file, or of a cell.
 
 A radius is a promise: no row lies further from its centroid. All a bound says rests on it, so radii
 are measured in float64 over the rows as they are, and rounded up.

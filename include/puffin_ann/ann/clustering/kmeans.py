@@ -1,4 +1,4 @@
-"""k-means: the centroids that cut a table's vectors into partitions."""
+"""k-means: the centroids that cut a table's vectors into cells."""
 
 import math
 

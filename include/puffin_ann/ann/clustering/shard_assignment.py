@@ -1,4 +1,4 @@
-"""Which shard each partition goes to: near partitions together, shards about equally large."""
+"""Which shard each cell goes to: near cells together, shards about equally large."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,11 +11,11 @@ POWER_ROUNDS = 32
 def partitions_to_shards(
     centroids: NDArray[np.float32], expected_rows: ArrayLike, shards: int
 ) -> NDArray[np.uint32]:
-    """Return the shard of each partition, numbered from 0.
+    """Return the shard of each cell, numbered from 0.
 
-    Recursive bisection: the partitions are put in order along the axis they spread most on, and
+    Recursive bisection: the cells are put in order along the axis they spread most on, and
     cut where the expected rows divide as the shards on both sides do. Shards so are slabs of
-    space, and a query needs few of them; every shard gets at least one partition.
+    space, and a query needs few of them; every shard gets at least one cell.
 
     Args:
         centroids: `(k, dc) float32`.
@@ -26,7 +26,7 @@ def partitions_to_shards(
         `(k,) uint32`.
 
     Raises:
-        TooFewRowsError: there are more shards than partitions.
+        TooFewRowsError: there are more shards than cells.
     """
     partitions = len(centroids)
     if not 1 <= shards <= partitions:
@@ -64,7 +64,7 @@ def _main_axis(points: NDArray[np.float64], weights: NDArray[np.float64]) -> NDA
 
 
 def _cut(weights: NDArray[np.float64], left: int, count: int) -> int:
-    """Return how many of the ordered partitions go left, leaving each side one per shard."""
+    """Return how many of the ordered cells go left, leaving each side one per shard."""
     cumulative = np.cumsum(weights)
     lowest, highest = left, len(weights) - (count - left)
     missed = np.abs(cumulative[lowest - 1 : highest] - cumulative[-1] * left / count)

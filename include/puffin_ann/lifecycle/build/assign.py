@@ -1,4 +1,4 @@
-"""Stage 1a: read the table once; give each row its partition, and stage it grouped by shard."""
+"""Stage 1a: read the table once; give each row its cell, and stage it grouped by shard."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -118,8 +118,8 @@ class Placed:
 
     Attributes:
         partitions: (n,) uint32.
-        rows: (k,) uint64, by partition.
-        radii: (k,) float32, what each partition needs to hold its rows, rounded up.
+        rows: (k,) uint64, by cell.
+        radii: (k,) float32, what each cell needs to hold its rows, rounded up.
         distance_sum: of the rows to their centroids.
         largest_norm: of the rows, as they are stored.
     """
@@ -132,7 +132,7 @@ class Placed:
 
 
 def place(rows: StagedRows, metric: str, trained: TrainResult, *, threads: int) -> Placed:
-    """Find each row's partition; without centroids all are in partition 0 of none."""
+    """Find each row's cell; without centroids all are in cell 0 of none."""
     count = len(trained.centroids)
     largest = float(np.sqrt(np.einsum("ij,ij->i", rows.vectors, rows.vectors).max(initial=0.0)))
     if not count:

@@ -31,7 +31,7 @@ def run_gate(
 
     Args:
         workspace: the run.
-        trained: centroids, and the shard of each partition.
+        trained: centroids, and the shard of each cell.
         summary: what was read of the table.
         shards: those that were built.
         seconds: by stage, how long it took.

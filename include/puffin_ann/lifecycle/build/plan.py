@@ -84,7 +84,7 @@ def submits(vector_bytes: int, most: int) -> int:
 def shard_groups(shards: int, max_submits: int) -> dict[str, tuple[int, ...]]:
     """Deal the shards to at most `max_submits` groups of equal size.
 
-    Shards hold about the same number of rows, since partitions are dealt to them by expected rows.
+    Shards hold about the same number of rows, since cells are dealt to them by expected rows.
     Without shards there is one group all the same, of none: Airflow skips what has no group.
     """
     groups = max(1, min(shards, max_submits))

@@ -181,7 +181,7 @@ def add_index_blobs(
 ) -> None:
     """Add the small blobs of an index to a Puffin file.
 
-    That of its partitions is left to the caller, who copies it, where it is as it was.
+    That of its cells is left to the caller, who copies it, where it is as it was.
     """
     apart, partitions = routing_blob.split(routing)
     if apart is not None and apart != routing.apart:

@@ -30,7 +30,7 @@ class TrainResult:
 
     Attributes:
         centroids: (k, dc) float32 in the search space of the metric.
-        partition_shards: (k,) uint32, the shard each partition belongs to.
+        partition_shards: (k,) uint32, the shard each cell belongs to.
         norm_bound: (1,) float32, largest norm in the sample; 0 for metrics that do not need it.
         queries: (q, d) float32: the first `tuning` ones are for tuning, the rest for the gate.
         tuning: (1,) int64.
@@ -99,7 +99,7 @@ def train(plan: BuildPlan, rows: StagedRows, *, threads: int) -> TrainResult:
     metric = METRICS[declaration.metric]
     norm_bound = float(np.sqrt(np.einsum("ij,ij->i", rows.vectors, rows.vectors).max()))
     space = metric.to_search_space(rows.vectors, norm_bound)
-    # With fewer rows than partitions some are taken again: the partitions of the copies stay empty.
+    # With fewer rows than cells some are taken again: the cells of the copies stay empty.
     partitions = plan.partition_count
     enough = space[np.arange(max(usable, partitions)) % usable]
     centroids = kmeans.train(enough, partitions, seed=declaration.seed, threads=threads)

@@ -93,7 +93,7 @@ class RecallMeter:
         return Measure.of(recalls)
 
     def fastest(self, index: Index, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Return the pair of width and partitions that answers the queries in the least time.
+        """Return the pair of width and cells that answers the queries in the least time.
 
         Pairs alternate, so that a busy moment of the machine hits all alike, and the best round of
         each counts: whatever else runs can only lengthen one.

@@ -1,4 +1,4 @@
-"""Choose how wide to search, and how many partitions to probe, by queries set apart for it."""
+"""Choose how wide to search, and how many cells to probe, by queries set apart for it."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -24,12 +24,12 @@ def choose_widths(
 
     A search must exceed the target by a quarter of the rest with the low end of its interval, so
     that what passes here by luck is rare, and users' queries, which are no rows of the table, find
-    as much. More partitions need less width: of all pairs that are just enough the fastest is
-    taken, as measured. With few queries nothing is saved: every partition is probed. So it is with
+    as much. More cells need less width: of all pairs that are just enough the fastest is
+    taken, as measured. With few queries nothing is saved: every cell is probed. So it is with
     `exact`, which promises every row, near the rows of the table or not.
 
     Returns:
-        Search width and partitions to probe; the widest search if none reaches the target.
+        Search width and cells to probe; the widest search if none reaches the target.
     """
     if not len(index.version.routing.centroids):
         return WIDTHS[0], 0  # files are left out by proven bounds only: nothing to choose
@@ -46,7 +46,7 @@ def choose_widths(
 def _pairs(
     index: Index, meter: RecallMeter, wanted: float, partitions: int
 ) -> list[tuple[int, int]]:
-    """Return widths with the fewest partitions by which each of them finds enough."""
+    """Return widths with the fewest cells by which each of them finds enough."""
 
     def is_enough(place: int, probe: int) -> bool:
         width = WIDTHS[place]

@@ -16,7 +16,7 @@ from puffin_ann.lifecycle.evaluate.measure import Measure
 from puffin_ann.search.index import Index
 
 STEPS = 6
-"""Searches tried at most, each twice as wide as the one before, over twice as many partitions."""
+"""Searches tried at most, each twice as wide as the one before, over twice as many cells."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Tried:
 
     Attributes:
         width: search width.
-        probe_partitions: partitions probed.
+        probe_partitions: cells probed.
         measure: recall over the queries.
     """
 

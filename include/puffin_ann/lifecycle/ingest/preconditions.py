@@ -63,7 +63,7 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
 def check_rows(table: str, rows: int) -> None:
     """Refuse a table without rows.
 
-    Fewer rows than partitions are no harm: some partitions are empty then. Nor are fewer than
+    Fewer rows than cells are no harm: some cells are empty then. Nor are fewer than
     shards: a young table gets as many as it can fill.
 
     Raises:
@@ -79,7 +79,7 @@ def shards_for(declaration: IndexDeclaration, rows: int) -> int:
 
 
 def check_partitions(declaration: IndexDeclaration, rows: int, dimension: int) -> None:
-    """Refuse more partitions than one blob holds, which is written when all else is built.
+    """Refuse more cells than one blob holds, which is written when all else is built.
 
     That it is compressed does not count: centroids hardly can be.
 

@@ -178,7 +178,7 @@ def _sources(one: AppliedShard, plan: RefreshPlan, source: IndexVersion) -> Mapp
 
 
 def _raised(routing: Routing, plan: RefreshPlan, summary: AssignSummary | None) -> Routing:
-    """Return the routing with the figures of partitions that took rows."""
+    """Return the routing with the figures of cells that took rows."""
     if summary is None or not plan.decision.merges or plan.algorithm == CENTROID:
         return routing
     return replace(

@@ -48,7 +48,7 @@ def shards_within(
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Give the shards that may hold a row nearer than a distance, and to which queries.
 
-    A shard is left out where each of its partitions is, by centroid and radius. Deltas hold rows
+    A shard is left out where each of its cells is, by centroid and radius. Deltas hold rows
     that came after the radii were measured, and are always asked.
 
     Yields:

@@ -72,8 +72,8 @@ class ShardTier:
         Args:
             queries: (q, d) float32.
             k: neighbours.
-            width: search width in the shard of a query's nearest partition; default: as built.
-            probe_partitions: nearest partitions whose shards are probed; default: as built.
+            width: search width in the shard of a query's nearest cell; default: as built.
+            probe_partitions: nearest cells whose shards are probed; default: as built.
         """
         wide = min(max(width or self._routing.search_width, k), WIDEST)
         asked = probe_partitions or max(1, self._routing.probe_partitions)
@@ -119,7 +119,7 @@ class ShardTier:
     def _route(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.float32]:
         """Return (q, shards) float32: the share of the width to search each with, 0 for not at all.
 
-        Deltas have rows of any partition, few of a query's neighbours: they are always probed.
+        Deltas have rows of any cell, few of a query's neighbours: they are always probed.
         """
         if self._router is None:
             shares = np.where(self._is_delta, np.float32(NEAREST_SHARE), np.float32(1.0))
@@ -204,7 +204,7 @@ class ShardTier:
 
 
 def _owners(routing: Routing) -> NDArray[np.uint32]:
-    """Return (partitions,) uint32, the place in `routing.shards` of the shard each lies in."""
+    """Return (cells,) uint32, the place in `routing.shards` of the shard each lies in."""
     places = {entry.shard_id: place for place, entry in enumerate(routing.shards)}
     return np.array([places[shard_id] for shard_id in routing.partition_shards.tolist()], np.uint32)
 

@@ -22,7 +22,7 @@ CHUNK_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class FreshRows:
-    """Rows in the order of their locators, memory-mapped, and (n,) uint32 partitions."""
+    """Rows in the order of their locators, memory-mapped, and (n,) uint32 cells."""
 
     rows: StagedRows
     partitions: NDArray[np.uint32]
@@ -36,14 +36,14 @@ def fetch(
     shard: int | None,
     scratch: Path,
 ) -> FreshRows:
-    """Fetch the rows that fall into the partitions of a shard.
+    """Fetch the rows that fall into the cells of a shard.
 
     Args:
         workspace: of the run.
         segments: of the run.
         summary: of all of them; None without any.
-        routing: says which partitions a shard has.
-        shard: its number; None for the rows of all partitions, -1 for none.
+        routing: says which cells a shard has.
+        shard: its number; None for the rows of all cells, -1 for none.
         scratch: an existing folder, which takes them twice.
 
     Raises:

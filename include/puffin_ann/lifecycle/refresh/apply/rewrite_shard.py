@@ -88,7 +88,7 @@ class ShardRewriter:
             )
 
     def insert(self, shard: ShardEntry) -> AppliedShard:
-        """Insert the new rows of a shard's partitions; builds it again if its recall suffers.
+        """Insert the new rows of a shard's cells; builds it again if its recall suffers.
 
         Raises:
             RecallTooLowError: even built again it is surely under the target.
@@ -104,7 +104,7 @@ class ShardRewriter:
             return applied or self._rebuilt(shard, now, fresh, scratch, began)
 
     def rebuild(self, shard: ShardEntry) -> AppliedShard:
-        """Build a shard again of its live rows, and of the new ones of its partitions.
+        """Build a shard again of its live rows, and of the new ones of its cells.
 
         Raises:
             RecallTooLowError: it is surely under the target.

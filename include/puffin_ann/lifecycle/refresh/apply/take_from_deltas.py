@@ -27,7 +27,7 @@ def take_from_deltas(
     *,
     threads: int,
 ) -> AssignOutcome:
-    """Stage the live rows of a delta by partition; dead ones are left behind for good.
+    """Stage the live rows of a delta by cell; dead ones are left behind for good.
 
     Args:
         workspace: of the run.

@@ -41,7 +41,7 @@ def trained_of(routing: Routing) -> TrainResult:
 
 
 def partition_order(routing: Routing) -> NDArray[np.int64]:
-    """Return (k,) int64, the partitions so that those of a shard adjoin: the order of blocks."""
+    """Return (k,) int64, the cells so that those of a shard adjoin: the order of blocks."""
     order: NDArray[np.int64] = np.argsort(routing.partition_shards, kind="stable")
     return order
 
@@ -128,7 +128,7 @@ def stage(
     *,
     threads: int,
 ) -> AssignOutcome:
-    """Stage rows that are new to shards, by partition, with what is known of them."""
+    """Stage rows that are new to shards, by cell, with what is known of them."""
     plan = workspace.refresh
     trained = trained_of(routing)
     placed = place(rows, plan.declaration.metric, trained, threads=threads)
