@@ -1,5 +1,6 @@
 """Moments as files and catalogs state them: milliseconds since 1970, which may be any number."""
 
+import time
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -9,6 +10,11 @@ LAST_MS = 253_402_300_799_000
 """The last second of the year 9999, with which calendars end."""
 
 Moment = Annotated[int, Field(ge=0, le=LAST_MS)]
+
+
+def now_ms() -> int:
+    """Return the time, milliseconds since 1970."""
+    return int(time.time() * 1000)
 
 
 def as_time(at_ms: int, *, sep: Literal[" ", "T"] = " ") -> str:

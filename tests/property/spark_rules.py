@@ -6,7 +6,7 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.moments import now_ms
 from tests.property.table_rules import PROPERTIES, TableRules
 from tests.support import builds
 from tests.support.lakes import Lake

@@ -14,7 +14,7 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from puffin_ann import open_index
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.moments import now_ms
 from tests.support import builds, table_events
 
 NAME = "demo.words"

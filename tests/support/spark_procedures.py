@@ -1,6 +1,6 @@
 """Iceberg's own maintenance procedures, as Spark runs them."""
 
-from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.moments import now_ms
 
 LATER = "TIMESTAMP '2100-01-01 00:00:00'"
 

@@ -74,6 +74,20 @@ class PuffinReader:
             if blob.type == type and properties.items() <= dict(blob.properties).items()
         ]
 
+    def only(self, type: str, **properties: str) -> BlobMetadata:
+        """Return the one blob of a type that has all the given properties.
+
+        Raises:
+            PuffinFormatError: there is none, or more than one.
+        """
+        found = self.find(type, **properties)
+        if len(found) != 1:
+            of = "".join(f", {name} {value!r}" for name, value in properties.items())
+            raise PuffinFormatError(
+                f"{self.name}: expected one blob of type {type}{of}; found {len(found)}"
+            )
+        return found[0]
+
     def read(self, blob: BlobMetadata, *, limit: int | None = None) -> bytes:
         """Return a blob's content.
 

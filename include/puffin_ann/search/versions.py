@@ -167,25 +167,16 @@ def confirmed(read: Callable[[], R]) -> R:
 
 def _version_in(reader: PuffinReader, index: str, snapshot_id: int | None) -> IndexVersion | None:
     path = reader.name
-    routings = reader.find(routing_blob.TYPE, index=index)
-    if not routings:
+    if not reader.find(routing_blob.TYPE, index=index):
         return None
-    coverages = reader.find(coverage_blob.TYPE, index=index)
-    if len(routings) != 1 or len(coverages) != 1:
-        raise PuffinFormatError(
-            f"{path}: expected one routing and one coverage blob of index {index!r}, "
-            f"found {len(routings)} and {len(coverages)}"
-        )
-    if len(routings[0].fields) != 1:
+    stored = reader.only(routing_blob.TYPE, index=index)
+    if len(stored.fields) != 1:
         raise PuffinFormatError(f"{path}: the routing blob of index {index!r} names no field")
     partitions = reader.find(partitions_blob.TYPE, index=index)
-    contents = reader.read_all([routings[0], coverages[0], *partitions])
+    contents = reader.read_all([stored, reader.only(coverage_blob.TYPE, index=index), *partitions])
     routing = routing_blob.decode(contents[0])
     if routing.apart is not None:
-        if len(partitions) != 1:
-            raise PuffinFormatError(
-                f"{path}: expected one partitions blob of index {index!r}, found {len(partitions)}"
-            )
+        reader.only(partitions_blob.TYPE, index=index)
         routing = routing_blob.with_partitions(routing, contents[2])
     for shard in routing.shards:
         if shard.file:
@@ -194,7 +185,7 @@ def _version_in(reader: PuffinReader, index: str, snapshot_id: int | None) -> In
     check_version(routing, coverage)
     return IndexVersion(
         index=index,
-        field_id=routings[0].fields[0],
+        field_id=stored.fields[0],
         path=path,
         snapshot_id=snapshot_id,
         length=reader.length,

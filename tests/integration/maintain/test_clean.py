@@ -13,8 +13,8 @@ from puffin_ann.lake.store.compose import Assembly
 from puffin_ann.lake.store.leases import Lease
 from puffin_ann.lifecycle.maintain import clean as cleaning
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.published.inventory import now_ms
 from puffin_ann.lifecycle.runtime import leases
+from puffin_ann.moments import now_ms
 from puffin_ann.search.versions import find_versions
 from tests.support import builds, table_events
 

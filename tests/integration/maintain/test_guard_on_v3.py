@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
-from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.moments import now_ms
 from tests.support import builds, publications, table_events
 from tests.support.spark_procedures import (
     analyse,

@@ -10,10 +10,10 @@ import pytest
 from puffin_ann.errors import StagingError
 from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.published.inventory import now_ms
 from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runtime import heartbeat
 from puffin_ann.lifecycle.runtime.runners import InProcess
+from puffin_ann.moments import now_ms
 from tests.support import builds, table_events
 
 

@@ -14,12 +14,12 @@ from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.evaluate import stages as evaluation_stages
 from puffin_ann.lifecycle.evaluate.records import evaluations
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.published.inventory import now_ms
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.runners import InProcess
+from puffin_ann.moments import now_ms
 from tests.support import builds, table_events
 
 

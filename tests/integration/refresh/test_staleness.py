@@ -3,8 +3,8 @@
 import pytest
 
 from puffin_ann.errors import DeclarationError
-from puffin_ann.lifecycle.published.inventory import now_ms
 from puffin_ann.lifecycle.report.staleness import staleness, staleness_of, tombstones, tombstones_of
+from puffin_ann.moments import now_ms
 from tests.support import builds, refreshes
 
 PATIENT = builds.declaration(refresh={"min_coverage": 0.5, "max_lag": "1h"})

@@ -202,7 +202,7 @@ def test_the_gate_never_looks_for_another_version(words):
     publish(words, "a")
     plan = build.plan_build(builds.declaration(), run_id="b", overrides={"force": True})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("puffin_ann.lifecycle.evaluate.tune.choose_widths", _damaged)
+        patch.setattr("puffin_ann.lifecycle.build.gate.choose_widths", _damaged)
         with pytest.raises(FormatError, match="spoilt"):
             builds.run_stages(plan)
 

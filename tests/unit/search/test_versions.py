@@ -94,8 +94,16 @@ def test_all_that_is_small_is_read_at_once(load, monkeypatch):
 @pytest.mark.parametrize(
     ("blobs", "error", "message"),
     [
-        ([], PuffinFormatError, "expected one partitions blob of index 'one', found 0"),
-        ([CELLS, CELLS], PuffinFormatError, "expected one partitions blob .* found 2"),
+        (
+            [],
+            PuffinFormatError,
+            r"puffin-ann-partitions-v1, index 'one'; found 0",
+        ),
+        (
+            [CELLS, CELLS],
+            PuffinFormatError,
+            r"puffin-ann-partitions-v1.* found 2",
+        ),
         ([OTHER], BlobFormatError, "part blob: is not the one that the routing blob names"),
         ([CELLS[:-1]], BlobFormatError, "blob: does not end with"),
         ([b""], BlobFormatError, "too few"),

@@ -25,7 +25,7 @@ from pyiceberg.io import FileIO
 from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError, StagingError
 from puffin_ann.lake.store.listing import StoredObject, delete_object, listed
 from puffin_ann.lake.store.staging import Staging
-from puffin_ann.moments import Moment, as_utc
+from puffin_ann.moments import Moment, as_utc, now_ms
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
@@ -117,11 +117,6 @@ class Held:
     def described(self) -> str:
         """Who holds it, doing what, and since when."""
         return f"{self.claim.purpose} (run {self.claim.owner}) since {as_utc(self.claim.since_ms)}"
-
-
-def now_ms() -> int:
-    """Return the time, milliseconds since 1970."""
-    return int(time.time() * 1000)
 
 
 class Lease:

@@ -1,7 +1,5 @@
 """The plan of a run that reads every live row of a snapshot."""
 
-import time
-
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
@@ -11,6 +9,7 @@ from puffin_ann.lifecycle.documents.run import (
     PlannedFile,
 )
 from puffin_ann.lifecycle.ingest.preconditions import require_fit, shards_for
+from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import LiveState
 from puffin_ann.settings import settings
@@ -29,7 +28,7 @@ def plan_of_whole_table(
     base = require_snapshot(table, live.snapshot_id)
     files = tuple(PlannedFile.of(number, file) for number, file in enumerate(live.files))
     return BuildPlan(
-        planned_ms=int(time.time() * 1000),
+        planned_ms=now_ms(),
         run_id=run,
         table=declaration.table,
         declaration=declaration,

@@ -17,7 +17,6 @@ from puffin_ann.lifecycle.evaluate.records import EVALUATION, Evaluation, record
 from puffin_ann.lifecycle.ingest import sampling
 from puffin_ann.lifecycle.ingest.row_groups import open_part
 from puffin_ann.lifecycle.ingest.sampling import SampleTask
-from puffin_ann.lifecycle.published.inventory import now_ms
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
@@ -25,6 +24,7 @@ from puffin_ann.lifecycle.runtime.workspace import (
     arrays_to_bytes,
     at_work,
 )
+from puffin_ann.moments import now_ms
 from puffin_ann.search.index import open_index
 
 log = logging.getLogger("puffin_ann")

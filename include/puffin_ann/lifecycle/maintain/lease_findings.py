@@ -3,10 +3,10 @@
 from pyiceberg.table import Table
 
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lake.store.leases import Held, Lease, now_ms
+from puffin_ann.lake.store.leases import Held, Lease
 from puffin_ann.lifecycle.maintain.findings import Finding
 from puffin_ann.lifecycle.runtime.leases import leases_of
-from puffin_ann.moments import as_utc
+from puffin_ann.moments import as_utc, now_ms
 
 
 def lease_findings(table: Table) -> tuple[list[Finding], list[Lease]]:

@@ -2,7 +2,6 @@
 
 import logging
 import re
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +21,7 @@ from puffin_ann.lake.store.listing import StoredObject, canonical, listed
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.objects import FOLDER, object_length
 from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
+from puffin_ann.moments import now_ms
 from puffin_ann.search.versions import confirmed, open_puffin
 
 log = logging.getLogger("puffin_ann")
@@ -133,11 +133,6 @@ def live_files(published: Iterable[IndexFile]) -> dict[str, IndexFile]:
         for held in file.holds:
             live.setdefault(held.index, file)
     return live
-
-
-def now_ms() -> int:
-    """Return the time, milliseconds since 1970."""
-    return int(time.time() * 1000)
 
 
 def is_index_name(path: str) -> bool:

@@ -18,7 +18,6 @@ from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
-from puffin_ann.errors import PuffinFormatError
 from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.documents.index_properties import (
@@ -283,10 +282,8 @@ def _centroids(
     if plan.algorithm != CENTROID:
         return None
     with open_puffin(workspace.table.io, plan.source) as reader:
-        found = reader.find(centroid_blob.TYPE, index=source.index)
-        if len(found) != 1:
-            raise PuffinFormatError(f"{plan.source}: {len(found)} centroid blobs")
-        before = centroid_blob.decode(reader.read(found[0]))
+        blob = reader.only(centroid_blob.TYPE, index=source.index)
+        before = centroid_blob.decode(reader.read(blob))
     place = {file.path: number for number, file in enumerate(coverage.files)}
     location = workspace.table.location()
     read = {relative_path(location, file.path) for file in plan.files}

@@ -1,6 +1,5 @@
 """Make the plan of a refresh from what was decided: files to read, their ids, groups of shards."""
 
-import time
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -27,6 +26,7 @@ from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
     arrays_to_bytes,
 )
+from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView
 from puffin_ann.search.versions import IndexVersion
@@ -87,7 +87,7 @@ def make_plan(
     routing = version.routing
     matched = decision.rows_gone + decision.rows_added if decision.matches else 0
     return RefreshPlan(
-        planned_ms=int(time.time() * 1000),
+        planned_ms=now_ms(),
         run_id=run_id,
         table=declaration.table,
         declaration=declaration,

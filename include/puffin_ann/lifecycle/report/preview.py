@@ -13,7 +13,7 @@ from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import Change
 from puffin_ann.lifecycle.published.base_version import version_to_refresh
 from puffin_ann.lifecycle.published.index_state import change_in, state_of
-from puffin_ann.lifecycle.published.inventory import now_ms
+from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import find_versions

@@ -20,10 +20,10 @@ from puffin_ann.lake.metadata.foreign import Foreign, Reach, look_around
 from puffin_ann.lake.store.listing import canonical, delete_object
 from puffin_ann.lake.store.locations import is_within, metadata_folder, staging_folders
 from puffin_ann.lake.store.s3 import s3_of
-from puffin_ann.lifecycle.published.inventory import now_ms
 from puffin_ann.lifecycle.retention.foreign_history import SHOWN, blocking
 from puffin_ann.lifecycle.retention.orphans import Orphan
 from puffin_ann.lifecycle.runtime.object_names import named_by, names_with_folders, object_name
+from puffin_ann.moments import now_ms
 
 log = logging.getLogger("puffin_ann")
 

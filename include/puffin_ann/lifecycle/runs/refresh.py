@@ -1,7 +1,6 @@
 """Refresh an index: plan what is due, and do all of it in this process where that is wanted."""
 
 import logging
-import time
 from typing import Any
 
 from puffin_ann.declaration import IndexDeclaration
@@ -26,6 +25,7 @@ from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
     is_opened_once,
 )
+from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import find_versions
@@ -80,7 +80,7 @@ def plan_refresh(
         state,
         change,
         declaration,
-        now_ms=int(time.time() * 1000),
+        now_ms=now_ms(),
         maintenance=maintenance,
         force=force,
         unreadable=find_versions(table, declaration.name).problems if base is None else (),

@@ -70,13 +70,8 @@ def load_centroids(io: FileIO, version: IndexVersion) -> centroid_blob.Centroids
         FormatError: there is not exactly one, or it does not fit the version's other blobs.
     """
     with open_part(io, version.path, version.length) as reader:
-        blobs = reader.find(centroid_blob.TYPE, index=version.index)
-        if len(blobs) != 1:
-            raise FormatError(
-                f"{version.path}: expected one centroid blob of index {version.index!r}, "
-                f"found {len(blobs)}"
-            )
-        found = centroid_blob.decode(reader.read(blobs[0]))
+        blob = reader.only(centroid_blob.TYPE, index=version.index)
+        found = centroid_blob.decode(reader.read(blob))
     known = (version.routing.metric, version.routing.dimension)
     if (found.metric, found.centroids.shape[1]) != known:
         raise FormatError(f"{version.path}: the centroid blob of {version.index!r} is of another")

@@ -47,16 +47,8 @@ def shard_blobs(reader: PuffinReader, version: IndexVersion, shard: ShardEntry) 
     """
     where = f"{reader.name}: shard {shard.shard_id} of index {version.index!r}"
 
-    def found(kind: str) -> list[BlobMetadata]:
-        return reader.find(kind, index=version.index, shard=str(shard.shard_id))
-
-    def only(kind: str) -> BlobMetadata:
-        blobs = found(kind)
-        if len(blobs) != 1:
-            raise PuffinFormatError(f"{where}: expected one {kind} blob, found {len(blobs)}")
-        return blobs[0]
-
-    made = only(engine_of(version, shard).blob_type)
+    of_it = {"index": version.index, "shard": str(shard.shard_id)}
+    made = reader.only(engine_of(version, shard).blob_type, **of_it)
     if made.compression_codec is not None:
         raise PuffinFormatError(
             f"{where}: blob {made.type} is compressed ({made.compression_codec}), and is to be "
@@ -67,9 +59,10 @@ def shard_blobs(reader: PuffinReader, version: IndexVersion, shard: ShardEntry) 
         raise PuffinFormatError(
             f"{where} has {made.length} bytes; {shard.rows} rows by the routing blob need {needed}"
         )
-    tombstones = found(tombstones_blob.TYPE)
+    tombstones = reader.find(tombstones_blob.TYPE, **of_it)
     if len(tombstones) > 1 or bool(tombstones) < bool(shard.tombstones):
         raise PuffinFormatError(
             f"{where}: {len(tombstones)} tombstones blobs; {shard.tombstones} rows are deleted"
         )
-    return ShardBlobs(made, only(rows_blob.TYPE), tombstones[0] if tombstones else None)
+    rows = reader.only(rows_blob.TYPE, **of_it)
+    return ShardBlobs(made, rows, tombstones[0] if tombstones else None)

@@ -14,6 +14,7 @@ from puffin_ann.errors import LeaseHeldError, StagingError
 from puffin_ann.lake.store import leases
 from puffin_ann.lake.store.leases import SKEW_MS, Lease
 from puffin_ann.lake.store.staging import Staging
+from puffin_ann.moments import now_ms
 
 RACERS = 8
 ROUNDS = 5
@@ -42,7 +43,7 @@ def lease(tmp_path, clock) -> Lease:
     return lease_in(tmp_path, clock)
 
 
-def lease_in(folder, clock=leases.now_ms) -> Lease:
+def lease_in(folder, clock=now_ms) -> Lease:
     place = folder / "metadata" / "_ann-staging" / "words"
     return Lease(PyArrowFileIO(), f"file://{place}", "index 'words'", clock=clock)
 
@@ -158,7 +159,7 @@ def test_whatever_number_somebody_made_the_next_run_gets_one(tmp_path, lease, nu
 
 @pytest.mark.parametrize("name", ["_lease-9999999999", "_lease-٠٠٠٠٠٠٠٩", "_lease-000000002"])
 def test_names_that_no_claim_has_do_not_count(tmp_path, lease, name):
-    planted(tmp_path, name, claim_of(until_ms=leases.now_ms() + 60_000))
+    planted(tmp_path, name, claim_of(until_ms=now_ms() + 60_000))
     assert lease.look() is None
     assert lease.acquire("run-b", "refresh", 60).number == 1
 
@@ -307,7 +308,7 @@ def test_a_lease_on_what_is_no_more_is_removed_unless_somebody_holds_it(lease):
 def test_a_claim_whose_file_is_from_years_ahead_keeps_nobody_out(tmp_path):
     lease = lease_in(tmp_path)
     years = 10 * 365 * 86_400
-    planted(tmp_path, "_lease-00000001", claim_of(until_ms=leases.now_ms() + years * 1000))
+    planted(tmp_path, "_lease-00000001", claim_of(until_ms=now_ms() + years * 1000))
     (path,) = tmp_path.rglob("_lease-00000001")
     os.utime(path, (time.time() + years, time.time() + years))
     assert lease.look().oddity
@@ -316,7 +317,7 @@ def test_a_claim_whose_file_is_from_years_ahead_keeps_nobody_out(tmp_path):
 
 def test_a_claim_by_a_clock_that_is_hours_ahead_holds(tmp_path):
     lease = lease_in(tmp_path)
-    planted(tmp_path, "_lease-00000001", claim_of(until_ms=leases.now_ms() + 3 * 3_600_000))
+    planted(tmp_path, "_lease-00000001", claim_of(until_ms=now_ms() + 3 * 3_600_000))
     (path,) = tmp_path.rglob("_lease-00000001")
     os.utime(path, (time.time() + 7_200, time.time() + 7_200))
     with pytest.raises(LeaseHeldError):
