@@ -138,7 +138,7 @@ def _due(
 
 def _why_merge(state: IndexState, expected: Expected, declaration: IndexDeclaration) -> str:
     graph = expected.live_in(state.graphs)
-    delta = expected.live_in(state.deltas) + expected.fresh
+    delta = expected.live_in(state.deltas) + expected.new
     bound = declaration.refresh.delta_ratio
     if not graph or not delta or delta <= bound * graph:
         return ""
@@ -175,7 +175,7 @@ def _why_emptied(state: IndexState, change: Change, expected: Expected) -> str:
     """Say so if deltas hold all that is live: there is nothing then that they could be added to."""
     if state.algorithm == CENTROID or not change.live_rows:
         return ""
-    deltas = expected.live_in(state.deltas) + expected.fresh
+    deltas = expected.live_in(state.deltas) + expected.new
     if not deltas or expected.live_in(state.graphs):
         return ""
     return f"none of the rows its shards were built from is live, and {deltas:,} others are"
@@ -284,14 +284,14 @@ def _new_delta(
     if state.algorithm == CENTROID or not (change.rows_added or due.absorb):
         return None
     forced = [delta for delta in state.deltas if delta.shard_id in due.absorb]
-    rows = expected.fresh + expected.live_in(forced)
+    rows = expected.new + expected.live_in(forced)
     rest = [delta for delta in state.deltas if delta.shard_id not in due.absorb]
     absorbed = [*forced, *absorbable(rows, rest)]
-    rows = expected.fresh + expected.live_in(absorbed)
+    rows = expected.new + expected.live_in(absorbed)
     cost = estimate.new_delta(state, rows)
-    reason = f"{expected.fresh:,} rows added" if change.rows_added else "deleted rows leave deltas"
+    reason = f"{expected.new:,} rows added" if change.rows_added else "deleted rows leave deltas"
     if expected.matches:
-        reason += f", if the {expected.moved:,} others were only relocated"
+        reason += f", if the {expected.relocated:,} others were only relocated"
     return DeltaAction(
         shard_id=state.next_shard_id,
         reason=reason,
@@ -309,7 +309,9 @@ def _shard_actions(
     due: _Due,
     delta: DeltaAction | None,
 ) -> Iterable[ShardAction]:
-    moved = apportion(expected.moved, {shard.shard_id: shard.rows for shard in state.shards})
+    relocated = apportion(
+        expected.relocated, {shard.shard_id: shard.rows for shard in state.shards}
+    )
     added = apportion(_merging(state, expected) if due.merge else 0, _capacity(state.graphs))
     for shard in state.shards:
         number = shard.shard_id
@@ -320,18 +322,18 @@ def _shard_actions(
             yield _action(shard, "rebuild", due.rebuild[number], rows, cost)
         elif due.merge and shard.kind == "graph":
             cost = estimate.merged(state, shard, dead, added[number])
-            yield _action(shard, "merge", due.merge, added[number] + dead + moved[number], cost)
+            yield _action(shard, "merge", due.merge, added[number] + dead + relocated[number], cost)
         elif due.merge:
             yield _action(shard, "merge", "goes into shards", expected.live(shard), Cost())
         elif delta and number in delta.absorbed:
             reason = due.absorb.get(number, f"goes into delta {delta.shard_id}")
             yield _action(shard, "merge", reason, expected.live(shard), Cost())
         else:
-            yield _in_place(state, change, expected, shard, moved[number])
+            yield _in_place(state, change, expected, shard, relocated[number])
 
 
 def _merging(state: IndexState, expected: Expected) -> int:
-    return expected.fresh + expected.live_in(state.deltas)
+    return expected.new + expected.live_in(state.deltas)
 
 
 def _capacity(graphs: Sequence[ShardState]) -> dict[int, int]:
@@ -340,19 +342,19 @@ def _capacity(graphs: Sequence[ShardState]) -> dict[int, int]:
 
 
 def _in_place(
-    state: IndexState, change: Change, expected: Expected, shard: ShardState, moved: int
+    state: IndexState, change: Change, expected: Expected, shard: ShardState, relocated: int
 ) -> ShardAction:
     """Say what is done to a shard whose blob is carried over."""
     dead = expected.dead.get(shard.shard_id, 0)
-    spared = change.identified is not None and not (expected.moved or dead)
+    spared = change.identified is not None and not (expected.relocated or dead)
     if not shard.rows or spared:
         return _action(
             shard, "none", "none of its rows was relocated or removed", 0, _kept(state, shard)
         )
     if expected.matches:
-        reason = f"about {moved:,} of its rows relocated, {dead:,} removed"
+        reason = f"about {relocated:,} of its rows relocated, {dead:,} removed"
         cost = estimate.remapped(state, shard, dead)
-        return _action(shard, "remap", reason, moved + dead, cost)
+        return _action(shard, "remap", reason, relocated + dead, cost)
     if change.rows_gone and shard.live:
         reason = f"about {dead:,} of its rows removed"
         return _action(shard, "mask", reason, dead, estimate.masked(state, shard, dead))

@@ -18,14 +18,14 @@ class Expected:
 
     Attributes:
         matches: whether added rows may be removed rows.
-        moved: rows that stay in their shard with another locator.
-        fresh: rows that are new to the index.
+        relocated: rows that stay in their shard with another locator.
+        new: rows that are new to the index.
         dead: by shard, rows that become tombstones.
     """
 
     matches: bool
-    moved: int
-    fresh: int
+    relocated: int
+    new: int
     dead: Mapping[int, int]
 
     def live(self, shard: ShardState) -> int:
@@ -41,23 +41,25 @@ class Expected:
         return 1 - self.live(shard) / shard.rows if shard.rows else 0.0
 
 
-UNCHANGED = Expected(matches=False, moved=0, fresh=0, dead={})
+UNCHANGED = Expected(matches=False, relocated=0, new=0, dead={})
 
 
 def expect(state: IndexState, change: Change) -> Expected:
     """Return what was identified, where it was; else what is likely, in proportion to shards."""
-    revived = min(change.rows_restored, sum(shard.tombstones for shard in state.shards))
-    matches = change.rows_added > 0 and (change.rows_gone > 0 or revived > 0)
+    restored = min(change.rows_restored, sum(shard.tombstones for shard in state.shards))
+    matches = change.rows_added > 0 and (change.rows_gone > 0 or restored > 0)
     matches = matches and state.algorithm != CENTROID  # it holds no row that could be matched
-    moved = min(change.rows_added - change.rows_restored, change.rows_left_behind) if matches else 0
+    relocated = (
+        min(change.rows_added - change.rows_restored, change.rows_left_behind) if matches else 0
+    )
     known = change.identified
     if known is not None:
-        return Expected(matches, known.moved, known.fresh, known.dead)
+        return Expected(matches, known.relocated, known.new, known.dead)
     dead = apportion(
-        change.rows_gone - moved, {shard.shard_id: shard.live for shard in state.shards}
+        change.rows_gone - relocated, {shard.shard_id: shard.live for shard in state.shards}
     )
-    back = revived if matches else 0
-    return Expected(matches, moved + back, change.rows_added - moved - back, dead)
+    back = restored if matches else 0
+    return Expected(matches, relocated + back, change.rows_added - relocated - back, dead)
 
 
 def apportion(total: int, weights: Mapping[int, int]) -> dict[int, int]:

@@ -101,13 +101,13 @@ class Identified:
     """What became of the added and removed rows, once they were identified.
 
     Attributes:
-        moved: rows that stay in their shard with another locator, revived ones included.
-        fresh: rows that are new to the index.
+        relocated: rows that stay in their shard with another locator, restored ones included.
+        new: rows that are new to the index.
         dead: by shard, rows that become tombstones; shards without any may lack.
     """
 
-    moved: int
-    fresh: int
+    relocated: int
+    new: int
     dead: Mapping[int, int]
 
 

@@ -92,7 +92,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
 
     Raises:
         ConflictError: the head moved during every attempt; nothing was published.
-        OvertakenError: another run published the index since this refresh was planned; likewise.
+        SupersededError: another run published the index since this refresh was planned; likewise.
         UnclearCommitError: the catalog's answer was lost; nothing was deleted.
     """
     finished = done(workspace.staging, PUBLISH, PublishedVersion)
@@ -169,7 +169,7 @@ def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
     refreshed along into theirs.
 
     Raises:
-        OvertakenError: so it is.
+        SupersededError: so it is.
     """
     index = plan.declaration.name
     before = set(plan.registered)

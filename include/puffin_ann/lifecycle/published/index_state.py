@@ -157,19 +157,19 @@ def change_in(
     columns = version.coverage.columns
     whole = [number for number, dead in view.masked.items() if dead is ALL]
     left = np.isin(columns.file_ids, np.array(whole, np.int64))
-    revived = _in_covered_files(table, version, view)
-    fresh = [one for one, _ in view.scanned if one.path not in revived]
+    restored = _in_covered_files(table, version, view)
+    new_files = [one for one, _ in view.scanned if one.path not in restored]
     return Change(
         snapshot_id=live.snapshot_id,
         live_rows=view.live_rows,
         rows_added=view.rows_to_scan,
         rows_gone=view.rows_masked,
-        rows_restored=sum(revived.values()),
+        rows_restored=sum(restored.values()),
         rows_left_behind=int((columns.rows - columns.left_out)[left].sum()),
-        files_added=len(fresh),
+        files_added=len(new_files),
         files_gone=len(whole),
         oldest_ms=oldest_uncovered_ms(table, version) if view.cost else 0,
-        column=_why_not_this_column(table, version, view, fresh, declaration),
+        column=_why_not_this_column(table, version, view, new_files, declaration),
     )
 
 
@@ -209,7 +209,7 @@ def _why_not_this_column(
     table: Table,
     version: IndexVersion,
     view: SnapshotView,
-    fresh: Sequence[LiveFile],
+    new_files: Sequence[LiveFile],
     declaration: IndexDeclaration,
 ) -> str:
     """Say why rows of the declared column cannot be added to a version; empty if they can."""
@@ -223,9 +223,9 @@ def _why_not_this_column(
     if before != column.element:
         return f"column {column.name!r} holds {column.element} now; indexed were {before}"
     width = version.routing.dimension
-    if not fresh or sum(file.rows for file in fresh) <= view.rows_answered:
+    if not new_files or sum(file.rows for file in new_files) <= view.rows_answered:
         return ""  # most rows are as wide as ever; others are left out and counted, as in a build
-    largest = max(fresh, key=lambda one: one.rows)
+    largest = max(new_files, key=lambda one: one.rows)
     now = dimension_of(table.io, [largest], column)
     if now in (None, width):
         return ""

@@ -113,7 +113,7 @@ def test_what_was_identified_takes_the_place_of_what_was_expected():
         rows_added=50_000,
         rows_gone=50_000,
         rows_left_behind=50_000,
-        identified=Identified(moved=48_000, fresh=2000, dead={1: 2000}),
+        identified=Identified(relocated=48_000, new=2000, dead={1: 2000}),
     )
     decision = decide(state(), found, declared(), now_ms=NOW)
     assert decision.delta is not None
