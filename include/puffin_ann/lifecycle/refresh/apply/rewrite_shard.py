@@ -22,6 +22,7 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.shard import stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
+from puffin_ann.lifecycle.evaluate.measure import Measure
 from puffin_ann.lifecycle.ingest.segments import StagedRows
 from puffin_ann.lifecycle.refresh.apply.load_rows import CHUNK_ROWS, FreshRows, fetch
 from puffin_ann.lifecycle.refresh.apply.remap import (
@@ -179,7 +180,7 @@ class ShardRewriter:
         with encoded.open("wb") as out:
             self._made_by.encode(made, out)
         recall = self._recall(encoded, dead, scratch / "inserted")
-        if recall is not None and recall[0] < self.workspace.refresh.declaration.recall_target:
+        if recall is not None and recall.recall < self.workspace.refresh.declaration.recall_target:
             return None
         blobs = {
             self._made_by.blob_type: encoded,
@@ -221,10 +222,10 @@ class ShardRewriter:
         with encoded.open("wb") as out:
             self._made_by.encode(made, out)
         recall = self._recall(encoded, np.zeros(len(order), np.bool_), scratch / "rebuilt")
-        if recall is not None and recall[1] < plan.declaration.recall_target:
+        if recall is not None and recall.high < plan.declaration.recall_target:
             raise RecallTooLowError(
                 f"index {self.version.index!r}: shard {shard.shard_id}, built again of "
-                f"{len(order)} rows, finds {recall[0]:.4f} of their neighbours at search width "
+                f"{len(order)} rows, finds {recall.recall:.4f} of their neighbours at search width "
                 f"{routing.search_width}, under the declared recall_target of "
                 f"{plan.declaration.recall_target}; nothing was published. Build the whole index: "
                 f"'puffin-ann build {self.version.index} --force', or lower recall_target"
@@ -235,9 +236,7 @@ class ShardRewriter:
             shard.shard_id, "graph", rows, None, blobs, len(order), "rebuild", recall, began
         )
 
-    def _recall(
-        self, encoded: Path, dead: NDArray[np.bool_], folder: Path
-    ) -> tuple[float, float] | None:
+    def _recall(self, encoded: Path, dead: NDArray[np.bool_], folder: Path) -> Measure | None:
         """Measure a shard by what searches read, as the width was chosen; see `recall_of`."""
         routing = self.version.routing
         if routing.algorithm == EXACT:
@@ -263,7 +262,7 @@ class ShardRewriter:
         blobs: Mapping[str, Path],
         added: int,
         action: str,
-        recall: tuple[float, float] | None,
+        recall: Measure | None,
         began: float,
     ) -> AppliedShard:
         return AppliedShard(
@@ -276,7 +275,7 @@ class ShardRewriter:
             blobs=tuple(blobs),
             added=added,
             action=action,
-            recall=None if recall is None else recall[0],
+            recall=None if recall is None else recall.recall,
             seconds=time.monotonic() - began,
         )
 
@@ -289,12 +288,11 @@ def recall_of(
     width: int,
     seed: int,
     threads: int,
-) -> tuple[float, float] | None:
+) -> Measure | None:
     """Search a shard for the neighbours of some of its live rows, themselves left out.
 
     Returns:
-        The mean recall, and what it is under 97.5 % of the time if that is the true one; None where
-        no row has a neighbour.
+        The recall; None where no row has a neighbour.
     """
     alive = np.flatnonzero(~dead)
     if len(alive) < 2:
@@ -311,8 +309,7 @@ def recall_of(
         exact = true[number][true_ids[number] != row][: wanted - 1]
         mine = near[number][ids[number] != row][: wanted - 1]
         recalls[number] = np.count_nonzero(mine <= exact[-1]) / len(exact)
-    error = 1.96 * float(recalls.std()) / float(np.sqrt(len(recalls)))
-    return float(recalls.mean()), float(recalls.mean()) + error
+    return Measure.of(recalls)
 
 
 def _new(scratch: Path, name: str) -> Path:
