@@ -136,8 +136,8 @@ def test_inserted_rows_are_found_and_the_others_keep_their_ordinals(metric, tmp_
 def test_an_insert_trains_nothing_and_old_rows_keep_their_lists_and_codes(tmp_path, monkeypatch):
     folder = unpacked(encoded(normal(2000, 10), tmp_path), tmp_path / "shard")
     before = ivf_blob.open(folder)
-    for module in ("kmeans", "pq"):
-        monkeypatch.setattr(f"puffin_ann.ann.{module}.train", None)
+    for module in ("kmeans", "product_quantisation"):
+        monkeypatch.setattr(f"puffin_ann.ann.clustering.{module}.train", None)
     more = 3 + normal(300, 10, seed=1)
     after = ivf_blob.open(unpacked(inserted(folder, more, tmp_path / "more"), tmp_path / "after"))
     for name in ("origin", "centroids", "codebook", "subspace_offsets"):
