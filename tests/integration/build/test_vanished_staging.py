@@ -79,7 +79,7 @@ def test_one_kind_of_object_vanishes_before_a_stage_that_needs_it(words, kind, b
         run_stage(plan, stage)
     remove(plan, kind)
     for _ in range(2):  # tried again as it is, it says the same
-        with pytest.raises(StagingGoneError, match="anew"):
+        with pytest.raises(StagingGoneError, match="again"):
             run_stage(plan, before)
 
     again = planned()

@@ -126,7 +126,7 @@ def test_a_refresh_whose_staging_vanishes_is_planned_anew(changed, declaration, 
     first()
     for path in local_path(staging(changed, pointer).root).glob(f"{beginning}*"):
         path.unlink()
-    with pytest.raises(StagingGoneError, match="anew"):
+    with pytest.raises(StagingGoneError, match="again"):
         run_all(later)
 
     again = plan(declaration)
