@@ -4,6 +4,17 @@ import puffin_ann
 
 index = puffin_ann.open_index("demo.glove.words", "glove_words")
 index.search(vector, k=10, columns=["word"])
+
+The packages, each of which imports only from those below it:
+
+    airflow | cli | spark_apps    who calls: DAGs and the UI's page, the command line, Spark
+    lifecycle                     build, refresh, publish, maintain: the life of an index
+    search                        open an index at a snapshot and search it
+    lake | engines                Iceberg tables and their stores | one interface per algorithm
+    blobs | ann                   byte layouts | algorithms on arrays
+    puffin                        the container file
+    declaration                   what users declare
+    settings, errors, ...         what all of them share
 """
 
 import logging

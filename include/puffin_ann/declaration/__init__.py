@@ -1,6 +1,10 @@
 """Index declarations: the YAML files under `include/indexes/`, validated once, here.
 
 Imports nothing heavier than pydantic and YAML, since every parse of a DAG file pays for it.
+
+`index` is a declaration as a whole, of `options`, `parameters`, `names` and `schedules`, all built
+on `model`. `folder` finds the folder of declarations, `files` reads it, by `reading` what is in a
+file; `allowed` says which settings of Spark this machine permits.
 """
 
 from puffin_ann.declaration.files import (

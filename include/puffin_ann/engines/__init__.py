@@ -1,4 +1,9 @@
-"""Engines: one interface per algorithm, between arrays (`ann`) and bytes (`blobs`)."""
+"""Engines: one interface per algorithm, between the arrays of `ann` and the bytes of `blobs`.
+
+`base` is what an engine offers; `exact`, `vamana`, `hnsw` and `ivf_pq` are the engines, imported
+when they are asked for. `delta` is the small shard of added rows, and `sizes` predicts how large an
+index of each will be.
+"""
 
 from puffin_ann.engines.base import SearchableShard, ShardEngine
 from puffin_ann.errors import DeclarationError

@@ -1,7 +1,8 @@
 """The Puffin container: a reader and a writer that know bytes and streams, not what they mean.
 
 `docs/format.md` has the layout; `layout` holds it as numpy dtypes, `metadata` the footer's JSON,
-`codecs` the compression, `reader` and `writer` the two sides of a file.
+`codecs` the compression and `limits` what it may unpack to, `streams` what is asked of files,
+`footer` the footer's bytes, `reader` and `writer` the two sides of a file.
 """
 
 from puffin_ann.puffin.metadata import BlobMetadata, FileMetadata
