@@ -36,8 +36,8 @@ app = typer.Typer(
     help="Vector indexes that live inside Apache Iceberg tables.\n\n"
     "Catalogs are those of PyIceberg's own configuration (.pyiceberg.yaml or PYICEBERG_*).\n\n"
     "Exit codes: 0 done, 2 bad input, 3 not found, 4 the table moved on, 5 recall under the "
-    "target, 6 something outside is missing, 7 broken bytes, 8 problems found, 9 another run is "
-    "at work, 1 anything else.",
+    "target, 6 something outside is missing, 7 broken bytes, 8 problems found, 9 another run "
+    "works on the index, 1 anything else.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
