@@ -131,7 +131,7 @@ def test_a_plan_refuses_what_the_refresh_refuses(cli, words, declare, why, publi
 def test_more_partitions_than_a_blob_holds_are_refused_before_anything_is_built(
     cli, words, declare, monkeypatch
 ):
-    monkeypatch.setattr("puffin_ann.lifecycle.build.plan.MAX_JAVA_BLOB", 300)
+    monkeypatch.setattr("puffin_ann.lifecycle.ingest.preconditions.MAX_JAVA_BLOB", 300)
     declare()
     planned = cli("plan", *TABLE)
     assert planned[0] == 2
