@@ -6,6 +6,7 @@ from hypothesis import settings
 
 from puffin_ann import redaction
 
+pytest.register_assert_rewrite("tests.support")
 pytest_plugins = ["tests.support.fixtures"]
 
 # Tests choose their settings themselves, whatever is set for whoever runs them. What remains is
