@@ -1,8 +1,6 @@
 """What a small refresh asks of the catalog and the disk, whatever the size of the table."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from puffin_ann.lake.metadata.registered import registered
 from puffin_ann.lake.read import manifests
 from puffin_ann.lifecycle.ingest import row_groups
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from puffin_ann.lifecycle.runtime.workspace import staging_root
 from puffin_ann.puffin import footer
 from puffin_ann.search.index import open_index
 from puffin_ann.search.versions import find_versions
@@ -76,18 +73,6 @@ def test_a_few_deleted_rows_cost_few_loads_and_waits(indexed, counted):
     assert counts["_init_catalog"] == 1  # one connection asks it all
     assert counts["fsync"] == 0  # but for what the catalog does
     assert counts["update_table_metadata"] == 0  # beyond that of the catalog's own commit
-
-
-@pytest.mark.parametrize("left", [b"", bytes(300), b'{"kind": "refre'])
-def test_a_run_whose_machine_went_down_is_planned_anew(indexed, left):
-    delete_positions(indexed, {file_of(indexed): [0, 1]})
-    folder = Path(staging_root(indexed, builds.INDEX, "refresh").removeprefix("file://"))
-    folder.mkdir(parents=True)
-    (folder / "plan.json").write_bytes(left)
-    (folder / "changes.json").write_text(json.dumps({"gone": [], "of": "another plan"}))
-    assert refresh()["action"] == "refresh"
-    view = open_index(indexed.refresh(), builds.INDEX).view
-    assert (view.rows_masked, view.rows_to_scan) == (0, 0)
 
 
 def test_the_version_refreshed_is_opened_once_for_each_thing_that_is_asked_of_it(

@@ -204,8 +204,7 @@ class Lease:
         held = self.look()
         if held is None or held.released or held.claim.owner != owner:
             return False
-        # Torn by a machine that goes down, a claim counts as one that has ended: no need to wait.
-        self._place.put_new(f"{_name(held.number)}.released", b"{}", lasting=False)
+        self._place.put_new(f"{_name(held.number)}.released", b"{}")
         return True
 
     def take_away(self) -> Held | None:
@@ -217,7 +216,7 @@ class Lease:
         held = self.look()
         if held is None or not held.is_alive(self._clock()):
             return None
-        self._place.put_new(f"{_name(held.number)}.released", b"{}", lasting=False)
+        self._place.put_new(f"{_name(held.number)}.released", b"{}")
         return held
 
     def remove(self) -> bool:
@@ -254,7 +253,7 @@ class Lease:
             until_ms=now + int(seconds * 1000),
             token=uuid.uuid4().hex,
         )
-        if not self._place.put_new(_name(number), claim.model_dump_json().encode(), lasting=False):
+        if not self._place.put_new(_name(number), claim.model_dump_json().encode()):
             return None
         late = time.monotonic() - looked > STALE_LOOK_SECONDS
         found = self._objects()

@@ -3,6 +3,11 @@
 A run's folder holds large objects, written under names that no other attempt uses, and small
 markers, which are created if absent and name those objects: the first marker wins, so that a task
 that was given up and still runs can do no harm.
+
+On a local file system nothing here waits for the disk: a run's few dozen small objects took longer
+than all else that a refresh of a few deleted rows does. Where the machine itself goes down, an
+object may be torn. A large one is known by its digest then, a document by `discard_torn`, and what
+was lost is done again.
 """
 
 import hashlib
@@ -81,7 +86,7 @@ class Staging:
         with self.fetch(self.uri(*parts)) as stream:
             return stream.read()
 
-    def put_new(self, name: str, data: bytes, *, lasting: bool = True) -> bool:
+    def put_new(self, name: str, data: bytes) -> bool:
         """Create an object if it is absent; True if this call created it.
 
         On a local file system and on S3 this is atomic: of any number of callers one gets True, and
@@ -89,17 +94,11 @@ class Staging:
         that only resemble S3, the object is looked for, written and read back; of two callers
         within that span both may get True, and the later one's bytes stay. Callers therefore read
         what is there and go on with that.
-
-        Args:
-            name: of the object.
-            data: its bytes.
-            lasting: on a local file system, wait for the disk; an object for which that was not
-                done may be torn when the machine itself went down, see `discard_torn`.
         """
         uri = self.uri(name)
         path = local_path(uri)
         if path is not None:
-            return _link_new(path, data, lasting)
+            return _link_new(path, data)
         if object_exists(self.io, uri):
             return False
         if self._s3 is not None:
@@ -284,8 +283,8 @@ def naming(where: str) -> Iterator[None]:
         raise EnvironmentProblemError(said) from shown_cause(error)
 
 
-def _link_new(path: Path, data: bytes, lasting: bool) -> bool:
-    partial = _written_beside(path, data, lasting=lasting)
+def _link_new(path: Path, data: bytes) -> bool:
+    partial = _written_beside(path, data)
     try:
         with naming(str(path)):
             return _linked(partial, path)
@@ -309,7 +308,7 @@ def is_partial(name: str) -> bool:
     return _PARTIAL.fullmatch(name) is not None
 
 
-def _written_beside(path: Path, data: bytes, *, lasting: bool = True) -> Path:
+def _written_beside(path: Path, data: bytes) -> Path:
     """Write bytes to a file that nobody else knows, in the folder of another one."""
     with naming(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -318,9 +317,6 @@ def _written_beside(path: Path, data: bytes, *, lasting: bool = True) -> Path:
     try:
         with naming(str(path)), partial.open("xb") as out:
             out.write(data)
-            out.flush()
-            if lasting:
-                os.fsync(out.fileno())
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

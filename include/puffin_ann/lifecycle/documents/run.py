@@ -303,14 +303,9 @@ def group_name(group: str) -> str:
     return f"group-{group}.json"
 
 
-def store(staging: Staging, name: str, document: D, *, lasting: bool | None = None) -> D:
-    """Create a document; if another attempt was first, return its document instead.
-
-    Stages are done again where their documents did not outlast a machine that went down, see
-    `done`; so the disk is waited for only by default for the plan, which other processes go by.
-    """
-    lasting = name == PLAN if lasting is None else lasting
-    if staging.put_new(name, document.model_dump_json().encode(), lasting=lasting):
+def store(staging: Staging, name: str, document: D) -> D:
+    """Create a document; if another attempt was first, return its document instead."""
+    if staging.put_new(name, document.model_dump_json().encode()):
         return document
     return load(staging, name, type(document))
 
@@ -330,7 +325,10 @@ def load(staging: Staging, name: str, kind: type[D]) -> D:
 
 
 def done(staging: Staging, name: str, kind: type[D]) -> D | None:
-    """Return a stage's document if the stage is done; one that is torn is none, and removed."""
+    """Return a stage's document if the stage is done; one that is torn is none, and removed.
+
+    Of a torn plan that is for whoever plans: all that was made by it has to go, too.
+    """
     if not staging.exists(name):
         return None
     try:

@@ -21,10 +21,7 @@ from puffin_ann.lifecycle.published.index_state import change_in, state_of
 from puffin_ann.lifecycle.refresh.plan import Basis, make_plan
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime import run_ids
-from puffin_ann.lifecycle.runtime.workspace import (
-    Workspace,
-    is_opened_once,
-)
+from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
@@ -62,8 +59,6 @@ def plan_refresh(
     build.warn_of(declaration)
     table = load_table(declaration.table)
     run, staging = build.workplace(table, declaration.name, run_ids.safe_run_id(run_id))
-    if staging.exists(PLAN) and staging.discard_torn(PLAN):
-        staging.delete_tree()  # the machine went down, and no stage's outcome is worth more
     if staging.exists(PLAN):
         planned = Workspace(table, staging).run
         if isinstance(planned, RefreshPlan):
@@ -107,8 +102,7 @@ def plan_refresh(
     workspace = Workspace(table, staging)
     workspace.keep(declaration.table, staging.uri(PLAN))
     made = make_plan(declaration, workspace, run, basis, decision)
-    # Within one process nobody goes by a plan but this run, or one that plans again, see above.
-    made = store(staging, PLAN, made, lasting=not is_opened_once())
+    made = store(staging, PLAN, made)
     workspace.start_from(made, base.version)
     return _pointer(made, staging).model_dump()
 

@@ -191,7 +191,8 @@ def run_places(table: Table, index: str, run_id: str) -> Iterator[tuple[str, Sta
     """Yield the ids that a run may go by, the given one first, each with its staging folder.
 
     Left out are ids of runs that were given up, and those of which documents are left without the
-    plan that they were made by.
+    plan that they were made by. A plan that is torn, since the machine went down, is removed with
+    all that was made by it.
 
     Yields:
         An id, its folder, and whether its plan is staged.
@@ -200,6 +201,9 @@ def run_places(table: Table, index: str, run_id: str) -> Iterator[tuple[str, Sta
         staging = Staging(table.io, staging_root(table, index, name))
         stored = {file.uri.rpartition("/")[2] for file in listed(table.io, staging.root)}
         documents = {file for file in stored if file.endswith(".json")}
+        if PLAN in documents and GIVEN_UP not in documents and staging.discard_torn(PLAN):
+            staging.delete_tree()
+            documents = set()
         if GIVEN_UP not in documents and (PLAN in documents or not documents):
             yield name, staging, PLAN in documents
 
