@@ -11,6 +11,8 @@ UV_VERSION := 0.8
 UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
 STEP = @printf '\033[1m== %s\033[0m\n'
 PYTEST := $(BIN)/pytest
+# A file's tests stay together: they share what they start. Each process has its own Spark and S3.
+SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile
 CRASHES := tests/integration/refresh/test_refresh_crashes.py
 KILLS := tests/e2e/test_killed_*.py
 FUZZERS := $(sort $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py)))
@@ -59,16 +61,16 @@ $(JARS): tests/support/jars.txt | $(READY)
 	@touch $(JARS)
 
 test: $(READY) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg
-	@$(PYTEST) -m "not long" tests/unit tests/integration tests/property tests/fuzz
+	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" tests/unit tests/integration tests/property tests/fuzz
 
 test-unit: $(READY) ## Run the unit tests alone
-	@$(PYTEST) tests/unit
+	@$(PYTEST) $(SIDE_BY_SIDE) tests/unit
 
 test-integration: $(READY) $(JARS) ## Run the integration tests alone
-	@$(PYTEST) -m "not long" tests/integration tests/property tests/fuzz
+	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" tests/integration tests/property tests/fuzz
 
 test-long: $(READY) $(JARS) ## Repeat what chance decides, such as races of writers, many times
-	@$(PYTEST) -m long tests/integration --ignore=$(CRASHES)
+	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/integration --ignore=$(CRASHES)
 
 test-crashes: $(READY) ## Kill refreshes before every one of their events, and at random moments
 	@$(PYTEST) $(CRASHES)
