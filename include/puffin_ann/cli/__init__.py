@@ -3,5 +3,5 @@
 `main` starts `app`, which has the commands of `commands`, one file each. Beside them lies what they
 share: `declarations` and `puffin_files` find what is named, `queries` reads query vectors,
 `lease_options` and `spark_session` are options of commands that write; `output` and `progress`
-print, and `spark_stderr` keeps Spark's chatter off the terminal.
+print.
 """

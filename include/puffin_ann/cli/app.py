@@ -24,7 +24,7 @@ from puffin_ann.cli.commands.search import search
 from puffin_ann.cli.commands.size import size
 from puffin_ann.cli.commands.status import status
 from puffin_ann.cli.output import errors_to
-from puffin_ann.cli.spark_stderr import is_told
+from puffin_ann.cli.spark_session import is_told
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.redaction import REDACTION, redacted
 from puffin_ann.terminal import LiteralFormatter, printable

@@ -1,30 +1,47 @@
-"""Spark sessions for commands that run stages on one."""
+"""Spark sessions for commands that run stages on one.
 
+What Spark's processes print goes to a file, which is told of where something fails: a JVM warns of
+its own modules, and Spark of the host's name and its log level, whatever is configured.
+"""
+
+import logging
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from subprocess import Popen, TimeoutExpired
-from traceback import walk_tb
+from pathlib import Path
+from tempfile import mkstemp
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from puffin_ann.cli.spark_stderr import held_back
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import EnvironmentProblemError, SparkNotFoundError
+from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError, SparkNotFoundError
 
 if TYPE_CHECKING:
     from threading import Thread
 
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     from puffin_ann.lifecycle.spark.runner import WhenNeeded
 
 Master = Annotated[str, typer.Option(help="Spark master, such as local[*] or spark://host:7077.")]
+
+
+def is_told(record: logging.LogRecord) -> bool:
+    """Tell whether a record is for the terminal: all but what an interrupt broke off.
+
+    Py4J logs the call to Spark that was waited for, with two tracebacks.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return False
+        error = error.__cause__ or error.__context__
+    return True
 
 
 def require_pyspark() -> None:
@@ -40,34 +57,78 @@ def require_pyspark() -> None:
         raise SparkNotFoundError("pyspark cannot be imported; install it beside puffin-ann")
 
 
+@contextmanager
 def on_spark(
     declaration: IndexDeclaration,
     master: str,
     step: Callable[[str], AbstractContextManager[object]] = nullcontext,
-) -> "WhenNeeded":
-    """Return what runs tasks on a Spark session that it starts for the first; to be closed.
+) -> "Iterator[WhenNeeded]":
+    """Give what runs tasks on a Spark session that it starts for the first of them.
 
-    The start is a `step` of its own. Its methods raise as `spark_session` does.
+    The start is a `step` of its own. The runner's methods raise as `spark_session` does. The file
+    of what Spark printed is removed, but where Spark or a task failed, which is told.
     """
     from puffin_ann.lifecycle.spark.runner import WhenNeeded
     from puffin_ann.lifecycle.spark.session import warm_up
 
+    printed: list[Path] = []
+
     def start() -> "tuple[SparkSession, Thread]":
+        printed.append(_new_log_file())
         with step("start Spark"):
-            session = spark_session(declaration, master)
+            session = spark_session(declaration, master, printed[0])
         return session, warm_up(session.sparkContext)
 
-    return WhenNeeded(start)
+    try:
+        with WhenNeeded(start) as runner:
+            yield runner
+    except _SparkStartError:
+        printed.clear()  # of which its message tells
+        raise
+    except PuffinAnnError:
+        raise
+    except Exception:
+        for file in printed:
+            typer.echo(f"What Spark printed is in {file}", err=True)
+        printed.clear()
+        raise
+    finally:
+        for file in printed:
+            file.unlink(missing_ok=True)
 
 
-def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
+class _SparkStartError(EnvironmentProblemError):
+    """Spark did not start; the message says where the file is of what it printed."""
+
+
+def _new_log_file() -> Path:
+    try:
+        number, name = mkstemp(prefix="puffin-ann-spark-", suffix=".log")
+    except OSError as error:
+        raise EnvironmentProblemError(
+            f"no file for what Spark prints can be made: {error}"
+        ) from None
+    os.close(number)
+    return Path(name)
+
+
+def spark_session(declaration: IndexDeclaration, master: str, printed: Path) -> "SparkSession":
     """Return a Spark session with a declaration's configuration; the caller stops it.
 
+    It is started by a thread of its own: PySpark would give the main thread another handler of
+    interrupts, which fails while a call to Spark is waited for. And an interrupt waits until the
+    JVM is there: PySpark forgets one that it waits for, which then never ends.
+
+    Args:
+        declaration: of the index that is worked on.
+        master: of Spark.
+        printed: file to which the standard streams of the JVM, and of the workers that it starts,
+            are appended.
+
     Raises:
-        EnvironmentProblemError: it cannot be started; says why.
+        EnvironmentProblemError: it cannot be started; says why, and names the file.
     """
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark import SparkConf
 
     from puffin_ann.lifecycle.spark.daemon_prestart import daemon_ahead
     from puffin_ann.lifecycle.spark.session import worker_conf
@@ -80,59 +141,37 @@ def spark_session(declaration: IndexDeclaration, master: str) -> "SparkSession":
     }
     chosen = declaration.spark.conf
     named = {"spark.master": master, "spark.app.name": f"puffin-ann {declaration.name}"}
-    conf = {**named, **quiet, **worker_conf(chosen), **chosen}
+    given = {**named, **quiet, **worker_conf(chosen), **chosen}
     try:
-        with held_back(), daemon_ahead(conf) as more, _nothing_left_behind():
-            with _interrupts_as_before():
-                SparkContext.getOrCreate(SparkConf().setAll(list({**conf, **more}.items())))
-            session: SparkSession = SparkSession.builder.getOrCreate()
+        with daemon_ahead(given) as more, ThreadPoolExecutor(1, "puffin-ann-spark") as starting:
+            conf = SparkConf().setAll(list({**given, **more}.items()))
+            starting.submit(_start_jvm, conf, printed).result()
+            return starting.submit(_start_session, conf).result()
     except Exception as error:  # whatever Spark's JVM or its gateway has to say
         lines = str(error).strip().splitlines() or [type(error).__name__]
         # Py4J tells first which call failed, then, after a colon, why.
         reason = next((line[2:] for line in lines if line.startswith(": ")), lines[0])
-        raise EnvironmentProblemError(
-            f"Spark cannot be started on master {master!r}: {reason}"
+        raise _SparkStartError(
+            f"Spark cannot be started on master {master!r}: {reason}; "
+            f"what it printed is in {printed}"
         ) from None
+
+
+def _start_jvm(conf: "SparkConf", printed: Path) -> None:
+    """Start the JVM, unless there is one of an earlier session in this process."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        with printed.open("ab") as file:
+            gateway = launch_gateway(conf, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _start_session(conf: "SparkConf") -> "SparkSession":
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext.getOrCreate(conf)
+    session: SparkSession = SparkSession.builder.getOrCreate()
     return session
-
-
-@contextmanager
-def _interrupts_as_before() -> Iterator[None]:
-    """Take back the handler that PySpark gives interrupts.
-
-    It asks Spark to cancel its jobs by the connection on which the main thread waits for an answer,
-    and both calls fail. The end of the session cancels them all the same.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if before is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _nothing_left_behind() -> Iterator[None]:
-    """End the JVM that PySpark was waiting for when its start was interrupted, or failed.
-
-    PySpark removes the folder into which the JVM was to write its port and forgets the process. The
-    JVM cannot write there, and so never comes to wait for the end of its standard input, by which
-    it would notice ours. The frames that the error went through are all that still knows it.
-    """
-    try:
-        yield
-    except BaseException as error:
-        for frame, _ in walk_tb(error.__traceback__):
-            for value in list(frame.f_locals.values()):
-                if isinstance(value, Popen) and getattr(value, "pid", None):
-                    _end(value)
-        raise
-
-
-def _end(process: "Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(5)
-    except TimeoutExpired:
-        process.kill()
-        process.wait()

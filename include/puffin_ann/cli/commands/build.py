@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from puffin_ann.cli.output import AsJson, console, in_words, print_json, say
 from puffin_ann.cli.progress import Step, steps
 from puffin_ann.cli.spark_session import Master, on_spark, require_pyspark
 from puffin_ann.declaration import IndexDeclaration
+
+if TYPE_CHECKING:
+    from puffin_ann.lifecycle.spark.runner import WhenNeeded
 
 
 def build(
@@ -56,12 +59,18 @@ def build(
 def _run_stages(
     declaration: IndexDeclaration, plan: dict[str, Any], master: str, step: Step
 ) -> None:
+    with on_spark(declaration, master) as runner:
+        for name, work in _works(runner, plan):
+            with step(name):
+                work()
+
+
+def _works(runner: "WhenNeeded", plan: dict[str, Any]) -> list[tuple[str, Callable[[], object]]]:
     from puffin_ann.lifecycle.build import stages
     from puffin_ann.lifecycle.runs import publish
 
-    runner = on_spark(declaration, master)
     table, location = plan["table"], plan["plan"]
-    works: list[tuple[str, Callable[[], object]]] = [
+    return [
         ("start Spark", runner.started),
         ("train centroids", lambda: stages.train(runner, table, location)),
         ("assign rows", lambda: stages.assign(runner, table, location)),
@@ -75,7 +84,3 @@ def _run_stages(
         ("measure recall", lambda: stages.gate(runner, table, location)),
         ("publish", lambda: publish.publish(table, location)),
     ]
-    with runner:
-        for name, work in works:
-            with step(name):
-                work()

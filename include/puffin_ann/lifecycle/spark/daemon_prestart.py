@@ -92,6 +92,7 @@ def _begin(conf: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes], str] | No
                 env=_environment(conf),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # where it fails, the daemon that Spark starts tells why
                 pass_fds=[listener.fileno()],
                 process_group=0,  # an interrupt from the terminal is not for it
             )

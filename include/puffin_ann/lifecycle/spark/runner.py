@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from puffin_ann import errors
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lifecycle.runtime.runners import InProcess, Work
-from puffin_ann.lifecycle.spark.session import abandon, stop
+from puffin_ann.lifecycle.spark.session import stop
 from puffin_ann.settings import threads_limited
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("puffin_ann")
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class OnSpark:
         """Run `work` once per payload, and return the answers in order.
 
         A `PuffinAnnError` on an executor is raised again here as what it was, at once: Spark would
-        retry the task and bury the message.
+        retry the task and bury the message. What a task warned of is logged here, too.
         """
         if not payloads:
             return []
@@ -60,6 +62,8 @@ class OnSpark:
         guarded = partial(_guarded, work, self.threads_per_task(len(payloads)))
         answers = [json.loads(answer) for answer in tasks.map(guarded).collect()]
         for answer in answers:
+            for warning in answer["warnings"]:
+                log.warning("%s", warning)
             if "error" in answer:
                 raise _error_of(answer["error"], answer["message"])
         return [answer["value"] for answer in answers]
@@ -85,10 +89,7 @@ class WhenNeeded:
         if self._started is not None:
             runner, warming = self._started
             self._started = None
-            if kind is KeyboardInterrupt:
-                abandon(runner.spark)
-            else:
-                stop(runner.spark, warming)
+            stop(runner.spark, None if kind is KeyboardInterrupt else warming)
 
     def started(self) -> OnSpark:
         """Return the runner on the session, which is started now if it was not before."""
@@ -112,11 +113,28 @@ class WhenNeeded:
 
 def _guarded(work: Work, threads: int, payload: str) -> str:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    warnings = _Warnings()
+    log.addHandler(warnings)
     try:
         with threads_limited(threads):
-            return json.dumps({"value": work(payload)})
+            answer = {"value": work(payload)}
     except PuffinAnnError as error:
-        return json.dumps({"error": type(error).__name__, "message": str(error)})
+        answer = {"error": type(error).__name__, "message": str(error)}
+    finally:
+        log.removeHandler(warnings)
+    return json.dumps({**answer, "warnings": warnings.texts})
+
+
+class _Warnings(logging.Handler):
+    """Remembers what a task warns of: executors' own logs are far from who started the stage."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Remember a record."""
+        self.texts.append(record.getMessage())
 
 
 def _error_of(name: str, message: str) -> PuffinAnnError:

@@ -82,12 +82,6 @@ def stop(session: "SparkSession", warming: Thread | None, patience: float = PATI
         session.stop()
 
 
-def abandon(session: "SparkSession") -> None:
-    """Stop a session at once, and without a word of the tasks that break off with it."""
-    session.sparkContext.setLogLevel("OFF")
-    session.stop()
-
-
 def _nothing(_: int) -> None:
     pass
 

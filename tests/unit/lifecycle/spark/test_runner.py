@@ -1,10 +1,13 @@
 """Tasks on Spark: their order, their errors, and their threads."""
 
+import logging
+
 import pytest
 
 from puffin_ann.errors import RecallTooLowError
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.lifecycle.spark.runner import OnSpark, WhenNeeded
+from puffin_ann.lifecycle.spark.session import PATIENCE
 from puffin_ann.settings import settings
 
 
@@ -76,15 +79,15 @@ def test_an_error_of_ours_comes_back_as_what_it_was():
 class Sessions:
     """Counts the sessions started and stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, warming=None) -> None:
         self.seen: list[str] = []
+        self.warming = warming
 
     def start(self):
         self.seen.append("start")
         session = LocalContext(2, spark_master="local[2]")
-        session.setLogLevel = lambda level: self.seen.append(f"log {level}")
         session.stop = lambda: self.seen.append("stop")
-        return session, None
+        return session, self.warming
 
 
 def test_a_session_that_no_task_needs_is_neither_started_nor_stopped():
@@ -107,12 +110,41 @@ def test_a_session_is_started_once_and_stopped_where_a_stage_fails():
     assert sessions.seen == ["start", "stop"]
 
 
-def test_a_session_is_stopped_without_a_word_where_its_tasks_are_interrupted():
+@pytest.mark.parametrize(
+    ("error", "waited"), [(KeyboardInterrupt, []), (RecallTooLowError, [PATIENCE])]
+)
+def test_a_session_waits_for_its_workers_to_start_unless_it_is_interrupted(error, waited):
+    class Warming:
+        def join(self, seconds):
+            waits.append(seconds)
+
+        def is_alive(self):
+            return False
+
     def stage(runner):
         runner.threads_per_task(1)
-        raise KeyboardInterrupt
+        raise error
 
-    sessions = Sessions()
-    with pytest.raises(KeyboardInterrupt), WhenNeeded(sessions.start) as runner:
+    waits = []
+    sessions = Sessions(Warming())
+    with pytest.raises(error), WhenNeeded(sessions.start) as runner:
         stage(runner)
-    assert sessions.seen == ["start", "log OFF", "stop"]
+    assert (sessions.seen, waits) == (["start", "stop"], waited)
+
+
+def test_what_a_task_warns_of_is_logged_where_the_stage_is(caplog):
+    def work(payload: str) -> str:
+        logging.getLogger("puffin_ann").warning("odd: %s", payload)
+        logging.getLogger("puffin_ann").info("even: %s", payload)
+        if payload == "b":
+            raise RecallTooLowError("too low")
+        return payload
+
+    class Elsewhere(LocalContext):
+        def collect(self):
+            caplog.clear()  # what executors log themselves
+            return super().collect()
+
+    with pytest.raises(RecallTooLowError):
+        OnSpark(Elsewhere(2)).run(work, ["a", "b"])
+    assert caplog.messages == ["odd: a", "odd: b"]
