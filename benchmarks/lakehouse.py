@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from puffin_ann.declaration import IndexDeclaration, parse_declaration
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -82,11 +83,11 @@ def build(declaration: IndexDeclaration, run_id: str, runner: "Runner") -> Mappi
     from puffin_ann.lifecycle.runs import publish
 
     plan = run.plan_build(declaration, run_id=run_id, overrides={"force": True})
-    where = (plan["table"], plan["plan"])
-    stages.train(runner, *where)
-    stages.assign(runner, *where)
+    this_run = RunRef.planned(plan)
+    stages.train(runner, this_run)
+    stages.assign(runner, this_run)
     for group in plan["groups"]:
-        stages.build_group(runner, *where, group)
-    stages.gate(runner, *where)
-    publish.publish(*where)
+        stages.build_group(runner, this_run, group)
+    stages.gate(runner, this_run)
+    publish.publish(this_run)
     return plan

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import lakehouse
 from benchmarks.data import ROOT, load
 from benchmarks.results import Result, Row
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.runtime.runners import Runner
@@ -110,20 +111,20 @@ def _stages(runner: "Runner", plan: Mapping[str, Any]) -> dict[str, float]:
     from puffin_ann.lifecycle.spark.runner import OnSpark
     from puffin_ann.lifecycle.spark.session import warm_up
 
-    where = (plan["table"], plan["plan"])
+    this_run = RunRef.planned(plan)
 
     def build() -> None:
         for group in plan["groups"]:
-            stages.build_group(runner, *where, group)
+            stages.build_group(runner, this_run, group)
 
     def train() -> None:
         if isinstance(runner, OnSpark):
             warm_up(runner.spark.sparkContext)
-        stages.train(runner, *where)
+        stages.train(runner, this_run)
 
     works: dict[str, Callable[[], object]] = {
         "train": train,
-        "assign": partial(stages.assign, runner, *where),
+        "assign": partial(stages.assign, runner, this_run),
         "build": build,
     }
     found = {}

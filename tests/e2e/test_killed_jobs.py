@@ -41,6 +41,7 @@ refresh: {min_rows: 10}
 PROGRAM = """
 import json, sys
 from puffin_ann.declaration import load_declarations
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs import in_process, publish, refresh
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.settings import settings
@@ -51,8 +52,9 @@ elif sys.argv[1] == "plan":
     leases.begin(declared.table, declared.name, sys.argv[2], "refresh")
     done = refresh.plan_refresh(declared, run_id=sys.argv[2])
 else:
-    done = publish.publish(declared.table, sys.argv[2])
-    publish.report(declared.table, sys.argv[2])
+    planned = {"table": declared.table, "plan": sys.argv[2]}
+    done = publish.publish(RunRef.planned(planned))
+    publish.report(planned)
     leases.end(declared.table, declared.name, sys.argv[3])
 print(json.dumps(done))
 """

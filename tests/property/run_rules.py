@@ -10,6 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.publish import assemble as publishing
@@ -80,7 +81,7 @@ class RunRules:
             with pytest.MonkeyPatch.context() as patch:
                 self._break(patch, step)
                 with suppress(Crash, PuffinAnnError):
-                    builds.publish.publish(plan["table"], plan["plan"])
+                    builds.publish.publish(RunRef.planned(plan))
         self.crashed = {**plan, "name": name}
         self.table.refresh()
         self.anchored = False
@@ -162,20 +163,20 @@ class RunRules:
         plan = builds.run.plan_build(
             self.declared[name], run_id=f"run-{self.runs}", overrides={"force": True}
         )
-        runner, where = InProcess(), (plan["table"], plan["plan"])
+        runner, run = InProcess(), RunRef.planned(plan)
         for stage in STAGES:
             if stage == orphans_removed_before:
                 self._remove_orphans()
             if stage == "build_group":
                 for group in plan["groups"]:
-                    stages.build_group(runner, *where, group)
+                    stages.build_group(runner, run, group)
             elif stage != "publish":
-                getattr(stages, stage)(runner, *where)
+                getattr(stages, stage)(runner, run)
         return plan
 
     def _publish(self, plan, name):
-        builds.publish.publish(plan["table"], plan["plan"])
-        builds.publish.report(plan["table"], plan["plan"])
+        builds.publish.publish(RunRef.planned(plan))
+        builds.publish.report(plan)
         self.table.refresh()
         self.visible.add(name)
         self.anchored = False

@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, parse_declaration
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs import build as run
 from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runtime.runners import InProcess
@@ -46,19 +47,19 @@ def build(declared: IndexDeclaration, run_id: str, overrides: Mapping[str, Any] 
     plan = run.plan_build(declared, run_id=run_id, overrides=overrides)
     if plan["action"] == "build":
         run_stages(plan)
-        publish.publish(plan["table"], plan["plan"])
-    publish.report(plan["table"], plan["plan"])
+        publish.publish(RunRef.planned(plan))
+    publish.report(plan)
     return plan
 
 
 def run_stages(plan: Mapping[str, Any]) -> None:
     """Run the stages between planning and publishing."""
-    runner, where = InProcess(), (plan["table"], plan["plan"])
-    stages.train(runner, *where)
-    stages.assign(runner, *where)
+    runner, this_run = InProcess(), RunRef.planned(plan)
+    stages.train(runner, this_run)
+    stages.assign(runner, this_run)
     for group in plan["groups"]:
-        stages.build_group(runner, *where, group)
-    stages.gate(runner, *where)
+        stages.build_group(runner, this_run, group)
+    stages.gate(runner, this_run)
 
 
 def rows(ids, seed: int = 0) -> pa.Table:

@@ -1,21 +1,21 @@
 """Publications of small indexes, ready to be sent, and what must hold after them."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from pyiceberg.table import Table
 
 from puffin_ann import open_index
-from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
-from puffin_ann.lake.store.staging import Staging
-from puffin_ann.lifecycle.documents.run import GATE, PLAN, BuildPlan, Gated, load, store
+from puffin_ann.lifecycle.documents.run import GATE, PLAN, Gated, load, store
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.publish import assemble as publishing
 from puffin_ann.lifecycle.publish.assemble import publish_run
 from puffin_ann.lifecycle.runs import build
-from puffin_ann.lifecycle.runtime.workspace import Workspace, staging_root
+from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.versions import find_versions
 from tests.support import builds
 from tests.support.lakes import Lake, plain
@@ -33,18 +33,16 @@ def staged(lake: Lake, *, name: str = builds.INDEX, run_id: str = "run", **decla
 
 def another_run(plan: dict, run_id: str) -> dict:
     """A run of its own that has come to the same candidate, without building it once more."""
-    table = load_table(plan["table"])
-    first = Staging(table.io, plan["plan"].rsplit("/", 1)[0])
-    document = load(first, PLAN, BuildPlan).model_copy(update={"run_id": run_id})
-    second = Staging(table.io, staging_root(table, document.declaration.name, run_id))
-    store(second, PLAN, document)
-    store(second, GATE, load(first, GATE, Gated))
-    return {**plan, "run_id": run_id, "plan": second.uri(PLAN)}
+    first = Workspace.open(RunRef.planned(plan))
+    second = Workspace(first.table, replace(first.run, run_id=run_id))
+    store(second.staging, PLAN, first.build_plan.model_copy(update={"run_id": run_id}))
+    store(second.staging, GATE, load(first.staging, GATE, Gated))
+    return {**plan, "run_id": run_id, "plan": second.run.plan}
 
 
 def publish(plan: dict) -> dict:
     """Publish as a run does that has no lease, or was taken for dead: leases only save work."""
-    published = publish_run(Workspace.open(plan["table"], plan["plan"]))
+    published = publish_run(Workspace.open(RunRef.planned(plan)))
     return published.model_dump()
 
 

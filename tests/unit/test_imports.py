@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann import open_index
@@ -32,13 +33,13 @@ fields = {
     "gate": {"queries": 10, "k": 1},
 }
 planned = build.plan_build(parse_declaration(fields, source="test"), run_id="test")
-where = (planned["table"], planned["plan"])
-stages.train(InProcess(), *where)
-stages.assign(InProcess(), *where)
+run = RunRef.planned(planned)
+stages.train(InProcess(), run)
+stages.assign(InProcess(), run)
 for group in planned["groups"]:
-    stages.build_group(InProcess(), *where, group)
-stages.gate(InProcess(), *where)
-publish.publish(*where)
+    stages.build_group(InProcess(), run, group)
+stages.gate(InProcess(), run)
+publish.publish(run)
 open_index("demo.glove.words", "words").search([[3.2, 3.0]], 1)
 """
 

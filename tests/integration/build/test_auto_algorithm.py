@@ -4,6 +4,7 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.lifecycle.build import auto_algorithm, stages
 from puffin_ann.lifecycle.documents.run import TRAIN, Choice, Trained, load
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.report.status import as_text, status
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime.runners import InProcess
@@ -47,13 +48,13 @@ def test_whatever_is_chosen_is_what_shards_are_made_with(words, monkeypatch, alg
 
 def test_a_retry_keeps_the_choice_even_if_training_is_done_again(words, monkeypatch):
     plan = build.plan_build(builds.declaration(algorithm="auto"), run_id="run")
-    where = (plan["table"], plan["plan"])
+    run = RunRef.planned(plan)
     monkeypatch.setattr(auto_algorithm, "choose", lambda *_, **__: Choice(algorithm="hnsw"))
-    stages.train(InProcess(), *where)
-    staging = Workspace.open(*where).staging
+    stages.train(InProcess(), run)
+    staging = Workspace.open(run).staging
     words.io.delete(staging.uri(TRAIN))
     monkeypatch.setattr(auto_algorithm, "choose", lambda *_, **__: Choice(algorithm="ivf_pq"))
-    stages.train(InProcess(), *where)
+    stages.train(InProcess(), run)
     assert load(staging, TRAIN, Trained).choice.algorithm == "hnsw"
 
 

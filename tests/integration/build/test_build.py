@@ -22,6 +22,7 @@ from puffin_ann.errors import (
     UnsupportedColumnError,
 )
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs import build, evaluate, maintain, publish, refresh
@@ -160,10 +161,10 @@ def test_every_stage_can_be_run_twice_and_publishes_once(words):
     assert build.plan_build(builds.declaration(), run_id="run") == plan
     builds.run_stages(plan)
     builds.run_stages(plan)
-    first = publish.publish(plan["table"], plan["plan"])
-    assert publish.publish(plan["table"], plan["plan"]) == first
-    publish.report(plan["table"], plan["plan"])
-    publish.report(plan["table"], plan["plan"])
+    first = publish.publish(RunRef.planned(plan))
+    assert publish.publish(RunRef.planned(plan)) == first
+    publish.report(plan)
+    publish.report(plan)
     words.refresh()
     replaced = [s for s in words.snapshots() if s.summary.operation.value == "replace"]
     assert len(replaced) == 1
@@ -172,11 +173,11 @@ def test_every_stage_can_be_run_twice_and_publishes_once(words):
 def test_a_publish_task_that_died_after_the_commit_finds_what_it_published(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
     builds.run_stages(plan)
-    first = publish.publish(plan["table"], plan["plan"])
+    first = publish.publish(RunRef.planned(plan))
     folder = words.location().removeprefix("file://") + "/metadata"
     staged = plan["plan"].removeprefix("file://").rpartition("/")[0]
     os.remove(f"{staged}/publish.json")  # the commit landed, the document was never written
-    again = publish.publish(plan["table"], plan["plan"])
+    again = publish.publish(RunRef.planned(plan))
     assert (again["snapshot_id"], again["path"]) == (first["snapshot_id"], first["path"])
     files = [name for name in os.listdir(folder) if name.endswith(".puffin")]
     assert len(files) == 1
@@ -187,7 +188,7 @@ def test_rows_written_during_the_build_are_searched_and_the_base_stays_what_was_
     base = words.refresh().current_snapshot().snapshot_id
     words.append(builds.rows(range(60, 70)))
     builds.run_stages(plan)
-    publish.publish(plan["table"], plan["plan"])
+    publish.publish(RunRef.planned(plan))
     words.refresh()
     (found,) = status(words)
     assert (found.base_snapshot_id, found.vectors, found.rows_to_scan) == (base, 60, 10)
@@ -199,7 +200,7 @@ def test_an_overwrite_during_the_build_leaves_no_dead_row_to_be_found(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
     builds.run_stages(plan)
     words.refresh().overwrite(builds.rows(range(100, 120)))
-    publish.publish(plan["table"], plan["plan"])
+    publish.publish(RunRef.planned(plan))
     words.refresh()
     index = open_index(words, builds.INDEX)
     assert index.coverage == 0.0
@@ -417,7 +418,7 @@ def test_a_recall_under_the_target_publishes_nothing(words, monkeypatch):
     with pytest.raises(RecallTooLowError, match=r"recall@5 is 0\.0.*target of 1\.0"):
         builds.run_stages(plan)
     with pytest.raises(RecallTooLowError):
-        publish.publish(plan["table"], plan["plan"])
+        publish.publish(RunRef.planned(plan))
     assert snapshots(words) == before
 
 
@@ -429,17 +430,17 @@ def test_a_missing_spark_is_named(monkeypatch):
 
 def test_a_plan_that_is_not_there_or_not_one_is_named(words):
     with pytest.raises(StagingError, match="not the location of a staged plan"):
-        stages.train(InProcess(), "test.demo.words", "/etc/passwd")
+        RunRef.at("test.demo.words", "/etc/passwd")
     gone = f"{words.location()}/metadata/_ann-staging/{builds.INDEX}/gone/plan.json"
     with pytest.raises(StagingError, match="gone"):
-        stages.train(InProcess(), "test.demo.words", gone)
+        stages.train(InProcess(), RunRef.at("test.demo.words", gone))
 
 
 def test_a_staged_file_that_was_changed_is_noticed(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
-    where = (plan["table"], plan["plan"])
-    stages.train(InProcess(), *where)
-    stages.assign(InProcess(), *where)
+    run = RunRef.planned(plan)
+    stages.train(InProcess(), run)
+    stages.assign(InProcess(), run)
     folder = Path(plan["plan"].removeprefix("file://")).parent
     segment = next(folder.glob("segment-*"))
     data = bytearray(segment.read_bytes())
@@ -447,7 +448,7 @@ def test_a_staged_file_that_was_changed_is_noticed(words):
     segment.write_bytes(bytes(data))
     first = plan["groups"][0]  # its shard's block begins the segment
     with pytest.raises(StagingError, match="checksum differs"):
-        stages.build_group(InProcess(), *where, first)
+        stages.build_group(InProcess(), run, first)
 
 
 def test_a_table_without_a_snapshot_has_nothing_to_build_measure_or_clean(words, catalog):

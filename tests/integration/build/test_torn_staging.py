@@ -7,11 +7,11 @@ import pytest
 
 from puffin_ann.errors import StagingGoneError
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs.build import plan_build
 from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from puffin_ann.lifecycle.runtime.workspace import staging_root
 from puffin_ann.search.index import open_index
 from tests.support import builds
 from tests.support.tables import delete_positions
@@ -21,7 +21,7 @@ torn = pytest.mark.parametrize("left", [b"", bytes(300), b'{"kind": "refre'])
 
 def leave(table, run_id: str, plan: bytes) -> Path:
     """Leave a torn plan, and the outcome of a stage, in a run's folder."""
-    folder = Path(staging_root(table, builds.INDEX, run_id).removeprefix("file://"))
+    folder = Path(RunRef.on(table, builds.INDEX, run_id).folder.removeprefix("file://"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plan.json").write_bytes(plan)
     (folder / "changes.json").write_text(json.dumps({"gone": [], "of": "another plan"}))
@@ -67,7 +67,7 @@ def test_a_stage_of_a_torn_plan_says_to_start_the_run_again(words):
     plan = plan_build(builds.declaration(), run_id="run")
     leave(words, "run", b"")
     with pytest.raises(StagingGoneError, match="Start it again"):
-        stages.train(InProcess(), plan["table"], plan["plan"])
+        stages.train(InProcess(), RunRef.planned(plan))
 
     again = builds.build(builds.declaration(), "run")
 

@@ -8,6 +8,7 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.errors import StagingError, StagingGoneError
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.refresh import stages as refresh_stages
 from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
@@ -29,14 +30,14 @@ def remove(plan, beginning: str = "") -> None:
 
 
 def run_stage(plan, stage: str) -> None:
-    runner, where = InProcess(), (plan["table"], plan["plan"])
+    runner, run = InProcess(), RunRef.planned(plan)
     if stage == "build":
         for group in plan["groups"]:
-            stages.build_group(runner, *where, group)
+            stages.build_group(runner, run, group)
     elif stage == "publish":
-        publish.publish(*where)
+        publish.publish(run)
     else:
-        getattr(stages, stage)(runner, *where)
+        getattr(stages, stage)(runner, run)
 
 
 def planned(run_id: str = "run"):
@@ -133,10 +134,10 @@ def test_a_refresh_within_one_process_plans_anew_by_itself(words, monkeypatch):
     words.refresh().append(builds.rows(range(60, 70)))
     read, removed = refresh_stages.read_changes, []
 
-    def read_and_lost(runner, table, plan):
-        found = read(runner, table, plan)
+    def read_and_lost(runner, run):
+        found = read(runner, run)
         if not removed:
-            for file in Path(plan.removeprefix("file://")).parent.glob("*.json"):
+            for file in Path(run.folder.removeprefix("file://")).glob("*.json"):
                 if file.name != "plan.json":
                     removed.append(file.name)
                     os.remove(file)

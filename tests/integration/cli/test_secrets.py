@@ -16,6 +16,7 @@ from puffin_ann.cli.main import run as run_command
 from puffin_ann.declaration import load_declaration
 from puffin_ann.errors import CatalogUnavailableError, PuffinAnnError
 from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.refresh import plan_refresh
@@ -134,7 +135,7 @@ def test_nothing_that_a_build_and_a_refresh_store_or_hand_on_holds_a_secret(tabl
     with caplog.at_level(logging.DEBUG, "puffin_ann"):
         built = build.plan_build(declared, run_id="build")
         builds.run_stages(built)
-        published = publish.publish(built["table"], built["plan"])
+        published = publish.publish(RunRef.planned(built))
         table.refresh().append(builds.rows(range(60, 90)))
         refreshed = plan_refresh(declared, run_id="refresh", force=True)
         done = refresh_in_process(declared, run_id="another", force=True, runner=InProcess())

@@ -4,6 +4,7 @@ import pytest
 
 from puffin_ann.errors import IndexNotFoundError, RecallTooLowError, StagingError
 from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.evaluate import records
 from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, recall_report
 from puffin_ann.lifecycle.evaluate.stages import evaluate as measure
@@ -23,7 +24,7 @@ TABLE = DECLARED.table
 
 def evaluated(run_id: str, **options) -> Evaluation:
     planned = plan_evaluation(DECLARED, run_id=run_id, **options)
-    return measure(InProcess(), planned["table"], planned["plan"])
+    return measure(InProcess(), RunRef.planned(planned))
 
 
 @pytest.fixture
@@ -66,13 +67,13 @@ def test_an_index_that_misses_rows_is_found_out(built, monkeypatch):
     found = evaluated("evaluate-1")
     assert 0 < found.recall < DECLARED.recall_target
     with pytest.raises(RecallTooLowError, match=r"recall@5 is .*--force"):
-        evaluate.finish(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
+        evaluate.finish(RunRef.planned(plan_evaluation(DECLARED, run_id="evaluate-1")))
 
 
 def test_the_snapshot_is_pinned_when_it_is_planned(built):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     built.append(builds.rows(range(100, 140)))
-    found = measure(InProcess(), planned["table"], planned["plan"])
+    found = measure(InProcess(), RunRef.planned(planned))
     assert (found.rows, found.recall) == (60, 1.0)
 
 
@@ -84,21 +85,21 @@ def test_a_retry_measures_and_records_nothing_twice(built):
 
 def test_every_run_takes_other_rows(built):
     planned = [plan_evaluation(DECLARED, run_id=f"evaluate-{n}") for n in range(2)]
-    seeds = {builds_plan(one["plan"]).declaration.seed for one in planned}
+    seeds = {builds_plan(one).declaration.seed for one in planned}
     assert len(seeds) == 2
 
 
-def builds_plan(plan: str):
+def builds_plan(planned):
     from puffin_ann.lifecycle.runtime.workspace import Workspace
 
-    return Workspace.open(TABLE, plan).plan
+    return Workspace.open(RunRef.planned(planned)).build_plan
 
 
 def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
-    measure(InProcess(), planned["table"], planned["plan"])
+    measure(InProcess(), RunRef.planned(planned))
     for _ in range(2):
-        assert "recall@5 is 1.0000" in evaluate.finish(TABLE, planned["plan"])
+        assert "recall@5 is 1.0000" in evaluate.finish(RunRef.planned(planned))
     left = [path.name for path in tmp_path.rglob("_ann-staging/**/*") if path.is_file()]
     assert [name for name in left if not name.startswith(("_evaluation-", "_lease-"))] == []
 
@@ -106,7 +107,7 @@ def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
 def test_nothing_measured_is_said_so(built):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     with pytest.raises(StagingError, match="measured nothing"):
-        evaluate.finish(TABLE, planned["plan"])
+        evaluate.finish(RunRef.planned(planned))
 
 
 def test_what_is_not_built_cannot_be_measured(words):
@@ -134,7 +135,7 @@ def test_what_cannot_be_read_hides_nothing_else(built, tmp_path):
 
 def test_clean_up_keeps_what_belongs_to_an_index_until_it_is_dropped(built, tmp_path):
     evaluated("evaluate-1")
-    evaluate.clear(TABLE, plan_evaluation(DECLARED, run_id="evaluate-1")["plan"])
+    evaluate.clear(RunRef.planned(plan_evaluation(DECLARED, run_id="evaluate-1")))
     with leases.writing(TABLE, builds.INDEX, "run-1", "build"):
         pass
     for _ in range(2):

@@ -11,6 +11,7 @@ from puffin_ann.errors import RecallTooLowError, UnclearCommitError
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.store.compose import Assembly
 from puffin_ann.lake.store.leases import Lease
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain import clean as cleaning
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.runtime import leases
@@ -124,7 +125,7 @@ def left_by_a_killed_run(table, run: str = "killed") -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("puffin_ann.lifecycle.publish.assemble.commit", _die)
         with pytest.raises(KeyboardInterrupt):
-            builds.publish.publish(plan["table"], plan["plan"])
+            builds.publish.publish(RunRef.planned(plan))
     table.refresh()
 
 
@@ -194,7 +195,7 @@ def test_a_run_that_goes_on_keeps_its_staging(words):
     assert len(clean(words, dry_run=True).gone) == 1
     builds.run_stages(plan)  # it writes on
     assert clean(words).gone == ()
-    builds.publish.publish(plan["table"], plan["plan"])
+    builds.publish.publish(RunRef.planned(plan))
     table_events.assert_alive(words)
 
 
@@ -208,7 +209,7 @@ def test_a_commit_without_an_answer_leaves_nothing_once_it_is_clear_that_it_neve
     with monkeypatch.context() as patch:
         patch.setattr(type(words.catalog), "commit_table", _no_answer)
         with pytest.raises(UnclearCommitError):
-            builds.publish.publish(plan["table"], plan["plan"])
+            builds.publish.publish(RunRef.planned(plan))
     kinds = {one.kind for one in clean(words, at_ms=later()).gone}
     assert kinds == {"unpublished file", "manifest list", "staging", "record"}
     assert everything(words) == before

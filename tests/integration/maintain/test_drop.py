@@ -10,6 +10,7 @@ from puffin_ann.declaration import parse_declaration
 from puffin_ann.errors import BadInputError, IndexNotFoundError, LeaseHeldError
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.dropped import PREFIX, dropped
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain import drop as retire
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
@@ -180,7 +181,7 @@ def test_a_run_that_was_planned_before_publishes_after_a_drop_as_another_version
     plan = build.plan_build(builds.declaration(), run_id="late", overrides={"force": True})
     builds.run_stages(plan)
     drop(two, builds.INDEX)
-    publish.publish(plan["table"], plan["plan"])
+    publish.publish(RunRef.planned(plan))
     two.refresh()
     assert all_index_names(two) == sorted([OTHER, builds.INDEX])
     assert [one.run_id for one in find_versions(two, builds.INDEX).versions] == ["late"]

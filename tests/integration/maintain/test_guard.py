@@ -6,6 +6,7 @@ from puffin_ann.errors import ConflictError, IndexNotFoundError
 from puffin_ann.lake.commit.publish import publish as commit_publication
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.expiry import Horizon
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain import guard as guarding
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.published.inventory import take_inventory
@@ -120,7 +121,7 @@ def test_a_file_of_a_commit_that_never_landed_is_not_registered(words, monkeypat
 
     monkeypatch.setattr("puffin_ann.lifecycle.publish.assemble.commit", die)
     with pytest.raises(KeyboardInterrupt):
-        builds.publish.publish(plan["table"], plan["plan"])
+        builds.publish.publish(RunRef.planned(plan))
     assert len(table_events.index_files(words)) == 1
     assert guard(words).actions == ()
 

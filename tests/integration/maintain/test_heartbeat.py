@@ -9,6 +9,7 @@ import pytest
 
 from puffin_ann.errors import StagingError
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runtime import heartbeat
@@ -23,16 +24,16 @@ def folder(plan) -> Path:
 
 def test_a_clean_up_without_grace_between_any_two_stages_harms_no_build(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
-    where = (plan["table"], plan["plan"])
+    run = RunRef.planned(plan)
     works = [(stages.train,), (stages.assign,)]
     works += [*((stages.build_group, group) for group in plan["groups"]), (stages.gate,)]
     for stage, *group in works:
         report = clean(words, grace="0s")
         assert report.gone == ()
         assert [one.kind for one in report.waiting] == ["staging"]
-        stage(InProcess(), *where, *group)
+        stage(InProcess(), run, *group)
     clean(words, grace="0s")
-    publish.publish(*where)
+    publish.publish(run)
     table_events.assert_alive(words)
 
 
@@ -48,7 +49,7 @@ def test_a_file_that_is_about_to_be_published_is_spared(words, monkeypatch):
         return commit(*arguments, **options)
 
     monkeypatch.setattr(assemble, "commit", cleaned_before)
-    publish.publish(plan["table"], plan["plan"])
+    publish.publish(RunRef.planned(plan))
     table_events.assert_alive(words)
 
 
@@ -77,7 +78,7 @@ def test_a_stage_that_works_for_hours_on_one_thing_stays_alive(words, monkeypatc
 
     monkeypatch.setattr(stages.training, "sample_tasks", slow)
     with pytest.raises(KeyboardInterrupt):
-        stages.train(InProcess(), plan["table"], plan["plan"])
+        stages.train(InProcess(), RunRef.planned(plan))
     assert seen == [()]
     assert not [one for one in threading.enumerate() if one.name.startswith("heartbeat ")], (
         "it goes on touching"
@@ -88,7 +89,7 @@ def test_a_run_whose_staging_was_cleared_says_who_may_have_done_it_and_what_to_d
     plan = build.plan_build(builds.declaration(), run_id="run")
     clean(words, at_ms=now_ms() + 25 * table_events.HOUR_MS)
     with pytest.raises(StagingError) as caught:
-        stages.train(InProcess(), plan["table"], plan["plan"])
+        stages.train(InProcess(), RunRef.planned(plan))
     said = str(caught.value)
     for expected in (
         "run run",

@@ -10,6 +10,7 @@ from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.guard import guard
@@ -171,18 +172,18 @@ def test_orphan_removal_between_runs_takes_nothing_of_the_index(lake):
 def test_orphan_removal_during_a_build_takes_nothing_of_it(lake):
     lake.create(builds.rows(range(60)))
     runner, plan = InProcess(), run.plan_build(declared(lake), run_id="run")
-    where = (plan["table"], plan["plan"])
+    this_run = RunRef.planned(plan)
     works = [
-        partial(stages.train, runner, *where),
-        partial(stages.assign, runner, *where),
-        *(partial(stages.build_group, runner, *where, group) for group in plan["groups"]),
-        partial(stages.gate, runner, *where),
-        partial(publish.publish, *where),
+        partial(stages.train, runner, this_run),
+        partial(stages.assign, runner, this_run),
+        *(partial(stages.build_group, runner, this_run, group) for group in plan["groups"]),
+        partial(stages.gate, runner, this_run),
+        partial(publish.publish, this_run),
     ]
     for work in works:
         remove_orphans(lake)
         work()
-    publish.report(*where)
+    publish.report(plan)
     assert_alive(lake)
     left = [path for path in lake.files(lake.load()) if "/_ann-staging/" in path]
     assert not [path for path in left if "/_lease-" not in path]

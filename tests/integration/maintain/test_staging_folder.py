@@ -11,6 +11,7 @@ from puffin_ann.lake.store.listing import listed
 from puffin_ann.lake.store.locations import staging_folder
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.evaluate import stages as evaluation_stages
 from puffin_ann.lifecycle.evaluate.records import evaluations
 from puffin_ann.lifecycle.maintain.clean import clean
@@ -25,7 +26,7 @@ from tests.support import builds, table_events
 
 def measure(declaration, run_id: str) -> None:
     planned = plan_evaluation(declaration, run_id=run_id, queries=10)
-    evaluation_stages.evaluate(InProcess(), planned["table"], planned["plan"])
+    evaluation_stages.evaluate(InProcess(), RunRef.planned(planned))
 
 
 def stored(table) -> set[str]:
@@ -92,7 +93,7 @@ def test_spark_removes_a_stray_file_and_nothing_of_staging_leases_and_evaluation
     assert stored(lake.load()) == before
     assert {name.split("/")[-1].split("-")[0] for name in before} >= {"_lease", "_evaluation"}
     assert plan["plan"].startswith(staging_folder(table) + "/")
-    publish.publish(plan["table"], plan["plan"])
+    publish.publish(RunRef.planned(plan))
 
 
 @pytest.mark.slow
@@ -104,10 +105,10 @@ def test_a_run_whose_staging_a_cleaner_of_everything_took_fails_and_plans_anew(
     lake.create(builds.rows(range(60)))
     declaration = builds.declaration(table=lake.named())
     plan = build.plan_build(declaration, run_id="run")
-    stages.train(InProcess(), plan["table"], plan["plan"])
+    stages.train(InProcess(), RunRef.planned(plan))
     assert len(remove_orphans(lake, prefix_listing=True)) > 3
     with pytest.raises(StagingGoneError, match=r"orphan files.*--force"):
-        stages.assign(InProcess(), plan["table"], plan["plan"])
+        stages.assign(InProcess(), RunRef.planned(plan))
     builds.build(declaration, "run")
     table_events.assert_alive(lake.load())
 
@@ -118,7 +119,7 @@ def test_staging_lies_where_the_table_says_that_its_metadata_belongs(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
     assert plan["plan"] == f"{elsewhere}/_ann-staging/{builds.INDEX}/run/plan.json"
     builds.run_stages(plan)
-    publish.publish(plan["table"], plan["plan"])
+    publish.publish(RunRef.planned(plan))
     table_events.assert_alive(words)
 
     killed = build.plan_build(builds.declaration(), run_id="killed", overrides={"force": True})
@@ -139,8 +140,8 @@ def test_a_run_that_was_planned_under_the_former_name_goes_on(words):
     as_before(words)
     plan["plan"] = plan["plan"].replace("_ann-staging", "ann-staging")
     builds.run_stages(plan)
-    publish.publish(plan["table"], plan["plan"])
-    publish.report(plan["table"], plan["plan"])
+    publish.publish(RunRef.planned(plan))
+    publish.report(plan)
     table_events.assert_alive(words)
 
 
@@ -178,7 +179,7 @@ def test_a_run_goes_on_and_publishes_though_its_lease_and_the_evaluations_vanish
         for file in listed(words.io, folder):
             words.io.delete(file.uri)
         other = Lease(words.io, folder, "the index").acquire("other", "build", 1)
-        publish.publish(plan["table"], plan["plan"])
+        publish.publish(RunRef.planned(plan))
     assert other.number == 1
     table_events.assert_alive(words)
     assert evaluations(words, builds.INDEX) == []

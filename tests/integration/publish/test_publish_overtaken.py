@@ -4,6 +4,7 @@ from threading import Barrier, Thread
 import numpy as np
 
 from puffin_ann import open_index
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.publish import assemble
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs import build
@@ -40,11 +41,11 @@ def test_an_index_published_between_assembly_and_commit_is_carried_along(words, 
         calls.append(arguments)
         if len(calls) == 1:
             # By one that has no lease, or lost it; calls this function again.
-            assemble.publish_run(Workspace.open(second["table"], second["plan"]))
+            assemble.publish_run(Workspace.open(RunRef.planned(second)))
         return commit(*arguments)
 
     monkeypatch.setattr(assemble, "_commit", overtaken)
-    publish(first["table"], first["plan"])
+    publish(RunRef.planned(first))
     assert len(calls) == 3  # the second's, the first's refused one, the first's again
     words.refresh()
     assert_both_answer(words)
@@ -69,7 +70,7 @@ def test_data_committed_meanwhile_has_the_file_committed_again_not_copied_again(
 
     monkeypatch.setattr(assemble, "_commit", late)
     monkeypatch.setattr(assemble, "assemble", assembling)
-    publish(plan["table"], plan["plan"])
+    publish(RunRef.planned(plan))
     words.refresh()
     assert len(assembled) == 1
     assert puffin_files(words) == [assembled[0].path.rpartition("/")[2]]
@@ -86,7 +87,7 @@ def test_two_runs_that_publish_at_once_both_end_published(words):
     def publish_one(plan):
         start.wait()
         try:
-            publish(plan["table"], plan["plan"])
+            publish(RunRef.planned(plan))
         except Exception as error:
             errors.append(error)
 

@@ -7,6 +7,7 @@ import pytest
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.engines.vamana import VamanaEngine
 from puffin_ann.lifecycle.documents.index_properties import NEXT_FILE_ID
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.refresh import plan_refresh
@@ -285,9 +286,9 @@ def test_only_touched_shards_are_dealt_to_tasks(build):
 
     def touched(declaration, **options):
         plan = plan_refresh(declaration, run_id="look", force=True, **options)
-        groups = Workspace.open(plan["table"], plan["plan"]).run.groups
+        groups = Workspace.open(RunRef.planned(plan)).plan.groups
         assert list(groups) == plan["groups"]
-        publish.discard(plan["table"], plan["plan"])
+        publish.discard(RunRef.planned(plan))
         return sorted(shard for group in groups.values() for shard in group)
 
     routing = newest(table).routing

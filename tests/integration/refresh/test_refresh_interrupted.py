@@ -7,6 +7,7 @@ from puffin_ann import open_index
 from puffin_ann.errors import ConflictError, StagingGoneError
 from puffin_ann.lake.store.staging import Staging, local_path
 from puffin_ann.lifecycle.documents.run import PLAN
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.refresh import stages as refresh_stages
 from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
@@ -51,11 +52,11 @@ def plan(declaration, run_id="run", **options):
 
 def stages(pointer):
     """The stages of a refresh, each as often as a task may be run."""
-    where = (pointer["table"], pointer["plan"])
-    yield lambda: refresh_stages.read_changes(InProcess(), *where)
+    run = RunRef.planned(pointer)
+    yield lambda: refresh_stages.read_changes(InProcess(), run)
     for group in pointer["groups"]:
-        yield lambda group=group: refresh_stages.apply_group(InProcess(), *where, group)
-    yield lambda: publish.publish(*where)
+        yield lambda group=group: refresh_stages.apply_group(InProcess(), run, group)
+    yield lambda: publish.publish(run)
 
 
 def staging(table, pointer):
@@ -150,13 +151,13 @@ def test_a_refresh_that_was_overtaken_publishes_nothing(changed, declaration):
 def test_a_refresh_that_is_overtaken_is_planned_anew(changed, declaration, monkeypatch):
     honest, calls = publish.publish, []
 
-    def overtaken(table, plan):
+    def overtaken(run):
         if not calls:
-            calls.append(plan)
+            calls.append(run)
             changed.append(builds.rows(range(200, 204)))
             refresh_in_process(declaration, run_id="early", force=True)
             changed.refresh().append(builds.rows(range(210, 214)))
-        return honest(table, plan)
+        return honest(run)
 
     monkeypatch.setattr(publish, "publish", overtaken)
     done = refresh_in_process(declaration, run_id="late", force=True)

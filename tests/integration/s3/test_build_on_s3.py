@@ -6,6 +6,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 from puffin_ann import open_index
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.settings import settings
 from tests.support import builds, object_store
 
@@ -75,10 +76,10 @@ def test_a_file_larger_than_a_part_is_copied_by_the_store(catalog, s3, proxy):
     plan = builds.run.plan_build(declared, run_id="run")
     builds.run_stages(plan)
     proxy.reset()
-    published = builds.publish.publish(plan["table"], plan["plan"])
+    published = builds.publish.publish(RunRef.planned(plan))
 
     assert published["bytes_written"] > 12_000_000
     assert proxy.bytes < 2_000_000
-    builds.publish.report(plan["table"], plan["plan"])
+    builds.publish.report(plan)
     index = open_index(table.refresh(), builds.INDEX)
     assert index.search(QUERIES, 3, columns=["id"]).num_rows == 3 * len(QUERIES)

@@ -80,9 +80,10 @@ A run whose recall is under the target publishes nothing. A run waits for other 
 
             Refused where the gate measured a recall under the target.
             """
+            from puffin_ann.lifecycle.documents.run_ref import RunRef
             from puffin_ann.lifecycle.runs import publish
 
-            return publish.publish(planned["table"], planned["plan"])
+            return publish.publish(RunRef.planned(planned))
 
         @task(trigger_rule="none_failed")
         @fail_plainly()
@@ -91,7 +92,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             from puffin_ann.lifecycle.runs import publish
 
             print(planned["reason"])
-            print(publish.report(planned["table"], planned["plan"]))
+            print(publish.report(planned))
 
         lease, release = lease_tasks(declaration, KIND)
         planned: Any = plan()  # when the tasks run it is what `plan` returned

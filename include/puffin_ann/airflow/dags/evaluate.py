@@ -61,9 +61,10 @@ do; it is skipped while no version is published. It changes nothing, and so wait
         @fail_plainly()
         def judge(planned: dict[str, Any]) -> None:
             """Fail where the recall is under the target."""
+            from puffin_ann.lifecycle.documents.run_ref import RunRef
             from puffin_ann.lifecycle.runs import evaluate
 
-            print(evaluate.finish(planned["table"], planned["plan"]))
+            print(evaluate.finish(RunRef.planned(planned)))
 
         planned: Any = plan()  # when the tasks run it is what `plan` returned
         measure = StageOperator(

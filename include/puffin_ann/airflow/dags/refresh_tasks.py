@@ -35,6 +35,7 @@ def refresh_tasks(
     @fail_plainly()
     def plan() -> dict[str, Any]:
         """Decide what is due, from which snapshot; a retry finds the plan of its own run."""
+        from puffin_ann.lifecycle.documents.run_ref import RunRef
         from puffin_ann.lifecycle.runs import build as run
         from puffin_ann.lifecycle.runs import publish, refresh
 
@@ -53,7 +54,7 @@ def refresh_tasks(
         print(planned["reason"])
         print(planned["decision"])
         if planned["action"] == "build":  # by its own DAG, which plans for itself
-            publish.discard(planned["table"], planned["plan"])
+            publish.discard(RunRef.planned(planned))
         return planned
 
     @task.branch
@@ -75,12 +76,13 @@ def refresh_tasks(
         Where somebody else has published the index meanwhile, another run is asked for.
         """
         from puffin_ann.errors import SupersededError
+        from puffin_ann.lifecycle.documents.run_ref import RunRef
         from puffin_ann.lifecycle.runs import publish
 
         context = get_current_context()
         planned = context["ti"].xcom_pull(task_ids="plan")
         try:
-            return publish.publish(planned["table"], planned["plan"])
+            return publish.publish(RunRef.planned(planned))
         except SupersededError as error:
             print(error)
             raise another_run(context) from None
@@ -89,13 +91,14 @@ def refresh_tasks(
     @fail_plainly()
     def report(planned: dict[str, Any]) -> None:
         """Log the state of the table's indexes; clear what the run staged."""
+        from puffin_ann.lifecycle.documents.run_ref import RunRef
         from puffin_ann.lifecycle.runs import publish
 
         print(planned["reason"])
         if planned["plan"] and not get_current_context()["ti"].xcom_pull(task_ids="publish"):
             # Superseded: another run plans again.
-            publish.discard(planned["table"], planned["plan"])
-        print(publish.report(planned["table"], planned["plan"]))
+            publish.discard(RunRef.planned(planned))
+        print(publish.report(planned))
 
     planned: Any = plan()  # when the tasks run it is what `plan` returned
     branch = choose(planned)

@@ -46,7 +46,7 @@ def build(
             plan = runs.plan_build(declaration, run_id=run_id, overrides={"force": force})
         if plan["action"] == "build":
             _run_stages(declaration, plan, master, step)
-        publish.report(plan["table"], plan["plan"])
+        publish.report(plan)
     (status,) = statuses.status(load_table(declaration.table), declaration.name, [declaration])
     if as_json:
         print_json({"action": plan["action"], "reason": plan["reason"], **status.model_dump()})
@@ -67,20 +67,21 @@ def _run_stages(
 
 def _works(runner: "WhenNeeded", plan: dict[str, Any]) -> list[tuple[str, Callable[[], object]]]:
     from puffin_ann.lifecycle.build import stages
+    from puffin_ann.lifecycle.documents.run_ref import RunRef
     from puffin_ann.lifecycle.runs import publish
 
-    table, location = plan["table"], plan["plan"]
+    run = RunRef.planned(plan)
     return [
         ("start Spark", runner.started),
-        ("train centroids", lambda: stages.train(runner, table, location)),
-        ("assign rows", lambda: stages.assign(runner, table, location)),
+        ("train centroids", lambda: stages.train(runner, run)),
+        ("assign rows", lambda: stages.assign(runner, run)),
         *(
             (
                 f"build shard group {group}",
-                partial(stages.build_group, runner, table, location, group),
+                partial(stages.build_group, runner, run, group),
             )
             for group in plan["groups"]
         ),
-        ("measure recall", lambda: stages.gate(runner, table, location)),
-        ("publish", lambda: publish.publish(table, location)),
+        ("measure recall", lambda: stages.gate(runner, run)),
+        ("publish", lambda: publish.publish(run)),
     ]

@@ -53,17 +53,19 @@ def evaluate(
 def _evaluate_rows(
     declaration: "IndexDeclaration", master: str, queries: int | None, as_json: bool
 ) -> None:
+    from puffin_ann.lifecycle.documents.run_ref import RunRef
     from puffin_ann.lifecycle.evaluate import records as evaluations
     from puffin_ann.lifecycle.evaluate.stages import evaluate as measure
     from puffin_ann.lifecycle.runs import evaluate
 
     require_pyspark()
     planned = evaluate.plan_evaluation(declaration, run_id=own_run_id(), queries=queries)
+    run = RunRef.planned(planned)
     with on_spark(declaration, master) as runner:
-        found = measure(runner, planned["table"], planned["plan"])
+        found = measure(runner, run)
     if as_json:
         print_json(found.model_dump())
-    evaluate.clear(planned["table"], planned["plan"])
+    evaluate.clear(run)
     text = evaluations.recall_report(found)
     if not as_json:
         console.print(text, highlight=False)

@@ -81,7 +81,7 @@ def run_task(
     workspace: Workspace, number: int, task: AssignTask, trained: TrainResult, *, threads: int
 ) -> AssignOutcome:
     """Read one task's parts of the table and stage their rows grouped by shard."""
-    plan = workspace.plan
+    plan = workspace.build_plan
     parts = read_parts(workspace, plan.files, task, threads=threads)
     rows = parts.rows(plan.dimension)
     placed = place(rows, plan.declaration.metric, trained, threads=threads)

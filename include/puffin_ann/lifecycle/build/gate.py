@@ -39,7 +39,7 @@ def run_gate(
         algorithm: what the shards were built with.
     """
     began = time.monotonic()
-    plan = workspace.plan
+    plan = workspace.build_plan
     declaration = plan.declaration
     location = workspace.table.location()
     routing = staged_index.routing_of(plan, trained, summary, shards, figures, algorithm=algorithm)

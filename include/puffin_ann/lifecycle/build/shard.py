@@ -42,7 +42,7 @@ def build_shard(
     grow with the stored vectors.
     """
     began = time.monotonic()
-    plan = workspace.plan
+    plan = workspace.build_plan
     made_by = engine(algorithm)
     with scratch_folder(f"shard-{shard}") as scratch:
         rows = _fetch(workspace, shard, assigned, summary, scratch)
@@ -84,7 +84,7 @@ def _fetch(
     workspace: Workspace, shard: int, assigned: Assigned, summary: AssignSummary, scratch: Path
 ) -> StagedRows:
     """Read a shard's blocks of all segments, in order, into memory-mapped files."""
-    dimension = workspace.plan.dimension
+    dimension = workspace.build_plan.dimension
     counts = summary.counts[:, shard].astype(np.int64)
     rows = mapped_rows(int(counts.sum()), dimension, scratch)
     ends = np.cumsum(counts)

@@ -39,6 +39,7 @@ from puffin_ann.lifecycle.documents.run import (
     load,
     store,
 )
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.ingest import sampling
 from puffin_ann.lifecycle.ingest.sampling import SampleTask
 from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Rates
@@ -55,41 +56,41 @@ log = logging.getLogger("puffin_ann")
 _STAGED_FILES = TypeAdapter(list[StagedFile])
 
 
-def train(runner: Runner, table: str, plan: str) -> Trained:
+def train(runner: Runner, run: RunRef) -> Trained:
     """Stage 0: sample the table, train centroids, hold out the gate's queries."""
-    workspace = Workspace.open(table, plan)
+    workspace = Workspace.open(run)
     with at_work(workspace):
         finished = done(workspace.staging, TRAIN, Trained)
         if finished:
             log.info("train: done before, %d rows sampled", finished.sampled_rows)
             return finished
-        return _train(runner, workspace, table, plan)
+        return _train(runner, workspace, run)
 
 
-def _train(runner: Runner, workspace: Workspace, table: str, plan: str) -> Trained:
+def _train(runner: Runner, workspace: Workspace, run: RunRef) -> Trained:
     began = time.monotonic()
-    tasks = training.sample_tasks(workspace.plan)
-    if training.is_small(workspace.plan, tasks):
+    tasks = training.sample_tasks(workspace.build_plan)
+    if training.is_small(workspace.build_plan, tasks):
         runner = runner.here()
     log.info("train: sampling %d rows of %d files", sum(t.rows for t in tasks), len(tasks))
 
     def sample(payload: str) -> str:
         task = SampleTask(**json.loads(payload))
-        return sampling.sample(Workspace.open(table, plan), task).model_dump_json()
+        return sampling.sample(Workspace.open(run), task).model_dump_json()
 
     payloads = [json.dumps({"file": task.file, "rows": task.rows}) for task in tasks]
     samples = [StagedFile.model_validate_json(text) for text in runner.run(sample, payloads)]
     threads = runner.threads_per_task(1)
 
     def learn(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         rows = sampling.sampled(there, _STAGED_FILES.validate_json(payload))
-        result = training.train(there.plan, rows, threads=threads)
+        result = training.train(there.build_plan, rows, threads=threads)
         staged = there.stage_bytes("train.npz", arrays_to_bytes(result))
         choice = done(there.staging, CHOICE, Choice) or auto_algorithm.choose(
-            there.plan,
+            there.build_plan,
             rows.vectors,
-            training.held_out(there.plan, len(rows.vectors)),
+            training.held_out(there.build_plan, len(rows.vectors)),
             norm_bound=float(result.norm_bound[0]),
             threads=threads,
         )
@@ -103,7 +104,7 @@ def _train(runner: Runner, workspace: Workspace, table: str, plan: str) -> Train
         sampled_rows=sum(task.rows for task in tasks),
         seconds=time.monotonic() - began,
     )
-    log.info("train: %d centroids in %.1f s", workspace.plan.partition_count, trained.seconds)
+    log.info("train: %d centroids in %.1f s", workspace.build_plan.partition_count, trained.seconds)
     for trial in trained.choice.trials:
         log.info(
             "train: %s reaches recall %.4f at width %d with %.0f queries a second on one thread, "
@@ -118,30 +119,30 @@ def _train(runner: Runner, workspace: Workspace, table: str, plan: str) -> Train
     return store(workspace.staging, TRAIN, trained)
 
 
-def assign(runner: Runner, table: str, plan: str) -> Assigned:
+def assign(runner: Runner, run: RunRef) -> Assigned:
     """Stage 1a: read every covered file once, stage its rows grouped by shard."""
-    workspace = Workspace.open(table, plan)
+    workspace = Workspace.open(run)
     with at_work(workspace):
         finished = done(workspace.staging, ASSIGN, Assigned)
         if finished:
             log.info("assign: done before, %d rows", finished.rows)
             return finished
-        return _assign(runner, workspace, table, plan)
+        return _assign(runner, workspace, run)
 
 
-def _assign(runner: Runner, workspace: Workspace, table: str, plan: str) -> Assigned:
+def _assign(runner: Runner, workspace: Workspace, run: RunRef) -> Assigned:
     began = time.monotonic()
     trained = load(workspace.staging, TRAIN, Trained)
-    tasks = workspace.plan.assign_tasks
+    tasks = workspace.build_plan.assign_tasks
     threads = runner.threads_per_task(len(tasks))
 
     def work(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         number = int(payload)
         outcome = assigning.run_task(
             there,
             number,
-            there.plan.assign_tasks[number],
+            there.build_plan.assign_tasks[number],
             _trained(there, trained),
             threads=threads,
         )
@@ -153,7 +154,7 @@ def _assign(runner: Runner, workspace: Workspace, table: str, plan: str) -> Assi
     ]
 
     def sum_up(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         return assigning.summarise(
             there, assigning.OUTCOMES.validate_json(payload)
         ).model_dump_json()
@@ -161,7 +162,7 @@ def _assign(runner: Runner, workspace: Workspace, table: str, plan: str) -> Assi
     summing = runner if len(outcomes) > 1 else runner.here()
     (summary,) = summing.run(sum_up, [assigning.OUTCOMES.dump_json(outcomes).decode()])
     document = assigning.assigned(
-        workspace.plan,
+        workspace.build_plan,
         outcomes,
         StagedFile.model_validate_json(summary),
         time.monotonic() - began,
@@ -169,7 +170,7 @@ def _assign(runner: Runner, workspace: Workspace, table: str, plan: str) -> Assi
     log.info(
         "assign: %d rows of %d files in %.1f s; %d deleted, skipped: %s",
         document.rows,
-        len(workspace.plan.files),
+        len(workspace.build_plan.files),
         document.seconds,
         document.deleted,
         document.skipped or "none",
@@ -177,33 +178,31 @@ def _assign(runner: Runner, workspace: Workspace, table: str, plan: str) -> Assi
     return store(workspace.staging, ASSIGN, document)
 
 
-def build_group(runner: Runner, table: str, plan: str, group: str) -> BuiltGroup:
+def build_group(runner: Runner, run: RunRef, group: str) -> BuiltGroup:
     """Stage 1b: build the shards of one group, one Spark task each."""
-    workspace = Workspace.open(table, plan)
+    workspace = Workspace.open(run)
     with at_work(workspace):
-        if group not in workspace.plan.groups:
+        if group not in workspace.build_plan.groups:
             raise StagingError(
-                f"run {workspace.plan.run_id} has no shard group {group!r}; it has: "
-                + ", ".join(workspace.plan.groups)
+                f"run {workspace.build_plan.run_id} has no shard group {group!r}; it has: "
+                + ", ".join(workspace.build_plan.groups)
             )
         finished = done(workspace.staging, group_name(group), BuiltGroup)
         if finished:
             log.info("build: group %s done before", group)
             return finished
-        return _build_group(runner, workspace, table, plan, group)
+        return _build_group(runner, workspace, run, group)
 
 
-def _build_group(
-    runner: Runner, workspace: Workspace, table: str, plan: str, group: str
-) -> BuiltGroup:
+def _build_group(runner: Runner, workspace: Workspace, run: RunRef, group: str) -> BuiltGroup:
     began = time.monotonic()
-    shards = workspace.plan.groups[group]
+    shards = workspace.build_plan.groups[group]
     trained = load(workspace.staging, TRAIN, Trained)
     assigned = load(workspace.staging, ASSIGN, Assigned)
     threads = runner.threads_per_task(len(shards))
 
     def work(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         summary = arrays_from_bytes(AssignSummary, there.fetch_bytes(assigned.summary))
         return build_shard(
             there,
@@ -231,16 +230,16 @@ def _build_group(
     return store(workspace.staging, group_name(group), document)
 
 
-def gate(runner: Runner, table: str, plan: str) -> Gated:
+def gate(runner: Runner, run: RunRef) -> Gated:
     """Measure the unpublished index; the run goes on only if its recall reaches the target.
 
     Raises:
         RecallTooLowError: it does not; nothing is published.
     """
-    workspace = Workspace.open(table, plan)
+    workspace = Workspace.open(run)
     with at_work(workspace):
-        gated = done(workspace.staging, GATE, Gated) or _gate(runner, workspace, table, plan)
-    require_passed(gated, workspace.plan.declaration.name)
+        gated = done(workspace.staging, GATE, Gated) or _gate(runner, workspace, run)
+    require_passed(gated, workspace.build_plan.declaration.name)
     log.info(
         "gate: recall@%d %.4f (%.4f to %.4f) over %d queries, target %.2f, search width %d",
         gated.k,
@@ -254,11 +253,12 @@ def gate(runner: Runner, table: str, plan: str) -> Gated:
     return gated
 
 
-def _gate(runner: Runner, workspace: Workspace, table: str, plan: str) -> Gated:
+def _gate(runner: Runner, workspace: Workspace, run: RunRef) -> Gated:
     trained = load(workspace.staging, TRAIN, Trained)
     assigned = load(workspace.staging, ASSIGN, Assigned)
     groups = [
-        load(workspace.staging, group_name(group), BuiltGroup) for group in workspace.plan.groups
+        load(workspace.staging, group_name(group), BuiltGroup)
+        for group in workspace.build_plan.groups
     ]
     seconds = {
         "train": trained.seconds,
@@ -274,7 +274,7 @@ def _gate(runner: Runner, workspace: Workspace, table: str, plan: str) -> Gated:
         figures["trials"] = json.dumps([trial.model_dump() for trial in trained.choice.trials])
 
     def work(_: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         summary = arrays_from_bytes(AssignSummary, there.fetch_bytes(assigned.summary))
         shards = [shard for group in groups for shard in group.shards]
         try:

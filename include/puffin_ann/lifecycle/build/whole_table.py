@@ -16,7 +16,7 @@ from puffin_ann.settings import settings
 
 
 def plan_of_whole_table(
-    declaration: IndexDeclaration, table: Table, run: str, live: LiveState
+    declaration: IndexDeclaration, table: Table, run_id: str, live: LiveState
 ) -> BuildPlan:
     """Return the plan of a run that reads every live row of a snapshot.
 
@@ -29,7 +29,7 @@ def plan_of_whole_table(
     files = tuple(PlannedFile.of(number, file) for number, file in enumerate(live.files))
     return BuildPlan(
         planned_ms=now_ms(),
-        run_id=run,
+        run_id=run_id,
         table=declaration.table,
         declaration=declaration,
         base_snapshot_id=base.snapshot_id,

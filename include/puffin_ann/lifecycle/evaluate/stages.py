@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from puffin_ann.errors import TooFewRowsError
 from puffin_ann.lifecycle.documents.run import AssignTask, BuildPlan, StagedFile, done, store
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.evaluate import ground_truth as truths
 from puffin_ann.lifecycle.evaluate.ground_truth import Truth
 from puffin_ann.lifecycle.evaluate.measure import RecallMeter
@@ -35,12 +36,12 @@ MAX_FILES = 64
 _STAGED_FILES = TypeAdapter(list[StagedFile])
 
 
-def evaluate(runner: Runner, table: str, plan: str) -> Evaluation:
+def evaluate(runner: Runner, run: RunRef) -> Evaluation:
     """Take rows as queries, compare them with every row, search as users do, record the recall."""
-    workspace = Workspace.open(table, plan)
+    workspace = Workspace.open(run)
     with at_work(workspace):
         finished = done(workspace.staging, EVALUATION, Evaluation) or store(
-            workspace.staging, EVALUATION, _evaluate(runner, table, plan)
+            workspace.staging, EVALUATION, _evaluate(runner, run)
         )
     record(workspace.table, finished)
     log.info(
@@ -55,13 +56,13 @@ def evaluate(runner: Runner, table: str, plan: str) -> Evaluation:
     return finished
 
 
-def _evaluate(runner: Runner, table: str, plan: str) -> Evaluation:
+def _evaluate(runner: Runner, run: RunRef) -> Evaluation:
     began = time.time()
-    queries = _sample(runner, table, plan)
-    answers = _compare(runner, table, plan, queries)
+    queries = _sample(runner, run)
+    answers = _compare(runner, run, queries)
 
     def measure(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         found, answered = _STAGED_FILES.validate_json(payload)
         return _measure(there, found, answered, began).model_dump_json()
 
@@ -82,24 +83,26 @@ def query_tasks(plan: BuildPlan) -> list[SampleTask]:
     ]
 
 
-def _sample(runner: Runner, table: str, plan: str) -> StagedFile:
+def _sample(runner: Runner, run: RunRef) -> StagedFile:
     """Stage the queries, (q, d) float32, as the only array of an .npz file."""
 
     def sample(payload: str) -> str:
         task = SampleTask(**json.loads(payload))
-        return sampling.sample(Workspace.open(table, plan), task).model_dump_json()
+        return sampling.sample(Workspace.open(run), task).model_dump_json()
 
-    tasks = query_tasks(Workspace.open(table, plan).plan)
+    tasks = query_tasks(Workspace.open(run).build_plan)
     payloads = [json.dumps({"file": task.file, "rows": task.rows}) for task in tasks]
     samples = [StagedFile.model_validate_json(text) for text in runner.run(sample, payloads)]
 
     def choose(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         rows = sampling.sampled(there, _STAGED_FILES.validate_json(payload)).vectors
         if not len(rows):
-            raise TooFewRowsError(f"table {there.plan.table} has no usable vector to search for")
-        generator = np.random.default_rng([there.plan.declaration.seed, 1])
-        wanted = min(there.plan.declaration.gate.queries, len(rows))
+            raise TooFewRowsError(
+                f"table {there.build_plan.table} has no usable vector to search for"
+            )
+        generator = np.random.default_rng([there.build_plan.declaration.seed, 1])
+        wanted = min(there.build_plan.declaration.gate.queries, len(rows))
         queries = rows[np.sort(generator.choice(len(rows), wanted, replace=False))]
         staged = there.stage_bytes("queries.npz", arrays_to_bytes(truths.Queries(queries)))
         return staged.model_dump_json()
@@ -108,15 +111,15 @@ def _sample(runner: Runner, table: str, plan: str) -> StagedFile:
     return StagedFile.model_validate_json(queries)
 
 
-def _compare(runner: Runner, table: str, plan: str, queries: StagedFile) -> StagedFile:
+def _compare(runner: Runner, run: RunRef, queries: StagedFile) -> StagedFile:
     """Compare every row of the snapshot with every query; stage the exact answers."""
-    tasks = Workspace.open(table, plan).plan.assign_tasks
+    tasks = Workspace.open(run).build_plan.assign_tasks
     threads = runner.threads_per_task(len(tasks))
 
     def compare(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         found = _truth_of(
-            there, there.plan.assign_tasks[int(payload)], _queries(there, queries), threads
+            there, there.build_plan.assign_tasks[int(payload)], _queries(there, queries), threads
         )
         return there.stage_bytes("truth.npz", arrays_to_bytes(found)).model_dump_json()
 
@@ -124,7 +127,7 @@ def _compare(runner: Runner, table: str, plan: str, queries: StagedFile) -> Stag
     staged = [StagedFile.model_validate_json(part) for part in parts]
 
     def merge(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         parts = [
             arrays_from_bytes(Truth, there.fetch_bytes(staged))
             for staged in _STAGED_FILES.validate_json(payload)
@@ -139,7 +142,7 @@ def _compare(runner: Runner, table: str, plan: str, queries: StagedFile) -> Stag
 def _truth_of(
     workspace: Workspace, task: AssignTask, queries: NDArray[np.float32], threads: int
 ) -> Truth:
-    plan = workspace.plan
+    plan = workspace.build_plan
     k, metric = plan.declaration.gate.k, plan.declaration.metric
     found = truths.empty(len(queries), k)
     for file, part, parts in task.parts:
@@ -154,7 +157,7 @@ def _truth_of(
 def _measure(
     workspace: Workspace, queries: StagedFile, answers: StagedFile, began: float
 ) -> Evaluation:
-    plan = workspace.plan
+    plan = workspace.build_plan
     declaration = plan.declaration
     index = open_index(workspace.table, declaration.name, plan.base_snapshot_id)
     routing = index.version.routing

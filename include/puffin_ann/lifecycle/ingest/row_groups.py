@@ -103,7 +103,7 @@ class RowGroupRange:
                 live one among them nothing is read.
             sift: by identity, rows whose vectors are not kept; asks for identities.
         """
-        plan = self.workspace.run
+        plan = self.workspace.plan
         first, last = self.starts[row_group], self.starts[row_group + 1]
         low, high = np.searchsorted(self.deleted, [first, last])
         deleted = self.deleted[low:high]
@@ -148,7 +148,7 @@ class RowGroupRange:
 
     def _keys(self, row_group: int) -> pa.ChunkedArray | None:
         """Return the key column's values in a row group, if a key is declared."""
-        key = self.workspace.run.declaration.key
+        key = self.workspace.plan.declaration.key
         if key is None:
             return None
         read = read_row_group(self.workspace.table, self.parquet, self.file.path, row_group, [key])

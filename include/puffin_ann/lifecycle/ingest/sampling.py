@@ -20,7 +20,7 @@ class SampleTask:
 
 def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
     """Read random row groups of one file until enough usable rows are found, and stage them."""
-    plan = workspace.plan
+    plan = workspace.build_plan
     generator = np.random.default_rng([plan.declaration.seed, task.file])
     part = open_part(workspace, plan.files[task.file], 0, 1)
     found: list[StagedRows] = []
@@ -41,5 +41,5 @@ def sampled(workspace: Workspace, samples: list[StagedFile]) -> StagedRows:
     """Return the staged samples as one."""
     return concatenated(
         [arrays_from_bytes(StagedRows, workspace.fetch_bytes(sample)) for sample in samples],
-        workspace.plan.dimension,
+        workspace.build_plan.dimension,
     )

@@ -99,7 +99,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     if finished:
         return finished
     began = time.monotonic()
-    plan = workspace.run
+    plan = workspace.plan
     content = refreshed(workspace) if isinstance(plan, RefreshPlan) else _built(workspace)
     version = content.version
     earlier: Assembled | None = None
@@ -147,7 +147,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
 
 def _built(workspace: Workspace) -> VersionContent:
     """Return what a build made, if it is good enough."""
-    plan = workspace.plan
+    plan = workspace.build_plan
     gated = load(workspace.staging, GATE, Gated)
     require_passed(gated, plan.declaration.name)
     version = load_version(workspace.table.io, gated.candidate.uri, plan.declaration.name)

@@ -83,7 +83,7 @@ def refreshed(workspace: Workspace) -> VersionContent:
     Raises:
         StagingError: a stage is not done.
     """
-    plan = workspace.refresh
+    plan = workspace.refresh_plan
     source = workspace.source
     changes = load(workspace.staging, CHANGES, Changes)
     groups = [load(workspace.staging, applied_name(group), AppliedGroup) for group in plan.groups]
@@ -189,7 +189,7 @@ def _raised(routing: Routing, plan: RefreshPlan, summary: AssignSummary | None) 
 
 def coverage_of(workspace: Workspace, summary: AssignSummary | None) -> Coverage:
     """Return which rows of the base snapshot the new version covers: all that are usable."""
-    plan = workspace.refresh
+    plan = workspace.refresh_plan
     staged = coverage_blob.decode(workspace.fetch_bytes(plan.coverage))
     read = {file.file_id for file in plan.files}
     groups: dict[int, NDArray[np.int64]] = {}
@@ -278,7 +278,7 @@ def _centroids(
     summary: AssignSummary | None,
 ) -> Centroids | None:
     """Return the centroids of data files: those of files that stay, and of files that were read."""
-    plan = workspace.refresh
+    plan = workspace.refresh_plan
     if plan.algorithm != CENTROID:
         return None
     with open_puffin(workspace.table.io, plan.source) as reader:

@@ -56,7 +56,6 @@ class Basis:
 def make_plan(
     declaration: IndexDeclaration,
     workspace: Workspace,
-    run_id: str,
     basis: Basis,
     decision: Decision,
 ) -> RefreshPlan:
@@ -65,7 +64,6 @@ def make_plan(
     Args:
         declaration: the index.
         workspace: of the run.
-        run_id: names the run.
         basis: what the decision rests on.
         decision: what is to be done.
 
@@ -88,7 +86,7 @@ def make_plan(
     matched = decision.rows_gone + decision.rows_added if decision.matches else 0
     return RefreshPlan(
         planned_ms=now_ms(),
-        run_id=run_id,
+        run_id=workspace.run.run_id,
         table=declaration.table,
         declaration=declaration,
         base_snapshot_id=base.snapshot_id,

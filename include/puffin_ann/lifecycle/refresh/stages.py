@@ -32,6 +32,7 @@ from puffin_ann.lifecycle.documents.refresh import (
     applied_name,
 )
 from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile, done, load, store
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.refresh.apply.remap import touch_up
 from puffin_ann.lifecycle.refresh.apply.rewrite_shard import ShardRewriter
 from puffin_ann.lifecycle.refresh.apply.take_from_deltas import take_from_deltas
@@ -54,37 +55,37 @@ TASK_ROWS = 1_000_000
 """Rows of shards whose rows blobs one task reads; about a second's work."""
 
 
-def read_changes(runner: Runner, table: str, plan: str) -> Changes:
+def read_changes(runner: Runner, run: RunRef) -> Changes:
     """Find the removed rows, read the added ones, and see which of them were relocated.
 
     Raises:
         BadVectorsError: added rows have no usable vector, and the declaration refuses those.
     """
-    workspace = Workspace.open(table, plan)
+    workspace = Workspace.open(run)
     with at_work(workspace):
         finished = done(workspace.staging, CHANGES, Changes)
         if finished:
             log.info("changes: read before, %d rows are new", finished.rows)
             return finished
-        return _read_changes(runner, workspace, table, plan)
+        return _read_changes(runner, workspace, run)
 
 
-def _read_changes(runner: Runner, workspace: Workspace, table: str, plan: str) -> Changes:
+def _read_changes(runner: Runner, workspace: Workspace, run: RunRef) -> Changes:
     began = time.monotonic()
-    removed = _find_removed(runner, workspace, table, plan)
-    added = _read_added(runner, workspace, table, plan, removed)
-    matched = _match(runner, workspace, table, plan, removed, added)
+    removed = _find_removed(runner, workspace, run)
+    added = _read_added(runner, workspace, run, removed)
+    matched = _match(runner, workspace, run, removed, added)
     outcomes = [task.outcome for task in added.tasks]
-    again = _read_again(runner, workspace, table, plan, matched)
+    again = _read_again(runner, workspace, run, matched)
     found = _changes(removed, matched, [*outcomes, *again])
     outcomes += [
         *again,
-        *_take_from_deltas(runner, workspace, table, plan, len(outcomes + again), found),
+        *_take_from_deltas(runner, workspace, run, len(outcomes + again), found),
     ]
     skipped = found.skipped
-    if skipped and workspace.refresh.declaration.bad_vectors == "refuse":
-        raise BadVectorsError(_refusal(workspace.refresh, skipped))
-    summary = _sum_up(runner, table, plan, outcomes)
+    if skipped and workspace.refresh_plan.declaration.bad_vectors == "refuse":
+        raise BadVectorsError(_refusal(workspace.refresh_plan, skipped))
+    summary = _sum_up(runner, run, outcomes)
     changes = found.model_copy(
         update={
             "segments": tuple(outcome.segment for outcome in outcomes) if summary else (),
@@ -105,19 +106,19 @@ def _read_changes(runner: Runner, workspace: Workspace, table: str, plan: str) -
     return store(workspace.staging, CHANGES, changes)
 
 
-def _find_removed(runner: Runner, workspace: Workspace, table: str, plan: str) -> RemovedRows:
+def _find_removed(runner: Runner, workspace: Workspace, run: RunRef) -> RemovedRows:
     finished = done(workspace.staging, REMOVED, RemovedRows)
     if finished:
         return finished
     began = time.monotonic()
-    decision = workspace.refresh.decision
+    decision = workspace.refresh_plan.decision
     shards: list[int] = []
     # Where rows were only added, no shard is looked into.
     if decision.rows_gone or decision.matches:
         shards = [shard.shard_id for shard in decision.shards]
 
     def find(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         version = there.source
         entries = {shard.shard_id: shard for shard in version.routing.shards}
         given = [entries[number] for number in json.loads(payload)]
@@ -130,7 +131,7 @@ def _find_removed(runner: Runner, workspace: Workspace, table: str, plan: str) -
     if decision.matches:
 
         def collect(payload: str) -> str:
-            there = Workspace.open(table, plan)
+            there = Workspace.open(run)
             values = removed_rows.collect_prefixes(there, _REMOVED.validate_json(payload))
             return there.stage_bytes("prefixes.npz", arrays_to_bytes(values)).model_dump_json()
 
@@ -146,7 +147,7 @@ def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
     A shard that is inserted into or built is a task of its own.
     """
     rows = {shard.shard_id: shard.rows for shard in workspace.source.routing.shards}
-    actions = {shard.shard_id: shard.action for shard in workspace.refresh.decision.shards}
+    actions = {shard.shard_id: shard.action for shard in workspace.refresh_plan.decision.shards}
     batches: list[list[int]] = []
     filled = TASK_ROWS + 1
     for shard in shards:
@@ -161,13 +162,13 @@ def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
 
 
 def _read_added(
-    runner: Runner, workspace: Workspace, table: str, plan: str, removed: RemovedRows
+    runner: Runner, workspace: Workspace, run: RunRef, removed: RemovedRows
 ) -> AddedRows:
     finished = done(workspace.staging, ADDED, AddedRows)
     if finished:
         return finished
     began = time.monotonic()
-    tasks = range(len(workspace.refresh.read_tasks))
+    tasks = range(len(workspace.refresh_plan.read_tasks))
     if not tasks:
         return AddedRows(
             tasks=(), seconds=0.0
@@ -175,7 +176,7 @@ def _read_added(
     threads = runner.threads_per_task(len(tasks))
 
     def read(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         prefixes = None
         if removed.prefixes is not None:
             prefixes = arrays_from_bytes(
@@ -197,8 +198,7 @@ def _read_added(
 def _match(
     runner: Runner,
     workspace: Workspace,
-    table: str,
-    plan: str,
+    run: RunRef,
     removed: RemovedRows,
     added: AddedRows,
 ) -> Matched:
@@ -206,12 +206,12 @@ def _match(
     if finished:
         return finished
     began = time.monotonic()
-    buckets = range(workspace.refresh.buckets if removed.prefixes is not None else 0)
+    buckets = range(workspace.refresh_plan.buckets if removed.prefixes is not None else 0)
     if not buckets:
         return Matched(buckets=(), seconds=0.0)
 
     def match(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         return match_bucket(there, int(payload), removed.shards, added.tasks).model_dump_json()
 
     found = runner.run(match, [str(bucket) for bucket in buckets])
@@ -223,18 +223,18 @@ def _match(
 
 
 def _read_again(
-    runner: Runner, workspace: Workspace, table: str, plan: str, matched: Matched
+    runner: Runner, workspace: Workspace, run: RunRef, matched: Matched
 ) -> list[AssignOutcome]:
     """Read rows of which an equal one went, and that are new all the same: rare duplicates."""
-    if not workspace.refresh.decision.shards:
+    if not workspace.refresh_plan.decision.shards:
         return []
     tasks = sorted({task for bucket in matched.buckets for task in bucket.unmatched_tasks})
     unmatched = [bucket.unmatched for bucket in matched.buckets]
-    first = len(workspace.refresh.read_tasks)
+    first = len(workspace.refresh_plan.read_tasks)
     threads = runner.threads_per_task(len(tasks))
 
     def read(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         place = int(payload)
         return added_rows.read_again(
             there,
@@ -271,10 +271,10 @@ def _changes(removed: RemovedRows, matched: Matched, outcomes: Sequence[AssignOu
 
 
 def _take_from_deltas(
-    runner: Runner, workspace: Workspace, table: str, plan: str, first: int, changes: Changes
+    runner: Runner, workspace: Workspace, run: RunRef, first: int, changes: Changes
 ) -> list[AssignOutcome]:
     """Take the deltas apart that are merged, or absorbed by the new one."""
-    decision = workspace.refresh.decision
+    decision = workspace.refresh_plan.decision
     deltas = [
         shard.shard_id
         for shard in decision.shards
@@ -284,7 +284,7 @@ def _take_from_deltas(
     prefixes = changes.model_dump_json()
 
     def take(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         version = there.source
         place = int(payload)
         (shard,) = (shard for shard in version.routing.shards if shard.shard_id == deltas[place])
@@ -301,14 +301,12 @@ def _take_from_deltas(
     return [AssignOutcome.model_validate_json(text) for text in found]
 
 
-def _sum_up(
-    runner: Runner, table: str, plan: str, outcomes: Sequence[AssignOutcome]
-) -> StagedFile | None:
+def _sum_up(runner: Runner, run: RunRef, outcomes: Sequence[AssignOutcome]) -> StagedFile | None:
     if not outcomes:
         return None
 
     def work(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         given = assigning.OUTCOMES.validate_json(payload)
         return assigning.summarise(there, given).model_dump_json()
 
@@ -324,37 +322,35 @@ def _refusal(plan: RefreshPlan, skipped: dict[str, int]) -> str:
     )
 
 
-def apply_group(runner: Runner, table: str, plan: str, group: str) -> AppliedGroup:
+def apply_group(runner: Runner, run: RunRef, group: str) -> AppliedGroup:
     """Make the blobs of one group's shards; those that rows go into have a task each.
 
     Raises:
         RecallTooLowError: a shard that was built again is under the target.
     """
-    workspace = Workspace.open(table, plan)
+    workspace = Workspace.open(run)
     with at_work(workspace):
-        groups = workspace.refresh.groups
+        groups = workspace.refresh_plan.groups
         if group not in groups:
             raise StagingError(
-                f"run {workspace.refresh.run_id} has no shard group {group!r}; it has: "
+                f"run {workspace.refresh_plan.run_id} has no shard group {group!r}; it has: "
                 + ", ".join(groups)
             )
         finished = done(workspace.staging, applied_name(group), AppliedGroup)
         if finished:
             log.info("apply: group %s done before", group)
             return finished
-        return _apply_group(runner, workspace, table, plan, group)
+        return _apply_group(runner, workspace, run, group)
 
 
-def _apply_group(
-    runner: Runner, workspace: Workspace, table: str, plan: str, group: str
-) -> AppliedGroup:
+def _apply_group(runner: Runner, workspace: Workspace, run: RunRef, group: str) -> AppliedGroup:
     began = time.monotonic()
     changes = load(workspace.staging, CHANGES, Changes).model_dump_json()
-    batches = _batches(workspace, workspace.refresh.groups[group])
+    batches = _batches(workspace, workspace.refresh_plan.groups[group])
     threads = runner.threads_per_task(len(batches))
 
     def work(payload: str) -> str:
-        there = Workspace.open(table, plan)
+        there = Workspace.open(run)
         found = Changes.model_validate_json(changes)
         rewriter = ShardRewriter(there, there.source, found, threads)
         made = [_apply(rewriter, number) for number in json.loads(payload)]
@@ -377,7 +373,7 @@ def _apply_group(
 
 
 def _apply(rewriter: ShardRewriter, shard_id: int) -> AppliedShard | None:
-    action = rewriter.workspace.refresh.action_of(shard_id)
+    action = rewriter.workspace.refresh_plan.action_of(shard_id)
     if action == "delta":
         return rewriter.delta(shard_id)
     (shard,) = (shard for shard in rewriter.version.routing.shards if shard.shard_id == shard_id)

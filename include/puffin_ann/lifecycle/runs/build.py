@@ -8,7 +8,6 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.build.plan import (
     Published,
     nothing_to_do,
@@ -25,7 +24,7 @@ from puffin_ann.lifecycle.documents.run import (
 from puffin_ann.lifecycle.maintain.rename import advice_to_rename
 from puffin_ann.lifecycle.publish.assemble import was_published
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
-from puffin_ann.lifecycle.runtime.workspace import run_places
+from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import newest_version
@@ -62,7 +61,8 @@ def plan_build(
     declaration = declaration.overridden(given)
     warn_of(declaration)
     table = load_table(declaration.table)
-    run, staging = workplace(table, declaration.name, safe_run_id(run_id))
+    workspace = workspace_for(table, declaration.name, safe_run_id(run_id))
+    run, staging = workspace.run, workspace.staging
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
         live = live_state(table, require_snapshot(table, None).snapshot_id)
@@ -70,16 +70,16 @@ def plan_build(
         reason = nothing_to_do(declaration, newest, force=force)
         if reason is not None:
             log.info("plan: nothing to build for %s: %s", declaration.name, reason)
-            return _pointer(declaration, run, "none", reason, "", [])
+            return _pointer(declaration, run.run_id, "none", reason, "", [])
         advice = advice_to_rename(table, declaration) if newest is None else ""
         if advice:
             log.warning("plan: %s", advice)
             why = f"{why}; {advice}"
-        made = plan_of_whole_table(declaration, table, run, live)
+        made = plan_of_whole_table(declaration, table, run.run_id, live)
         plan = store(staging, PLAN, made.model_copy(update={"reason": _told(made, why)}))
     log.info(
         "plan: run %s builds %s from snapshot %d: %d rows in %d files, %d shards in %d groups",
-        run,
+        run.run_id,
         declaration.name,
         plan.base_snapshot_id,
         plan.expected_rows,
@@ -88,7 +88,7 @@ def plan_build(
         len(plan.groups),
     )
     return _pointer(
-        declaration, run, "build", plan.reason or why, staging.uri(PLAN), list(plan.groups)
+        declaration, run.run_id, "build", plan.reason or why, run.plan, list(plan.groups)
     )
 
 
@@ -108,29 +108,34 @@ def _told(plan: BuildPlan, why: str) -> str:
     )
 
 
-def workplace(table: Table, index: str, run: str) -> tuple[str, Staging]:
-    """Return the run id to use, and its staging folder.
+def workspace_for(table: Table, index: str, run_id: str) -> Workspace:
+    """Return the workspace of the run id to use.
 
     A run whose plan is staged goes on, published or not. One that was published and cleared away
     must not be taken for this one when its tasks are run again: it gets a number. So does one whose
     staging was lost, which is planned again.
     """
     return next(
-        (name, staging)
-        for name, staging, is_planned in run_places(table, index, run)
-        if is_planned or not was_published(table, index, name)
+        workspace
+        for workspace, is_planned in workspaces_for(table, index, run_id)
+        if is_planned or not was_published(table, index, workspace.run.run_id)
     )
 
 
 def _pointer(
-    declaration: IndexDeclaration, run: str, action: Any, reason: str, plan: str, groups: list[str]
+    declaration: IndexDeclaration,
+    run_id: str,
+    action: Any,
+    reason: str,
+    plan: str,
+    groups: list[str],
 ) -> dict[str, Any]:
     return PlanPointer(
         action=action,
         reason=reason,
         table=declaration.table,
         plan=plan,
-        run_id=run,
+        run_id=run_id,
         groups=groups,
     ).model_dump()
 

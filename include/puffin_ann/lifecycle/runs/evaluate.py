@@ -13,9 +13,10 @@ from puffin_ann.lifecycle.documents.run import (
     done,
     store,
 )
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.evaluate.records import evaluations, recall_report
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
-from puffin_ann.lifecycle.runtime.workspace import Workspace, run_places
+from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import require_versions
@@ -43,7 +44,8 @@ def plan_evaluation(
         DamagedIndexError: none can be read.
     """
     table = load_table(declaration.table)
-    run, staging, _ = next(run_places(table, declaration.name, safe_run_id(run_id)))
+    workspace, _ = next(workspaces_for(table, declaration.name, safe_run_id(run_id)))
+    run, staging = workspace.run, workspace.staging
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
         require_versions(table, declaration.name)
@@ -51,39 +53,40 @@ def plan_evaluation(
         options = {"queries": queries or declaration.evaluate.queries, "k": declaration.gate.k}
         measured = declaration.model_copy(
             update={
-                "seed": zlib.crc32(run.encode()),
+                "seed": zlib.crc32(run.run_id.encode()),
                 "gate": type(declaration.gate).model_validate(options),
             }
         )
         live = live_state(table, require_snapshot(table, None).snapshot_id)
-        plan = store(staging, PLAN, plan_of_whole_table(measured, table, run, live))
+        plan = store(staging, PLAN, plan_of_whole_table(measured, table, run.run_id, live))
     log.info(
         "evaluate: run %s measures %s by %d queries on snapshot %d, %d rows",
-        run,
+        run.run_id,
         declaration.name,
         plan.declaration.gate.queries,
         plan.base_snapshot_id,
         plan.expected_rows,
     )
-    return {"table": declaration.table, "plan": staging.uri(PLAN), "run_id": run}
+    return {"table": declaration.table, "plan": run.plan, "run_id": run.run_id}
 
 
-def finish(table: str, plan: str) -> str:
+def finish(run: RunRef) -> str:
     """Clear what a run staged, and return what it measured as text.
 
     Raises:
         RecallTooLowError: it is under the target; says what to do.
         StagingError: nothing was measured.
     """
-    loaded = load_table(table)
-    index, run = plan.split("/")[-3:-1]
-    found = [evaluation for evaluation in evaluations(loaded, index) if evaluation.run_id == run]
+    measured = evaluations(load_table(run.table), run.index)
+    found = [evaluation for evaluation in measured if evaluation.run_id == run.run_id]
     if not found:
-        raise StagingError(f"run {run} has measured nothing of index {index!r}; run it again")
-    clear(table, plan)
+        raise StagingError(
+            f"run {run.run_id} has measured nothing of index {run.index!r}; run it again"
+        )
+    clear(run)
     return recall_report(found[-1])
 
 
-def clear(table: str, plan: str) -> None:
+def clear(run: RunRef) -> None:
     """Remove what a run staged."""
-    Workspace.open(table, plan).staging.delete_tree()
+    Workspace.open(run).staging.delete_tree()

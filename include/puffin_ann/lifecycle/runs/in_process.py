@@ -8,6 +8,7 @@ from typing import Any
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ConflictError, StagingGoneError
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.refresh import stages as refresh_stages
 from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runs.refresh import plan_refresh
@@ -66,7 +67,7 @@ def refresh_in_process(
             try:
                 published = _carry_out(plan, runner or InProcess(), step)
             except (ConflictError, StagingGoneError) as error:
-                publish.discard(plan["table"], plan["plan"])
+                publish.discard(RunRef.planned(plan))
                 if attempt == ATTEMPTS:
                     raise
                 log.warning("refresh: %s; planning it again", error)
@@ -85,31 +86,36 @@ def refresh_in_process(
 
 
 def _carry_out(plan: dict[str, Any], runner: Runner, step: Progress) -> dict[str, Any]:
-    where = (plan["table"], plan["plan"])
-    works: Sequence[tuple[str, Callable[[], Any]]] = ()
+    if plan["action"] == "none":
+        return {}
+    run = RunRef.planned(plan)
+    works: Sequence[tuple[str, Callable[[], Any]]]
     if plan["action"] == "refresh":
         works = (
-            ("read changes", lambda: refresh_stages.read_changes(runner, *where)),
-            ("apply them", lambda: _each(plan, refresh_stages.apply_group, runner)),
+            ("read changes", lambda: refresh_stages.read_changes(runner, run)),
+            ("apply them", lambda: _each(plan, run, refresh_stages.apply_group, runner)),
         )
-    elif plan["action"] == "build":
+    else:
         works = (
-            ("train centroids", lambda: stages.train(runner, *where)),
-            ("assign rows", lambda: stages.assign(runner, *where)),
-            ("build shards", lambda: _each(plan, stages.build_group, runner)),
-            ("measure recall", lambda: stages.gate(runner, *where)),
+            ("train centroids", lambda: stages.train(runner, run)),
+            ("assign rows", lambda: stages.assign(runner, run)),
+            ("build shards", lambda: _each(plan, run, stages.build_group, runner)),
+            ("measure recall", lambda: stages.gate(runner, run)),
         )
     for name, work in works:
         with step(name):
             work()
-    published: dict[str, Any] = {}
-    if plan["action"] != "none":
-        with step("publish"):
-            published = publish.publish(*where)
-        publish.discard(*where)
+    with step("publish"):
+        published = publish.publish(run)
+    publish.discard(run)
     return published
 
 
-def _each(plan: dict[str, Any], stage: Callable[..., Any], runner: Runner) -> None:
+def _each(
+    plan: dict[str, Any],
+    run: RunRef,
+    stage: Callable[[Runner, RunRef, str], object],
+    runner: Runner,
+) -> None:
     for group in plan["groups"]:
-        stage(runner, plan["table"], plan["plan"], group)
+        stage(runner, run, group)

@@ -1,11 +1,14 @@
 """Publish what a run made, report on it, and clear what it staged."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from puffin_ann.declaration import known_declarations
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lifecycle.documents.run import PUBLISH
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.publish.assemble import publish_run
 from puffin_ann.lifecycle.report import status as statuses
 from puffin_ann.lifecycle.runtime import leases
@@ -14,7 +17,7 @@ from puffin_ann.lifecycle.runtime.workspace import Workspace, at_work, discard_s
 log = logging.getLogger("puffin_ann")
 
 
-def publish(table: str, plan: str) -> dict[str, Any]:
+def publish(run: RunRef) -> dict[str, Any]:
     """Assemble the run's Puffin file and publish it in one commit; at most once a run.
 
     Returns:
@@ -25,14 +28,14 @@ def publish(table: str, plan: str) -> dict[str, Any]:
         LeaseHeldError: others are publishing into the table, for longer than that takes.
         StagingGoneError: something that the run staged is gone; start it again.
     """
-    workspace = Workspace.open(table, plan)
+    workspace = Workspace.open(run)
     with at_work(workspace):
-        index, run = workspace.run.declaration.name, workspace.run.run_id
-        with leases.publishing(workspace.table, f"{index}/{run}", f"publish {index}"):
-            published = publish_run(Workspace.open(table, plan))
+        owner = f"{run.index}/{run.run_id}"
+        with leases.publishing(workspace.table, owner, f"publish {run.index}"):
+            published = publish_run(Workspace.open(run))
     log.info(
         "publish: run %s is snapshot %d, file %s; %d bytes written, %d copied",
-        run,
+        run.run_id,
         published.snapshot_id,
         published.path,
         published.bytes_written,
@@ -41,22 +44,22 @@ def publish(table: str, plan: str) -> dict[str, Any]:
     return published.model_dump()
 
 
-def discard(table: str, plan: str) -> None:
+def discard(run: RunRef) -> None:
     """Remove what a run staged that is not carried out; another one plans for itself."""
-    discard_staged(Workspace.open(table, plan))
+    discard_staged(Workspace.open(run))
 
 
-def report(table: str, plan: str) -> str:
-    """Return the index's status as text, and remove what a published run staged.
+def report(pointer: Mapping[str, Any]) -> str:
+    """Return the status of a table's indexes as text, and remove what a published run staged.
 
     Args:
-        table: the table's name.
-        plan: location of the run's plan; empty where nothing had to be built.
+        pointer: what the planning task told, a `PlanPointer` as JSON.
     """
-    if plan:
-        workspace = Workspace.open(table, plan)
-        if workspace.staging.exists("publish.json"):
+    if pointer["plan"]:
+        workspace = Workspace.open(RunRef.planned(pointer))
+        if workspace.staging.exists(PUBLISH):
             discard_staged(workspace)
+    table = pointer["table"]
     known = known_declarations()
     declared = None if known is None or known.problems else known.on(table)
     try:

@@ -5,13 +5,13 @@ from typing import Any
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import (
     PLAN,
     PlanPointer,
     store,
 )
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.repair import require_whole
 from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Decision
@@ -21,7 +21,6 @@ from puffin_ann.lifecycle.published.index_state import change_in, state_of
 from puffin_ann.lifecycle.refresh.plan import Basis, make_plan
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime import run_ids
-from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
@@ -58,11 +57,12 @@ def plan_refresh(
     """
     build.warn_of(declaration)
     table = load_table(declaration.table)
-    run, staging = build.workplace(table, declaration.name, run_ids.safe_run_id(run_id))
+    workspace = build.workspace_for(table, declaration.name, run_ids.safe_run_id(run_id))
+    staging = workspace.staging
     if staging.exists(PLAN):
-        planned = Workspace(table, staging).run
+        planned = workspace.plan
         if isinstance(planned, RefreshPlan):
-            return _pointer(planned, staging).model_dump()
+            return _pointer(planned, workspace.run).model_dump()
         return build.plan_build(declaration, run_id=run_id, overrides={"force": True})
     live = live_state(table, require_snapshot(table, None).snapshot_id)
     base = version_to_refresh(table, declaration, live)
@@ -94,25 +94,24 @@ def plan_refresh(
             reason=decision.reason,
             table=declaration.table,
             plan="",
-            run_id=run,
+            run_id=workspace.run.run_id,
             groups=[],
             decision=_text(decision),
         ).model_dump()
     basis = Basis(base.version, state, live, base.view)
-    workspace = Workspace(table, staging)
-    workspace.keep(declaration.table, staging.uri(PLAN))
-    made = make_plan(declaration, workspace, run, basis, decision)
+    workspace.keep()
+    made = make_plan(declaration, workspace, basis, decision)
     made = store(staging, PLAN, made)
     workspace.start_from(made, base.version)
-    return _pointer(made, staging).model_dump()
+    return _pointer(made, workspace.run).model_dump()
 
 
-def _pointer(plan: RefreshPlan, staging: Staging) -> PlanPointer:
+def _pointer(plan: RefreshPlan, run: RunRef) -> PlanPointer:
     return PlanPointer(
         action="refresh",
         reason=plan.decision.reason,
         table=plan.table,
-        plan=staging.uri(PLAN),
+        plan=run.plan,
         run_id=plan.run_id,
         groups=list(plan.groups),
         decision=_text(plan.decision),

@@ -18,6 +18,8 @@ from puffin_ann.terminal import printable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from puffin_ann.lifecycle.documents.run_ref import RunRef
+
 GROUPED = ("build_group", "apply_group")
 """Stages that are told which group of shards they are for."""
 
@@ -50,6 +52,7 @@ def main(stage: str) -> None:
         handler.addFilter(REDACTION)  # what others log, too
 
     prefer_folders()
+    from puffin_ann.lifecycle.documents.run_ref import RunRef
     from puffin_ann.lifecycle.spark.runner import OnSpark
 
     name = f"puffin_ann.lifecycle.{PACKAGES[stage]}.stages"
@@ -60,8 +63,9 @@ def main(stage: str) -> None:
         if needs_workers:
             warming = warm_up(spark.sparkContext)
         module = import_module(name)
-        with _lease(arguments.table, arguments.plan, arguments.owner, stage):
-            getattr(module, stage)(OnSpark(spark), arguments.table, arguments.plan, *group)
+        run = RunRef.at(arguments.table, arguments.plan)
+        with _lease(run, arguments.owner, stage):
+            getattr(module, stage)(OnSpark(spark), run, *group)
     except RecallTooLowError as error:
         # The application has done what it was for: what it measured is staged, and who publishes
         # refuses it. To fail would have it submitted again, for the same outcome.
@@ -100,10 +104,10 @@ def _session(meanwhile: str, *, workers: bool) -> "SparkSession":
         return builder.getOrCreate()
 
 
-def _lease(table: str, plan: str, owner: str | None, stage: str) -> AbstractContextManager[None]:
+def _lease(run: "RunRef", owner: str | None, stage: str) -> AbstractContextManager[None]:
     """Keep the run's lease alive during the stage; nothing where the caller keeps it itself."""
     from puffin_ann.lifecycle.runtime import leases
 
     if owner is None:
         return nullcontext()
-    return leases.working(table, leases.index_of(plan), owner, f"stage {stage}")
+    return leases.working(run.table, run.index, owner, f"stage {stage}")

@@ -67,11 +67,6 @@ def table_lease(table: Table) -> Lease:
     return Lease(table.io, staging_folder(table), f"the index file of {name_of(table)}")
 
 
-def index_of(plan: str) -> str:
-    """Return the index that a staged plan is for, from the plan's location."""
-    return plan.split("/")[-3]
-
-
 def leases_of(table: Table) -> list[tuple[str, Lease]]:
     """Return the leases that somebody has or had: on indexes, by name, and on the table, as ""."""
     root = staging_folder(table)

@@ -26,7 +26,6 @@ from puffin_ann.foreign_json import object_of, parsed
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
 from puffin_ann.lake.store.listing import listed
-from puffin_ann.lake.store.locations import is_staging_folder, staging_folder
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import (
@@ -37,6 +36,7 @@ from puffin_ann.lifecycle.documents.run import (
     StagedFile,
     load,
 )
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runtime.heartbeat import heartbeat
 from puffin_ann.search.versions import IndexVersion, load_version
 
@@ -46,7 +46,7 @@ credentials last."""
 
 log = logging.getLogger("puffin_ann")
 
-_kept: ContextVar["dict[tuple[str, str], tuple[float, Workspace]] | None"] = ContextVar(
+_kept: ContextVar["dict[RunRef, tuple[float, Workspace]] | None"] = ContextVar(
     "_kept", default=None
 )
 
@@ -59,47 +59,43 @@ def attempt_unique(name: str) -> str:
     return f"{name}.{uuid.uuid4().hex[:12]}"
 
 
-def staging_root(table: Table, index: str, run_id: str) -> str:
-    """Return the staging folder of a run."""
-    return f"{staging_folder(table)}/{index}/{run_id}"
-
-
 @dataclass(frozen=True)
 class Workspace:
     """A run, seen from one process; loading the table again keeps vended credentials fresh."""
 
     table: Table
-    staging: Staging
+    run: RunRef
 
     @classmethod
-    def open(cls, table: str, plan: str) -> "Workspace":
-        """Open a run by its table's name and the location of its plan."""
+    def open(cls, run: RunRef) -> "Workspace":
+        """Load the table of a run."""
         kept = _kept.get()
-        since, workspace = (kept or {}).get((table, plan), (0.0, None))
+        since, workspace = (kept or {}).get(run, (0.0, None))
         if workspace is not None and time.monotonic() - since < KEPT_SECONDS:
             return workspace
-        workspace = cls._opened(table, plan)
-        workspace.keep(table, plan)
+        workspace = cls(load_table(run.table), run)
+        workspace.keep()
         return workspace
 
-    @classmethod
-    def _opened(cls, table: str, plan: str) -> "Workspace":
-        loaded = load_table(table)
-        root, _, name = plan.rpartition("/")
-        if name != PLAN or not any(map(is_staging_folder, root.split("/")[:-2])):
-            raise StagingError(f"{plan!r} is not the location of a staged plan ({PLAN})")
-        return cls(loaded, Staging(loaded.io, root))
-
-    def keep(self, table: str, plan: str) -> None:
-        """Be what `open` returns for these, within `opened_once`."""
+    def keep(self) -> None:
+        """Be what `open` returns for the run, within `opened_once`."""
         kept = _kept.get()
         if kept is not None:
-            kept[table, plan] = (time.monotonic(), self)
+            kept[self.run] = (time.monotonic(), self)
+
+    @cached_property
+    def staging(self) -> Staging:
+        """The run's folder."""
+        return Staging(self.table.io, self.run.folder)
 
     def start_from(self, plan: RefreshPlan, source: IndexVersion) -> None:
         """Take over the plan of a refresh that was just staged, and the version it is about."""
         if plan.source == source.path:
-            known = {"run": plan, "refresh": plan, "source": replace(source, snapshot_id=None)}
+            known = {
+                "plan": plan,
+                "refresh_plan": plan,
+                "source": replace(source, snapshot_id=None),
+            }
             self.__dict__.update(known)  # where cached properties keep what they were
 
     @cached_property
@@ -109,32 +105,32 @@ class Workspace:
         Raises:
             StagingError: its file holds another one now.
         """
-        plan = self.refresh
+        plan = self.refresh_plan
         version = load_version(self.table.io, plan.source, plan.declaration.name)
         if version is None:
             raise StagingError(f"{plan.source} does not hold index {plan.declaration.name!r}")
         return version
 
     @cached_property
-    def plan(self) -> BuildPlan:
+    def build_plan(self) -> BuildPlan:
         """The plan of a build."""
         return self._load(BuildPlan)
 
     @cached_property
-    def refresh(self) -> RefreshPlan:
+    def refresh_plan(self) -> RefreshPlan:
         """The plan of a refresh."""
         return self._load(RefreshPlan)
 
     @cached_property
-    def run(self) -> RunPlan:
+    def plan(self) -> RunPlan:
         """The plan, whatever the run does."""
         if not self.staging.exists(PLAN):
-            return self.plan  # which says so
+            return self.build_plan  # which says so
         try:
             kind = object_of(parsed(self.staging.read(PLAN))).get("kind")
         except ValueError:
             kind = None
-        return self.refresh if kind == "refresh" else self.plan
+        return self.refresh_plan if kind == "refresh" else self.build_plan
 
     def _load(self, kind: type[Plan]) -> Plan:
         """Return the plan.
@@ -151,9 +147,9 @@ class Workspace:
 
     def plan_gone(self) -> StagingGoneError:
         """Return an error that says who may have removed the plan, and what to do."""
-        index, run = self.staging.root.split("/")[-2:]
+        index = self.run.index
         return StagingGoneError(
-            f"the plan of run {run} of index {index!r}, {self.staging.uri(PLAN)}, is gone: the "
+            f"the plan of run {self.run.run_id} of index {index!r}, {self.run.plan}, is gone: the "
             "clean-up ('puffin-ann clean' or 'puffin-ann doctor --fix') presumes that a "
             "run failed if it wrote nothing for its grace period, and removes all it staged; or "
             "another engine's removal of orphan files did. Start the build again: "
@@ -168,8 +164,8 @@ class Workspace:
         Raises:
             StagingError: the column was replaced since the run was planned.
         """
-        column = table_vector_column(self.table, self.run.declaration.column)
-        if column.field_id != self.run.field_id:
+        column = table_vector_column(self.table, self.plan.declaration.column)
+        if column.field_id != self.plan.field_id:
             raise StagingError(
                 f"column {column.name!r} of {self.run.table} was replaced by another one since "
                 f"run {self.run.run_id} was planned; run the DAG again"
@@ -187,25 +183,26 @@ class Workspace:
         return self.staging.read_checked(file.object())
 
 
-def run_places(table: Table, index: str, run_id: str) -> Iterator[tuple[str, Staging, bool]]:
-    """Yield the ids that a run may go by, the given one first, each with its staging folder.
+def workspaces_for(table: Table, index: str, run_id: str) -> Iterator[tuple[Workspace, bool]]:
+    """Yield the workspaces of the ids that a run may go by, the given one first.
 
     Left out are ids of runs that were given up, and those of which documents are left without the
     plan that they were made by. A plan that is torn, since the machine went down, is removed with
     all that was made by it.
 
     Yields:
-        An id, its folder, and whether its plan is staged.
+        A workspace, and whether the run's plan is staged.
     """
     for name in chain([run_id], (f"{run_id}-{number}" for number in count(2))):
-        staging = Staging(table.io, staging_root(table, index, name))
-        stored = {file.uri.rpartition("/")[2] for file in listed(table.io, staging.root)}
+        workspace = Workspace(table, RunRef.on(table, index, name))
+        stored = {file.uri.rpartition("/")[2] for file in listed(table.io, workspace.run.folder)}
         documents = {file for file in stored if file.endswith(".json")}
-        if PLAN in documents and GIVEN_UP not in documents and staging.discard_torn(PLAN):
-            staging.delete_tree()
+        is_given_up = GIVEN_UP in documents
+        if PLAN in documents and not is_given_up and workspace.staging.discard_torn(PLAN):
+            workspace.staging.delete_tree()
             documents = set()
-        if GIVEN_UP not in documents and (PLAN in documents or not documents):
-            yield name, staging, PLAN in documents
+        if not is_given_up and (PLAN in documents or not documents):
+            yield workspace, PLAN in documents
 
 
 @contextmanager
@@ -225,11 +222,11 @@ def at_work(workspace: Workspace) -> Iterator[None]:
             if not workspace.staging.exists(PLAN):
                 raise workspace.plan_gone() from error
             _give_up(workspace.staging, str(error))
-            index, run = workspace.staging.root.split("/")[-2:]
+            run = workspace.run
             raise StagingGoneError(
-                f"{error}. Run {run} of index {index!r} cannot go on: what it works with was "
-                "altered or removed, such as by another engine's removal of orphan files. Start it "
-                "again, by its DAG or its command: it is then planned again"
+                f"{error}. Run {run.run_id} of index {run.index!r} cannot go on: what it works "
+                "with was altered or removed, such as by another engine's removal of orphan files. "
+                "Start it again, by its DAG or its command: it is then planned again"
             ) from error
 
 

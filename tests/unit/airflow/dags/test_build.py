@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from puffin_ann.declaration import MAX_GROUPS
 from puffin_ann.errors import RecallTooLowError, TooFewRowsError
 
+PLAN = "file:///words/metadata/_ann-staging/words/run/plan.json"
 ORDER = [
     "lease",
     "plan",
@@ -237,7 +238,7 @@ def test_a_table_without_rows_ends_the_run_with_the_reason_and_fails_nothing(
         raise TooFewRowsError("table demo.glove.words has no live rows")
 
     monkeypatch.setattr("puffin_ann.lifecycle.runs.build.plan_build", empty)
-    monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.report", lambda table, plan: "no index")
+    monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.report", lambda planned: "no index")
     planned = called(dag.get_task("plan"), {"run_id": "run", "params": PARAMS})
     assert called(dag.get_task("deal_groups"), {}, planned) == []
     called(dag.get_task("report"), {}, planned)
@@ -250,4 +251,4 @@ def test_a_recall_under_the_target_fails_the_run_once_and_for_good(dag, called, 
 
     monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.publish", refused)
     with pytest.raises(AirflowFailException, match="nothing was published"):
-        called(dag.get_task("publish"), {}, {"table": "t", "plan": "p"})
+        called(dag.get_task("publish"), {}, {"table": "t", "plan": PLAN})

@@ -25,7 +25,9 @@ from puffin_ann.errors import (
     TableNotFoundError,
     TooFewRowsError,
 )
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 
+PLAN = "file:///words/metadata/_ann-staging/words/run/plan.json"
 KINDS = ("build", "refresh", "maintain", "evaluate")
 
 
@@ -123,7 +125,7 @@ class TestRunsThatWrite:
 
     def test_spark_keeps_the_lease_alive_under_the_name_it_was_taken_by(self, dag):
         kind = dag.dag_id.split("_")[1]
-        planned = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "p"})
+        planned = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": PLAN})
         stages = [task for task in dag.tasks if isinstance(task, StageOperator)]
         assert stages
         for task in stages:
@@ -140,7 +142,7 @@ class TestRefresh:
     def test_groups_of_touched_shards_are_the_mapped_tasks(self, refresh, called):
         mapped = {task.task_id for task in refresh.tasks if isinstance(task, MappedOperator)}
         assert mapped == {"apply_changes"}
-        planned = {"table": "t", "plan": "p", "groups": ["000", "001"]}
+        planned = {"table": "t", "plan": PLAN, "groups": ["000", "001"]}
         ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": planned}[task_ids])
         assert called(refresh.get_task("deal_groups"), {"ti": ti}) == ["000", "001"]
 
@@ -161,7 +163,7 @@ class TestRefresh:
     def published(self, request, load_dags, monkeypatch):
         """A function that runs the task `publish` while publishing does something."""
         dag = load_dags(request.param)[f"ann_{request.param}_words"]
-        ti = SimpleNamespace(xcom_pull=lambda task_ids: {"table": "t", "plan": "p"})
+        ti = SimpleNamespace(xcom_pull=lambda task_ids: {"table": "t", "plan": PLAN})
         dag_run = SimpleNamespace(dag_id=dag.dag_id, run_id="manual__1")
         context = {"ti": ti, "dag_run": dag_run, "params": {"force": True}}
         monkeypatch.setattr(
@@ -193,11 +195,11 @@ class TestRefresh:
         with pytest.raises(AirflowException, match="the head moved") as failed:
             published(busy)
         assert not isinstance(failed.value, AirflowFailException)
-        assert published(lambda table, plan: {"snapshot_id": 1}) == {"snapshot_id": 1}
+        assert published(lambda run: {"snapshot_id": 1}) == {"snapshot_id": 1}
 
     @pytest.mark.parametrize(
         ("plan", "published", "discarded"),
-        [("p", {"snapshot_id": 1}, False), ("p", None, True), ("", None, False)],
+        [(PLAN, {"snapshot_id": 1}, False), (PLAN, None, True), ("", None, False)],
     )
     def test_what_an_overtaken_run_staged_is_cleared_away(
         self, refresh, monkeypatch, plan, published, discarded
@@ -207,13 +209,11 @@ class TestRefresh:
             "puffin_ann.airflow.dags.refresh_tasks.get_current_context", lambda: context
         )
         calls = []
-        monkeypatch.setattr(
-            "puffin_ann.lifecycle.runs.publish.discard", lambda *which: calls.append(which)
-        )
+        monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.discard", calls.append)
         monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.report", lambda *_: "")
         planned = {"table": "t", "plan": plan, "reason": "why"}
         refresh.get_task("report").python_callable(planned)
-        assert calls == ([("t", "p")] if discarded else [])
+        assert calls == ([RunRef.at("t", PLAN)] if discarded else [])
 
     def test_building_anew_is_asked_for_once_a_run(self, refresh, load_dags):
         build = refresh.get_task("build_anew")
@@ -288,7 +288,7 @@ class TestEvaluate:
         monkeypatch.setattr("puffin_ann.lifecycle.runs.evaluate.finish", judge)
         assert dag.get_task("judge").retries == 0
         with pytest.raises(AirflowFailException, match="build it again"):
-            dag.get_task("judge").python_callable({"table": "t", "plan": "p"})
+            dag.get_task("judge").python_callable({"table": "t", "plan": PLAN})
 
     def test_an_index_that_is_not_built_yet_is_skipped_with_the_reason(
         self, dag, called, monkeypatch
@@ -331,7 +331,7 @@ def test_a_missing_connection_to_spark_fails_the_plan_before_anything_is_staged(
 
 def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, called, monkeypatch):
     discarded = []
-    planned = {"action": "build", "reason": "r", "decision": "d", "table": "t", "plan": "p"}
+    planned = {"action": "build", "reason": "r", "decision": "d", "table": "t", "plan": PLAN}
     context = {"run_id": "run", "params": {"force": True}}
     asked = SimpleNamespace(options={})
 
@@ -340,9 +340,7 @@ def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, called, m
         return planned
 
     monkeypatch.setattr("puffin_ann.lifecycle.runs.refresh.plan_refresh", plan_refresh)
-    monkeypatch.setattr(
-        "puffin_ann.lifecycle.runs.publish.discard", lambda *what: discarded.append(what)
-    )
+    monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.discard", discarded.append)
     assert called(refresh.get_task("plan"), context) == planned
-    assert discarded == [("t", "p")]
+    assert discarded == [RunRef.at("t", PLAN)]
     assert asked.options == {"run_id": "refresh-run", "maintenance": False, "force": True}

@@ -20,6 +20,7 @@ from puffin_ann.airflow.page.plugin import PuffinAnnPlugin, serve
 from puffin_ann.airflow.page.rows import Row, row_of
 from puffin_ann.declaration import declaration_files, load_declaration
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs import build as run
 from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runtime.runners import InProcess
@@ -78,13 +79,13 @@ def _rows(count: int) -> pa.Table:
 
 def build(path: Path) -> None:
     planned = run.plan_build(load_declaration(path), run_id="test")
-    table, plan = planned["table"], planned["plan"]
-    stages.train(InProcess(), table, plan)
-    stages.assign(InProcess(), table, plan)
+    planned_run = RunRef.planned(planned)
+    stages.train(InProcess(), planned_run)
+    stages.assign(InProcess(), planned_run)
     for group in planned["groups"]:
-        stages.build_group(InProcess(), table, plan, group)
-    stages.gate(InProcess(), table, plan)
-    publish.publish(table, plan)
+        stages.build_group(InProcess(), planned_run, group)
+    stages.gate(InProcess(), planned_run)
+    publish.publish(planned_run)
 
 
 def rows(folder: Path) -> list[Row]:

@@ -23,7 +23,8 @@ class Session:
 @pytest.mark.parametrize("stage", ["train", "assign", "build_group", "gate"])
 def test_an_entry_point_calls_its_stage_with_what_it_was_given(stage, monkeypatch, capsys):
     group = ["--group", "0"] if stage == "build_group" else []
-    arguments = ["--table", "nowhere.words.table", "--plan", "file:///nowhere/plan.json", *group]
+    plan = "file:///nowhere/_ann-staging/words/run/plan.json"
+    arguments = ["--table", "nowhere.words.table", "--plan", plan, *group]
     monkeypatch.setattr(sys, "argv", [f"{stage}.py", *arguments])
     monkeypatch.setattr("puffin_ann.lifecycle.runs.spark_app._session", Session)
     with pytest.raises(SystemExit) as left:

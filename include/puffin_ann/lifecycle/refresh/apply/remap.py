@@ -145,7 +145,7 @@ def touch_up(
             blobs[tombstones_blob.TYPE] = tombstones_of(dead)
         return AppliedShard(
             **{**_of(shard), "tombstones": len(dead)},
-            file=stage_shard(workspace, workspace.refresh, shard.shard_id, blobs)
+            file=stage_shard(workspace, workspace.refresh_plan, shard.shard_id, blobs)
             if blobs
             else None,
             blobs=tuple(blobs),

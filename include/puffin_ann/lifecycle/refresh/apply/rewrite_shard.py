@@ -75,7 +75,7 @@ class ShardRewriter:
                 fresh.partitions,
                 metric=self.version.routing.metric,
                 norm_bound=self.version.routing.norm_bound,
-                seed=self.workspace.refresh.declaration.seed + shard_id,
+                seed=self.workspace.refresh_plan.declaration.seed + shard_id,
                 threads=self.threads,
                 scratch=_new(scratch, "engine"),
             )
@@ -113,7 +113,7 @@ class ShardRewriter:
         began = time.monotonic()
         with scratch_folder(f"shard-{shard.shard_id}") as scratch:
             now = rows_now(self.workspace, self.version, shard, self.changes)
-            number = shard.shard_id if self.workspace.refresh.decision.merges else -1
+            number = shard.shard_id if self.workspace.refresh_plan.decision.merges else -1
             fresh = self._fetch(number, scratch)
             if now.dead.all() and not len(fresh.rows.vectors):
                 # Nothing can be built of no row.
@@ -152,7 +152,7 @@ class ShardRewriter:
         return folder
 
     def _inserted(self, shard: ShardEntry, now: ShardRows, fresh: FreshRows, scratch: Path) -> Any:
-        plan, routing = self.workspace.refresh, self.version.routing
+        plan, routing = self.workspace.refresh_plan, self.version.routing
         return self._made_by.insert(
             self._unpacked(shard, scratch),
             fresh.rows.vectors,
@@ -180,7 +180,10 @@ class ShardRewriter:
         with encoded.open("wb") as out:
             self._made_by.encode(made, out)
         recall = self._recall(encoded, dead, scratch / "inserted")
-        if recall is not None and recall.recall < self.workspace.refresh.declaration.recall_target:
+        if (
+            recall is not None
+            and recall.recall < self.workspace.refresh_plan.declaration.recall_target
+        ):
             return None
         blobs = {
             self._made_by.blob_type: encoded,
@@ -203,7 +206,7 @@ class ShardRewriter:
     def _rebuilt(
         self, shard: ShardEntry, now: ShardRows, fresh: FreshRows, scratch: Path, began: float
     ) -> AppliedShard:
-        plan, routing = self.workspace.refresh, self.version.routing
+        plan, routing = self.workspace.refresh_plan, self.version.routing
         old = self._made_by.open(self._unpacked(shard, scratch))
         alive = np.flatnonzero(~now.dead)
         rows = _joined(_taken(now.rows, alive), _rows_of(fresh.rows))
@@ -247,9 +250,9 @@ class ShardRewriter:
         return recall_of(
             self._made_by.open(folder),
             dead,
-            k=self.workspace.refresh.declaration.gate.k,
+            k=self.workspace.refresh_plan.declaration.gate.k,
             width=routing.search_width,
-            seed=self.workspace.refresh.declaration.seed,
+            seed=self.workspace.refresh_plan.declaration.seed,
             threads=self.threads,
         )
 
@@ -271,7 +274,7 @@ class ShardRewriter:
             rows=len(rows),
             tombstones=0 if dead is None else int(np.count_nonzero(dead)),
             bytes=sum(blobs[blob].stat().st_size for blob in blobs if blob != tombstones_blob.TYPE),
-            file=stage_shard(self.workspace, self.workspace.refresh, shard_id, blobs),
+            file=stage_shard(self.workspace, self.workspace.refresh_plan, shard_id, blobs),
             blobs=tuple(blobs),
             added=added,
             action=action,

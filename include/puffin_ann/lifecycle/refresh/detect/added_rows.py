@@ -63,7 +63,7 @@ def read_task(
         prefixes: of the removed rows; None if nothing is matched.
         threads: threads to use.
     """
-    plan = workspace.refresh
+    plan = workspace.refresh_plan
     task, wanted = plan.read_tasks[number], _wanted(workspace)
     # Of a table that was rewritten nearly every row was only relocated: their vectors are let go as
     # they are read. Centroids of a file stand for all its rows, so that of those all are kept.
@@ -108,7 +108,7 @@ def read_again(
         routing: of the version that is refreshed.
         threads: threads to use.
     """
-    plan = workspace.refresh
+    plan = workspace.refresh_plan
     parts = read_parts(
         workspace, plan.files, plan.read_tasks[task], _wanted(workspace), threads=threads
     )
@@ -129,7 +129,7 @@ def stage(
     threads: int,
 ) -> AssignOutcome:
     """Stage rows that are new to shards, by cell, with what is known of them."""
-    plan = workspace.refresh
+    plan = workspace.refresh_plan
     trained = trained_of(routing)
     placed = place(rows, plan.declaration.metric, trained, threads=threads)
     order = partition_order(routing)
@@ -178,7 +178,7 @@ def _wanted(workspace: Workspace) -> Mapping[int, BitMap]:
 
     Centroids of a file stand for all its rows, so that of those files everything is read.
     """
-    plan = workspace.refresh
+    plan = workspace.refresh_plan
     if plan.algorithm == CENTROID:
         return {}
     difference = arrays_from_bytes(MaskedAndRestored, workspace.fetch_bytes(plan.difference))

@@ -152,7 +152,7 @@ def find_removed_rows(
         shards: some of it; of files that hold several of them the footer is read once.
     """
     difference = arrays_from_bytes(
-        MaskedAndRestored, workspace.fetch_bytes(workspace.refresh.difference)
+        MaskedAndRestored, workspace.fetch_bytes(workspace.refresh_plan.difference)
     ).masked
     found = []
     for path, its in groupby(shards, version.file_of):
@@ -171,7 +171,7 @@ def _staged(
     already_deleted: NDArray[np.int64],
 ) -> RemovedRowsOfShard:
     """Stage which rows of a shard are dead, those tombstoned `already_deleted` included."""
-    plan = workspace.refresh
+    plan = workspace.refresh_plan
     masked = Locators.of(rows).masked(difference)
     if masked is None:
         newly_deleted = np.zeros(0, np.int64)
