@@ -17,6 +17,7 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import AUTO, EXACT, PARAMETERS
 from puffin_ann.engines import SearchableShard, engine
 from puffin_ann.lifecycle.documents.run import BuildPlan, Choice, Trial
+from puffin_ann.lifecycle.evaluate.measure import recalls_of
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 
 CANDIDATES = ("vamana", "ivf_pq", "hnsw")
@@ -102,10 +103,11 @@ def _fastest(
     k = min(declaration.gate.k, len(rows))
     metric = METRICS[declaration.metric]
     _, truth = exact.search(queries, rows, k, metric, threads=threads)
+    asked = np.repeat(np.arange(len(queries)), k)
 
     def recall(name: str, width: int) -> float:
         _, distances = opened[name][0].search(queries, k, width=width)
-        return float((distances <= truth[:, -1:]).mean())
+        return float(recalls_of(asked, distances.ravel(), truth).mean())
 
     found = {
         name: smallest_width(partial(recall, name), declaration.recall_target) for name in opened

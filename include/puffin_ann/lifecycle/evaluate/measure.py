@@ -84,13 +84,9 @@ class RecallMeter:
             probe_partitions=probe_partitions or None,
             allow_fewer=True,
         )
-        recalls = _recalls(
-            found.column("query").to_numpy(),
-            found.column("distance").to_numpy(),
-            _is_duplicate(index, found, self.truth.duplicates, self.paths),
-            self.truth.distances,
-        )
-        return Measure.of(recalls)
+        counts = ~_is_duplicate(index, found, self.truth.duplicates, self.paths)
+        query, distance = (found.column(name).to_numpy()[counts] for name in ("query", "distance"))
+        return Measure.of(recalls_of(query, distance, self.truth.distances))
 
     def fastest(self, index: Index, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Return the pair of width and cells that answers the queries in the least time.
@@ -116,19 +112,22 @@ class RecallMeter:
         return min(pairs, key=least.__getitem__)
 
 
-def _recalls(
-    query: NDArray[np.int32],
-    distance: NDArray[np.float32],
-    left_out: NDArray[np.bool_],
-    truth: NDArray[np.float32],
+def recalls_of(
+    query: NDArray[np.integer], distance: NDArray[np.float32], exact: NDArray[np.float32]
 ) -> NDArray[np.float64]:
-    """Return each query's share of true neighbours found; equal distances count as found."""
-    recalls = np.zeros(len(truth), dtype=np.float64)
-    for number, exact in enumerate(truth):
-        wanted = exact[np.isfinite(exact)]
-        mine = distance[(query == number) & ~left_out][: len(wanted)]
-        recalls[number] = (mine <= wanted[-1]).sum() / len(wanted)
-    return recalls
+    """Return each query's share of true neighbours found, (q,); equal distances count as found.
+
+    Args:
+        query: (m,), number of the query of each answer.
+        distance: (m,) float32, of each answer.
+        exact: (q, k) float32, distances of the true neighbours, ascending; infinite where there are
+            no more of them, but for the first.
+    """
+    wanted = np.isfinite(exact).sum(axis=1)
+    farthest = exact[np.arange(len(exact)), wanted - 1]
+    hits = np.bincount(query[distance <= farthest[query]], minlength=len(exact))
+    shares: NDArray[np.float64] = np.minimum(hits, wanted) / wanted
+    return shares
 
 
 def _is_duplicate(

@@ -6,14 +6,18 @@ them.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.declaration import CENTROID, EXACT
 from puffin_ann.errors import RecallTooLowError, TooFewRowsError
-from puffin_ann.lifecycle.evaluate.measure import Measure
+from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
 from puffin_ann.search.index import Index
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STEPS = 6
 """Searches tried at most, each twice as wide as the one before, over twice as many cells."""
@@ -54,7 +58,8 @@ def try_searches(
         QueryError: the queries do not fit the index.
         TooFewRowsError: no row is live.
     """
-    exact = _distances(index.search(queries, k, exhaustive=True, allow_fewer=True), len(queries))
+    _, exact = _answers(index.search(queries, k, exhaustive=True, allow_fewer=True))
+    exact = exact.reshape(len(queries), -1)
     if not exact.size:
         raise TooFewRowsError(f"index {index.name!r}: no row is live, so none can be found")
     routing = index.version.routing
@@ -69,9 +74,9 @@ def try_searches(
             probe_partitions=probe if tried else None,
             allow_fewer=True,
         )
-        # Equal distances count as found; every distance is exact, whichever search measured it.
-        hits = (_distances(found, len(queries)) <= exact[:, -1:]).sum(axis=1)
-        tried.append(Tried(width, probe, Measure.of(hits / exact.shape[1])))
+        # Every distance is exact, whichever search measured it.
+        recalls = recalls_of(*_answers(found), exact)
+        tried.append(Tried(width, probe, Measure.of(recalls)))
         if tried[-1].measure.recall >= target:
             break
         width, probe = 2 * width, min(2 * probe, most)
@@ -110,7 +115,6 @@ def _figures(measure: Measure) -> str:
     return f"{measure.recall:.4f} (95 % interval {measure.low:.4f} to {measure.high:.4f})"
 
 
-def _distances(found: object, queries: int) -> NDArray[np.float32]:
-    """Return (q, answers) float32, ascending."""
-    distances: NDArray[np.float32] = found.column("distance").to_numpy()  # type: ignore[attr-defined]
-    return distances.reshape(queries, -1)
+def _answers(found: "pa.Table") -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return of each answer the number of its query, and its distance."""
+    return found.column("query").to_numpy(), found.column("distance").to_numpy()

@@ -22,7 +22,7 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.shard import stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
-from puffin_ann.lifecycle.evaluate.measure import Measure
+from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
 from puffin_ann.lifecycle.ingest.segments import StagedRows
 from puffin_ann.lifecycle.refresh.apply.load_rows import CHUNK_ROWS, FreshRows, fetch
 from puffin_ann.lifecycle.refresh.apply.remap import (
@@ -307,12 +307,9 @@ def recall_of(
     mask = dead if dead.any() else None
     ids, near = shard.search(queries, wanted, width=max(width, wanted), dead=mask, threads=threads)
     true_ids, true = shard.exhaustive(queries, wanted, dead=mask, threads=threads)
-    recalls = np.zeros(len(chosen))
-    for number, row in enumerate(chosen.tolist()):
-        exact = true[number][true_ids[number] != row][: wanted - 1]
-        mine = near[number][ids[number] != row][: wanted - 1]
-        recalls[number] = np.count_nonzero(mine <= exact[-1]) / len(exact)
-    return Measure.of(recalls)
+    is_other = ids != chosen[:, None]
+    exact = np.sort(np.where(true_ids == chosen[:, None], np.inf, true), axis=1)[:, : wanted - 1]
+    return Measure.of(recalls_of(np.nonzero(is_other)[0], near[is_other], exact))
 
 
 def _new(scratch: Path, name: str) -> Path:

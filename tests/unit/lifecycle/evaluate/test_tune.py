@@ -1,0 +1,97 @@
+"""Which searches are tried for an index, and which of them is taken."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from puffin_ann.declaration import EXACT
+from puffin_ann.lifecycle.evaluate.measure import Measure
+from puffin_ann.lifecycle.evaluate.tune import (
+    FEW_QUERIES,
+    UNTUNED_WIDTH,
+    WIDTHS,
+    choose_widths,
+)
+
+
+def index(*, algorithm: str = "vamana", shards: int = 4, centroids: int = 8):
+    routing = SimpleNamespace(
+        centroids=np.zeros((centroids, 2), np.float32),
+        algorithm=algorithm,
+        shards=[object()] * shards,
+    )
+    return SimpleNamespace(version=SimpleNamespace(routing=routing))
+
+
+class Meter:
+    """Finds enough where a rule of width and cells says so; the first pair is the fastest."""
+
+    def __init__(self, is_enough, *, queries: int = 200, k: int = 10) -> None:
+        self.queries, self.k = np.zeros((queries, 2), np.float32), k
+        self._is_enough = is_enough
+        self.asked: list[tuple[int, int]] = []
+        self.timed: list[tuple[int, int]] = []
+
+    def measure(self, index, *, width, probe_partitions):
+        self.asked.append((width, probe_partitions))
+        low = self._is_enough(width, probe_partitions)
+        return Measure(1.0, float(low), 1.0, len(self.queries))
+
+    def fastest(self, index, pairs):
+        self.timed = list(pairs)
+        return pairs[0]
+
+
+def test_the_width_taken_is_the_smallest_that_is_enough():
+    meter = Meter(lambda width, probe: width >= 40)
+    assert choose_widths(index(shards=1), meter, target=0.9, partitions=8) == (40, 8)
+    assert {probe for _, probe in meter.asked} == {8}  # of one shard every cell is probed anyway
+
+
+def test_more_cells_need_less_width_and_the_pairs_are_timed():
+    meter = Meter(lambda width, probe: width * probe >= 128)
+    choose_widths(index(), meter, target=0.9, partitions=8)
+    assert meter.timed == [(128, 1), (64, 2), (48, 3), (32, 4), (24, 6), (16, 8)]
+
+
+def test_cells_that_save_no_width_are_not_timed():
+    meter = Meter(lambda width, probe: width >= 20 and probe >= 2)
+    choose_widths(index(), meter, target=0.9, partitions=8)
+    assert meter.timed == [(20, 2)]
+
+
+@pytest.mark.parametrize(("low", "expected"), [(0.924, (WIDTHS[-1], 8)), (0.926, (WIDTHS[0], 1))])
+def test_a_search_has_to_exceed_the_target_by_a_quarter_of_the_rest(low, expected):
+    meter = Meter(lambda width, probe: low)
+    assert choose_widths(index(), meter, target=0.9, partitions=8) == expected
+
+
+def test_where_nothing_is_enough_the_search_is_as_wide_as_can_be():
+    meter = Meter(lambda width, probe: False)
+    assert choose_widths(index(), meter, target=0.9, partitions=5) == (WIDTHS[-1], 5)
+    assert meter.timed == []
+
+
+@pytest.mark.parametrize(("k", "width"), [(10, UNTUNED_WIDTH), (100, 400)])
+def test_of_few_queries_nothing_is_concluded_and_every_cell_probed(k, width):
+    meter = Meter(lambda *_: True, queries=FEW_QUERIES - 1, k=k)
+    assert choose_widths(index(), meter, target=0.9, partitions=8) == (width, 8)
+    assert meter.asked == []
+
+
+def test_an_exact_index_probes_every_cell_whatever_its_queries_find():
+    meter = Meter(lambda *_: True)
+    assert choose_widths(index(algorithm=EXACT), meter, target=0.9, partitions=8)[1] == 8
+    assert meter.asked == []
+
+
+def test_of_an_index_without_cells_there_is_nothing_to_choose():
+    meter = Meter(lambda *_: True)
+    assert choose_widths(index(centroids=0), meter, target=0.9, partitions=1) == (WIDTHS[0], 0)
+
+
+def test_no_more_cells_are_probed_than_there_are():
+    meter = Meter(lambda width, probe: False)
+    choose_widths(index(), meter, target=0.9, partitions=5)
+    assert [probe for _, probe in meter.asked] == [1, 2, 3, 4, 5]
