@@ -79,7 +79,7 @@ test-e2e: $(READY) $(JARS) ## Run builds through Airflow, Spark and a Spark clus
 	@$(PYTEST) --ignore-glob='$(KILLS)' tests/e2e
 
 test-e2e-quick: $(READY) ## Run what every change has to pass of test-e2e
-	@$(PYTEST) -m "not long" --ignore-glob='$(KILLS)' tests/e2e
+	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" --ignore-glob='$(KILLS)' tests/e2e
 
 test-e2e-kills: $(READY) ## Kill the tasks, workers and Spark jobs of refreshes and maintenances in a running Airflow
 	@$(PYTEST) $(KILLS)

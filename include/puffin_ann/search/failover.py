@@ -7,8 +7,8 @@ search is then made again, from its beginning, by another version, so that no an
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import Field, replace
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from pyiceberg.table import Table
 
@@ -17,12 +17,30 @@ from puffin_ann.lake.catalog.tables import name_of, reload_table
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, find_versions
 
-if TYPE_CHECKING:
-    from puffin_ann.search.index import Index
-
 log = logging.getLogger("puffin_ann")
 
+
+class Answering(Protocol):
+    """An index bound to a version and a snapshot: a data class, so that it can be bound to another.
+
+    Attributes:
+        damage: what could not be read of the index, one sentence each.
+        falls_back: whether another published version takes over where this one is damaged.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    table: Table
+    version: IndexVersion
+    view: SnapshotView
+    damage: tuple[str, ...]
+    falls_back: bool
+
+    def renew(self) -> None:
+        """Let go of what was found spoilt since it was opened."""
+
+
 R = TypeVar("R")
+Answerer = TypeVar("Answerer", bound=Answering)
 
 
 def cheapest(
@@ -51,19 +69,19 @@ def may_answer(version: IndexVersion, newest: IndexVersion) -> bool:
     return version.routing.metric == newest.routing.metric or not _is_of(version, newest)
 
 
-class Serving:
+class Serving(Generic[Answerer]):
     """Who answers for an index: the index itself, or what took its place."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._instead: Index | None = None
+        self._instead: Answerer | None = None
         self._broken: set[str] = set()
 
-    def now(self, index: "Index") -> "Index":
+    def now(self, index: Answerer) -> Answerer:
         """Return who answers now."""
         return self._instead or index
 
-    def by(self, index: "Index", work: Callable[["Index"], R]) -> R:
+    def by(self, index: Answerer, work: Callable[[Answerer], R]) -> R:
         """Have work done by an index that can be read.
 
         Raises:
@@ -82,17 +100,17 @@ class Serving:
                     raise
                 serving = self._next(index, serving, error)
 
-    def _next(self, index: "Index", failed: "Index", error: FormatError) -> "Index":
+    def _next(self, index: Answerer, failed: Answerer, error: FormatError) -> Answerer:
         with self._lock:
             serving = self.now(index)
             if serving is not failed:  # another thread met the damage first
                 return serving
             self._broken.add(failed.version.path)
-            log.error("index %s is damaged: %s", index.name, error)
+            log.error("index %s is damaged: %s", failed.version.index, error)
             self._instead = self._substitute(failed, error)
             return self._instead
 
-    def _substitute(self, failed: "Index", error: FormatError) -> "Index":
+    def _substitute(self, failed: Answerer, error: FormatError) -> Answerer:
         """Open the best of the other versions, as the table names them now."""
         table, version = failed.table, failed.version
         try:

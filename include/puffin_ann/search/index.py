@@ -50,7 +50,7 @@ class Index:
     cache: LocalCache = field(default_factory=LocalCache)
     damage: tuple[str, ...] = ()
     falls_back: bool = False
-    _serving: Serving = field(default_factory=Serving, init=False, repr=False)
+    _serving: Serving["Index"] = field(default_factory=Serving, init=False, repr=False)
 
     @property
     def name(self) -> str:

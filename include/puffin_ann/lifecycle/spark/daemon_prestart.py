@@ -206,8 +206,8 @@ def be_ahead(prepare: Callable[[], None], serve: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    from puffin_ann.lifecycle.spark import worker_daemon
     from puffin_ann.lifecycle.spark.import_path import prefer_folders
+    from puffin_ann.lifecycle.spark.worker_imports import prepare, serve
 
     prefer_folders()
-    be_ahead(worker_daemon.prepare, worker_daemon.serve)
+    be_ahead(prepare, serve)

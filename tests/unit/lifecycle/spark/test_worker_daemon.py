@@ -8,7 +8,7 @@ from threading import Event, Timer
 
 import pytest
 
-from puffin_ann.lifecycle.spark import worker_daemon
+from puffin_ann.lifecycle.spark import worker_imports
 from puffin_ann.lifecycle.spark.session import (
     DAEMON,
     DAEMON_MODULE,
@@ -49,8 +49,8 @@ def test_the_daemon_tells_its_port_and_nothing_else_and_ends_with_spark():
 def test_the_daemon_imports_no_pandas_until_a_data_frame_is_asked_for():
     program = (
         "import sys\n"
-        "from puffin_ann.lifecycle.spark import worker_daemon\n"
-        "worker_daemon._import()\n"
+        "from puffin_ann.lifecycle.spark import worker_imports\n"
+        "worker_imports._import()\n"
         "import pyspark.worker\n"
         "import pyarrow as pa\n"
         "column = pa.table({'a': pa.array([1, 2])})\n"
@@ -84,7 +84,7 @@ def test_the_daemon_imports_the_clients_of_the_catalogs_configured(
     monkeypatch.chdir(tmp_path)
     for name, value in configured.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__DEMO__{name}", value)
-    assert worker_daemon._catalog_types() == found
+    assert worker_imports._catalog_types() == found
 
 
 def test_workers_are_asked_for_on_every_core_and_a_failure_is_left_to_the_first_task():
