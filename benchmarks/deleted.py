@@ -89,9 +89,9 @@ def deleted(vectors: NDArray[np.float32], share: str, place: str) -> NDArray[np.
     order = generator.permutation(len(vectors))
     if place != PLACES[0]:
         order = np.argsort(((vectors - vectors[order[0]]) ** 2).sum(axis=1), kind="stable")
-    dead = np.zeros(len(vectors), np.uint8)
-    dead[order[:count]] = 1
-    return dead
+    deleted = np.zeros(len(vectors), np.uint8)
+    deleted[order[:count]] = 1
+    return deleted
 
 
 def _rows(algorithm: str, shard: SearchableShard, data: DataSet, rounds: int) -> list[Row]:
@@ -103,11 +103,11 @@ def _rows(algorithm: str, shard: SearchableShard, data: DataSet, rounds: int) ->
     for how in ("batch", "one query a call"):
         clean = _timed(_search_of(shard, None), queries, data.truth[: len(queries)])
         others = {}
-        for key, dead in masks.items():
+        for key, deleted in masks.items():
             truth = exact.search(
-                queries, data.vectors, NEIGHBOURS, "l2", allowed=dead == 0, threads=2
+                queries, data.vectors, NEIGHBOURS, "l2", allowed=deleted == 0, threads=2
             )[0]
-            others[key] = _timed(_search_of(shard, dead), queries, truth)
+            others[key] = _timed(_search_of(shard, deleted), queries, truth)
         _time([clean, *others.values()], queries, how == "batch", rounds)
         without = clean.rate(len(queries))
         for (share, place), one in others.items():
@@ -142,9 +142,9 @@ def _row(
     )
 
 
-def _search_of(shard: SearchableShard, dead: NDArray[np.uint8] | None) -> Search:
+def _search_of(shard: SearchableShard, deleted: NDArray[np.uint8] | None) -> Search:
     def search(queries: NDArray[np.float32], width: int) -> Ids:
-        return shard.search(queries, NEIGHBOURS, width=width, dead=dead)[0]
+        return shard.search(queries, NEIGHBOURS, width=width, deleted=deleted)[0]
 
     return search
 
@@ -201,7 +201,7 @@ def _refreshed(data: DataSet, folder: Path, rounds: int) -> Row:
         least=0.7,
         aim=0.9,
         note=f"{cost.deeds['deltas']} delta, which every query is compared with row by row, "
-        f"{cost.deeds['dead']:,} rows dead",
+        f"{cost.deeds['deleted']:,} rows deleted",
     )
 
 

@@ -144,7 +144,7 @@ def assert_answers_are(
             place = {key: at for at, key in enumerate(ids.tolist())}
             assert len(answered) == expected
             assert len(set(answered.tolist())) == expected, "a row was answered twice"
-            assert set(answered.tolist()) <= set(place), "a dead row was answered"
+            assert set(answered.tolist()) <= set(place), "a deleted row was answered"
             mine = exact[[place[key] for key in answered.tolist()]]
             np.testing.assert_allclose(
                 here.column("distance").to_numpy(), mine, rtol=1e-6, atol=1e-6

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puffin_ann.ann.graph.arguments import Space
 from puffin_ann.ann.vamana import kernels_bulk_build
 
 WIDTH = 16
@@ -41,14 +42,14 @@ def pruned(space, pairs, most, alpha):
     return chosen
 
 
-def best_first(space, lists, entry, query, keep, dead=(), most=1):
+def best_first(space, lists, entry, query, keep, deleted=(), most=1):
     """Beam search: expand the nearest candidate not expanded yet, keep the best, until none is.
 
-    Of the dead rows the nearest are passed through, as many as `most`; and, once enough live rows
-    are kept, after those, if a live row leads to them, and only among the nearest third.
+    Of the deleted rows the nearest are passed through, as many as `most`; and, once enough live
+    rows are kept, after those, if a live row leads to them, and only among the nearest third.
     """
     pools, seen, trail, done = {False: [], True: []}, {entry}, [], set()
-    pools[is_dead(dead, entry)].append((squared(space[entry], query), entry))
+    pools[is_deleted(deleted, entry)].append((squared(space[entry], query), entry))
     while True:
         is_full = len(pools[False]) == keep
         open_ones = still_open(pools, done, is_full)
@@ -56,24 +57,28 @@ def best_first(space, lists, entry, query, keep, dead=(), most=1):
             return pools[False], trail
         following = open_ones[0]
         done.add(following[1])
-        lives = not is_dead(dead, following[1])
+        lives = not is_deleted(deleted, following[1])
         trail += [following] * lives
         for row in lists[following[1]]:
             if row not in seen:
                 seen.add(row)
-                if lives or not is_full or not is_dead(dead, row):
-                    pools[is_dead(dead, row)].append((squared(space[row], query), row))
+                if lives or not is_full or not is_deleted(deleted, row):
+                    pools[is_deleted(deleted, row)].append((squared(space[row], query), row))
         pools = {False: sorted(pools[False])[:keep], True: sorted(pools[True])[:most]}
 
 
 def still_open(pools, done, is_full):
-    """What is not expanded yet, in its order: with a full pool live rows, then near dead ones."""
-    live, dead = ([one for one in pools[kind] if one[1] not in done] for kind in (False, True))
+    """Candidates to expand, in order: with a full pool live rows, then near deleted ones."""
+    live, deleted = ([one for one in pools[kind] if one[1] not in done] for kind in (False, True))
     if not is_full:
-        return sorted(live + dead)
+        return sorted(live + deleted)
     nearest_third = pools[False][len(pools[False]) // 3]
-    return live or [one for one in dead if one < nearest_third]
+    return live or [one for one in deleted if one < nearest_third]
 
 
-def is_dead(dead, row):
-    return len(dead) > 0 and bool(dead[row])
+def space_of(rows):
+    return Space(rows.reshape(-1), rows.shape[1])
+
+
+def is_deleted(deleted, row):
+    return len(deleted) > 0 and bool(deleted[row])

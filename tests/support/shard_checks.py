@@ -34,10 +34,10 @@ def opened(algorithm, vectors, folder, *, metric="l2", threads=2, seed=0, **para
     return made.open(shard)
 
 
-def nearest(vectors, queries, k, metric, dead=None):
+def nearest(vectors, queries, k, metric, deleted=None):
     """Return the true answers, from all distances."""
     distances = METRICS[metric].distances(queries, vectors)
-    live = np.arange(len(vectors)) if dead is None else np.flatnonzero(~dead)
+    live = np.arange(len(vectors)) if deleted is None else np.flatnonzero(~deleted)
     ids = np.full((len(queries), k), -1, np.int64)
     found = np.full((len(queries), k), np.inf, np.float32)
     for row, line in enumerate(distances):
@@ -47,10 +47,10 @@ def nearest(vectors, queries, k, metric, dead=None):
     return ids, found
 
 
-def assert_answers_are_sound(answers, vectors, queries, k, metric, dead=None):
+def assert_answers_are_sound(answers, vectors, queries, k, metric, deleted=None):
     """Check shape, order, exact distances, liveness, no doubles, min(k, live) answers."""
     ids, distances = answers
-    live = len(vectors) if dead is None else int((~dead).sum())
+    live = len(vectors) if deleted is None else int((~deleted).sum())
     assert ids.shape == distances.shape == (len(queries), k)
     assert (ids.dtype, distances.dtype) == (np.int64, np.float32)
     exact = METRICS[metric].pair_distances(queries, vectors, ids)
@@ -60,7 +60,7 @@ def assert_answers_are_sound(answers, vectors, queries, k, metric, dead=None):
         assert there.sum() == min(k, live)
         assert not there[min(k, live) :].any()
         assert len(set(line[there].tolist())) == there.sum()
-        assert dead is None or not dead[line[there]].any()
+        assert deleted is None or not deleted[line[there]].any()
         pairs = list(zip(along[there].tolist(), line[there].tolist(), strict=True))
         assert pairs == sorted(pairs)
 

@@ -15,7 +15,7 @@ from puffin_ann.errors import DeclarationError, QueryError
 """Ids `(q, k) int64`, -1 where there is no answer, and distances `(q, k) float32`, infinite there;
 ascending by (distance, id)."""
 
-Dead = NDArray[np.bool_] | NDArray[np.uint8] | None
+RowMask = NDArray[np.bool_] | NDArray[np.uint8] | None
 """`(n,)` bool or uint8, non-zero for the rows that are meant; made once, passed to many calls."""
 
 Built = Any
@@ -30,7 +30,7 @@ class SearchableShard(Protocol):
 
     @property
     def rows(self) -> int:
-        """Number of rows n, dead ones included."""
+        """Number of rows n, deleted ones included."""
 
     @property
     def dimension(self) -> int:
@@ -50,8 +50,8 @@ class SearchableShard(Protocol):
         k: int,
         *,
         width: Width,
-        dead: Dead = None,
-        allowed: Dead = None,
+        deleted: RowMask = None,
+        allowed: RowMask = None,
         threads: int = 1,
     ) -> Answers:
         """Return min(k, rows that may be answered) near rows of each query, with exact distances.
@@ -61,7 +61,7 @@ class SearchableShard(Protocol):
             k: answers wanted, at least 1.
             width: effort: larger finds more of the true neighbours and takes longer. One number,
                 or one for each query, `(q,) int64`.
-            dead: rows that are passed through but never answered.
+            deleted: rows that are passed through but never answered.
             allowed: the only rows that may be answered, e.g. by a filter; None means all.
             threads: threads to use; the answers do not depend on it.
 
@@ -74,8 +74,8 @@ class SearchableShard(Protocol):
         queries: NDArray[np.float32],
         k: int,
         *,
-        dead: Dead = None,
-        allowed: Dead = None,
+        deleted: RowMask = None,
+        allowed: RowMask = None,
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest rows of each query that may be answered, exactly."""
@@ -128,7 +128,7 @@ class ShardEngine(Protocol):
         directory: Path,
         added: NDArray[np.float32],
         *,
-        dead: Dead = None,
+        deleted: RowMask = None,
         parameters: Any,
         norm_bound: float,
         seed: int,
@@ -143,7 +143,7 @@ class ShardEngine(Protocol):
         Args:
             directory: what `unpack` filled; it is left as it is.
             added: `(m, d) float32`, finite.
-            dead: rows of the shard that are deleted; they stay, and nothing new rests on them.
+            deleted: rows of the shard that are deleted; they stay, and nothing new rests on them.
             parameters: what `check` returned for the declaration the shard was built by.
             norm_bound: as for `build`.
             seed: as for `build`.
@@ -220,19 +220,19 @@ def check_search(queries: NDArray[np.float32], k: int, dimension: int) -> NDArra
     return np.ascontiguousarray(queries, np.float32)
 
 
-def exclude(dead: Dead, allowed: Dead, rows: int) -> NDArray[np.uint8] | None:
+def exclude(deleted: RowMask, allowed: RowMask, rows: int) -> NDArray[np.uint8] | None:
     """Return `(n,) uint8`, non-zero for rows that may not be answered; None means that all may.
 
-    Costs nothing where no row is excluded by `allowed`: `dead` itself is returned, not a copy.
+    Costs nothing where no row is excluded by `allowed`: `deleted` itself is returned, not a copy.
     """
-    if dead is not None:
-        _check_mask("dead", dead, rows)
+    if deleted is not None:
+        _check_mask("deleted", deleted, rows)
     if allowed is None:
-        return None if dead is None else dead.view(np.uint8)
+        return None if deleted is None else deleted.view(np.uint8)
     _check_mask("allowed", allowed, rows)
     excluded: NDArray[np.bool_] = allowed.view(np.uint8) == 0
-    if dead is not None:
-        excluded |= dead.view(np.uint8) != 0
+    if deleted is not None:
+        excluded |= deleted.view(np.uint8) != 0
     return excluded.view(np.uint8)
 
 

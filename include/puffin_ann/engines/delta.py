@@ -14,7 +14,7 @@ from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.blobs import delta as delta_blob
 from puffin_ann.blobs.delta import Delta
 from puffin_ann.engines import engine
-from puffin_ann.engines.base import Dead, Progress, SearchableShard
+from puffin_ann.engines.base import Progress, RowMask, SearchableShard
 from puffin_ann.engines.exact import ExactShard
 
 COMPARED_ROWS = 4096
@@ -36,7 +36,7 @@ class DeltaShard:
 
     @property
     def rows(self) -> int:
-        """Number of rows n, dead ones included."""
+        """Number of rows n, deleted ones included."""
         return self._shard.rows
 
     @property
@@ -60,13 +60,13 @@ class DeltaShard:
         k: int,
         *,
         width: Width,
-        dead: Dead = None,
-        allowed: Dead = None,
+        deleted: RowMask = None,
+        allowed: RowMask = None,
         threads: int = 1,
     ) -> Answers:
         """Return near rows of each query; see `SearchableShard.search`."""
         return self._shard.search(
-            queries, k, width=width, dead=dead, allowed=allowed, threads=threads
+            queries, k, width=width, deleted=deleted, allowed=allowed, threads=threads
         )
 
     def exhaustive(
@@ -74,12 +74,12 @@ class DeltaShard:
         queries: NDArray[np.float32],
         k: int,
         *,
-        dead: Dead = None,
-        allowed: Dead = None,
+        deleted: RowMask = None,
+        allowed: RowMask = None,
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest rows of each query that may be answered, exactly."""
-        return self._shard.exhaustive(queries, k, dead=dead, allowed=allowed, threads=threads)
+        return self._shard.exhaustive(queries, k, deleted=deleted, allowed=allowed, threads=threads)
 
     def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the stored vectors of rows, `(m, d) float32`."""

@@ -18,8 +18,8 @@ from puffin_ann.ann.vamana import append_files
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.engines.base import (
-    Dead,
     Progress,
+    RowMask,
     SearchableShard,
     check_search,
     checked_parameters,
@@ -90,12 +90,12 @@ class StoredVectors:
         queries: NDArray[np.float32],
         k: int,
         *,
-        dead: Dead = None,
-        allowed: Dead = None,
+        deleted: RowMask = None,
+        allowed: RowMask = None,
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest rows of each query that may be answered, exactly."""
-        excluded = exclude(dead, allowed, self.rows)
+        excluded = exclude(deleted, allowed, self.rows)
         return exact.search(
             check_search(queries, k, self.dimension),
             self._vectors,
@@ -124,12 +124,12 @@ class ExactShard(StoredVectors):
         k: int,
         *,
         width: Width,
-        dead: Dead = None,
-        allowed: Dead = None,
+        deleted: RowMask = None,
+        allowed: RowMask = None,
         threads: int = 1,
     ) -> Answers:
         """Return what `exhaustive` does, whatever the width."""
-        return self.exhaustive(queries, k, dead=dead, allowed=allowed, threads=threads)
+        return self.exhaustive(queries, k, deleted=deleted, allowed=allowed, threads=threads)
 
 
 class ExactEngine:
@@ -175,7 +175,7 @@ class ExactEngine:
         directory: Path,
         added: NDArray[np.float32],
         *,
-        dead: Dead = None,
+        deleted: RowMask = None,
         parameters: Any,
         norm_bound: float,
         seed: int,

@@ -17,8 +17,8 @@ from puffin_ann.ann.hnsw.search import Searcher, space_metric
 from puffin_ann.blobs import hnsw as hnsw_blob
 from puffin_ann.blobs.hnsw import Hnsw
 from puffin_ann.engines.base import (
-    Dead,
     Progress,
+    RowMask,
     check_search,
     checked_parameters,
     exclude,
@@ -67,14 +67,14 @@ class HnswShard(StoredVectors):
         k: int,
         *,
         width: Width,
-        dead: Dead = None,
-        allowed: Dead = None,
+        deleted: RowMask = None,
+        allowed: RowMask = None,
         threads: int = 1,
     ) -> Answers:
         """Return min(k, rows that may be answered) near rows of each query, exact distances."""
         queries = check_search(queries, k, self.dimension)
-        mask = exclude(dead, allowed, self.rows)
-        return self._searcher.search(queries, k, width=width, dead=mask, threads=threads)
+        mask = exclude(deleted, allowed, self.rows)
+        return self._searcher.search(queries, k, width=width, deleted=mask, threads=threads)
 
 
 class HnswEngine:
@@ -122,7 +122,7 @@ class HnswEngine:
         directory: Path,
         added: NDArray[np.float32],
         *,
-        dead: Dead = None,
+        deleted: RowMask = None,
         parameters: Any,
         norm_bound: float,
         seed: int,
@@ -149,7 +149,7 @@ class HnswEngine:
             spaces.of_rows(vectors, space_metric(blob.metric), scratch / SPACE),
             _layers(blob),
             product=blob.metric == "ip",
-            dead=exclude(dead, None, blob.rows),
+            deleted=exclude(deleted, None, blob.rows),
             ef_construction=blob.ef_construction,
             threads=1 if parameters.reproducible else threads,
             scratch=scratch,

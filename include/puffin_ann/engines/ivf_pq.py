@@ -21,8 +21,8 @@ from puffin_ann.ann.simd import fastscan
 from puffin_ann.blobs import ivf as ivf_blob
 from puffin_ann.blobs.ivf import Ivf
 from puffin_ann.engines.base import (
-    Dead,
     Progress,
+    RowMask,
     check_search,
     check_subspaces,
     checked_parameters,
@@ -68,18 +68,18 @@ class IvfShard(StoredVectors):
         k: int,
         *,
         width: Width,
-        dead: Dead = None,
-        allowed: Dead = None,
+        deleted: RowMask = None,
+        allowed: RowMask = None,
         threads: int = 1,
     ) -> Answers:
         """Return min(k, rows that may be answered) near rows of each query, exact distances."""
         searcher = self._searcher
         if searcher is None:
-            return self.exhaustive(queries, k, dead=dead, allowed=allowed, threads=threads)
+            return self.exhaustive(queries, k, deleted=deleted, allowed=allowed, threads=threads)
         queries = check_search(queries, k, self.dimension)
-        mask = exclude(dead, allowed, self.rows)
+        mask = exclude(deleted, allowed, self.rows)
         if isinstance(width, np.ndarray):
-            some = partial(self.search, k=k, dead=mask, threads=threads)
+            some = partial(self.search, k=k, deleted=mask, threads=threads)
             return _by_width(some, queries, width)
         probes, refined = self.effort(k, width)
         rows, live = self.rows, self._live_rows.count(mask)
@@ -88,7 +88,7 @@ class IvfShard(StoredVectors):
             # spread thinner: more lists hold the same number of them.
             probes = min(probes * rows // max(1, live), searcher.lists)
             if live <= probes * rows // searcher.lists // SCANNED:
-                return self._live_rows.nearest(queries, k, dead=mask, threads=threads)
+                return self._live_rows.nearest(queries, k, deleted=mask, threads=threads)
         return searcher.search(
             queries, k, probes=probes, refined=refined, excluded=mask, threads=threads
         )
@@ -165,7 +165,7 @@ class IvfPqEngine:
         directory: Path,
         added: NDArray[np.float32],
         *,
-        dead: Dead = None,
+        deleted: RowMask = None,
         parameters: Any,
         norm_bound: float,
         seed: int,

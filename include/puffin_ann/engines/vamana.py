@@ -23,8 +23,8 @@ from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.engines.base import (
-    Dead,
     Progress,
+    RowMask,
     check_search,
     check_subspaces,
     checked_parameters,
@@ -101,14 +101,14 @@ class VamanaShard(StoredVectors):
         k: int,
         *,
         width: Width,
-        dead: Dead = None,
-        allowed: Dead = None,
+        deleted: RowMask = None,
+        allowed: RowMask = None,
         threads: int = 1,
     ) -> Answers:
         """Return min(k, rows that may be answered) near rows of each query, exact distances."""
         queries = check_search(queries, k, self.dimension)
-        mask = exclude(dead, allowed, self.rows)
-        return self._searcher.search(queries, k, width=width, dead=mask, threads=threads)
+        mask = exclude(deleted, allowed, self.rows)
+        return self._searcher.search(queries, k, width=width, deleted=mask, threads=threads)
 
 
 class VamanaEngine:
@@ -135,11 +135,11 @@ class VamanaEngine:
         threads: int,
         scratch: Path,
         progress: Progress | None = None,
-        dead: NDArray[np.uint8] | None = None,
+        deleted: NDArray[np.uint8] | None = None,
     ) -> Graph:
         """Build a shard; see `ShardEngine.build`.
 
-        Rows that are `dead`, if any are given, can be reached but hold nothing: they get no
+        Rows that are `deleted`, if any are given, can be reached but hold nothing: they get no
         neighbours. The norm bound is not used: within a shard the longest of its own rows is a
         tighter one.
         """
@@ -155,7 +155,7 @@ class VamanaEngine:
             alpha=parameters.alpha,
             seed=seed,
             threads=threads,
-            dead=dead,
+            deleted=deleted,
             progress=tell,
         )
         tell("codes", 0.0)
@@ -190,7 +190,7 @@ class VamanaEngine:
         directory: Path,
         added: NDArray[np.float32],
         *,
-        dead: Dead = None,
+        deleted: RowMask = None,
         parameters: Any,
         norm_bound: float,
         seed: int,
@@ -203,7 +203,7 @@ class VamanaEngine:
         The stored codebook encodes the added rows. A batch larger than half the shard is built
         together with it instead, codebook and all, which is faster and better.
         """
-        from puffin_ann.ann.vamana.incremental_build import Adjacency  # see the module
+        from puffin_ann.ann.graph.arguments import Adjacency  # see the module
         from puffin_ann.ann.vamana.insert import insert
 
         tell = progress or (lambda stage, share: None)
@@ -215,7 +215,7 @@ class VamanaEngine:
             )
         if not stored.max_degree:
             raise BlobFormatError(f"{directory}: the shard has no graph to add rows to")
-        mask = exclude(dead, None, first)
+        mask = exclude(deleted, None, first)
         vectors = append_files.appended(_vectors(stored), added, scratch / "vectors.npy")
         if not first or len(added) > REBUILT_SHARE * first:
             return self.build(
@@ -227,7 +227,7 @@ class VamanaEngine:
                 threads=threads,
                 scratch=scratch,
                 progress=progress,
-                dead=mask,
+                deleted=mask,
             )
         space = append_files.grown_space(
             directory / SPACE, vectors, first, stored.metric, scratch / SPACE
@@ -246,7 +246,7 @@ class VamanaEngine:
                 first,
                 keep=parameters.L,
                 alpha=stored.alpha,
-                dead=mask,
+                deleted=mask,
                 threads=threads,
                 progress=lambda share: tell("insert", share),
             )

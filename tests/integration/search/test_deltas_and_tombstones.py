@@ -119,7 +119,7 @@ def hold_deltas(index):
     for entry in index.version.routing.shards:
         if entry.kind == "delta":
             shard = tier._shard(entry)
-            _, nearest = shard.engine.exhaustive(QUERIES, 1, dead=tier._dead[entry.shard_id])
+            _, nearest = shard.engine.exhaustive(QUERIES, 1, deleted=tier._deleted[entry.shard_id])
             assert (distances <= nearest[:, 0]).all()
 
 

@@ -46,14 +46,14 @@ def opened(vectors, folder, metric="l2"):
 @pytest.mark.parametrize("rows", [0, 1, 5, 300])
 def test_few_rows_are_answered_exactly(metric, rows, tmp_path):
     vectors, queries = normal(rows, 9), normal(6, 9, seed=1)
-    dead = np.random.default_rng(2).random(rows) < 0.3
+    deleted = np.random.default_rng(2).random(rows) < 0.3
     delta = opened(vectors, tmp_path, metric)
 
-    answers = delta.search(queries, 8, width=8, dead=dead)
+    answers = delta.search(queries, 8, width=8, deleted=deleted)
 
-    expected = nearest(vectors, queries, 8, metric, dead)
+    expected = nearest(vectors, queries, 8, metric, deleted)
     np.testing.assert_array_equal(answers, expected)
-    np.testing.assert_array_equal(delta.exhaustive(queries, 8, dead=dead), expected)
+    np.testing.assert_array_equal(delta.exhaustive(queries, 8, deleted=deleted), expected)
     np.testing.assert_array_equal(delta.partitions, np.arange(rows) % 7)
     assert (delta.rows, delta.dimension, delta.resident_bytes) == (rows, 9, rows * 36)
 
@@ -61,16 +61,16 @@ def test_few_rows_are_answered_exactly(metric, rows, tmp_path):
 @pytest.mark.parametrize("metric", METRIC_NAMES)
 def test_many_rows_get_a_graph_and_answers_stay_sound(metric, tmp_path):
     vectors, queries = normal(COMPARED_ROWS + 1, 10), normal(30, 10, seed=1)
-    dead = np.random.default_rng(2).random(len(vectors)) < 0.4
+    deleted = np.random.default_rng(2).random(len(vectors)) < 0.4
     delta = opened(vectors, tmp_path, metric)
 
     assert json.loads((tmp_path / "shard" / "shard.json").read_text())["values"]["max_degree"]
-    for mask in (None, dead):
-        answers = delta.search(queries, 10, width=120, dead=mask, threads=2)
+    for mask in (None, deleted):
+        answers = delta.search(queries, 10, width=120, deleted=mask, threads=2)
         assert_answers_are_sound(answers, vectors, queries, 10, metric, mask)
         expected = nearest(vectors, queries, 10, metric, mask)
         assert recall(answers[1], expected[1]) > 0.95
-        np.testing.assert_array_equal(delta.exhaustive(queries, 10, dead=mask), expected)
+        np.testing.assert_array_equal(delta.exhaustive(queries, 10, deleted=mask), expected)
     np.testing.assert_array_equal(delta.vectors(np.array([3, 1])), vectors[[3, 1]])
     np.testing.assert_array_equal(delta.partitions, np.arange(len(vectors)) % 7)
 

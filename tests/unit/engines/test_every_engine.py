@@ -38,40 +38,40 @@ def test_answers_are_sound_and_mostly_the_nearest(algorithm, metric, tmp_path):
 
 @pytest.mark.parametrize("metric", METRIC_NAMES)
 @pytest.mark.parametrize("kind", ["none", "third", "all but few", "all"])
-def test_dead_rows_are_never_answered_and_live_ones_fill_up(algorithm, metric, kind, tmp_path):
+def test_deleted_rows_are_never_answered_and_live_ones_fill_up(algorithm, metric, kind, tmp_path):
     vectors, queries = normal(1200, 12), normal(25, 12, seed=1)
     share = {"none": 0.0, "third": 1 / 3, "all but few": 0.997, "all": 1.0}[kind]
-    dead = np.random.default_rng(2).permutation(1200) < share * 1200
+    deleted = np.random.default_rng(2).permutation(1200) < share * 1200
     shard = opened(algorithm, vectors, tmp_path, metric=metric)
-    answers = shard.search(queries, 10, width=32, dead=dead)
-    assert_answers_are_sound(answers, vectors, queries, 10, metric, dead)
-    assert recall(answers[1], nearest(vectors, queries, 10, metric, dead)[1]) > 0.9
+    answers = shard.search(queries, 10, width=32, deleted=deleted)
+    assert_answers_are_sound(answers, vectors, queries, 10, metric, deleted)
+    assert recall(answers[1], nearest(vectors, queries, 10, metric, deleted)[1]) > 0.9
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_each_query_of_a_batch_may_have_a_width_of_its_own(algorithm, threads, tmp_path):
     vectors, queries = normal(1500, 24), normal(30, 24, seed=1)
-    dead = np.random.default_rng(2).random(1500) < 0.3
+    deleted = np.random.default_rng(2).random(1500) < 0.3
     widths = np.random.default_rng(3).choice([1, 12, 40, 10**6], 60)[::2]
     shard = opened(algorithm, vectors, tmp_path)
-    for mask in (None, dead):
-        ids, distances = shard.search(queries, 5, width=widths, dead=mask, threads=threads)
+    for mask in (None, deleted):
+        ids, distances = shard.search(queries, 5, width=widths, deleted=mask, threads=threads)
         for place, width in enumerate(widths.tolist()):
-            alone = shard.search(queries[place : place + 1], 5, width=width, dead=mask)
+            alone = shard.search(queries[place : place + 1], 5, width=width, deleted=mask)
             np.testing.assert_array_equal(ids[place], alone[0][0])
             np.testing.assert_array_equal(distances[place], alone[1][0])
     nobody = shard.search(queries[:0], 5, width=widths[:0])
     assert [one.shape for one in nobody] == [(0, 5), (0, 5)]
 
 
-def test_a_dead_neighbourhood_is_crossed(algorithm, tmp_path):
+def test_a_deleted_neighbourhood_is_crossed(algorithm, tmp_path):
     vectors, queries = normal(1500, 8), normal(1, 8, seed=1)
     near, _ = nearest(vectors, queries, 400, "l2")
-    dead = np.zeros(1500, np.bool_)
-    dead[near[0]] = True
+    deleted = np.zeros(1500, np.bool_)
+    deleted[near[0]] = True
     shard = opened(algorithm, vectors, tmp_path)
-    answers = shard.search(queries, 10, width=20, dead=dead)
-    assert_answers_are_sound(answers, vectors, queries, 10, "l2", dead)
+    answers = shard.search(queries, 10, width=20, deleted=deleted)
+    assert_answers_are_sound(answers, vectors, queries, 10, "l2", deleted)
 
 
 @pytest.mark.parametrize("metric", METRIC_NAMES)
@@ -80,16 +80,16 @@ def test_only_allowed_rows_that_live_are_answered(algorithm, metric, kind, tmp_p
     vectors, queries = normal(1200, 12), normal(25, 12, seed=1)
     share = {"none allowed": 0.0, "few": 0.01, "a third": 1 / 3, "all but few": 0.99, "all": 1.0}
     allowed = np.random.default_rng(2).permutation(1200) < share[kind] * 1200
-    dead = np.random.default_rng(3).random(1200) < 0.2
+    deleted = np.random.default_rng(3).random(1200) < 0.2
     shard = opened(algorithm, vectors, tmp_path, metric=metric)
-    for mask in (None, dead):
+    for mask in (None, deleted):
         excluded = ~allowed if mask is None else ~allowed | mask
-        answers = shard.search(queries, 10, width=64, dead=mask, allowed=allowed)
+        answers = shard.search(queries, 10, width=64, deleted=mask, allowed=allowed)
         assert_answers_are_sound(answers, vectors, queries, 10, metric, excluded)
         assert recall(answers[1], nearest(vectors, queries, 10, metric, excluded)[1]) > 0.9
         expected = nearest(vectors, queries, 10, metric, excluded)
         for found, wanted in zip(
-            shard.exhaustive(queries, 10, dead=mask, allowed=allowed), expected, strict=True
+            shard.exhaustive(queries, 10, deleted=mask, allowed=allowed), expected, strict=True
         ):
             np.testing.assert_array_equal(found, wanted)
 
@@ -101,12 +101,12 @@ def test_a_search_as_wide_as_the_shard_finds_the_nearest(algorithm, metric, seed
     vectors = normal(1000, 4, seed) * np.exp(2 * normal(1000, 1, seed + 100))
     vectors[np.random.default_rng(seed).random(1000) < 0.3] = 0
     norms = np.linalg.norm(vectors, axis=1)
-    dead = norms > np.quantile(norms, 0.5)
+    deleted = norms > np.quantile(norms, 0.5)
     narrow = {"hnsw": {"M": 2}, "vamana": {"R": 4}}.get(algorithm, {})
     queries = normal(40, 4, seed=7)
     shard = opened(algorithm, vectors, tmp_path, metric=metric, **narrow)
-    for mask in (None, dead):
-        answers = shard.search(queries, 10, width=10**9, dead=mask)
+    for mask in (None, deleted):
+        answers = shard.search(queries, 10, width=10**9, deleted=mask)
         np.testing.assert_array_equal(
             answers[1], nearest(vectors, queries, 10, metric, mask)[1], strict=True
         )
@@ -115,10 +115,10 @@ def test_a_search_as_wide_as_the_shard_finds_the_nearest(algorithm, metric, seed
 @pytest.mark.parametrize("metric", METRIC_NAMES)
 def test_exhaustive_search_is_brute_force(algorithm, metric, tmp_path):
     vectors, queries = normal(700, 9), normal(11, 9, seed=1)
-    dead = np.random.default_rng(2).random(700) < 0.5
+    deleted = np.random.default_rng(2).random(700) < 0.5
     shard = opened(algorithm, vectors, tmp_path, metric=metric)
-    for mask in (None, dead):
-        ids, distances = shard.exhaustive(queries, 13, dead=mask, threads=2)
+    for mask in (None, deleted):
+        ids, distances = shard.exhaustive(queries, 13, deleted=mask, threads=2)
         expected_ids, expected = nearest(vectors, queries, 13, metric, mask)
         np.testing.assert_array_equal(ids, expected_ids)
         np.testing.assert_array_equal(distances, expected)
@@ -221,8 +221,8 @@ def test_searches_that_cannot_be_are_refused(algorithm, queries, k, tmp_path):
 
 def test_a_mask_of_another_length_is_refused(algorithm, tmp_path):
     shard = opened(algorithm, normal(20, 4), tmp_path)
-    with pytest.raises(QueryError, match="dead has shape"):
-        shard.search(normal(1, 4), 1, width=10, dead=np.zeros(19, np.bool_))
+    with pytest.raises(QueryError, match="deleted has shape"):
+        shard.search(normal(1, 4), 1, width=10, deleted=np.zeros(19, np.bool_))
 
 
 def test_unknown_parameters_are_refused_by_name(algorithm):
@@ -252,9 +252,9 @@ def test_any_vectors_any_mask(algorithm, data, metric, tmp_path_factory):
     )
     chosen = data.draw(st.lists(st.integers(0, len(base) - 1), min_size=rows, max_size=rows))
     vectors = np.array(base, np.float32)[chosen].reshape(rows, dimension)
-    dead = np.array(data.draw(st.lists(st.booleans(), min_size=rows, max_size=rows)), np.bool_)
+    deleted = np.array(data.draw(st.lists(st.booleans(), min_size=rows, max_size=rows)), np.bool_)
     k = data.draw(st.integers(1, 70))
     shard = opened(algorithm, vectors, tmp_path_factory.mktemp("shard"), metric=metric)
     queries = np.array(base, np.float32)[:3]
-    answers = shard.search(queries, k, width=data.draw(st.integers(1, 80)), dead=dead)
-    assert_answers_are_sound(answers, vectors, queries, k, metric, dead)
+    answers = shard.search(queries, k, width=data.draw(st.integers(1, 80)), deleted=deleted)
+    assert_answers_are_sound(answers, vectors, queries, k, metric, deleted)

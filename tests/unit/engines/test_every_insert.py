@@ -52,8 +52,10 @@ class Bench:
             self.blob(self.made.build(vectors, metric=self.metric, **self.given(vectors, 2)))
         )
 
-    def inserted(self, folder, added, dead=None, threads=2):
-        return self.blob(self.made.insert(folder, added, dead=dead, **self.given(added, threads)))
+    def inserted(self, folder, added, deleted=None, threads=2):
+        return self.blob(
+            self.made.insert(folder, added, deleted=deleted, **self.given(added, threads))
+        )
 
     def unpacked(self, blob):
         folder = self.new()
@@ -90,9 +92,9 @@ def test_copies_and_zero_vectors_are_inserted(algorithm, metric, tmp_path):
     vectors, queries = np.concatenate([known, added]), known[:30] + 0.01 * normal(30, 8, 1)
     bench = Bench(algorithm, metric, tmp_path)
     shard = bench.opened(bench.inserted(bench.built(known), added))
-    dead = np.random.default_rng(1).random(len(vectors)) < 0.3
-    for mask in (None, dead):
-        answers = shard.search(queries, 8, width=200, dead=mask)
+    deleted = np.random.default_rng(1).random(len(vectors)) < 0.3
+    for mask in (None, deleted):
+        answers = shard.search(queries, 8, width=200, deleted=mask)
         assert_answers_are_sound(answers, vectors, queries, 8, metric, mask)
         assert recall(answers[1], nearest(vectors, queries, 8, metric, mask)[1]) > 0.9
 
@@ -113,9 +115,9 @@ def test_the_threads_change_no_byte_and_the_shard_stays_as_it_is(algorithm, metr
     bench = Bench(algorithm, metric, tmp_path)
     folder = bench.built(vectors[:1000])
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    dead = np.random.default_rng(1).random(1000) < 0.2
+    deleted = np.random.default_rng(1).random(1000) < 0.2
     one, three = (
-        bench.inserted(folder, vectors[1000:], dead, threads=threads) for threads in (1, 3)
+        bench.inserted(folder, vectors[1000:], deleted, threads=threads) for threads in (1, 3)
     )
     assert one == three
     assert before == {path.name: path.read_bytes() for path in folder.iterdir()}

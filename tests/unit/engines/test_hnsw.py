@@ -53,12 +53,12 @@ def unpacked(value, folder):
     return folder
 
 
-def inserted(directory, added, folder, *, dead=None, seed=0, threads=1):
+def inserted(directory, added, folder, *, deleted=None, seed=0, threads=1):
     folder.mkdir()
     return ENGINE.insert(
         directory,
         added,
-        dead=dead,
+        deleted=deleted,
         parameters=ENGINE.check({}, None),
         norm_bound=0.0,
         seed=seed,
@@ -126,12 +126,12 @@ def test_rows_that_only_the_entry_leads_to_are_found(seed, tmp_path):
     vectors = normal(1000, 4, seed) * np.exp(2 * normal(1000, 1, seed + 100))
     vectors[np.random.default_rng(seed).random(1000) < 0.3] = 0
     norms = np.linalg.norm(vectors, axis=1)
-    dead = norms > np.quantile(norms, 0.4)
+    deleted = norms > np.quantile(norms, 0.4)
     queries = normal(40, 4, seed=7)
     shard = opened("hnsw", vectors, tmp_path, metric="ip", M=2)
-    # Three times as many are kept where so many are dead, which is all, and none is compared.
-    answers = shard.search(queries, 10, width=399, dead=dead)
-    np.testing.assert_array_equal(answers[1], nearest(vectors, queries, 10, "ip", dead)[1])
+    # Three times as many are kept where so many are deleted, which is all, and none is compared.
+    answers = shard.search(queries, 10, width=399, deleted=deleted)
+    np.testing.assert_array_equal(answers[1], nearest(vectors, queries, 10, "ip", deleted)[1])
 
 
 def test_the_layers_are_those_hnswlib_searches(tmp_path):
@@ -187,18 +187,20 @@ def test_inserting_is_reproducible_and_leaves_the_shard_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.3, 0.99, 1.0])
-def test_new_rows_do_not_rest_on_dead_ones_but_those_of_upper_layers(share, tmp_path):
+def test_new_rows_do_not_rest_on_deleted_ones_but_those_of_upper_layers(share, tmp_path):
     vectors = normal(1500, 6)
     value = built(vectors[:1200], tmp_path / "s")
-    dead = np.random.default_rng(1).permutation(1200) < share * 1200
-    grown = inserted(unpacked(value, tmp_path / "o"), vectors[1200:], tmp_path / "i", dead=dead)
-    lonely = np.flatnonzero(dead & (value.levels == 0))
+    deleted = np.random.default_rng(1).permutation(1200) < share * 1200
+    grown = inserted(
+        unpacked(value, tmp_path / "o"), vectors[1200:], tmp_path / "i", deleted=deleted
+    )
+    lonely = np.flatnonzero(deleted & (value.levels == 0))
     lonely = lonely[lonely != value.entry]
     for row in range(1200, 1500):
         assert not np.isin(grown.neighbours[row, : grown.degrees[row]], lonely).any() or share == 1
     shard = ENGINE.open(unpacked(grown, tmp_path / "p"))
-    everywhere = np.concatenate([dead, np.zeros(300, np.bool_)])
-    answers = shard.search(vectors[1200:1230], 10, width=64, dead=everywhere)
+    everywhere = np.concatenate([deleted, np.zeros(300, np.bool_)])
+    answers = shard.search(vectors[1200:1230], 10, width=64, deleted=everywhere)
     assert_answers_are_sound(answers, vectors, vectors[1200:1230], 10, "l2", everywhere)
 
 
@@ -220,10 +222,10 @@ def test_rows_equal_to_old_and_to_new_ones_are_inserted(tmp_path):
 def test_only_allowed_rows_that_live_are_answered(metric, share, tmp_path):
     vectors, queries = normal(2000, 8), normal(20, 8, 1)
     rng = np.random.default_rng(2)
-    allowed, dead = rng.random(2000) < share, rng.random(2000) < 0.2
+    allowed, deleted = rng.random(2000) < share, rng.random(2000) < 0.2
     shard = opened("hnsw", vectors, tmp_path, metric=metric)
-    excluded = dead | ~allowed
-    answers = shard.search(queries, 10, width=64, dead=dead, allowed=allowed)
+    excluded = deleted | ~allowed
+    answers = shard.search(queries, 10, width=64, deleted=deleted, allowed=allowed)
     assert_answers_are_sound(answers, vectors, queries, 10, metric, excluded)
     assert recall(answers[1], nearest(vectors, queries, 10, metric, excluded)[1]) > 0.9
 
@@ -278,7 +280,7 @@ def test_hard_data_is_answered_no_worse_than_by_hnswlib_itself(kind, metric, tmp
 def test_tiny_shards_grow(rows, added, tmp_path):
     vectors = normal(rows + added, 4)
     known = unpacked(built(vectors[:rows], tmp_path / "s"), tmp_path / "o")
-    grown = inserted(known, vectors[rows:], tmp_path / "i", dead=np.ones(rows, np.bool_))
+    grown = inserted(known, vectors[rows:], tmp_path / "i", deleted=np.ones(rows, np.bool_))
     shard = ENGINE.open(unpacked(grown, tmp_path / "p"))
     answers = shard.search(normal(3, 4, 1), 5, width=64)
     assert_answers_are_sound(answers, vectors, normal(3, 4, 1), 5, "l2")
@@ -357,7 +359,7 @@ for number in range(int(sys.argv[2])):
         queries = np.ones((2, searched.dimension), np.float32)
         searched.search(queries, 5, width=32)
         added = np.random.default_rng(number).random((9, searched.dimension), np.float32)
-        made.insert(shard, added, dead=np.arange(searched.rows) % 3 == 0,
+        made.insert(shard, added, deleted=np.arange(searched.rows) % 3 == 0,
                     parameters=made.check({}, None), norm_bound=1.0, seed=0, threads=1,
                     scratch=scratch)
 print(opened)

@@ -106,10 +106,10 @@ def test_a_filter_never_leaves_a_search_short(metric, kind, tmp_path):
     allowed = np.zeros(4000, np.bool_)
     chosen = {"few": near[0, 5:4000:400], "far away": near[0, -60:], "half": near[0, ::2]}[kind]
     allowed[chosen] = True
-    dead = np.zeros(4000, np.bool_)
-    dead[chosen[::3]] = True
-    excluded = dead | ~allowed
-    answers = shard.search(queries, 12, width=24, dead=dead, allowed=allowed)
+    deleted = np.zeros(4000, np.bool_)
+    deleted[chosen[::3]] = True
+    excluded = deleted | ~allowed
+    answers = shard.search(queries, 12, width=24, deleted=deleted, allowed=allowed)
     assert_answers_are_sound(answers, vectors, queries, 12, metric, excluded)
     assert recall(answers[1], nearest(vectors, queries, 12, metric, excluded)[1]) > 0.75
 

@@ -234,19 +234,19 @@ def test_answers_on_wide_hard_data(kind, metric, tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 0.99])
-def test_dead_rows_are_passed_through(share, folder):
+def test_deleted_rows_are_passed_through(share, folder):
     vectors, queries = normal(ROWS, WIDE), normal(100, WIDE, 1)
-    # The dead lie together, where some queries are.
+    # The deleted lie together, where some queries are.
     order = np.argsort(vectors[:, 0])
-    dead = np.zeros(ROWS, np.bool_)
-    dead[order[: int(share * ROWS)]] = True
+    deleted = np.zeros(ROWS, np.bool_)
+    deleted[order[: int(share * ROWS)]] = True
     shard = ENGINE.open(folder, "edges")
-    answers = shard.search(queries, 10, width=150, dead=dead)
-    assert_answers_are_sound(answers, vectors, queries, 10, "l2", dead)
-    expected = nearest(vectors, queries, 10, "l2", dead)[1]
-    full = ENGINE.open(folder, "full").search(queries, 10, width=150, dead=dead)
+    answers = shard.search(queries, 10, width=150, deleted=deleted)
+    assert_answers_are_sound(answers, vectors, queries, 10, "l2", deleted)
+    expected = nearest(vectors, queries, 10, "l2", deleted)[1]
+    full = ENGINE.open(folder, "full").search(queries, 10, width=150, deleted=deleted)
     assert recall(answers[1], expected) >= min(0.95, recall(full[1], expected) - 0.02)
-    allowed = shard.search(queries, 10, width=150, allowed=~dead)
+    allowed = shard.search(queries, 10, width=150, allowed=~deleted)
     np.testing.assert_array_equal(answers[0], allowed[0])
 
 

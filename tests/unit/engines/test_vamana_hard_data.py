@@ -224,11 +224,11 @@ def test_rows_without_a_direction_do_not_crowd_others_out(zeros, beam, tmp_path)
 def test_rows_without_a_direction_are_nearer_than_those_that_point_away(tmp_path):
     query = np.eye(1, 8, dtype=np.float32)
     vectors = np.concatenate([-query - 0.1 * abs(normal(3000, 8)), np.zeros((300, 8), np.float32)])
-    dead = np.zeros(3300, np.bool_)
-    dead[3000::2] = True
+    deleted = np.zeros(3300, np.bool_)
+    deleted[3000::2] = True
     shard = opened("vamana", vectors, tmp_path, metric="cosine")
-    for mask in (None, dead):
-        answers = shard.search(query, 200, width=200, dead=mask)
+    for mask in (None, deleted):
+        answers = shard.search(query, 200, width=200, deleted=mask)
         expected = nearest(vectors, query, 200, "cosine", mask)
         np.testing.assert_array_equal(answers[0][:, :150], expected[0][:, :150])
         assert_answers_are_sound(answers, vectors, query, 200, "cosine", mask)

@@ -54,11 +54,11 @@ class Workshop:
             scratch=self.folder(),
         )
 
-    def insert(self, folder, added, *, dead=None, threads=2, seed=0, **parameters):
+    def insert(self, folder, added, *, deleted=None, threads=2, seed=0, **parameters):
         return ENGINE.insert(
             folder,
             added,
-            dead=dead,
+            deleted=deleted,
             parameters=ENGINE.check(parameters, None),
             norm_bound=0.0,
             seed=seed,
@@ -117,48 +117,48 @@ def test_the_batch_may_lie_where_no_row_has_been(tmp_path):
 
 @pytest.mark.parametrize("rows", [700, 6000])
 @pytest.mark.parametrize("share", [0.1, 0.6])
-def test_dead_rows_get_no_new_edges(rows, share, tmp_path):
+def test_deleted_rows_get_no_new_edges(rows, share, tmp_path):
     vectors = normal(rows, 10)
     first = rows - int(rows * share * 0.5)
-    dead = np.random.default_rng(3).random(first) < 0.3
+    deleted = np.random.default_rng(3).random(first) < 0.3
     shop = Workshop(tmp_path)
     folder = shop.unpacked(shop.build(vectors[:first]))
     before = graph_blob.open(folder)
-    graph = shop.insert(folder, vectors[first:], dead=dead)
+    graph = shop.insert(folder, vectors[first:], deleted=deleted)
     assert_is_a_graph_all_of_which_can_be_reached(graph)
     for row in range(first, rows):
         line = graph.neighbours[row, : graph.degrees[row]]
-        assert not dead[line[line < first]].any()
+        assert not deleted[line[line < first]].any()
     for row in range(first):
         old = before.neighbours[row, : before.degrees[row]]
         new = np.setdiff1d(graph.neighbours[row, : graph.degrees[row]], old)
-        assert (new >= first).all() or not dead[new[new < first]].any()
+        assert (new >= first).all() or not deleted[new[new < first]].any()
     queries = normal(50, 10, 1)
-    mask = np.concatenate([dead, np.zeros(rows - first, bool)])
-    answers = ENGINE.open(shop.unpacked(graph)).search(queries, 10, width=80, dead=mask)
+    mask = np.concatenate([deleted, np.zeros(rows - first, bool)])
+    answers = ENGINE.open(shop.unpacked(graph)).search(queries, 10, width=80, deleted=mask)
     assert_answers_are_sound(answers, vectors, queries, 10, "l2", mask)
     assert recall(answers[1], nearest(vectors, queries, 10, "l2", mask)[1]) >= 0.95
 
 
-def test_a_batch_larger_than_the_shard_leaves_dead_rows_without_edges(tmp_path):
+def test_a_batch_larger_than_the_shard_leaves_deleted_rows_without_edges(tmp_path):
     vectors = normal(6000, 10)
-    dead = np.arange(500) % 2 == 0
+    deleted = np.arange(500) % 2 == 0
     shop = Workshop(tmp_path)
-    graph = shop.insert(shop.unpacked(shop.build(vectors[:500])), vectors[500:], dead=dead)
+    graph = shop.insert(shop.unpacked(shop.build(vectors[:500])), vectors[500:], deleted=deleted)
     assert_is_a_graph_all_of_which_can_be_reached(graph)
     used = np.arange(graph.max_degree) < graph.degrees[:, None]
-    into_dead = np.bincount(graph.neighbours[used], minlength=6000)[:500][dead]
-    np.testing.assert_array_equal(into_dead, 1)
+    into_deleted = np.bincount(graph.neighbours[used], minlength=6000)[:500][deleted]
+    np.testing.assert_array_equal(into_deleted, 1)
 
 
-def test_all_rows_may_be_dead(tmp_path):
+def test_all_rows_may_be_deleted(tmp_path):
     vectors = normal(900, 6)
     shop = Workshop(tmp_path)
     folder = shop.unpacked(shop.build(vectors[:700]))
-    graph = shop.insert(folder, vectors[700:], dead=np.ones(700, bool))
+    graph = shop.insert(folder, vectors[700:], deleted=np.ones(700, bool))
     assert_is_a_graph_all_of_which_can_be_reached(graph)
     mask = np.arange(900) < 700
-    answers = ENGINE.open(shop.unpacked(graph)).search(vectors[700:710], 3, width=40, dead=mask)
+    answers = ENGINE.open(shop.unpacked(graph)).search(vectors[700:710], 3, width=40, deleted=mask)
     assert_answers_are_sound(answers, vectors, vectors[700:710], 3, "l2", mask)
     np.testing.assert_array_equal(answers[0][:, 0], np.arange(700, 710))
 
@@ -245,16 +245,16 @@ def test_any_insertion_is_sound_and_whole(
 ):
     generator = np.random.default_rng(seed)
     every = generator.integers(-spread, spread, (rows + added, dimension)).astype(np.float32)
-    dead = generator.random(rows) < share
+    deleted = generator.random(rows) < share
     shop = Workshop(tmp_path_factory.mktemp("any"), metric)
     folder = shop.unpacked(shop.build(every[:rows], R=most, L=16, pq_m=1))
-    graph = shop.insert(folder, every[rows:], dead=dead, R=most, L=16, pq_m=1)
+    graph = shop.insert(folder, every[rows:], deleted=deleted, R=most, L=16, pq_m=1)
     assert graph.rows == rows + added
     shard = ENGINE.open(shop.unpacked(graph))
-    mask = np.concatenate([dead, np.zeros(added, bool)])
+    mask = np.concatenate([deleted, np.zeros(added, bool)])
     if rows + added:
         assert_is_a_graph_all_of_which_can_be_reached(graph)
-        answers = shard.search(every[:5], 3, width=30, dead=mask)
+        answers = shard.search(every[:5], 3, width=30, deleted=mask)
         assert_answers_are_sound(answers, every, every[:5], 3, metric, mask)
 
 
@@ -271,8 +271,8 @@ def test_what_does_not_fit_is_refused(tmp_path):
     folder = shop.unpacked(shop.build(normal(100, 5)))
     with pytest.raises(BlobFormatError, match="5 dimensions"):
         shop.insert(folder, normal(10, 6))
-    with pytest.raises(QueryError, match="dead"):
-        shop.insert(folder, normal(10, 5), dead=np.zeros(99, bool))
+    with pytest.raises(QueryError, match="deleted"):
+        shop.insert(folder, normal(10, 5), deleted=np.zeros(99, bool))
     (folder / "space.npy").write_bytes(b"short")
     with pytest.raises(LocalCopyError, match="not a whole unpacked shard"):
         shop.insert(folder, normal(10, 5))

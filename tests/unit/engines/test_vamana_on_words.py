@@ -53,13 +53,13 @@ def test_a_width_finds_about_as_much_by_records_as_by_rows(words, width, tmp_pat
     assert by_records >= by_rows - 0.02
 
 
-def test_a_third_of_the_words_dead(words, tmp_path):
+def test_a_third_of_the_words_deleted(words, tmp_path):
     vectors, queries = words[:ROWS], words[ROWS : ROWS + 200]
-    dead = np.random.default_rng(0).random(ROWS) < 1 / 3
+    deleted = np.random.default_rng(0).random(ROWS) < 1 / 3
     shard = opened("vamana", vectors, tmp_path, metric="cosine")
-    answers = shard.search(queries, 10, width=64, dead=dead)
-    assert_answers_are_sound(answers, vectors, queries, 10, "cosine", dead)
-    assert recall(answers[1], nearest(vectors, queries, 10, "cosine", dead)[1]) >= 0.95
+    answers = shard.search(queries, 10, width=64, deleted=deleted)
+    assert_answers_are_sound(answers, vectors, queries, 10, "cosine", deleted)
+    assert recall(answers[1], nearest(vectors, queries, 10, "cosine", deleted)[1]) >= 0.95
 
 
 @pytest.mark.parametrize("metric", METRIC_NAMES)

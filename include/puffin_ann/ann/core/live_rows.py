@@ -49,40 +49,40 @@ class LiveRows:
         self._vectors = vectors
         self._last: _Known | None = None
 
-    def count(self, dead: NDArray[np.uint8] | None) -> int:
+    def count(self, deleted: NDArray[np.uint8] | None) -> int:
         """Return how many rows live."""
-        return len(self._vectors) if dead is None else self._known(dead).count
+        return len(self._vectors) if deleted is None else self._known(deleted).count
 
     def nearest(
         self,
         queries: NDArray[np.float32],
         k: int,
         *,
-        dead: NDArray[np.uint8] | None = None,
+        deleted: NDArray[np.uint8] | None = None,
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest live rows of each query, exactly; see `exact.search`."""
-        if dead is None:
+        if deleted is None:
             return exact.search(queries, self._vectors, k, self._metric, threads=threads)
-        known = self._known(dead)
+        known = self._known(deleted)
         if known.count * self._vectors.itemsize * self._vectors.shape[1] > GATHERED_BYTES:
             return exact.search(
-                queries, self._vectors, k, self._metric, allowed=dead == 0, threads=threads
+                queries, self._vectors, k, self._metric, allowed=deleted == 0, threads=threads
             )
         if known.gathered is None:
-            numbers = np.flatnonzero(dead == 0)
+            numbers = np.flatnonzero(deleted == 0)
             known.gathered = numbers, np.ascontiguousarray(self._vectors[numbers])
         numbers, vectors = known.gathered
         places, distances = exact.search(queries, vectors, k, self._metric, threads=threads)
         # Place -1, where there is none, takes the number put behind the last.
         return np.append(numbers, -1)[places], distances
 
-    def _known(self, dead: NDArray[np.uint8]) -> _Known:
+    def _known(self, deleted: NDArray[np.uint8]) -> _Known:
         """Return what is known of a mask, which may be a view of one that came before."""
-        base = dead.base
-        owner = base if isinstance(base, np.ndarray) and base.nbytes == dead.nbytes else dead
+        base = deleted.base
+        owner = base if isinstance(base, np.ndarray) and base.nbytes == deleted.nbytes else deleted
         last = self._last
         if last is None or last.owner() is not owner:
-            live = len(dead) - int(np.count_nonzero(dead.view(np.bool_)))
+            live = len(deleted) - int(np.count_nonzero(deleted.view(np.bool_)))
             self._last = last = _Known(weakref.ref(owner), live)
         return last

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.graph.arguments import QueryBatch
 from puffin_ann.ann.graph.kernels_frontier import insert
 from puffin_ann.ann.graph.primitives import F32, U64, Whole, row_of
 from puffin_ann.ann.simd.kernels_distance import distance, dot, key_distance, order_key
@@ -22,20 +23,20 @@ def next_stamp(stamps: NDArray[np.uint8], stamp: Whole) -> Whole:
 
 
 @njit(inline="always")
-def kept(width, k, rows):  # type: ignore[no-untyped-def]
+def candidates_kept(width, k, rows):  # type: ignore[no-untyped-def]
     """Return how many candidates a search of a width keeps: no fewer than it answers."""
     return min(max(width, k), rows)
 
 
 @njit(inline="always")
-def found_enough(size, keep, dead):  # type: ignore[no-untyped-def]
-    """Return how many candidates are answered from: none if dead rows left too few of them.
+def found_enough(size, keep, deleted):  # type: ignore[no-untyped-def]
+    """Return how many candidates are answered from: none if deleted rows left too few of them.
 
     A search that came to its end before it had as many live rows as its width says was cut off from
     some: what it found may be anything. Then all are compared, as for one that found fewer than k;
     else a wider search, which finds some more, would answer worse than a narrower one.
     """
-    return U64(0) if len(dead) and U64(size) < U64(keep) else U64(size)
+    return U64(0) if len(deleted) and U64(size) < U64(keep) else U64(size)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -60,38 +61,32 @@ def write_nearest(
 
 @njit(cache=True, nogil=True, fastmath=False)
 def answer_from(
-    metric: int,
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
+    batch: QueryBatch,
     query: int,
     pool: NDArray[np.uint64],
     size: Whole,
     keys: NDArray[np.uint64],
-    ids: NDArray[np.int64],
-    distances: NDArray[np.float32],
-) -> Whole:
-    """Write the nearest rows of a pool, by exact distance; return how many.
+) -> None:
+    """Write the nearest rows of a pool, by exact distance, and how many there are.
 
     Args:
-        metric: code.
-        vectors: `(n, d) float32`, as stored.
-        queries: `(q, d) float32`.
-        query: which of them.
+        batch: its answers are written.
+        query: which of its queries.
         pool: candidates, ascending.
         size: how many.
         keys: `uint64` scratch; as many rows are measured as it has room for, which is more than k,
             since the pool's order is float32's.
-        ids: `(k,) int64`, written.
-        distances: `(k,) float32`, written.
     """
-    square = dot(queries, query, queries, query)
+    ids = batch.ids[query]
+    square = dot(batch.queries, query, batch.queries, query)
     found = U64(0)
     for i in range(U64(size)):
         row = int(row_of(pool[i]))
-        insert(keys, found, order_key(distance(metric, queries, query, square, vectors, row), row))
+        exact = distance(batch.metric, batch.queries, query, square, batch.vectors, row)
+        insert(keys, found, order_key(exact, row))
         found += U64(1)
         if found == U64(len(keys)):
             break
     count = min(U64(len(ids)), found)
-    write_nearest(keys, count, ids, distances)
-    return count
+    write_nearest(keys, count, ids, batch.distances[query])
+    batch.counts[query] = count

@@ -3,15 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, Space, Visited
 from puffin_ann.ann.graph.kernels_frontier import (
     NOBODY,
-    is_dead,
+    is_deleted,
+    keep_wanted,
     mark,
     next_open,
     open_from,
     put,
     start,
-    wanted,
 )
 from puffin_ann.ann.graph.primitives import (
     FAST,
@@ -31,7 +32,7 @@ PREFETCHED = 128
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def unseen(
+def find_unseen(
     node: Whole,
     neighbours: NDArray[np.uint32],
     stride: Whole,
@@ -40,7 +41,10 @@ def unseen(
     stamp: np.uint8,
     out: NDArray[np.uint32],
 ) -> Whole:
-    """Mark a node's neighbours as seen and write those that were not; return how many."""
+    """Mark a node's neighbours as seen and write those that were not; return how many.
+
+    Called for each node that is expanded: arrays out of a tuple would be counted as used each time.
+    """
     first = node * stride
     count = U64(0)
     for j in range(U64(degree)):
@@ -54,56 +58,40 @@ def unseen(
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def beam(
-    space: NDArray[np.float32],
-    width: Whole,
-    neighbours: NDArray[np.uint32],
-    stride: Whole,
-    degrees: NDArray[np.uint16],
-    entry: Whole,
+    space: Space,
+    graph: FlatAdjacency,
     queries: NDArray[np.float32],
     query: Whole,
-    pool: NDArray[np.uint64],
-    keep: Whole,
-    passed: NDArray[np.uint64],
-    dead: NDArray[np.uint8],
-    stamps: NDArray[np.uint8],
-    stamp: np.uint8,
-    fresh: NDArray[np.uint32],
+    pools: Pools,
+    visited: Visited,
     trail: NDArray[np.uint64],
 ) -> tuple[Whole, Whole]:
     """Find candidates near a query.
 
     Args:
-        space: flat `(n · width,) float32` rows.
-        width: numbers in a row, a multiple of 16.
-        neighbours: flat `(n · stride,) uint32`.
-        stride: places in a neighbour list.
-        degrees: `(n,) uint16`.
-        entry: row to begin at.
-        queries: flat float32, of rows of `width`.
+        space: the rows.
+        graph: their neighbours; the search begins at its entry.
+        queries: flat float32, rows of the space's width.
         query: where in `queries` the query begins.
-        pool: `(keep + 1,) uint64`, written: live candidates, ascending.
-        keep: L, candidates kept.
-        passed: uint64, its length less 1 is the most dead rows it holds; written: those passed
-            through, see `kernels_frontier`.
-        dead: `(n,) uint8`, or empty if all rows live.
-        stamps: `(n,) uint8`; rows that carry `stamp` count as seen.
-        stamp: of this search, carried by no row yet.
-        fresh: `(stride + 1,) uint32` scratch.
+        pools: written.
+        visited: changed.
         trail: every live candidate that is expanded is written here, as far as there is room.
 
     Returns:
-        How many candidates the pool holds, and how many the trail.
+        How many candidates the pool of live rows holds, and how many the trail.
     """
-    w = U64(width)
+    rows, pool, passed, deleted = space.rows, pools.live, pools.passed, pools.deleted
+    neighbours, stride, degrees = graph.neighbours, U64(graph.stride), graph.degrees
+    stamps, stamp, unseen = visited.stamps, visited.stamp, visited.unseen
+    w = U64(space.width)
     at = U64(query)
-    full = U64(keep)
+    full = U64(pools.keep)
     ahead = min(w, U64(PREFETCHED))
-    first = candidate(squared_l2(space, U64(entry) * w, queries, at, w), entry)
-    stamps[entry] = stamp
+    first = candidate(squared_l2(rows, U64(graph.entry) * w, queries, at, w), graph.entry)
+    stamps[graph.entry] = stamp
     recorded = U64(0)
     current = beside = U64(0)
-    size, count = start(first, pool, passed, dead)
+    size, count = start(first, pool, passed, deleted)
     while True:
         key = next_open(pool, current, size, full, passed, beside, count)
         if key == NOBODY:
@@ -113,26 +101,34 @@ def beam(
             trail[recorded] = key
             recorded += U64(1)
         node = row_of(key)
-        new = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
-        new = wanted(fresh, new, lives, size, full, dead)
+        new = U64(find_unseen(node, neighbours, stride, degrees[node], stamps, stamp, unseen))
+        new = keep_wanted(unseen, new, lives, size, full, deleted)
         for j in range(new):
             for z in range(U64(0), ahead, U64(16)):
-                prefetch(space, U64(fresh[j]) * w + z)
+                prefetch(rows, U64(unseen[j]) * w + z)
         last = new - U64(1)
         for j in range(U64(0), new, U64(4)):
             four = (
-                U64(fresh[j]),
-                U64(fresh[min(j + U64(1), last)]),
-                U64(fresh[min(j + U64(2), last)]),
-                U64(fresh[min(j + U64(3), last)]),
+                U64(unseen[j]),
+                U64(unseen[min(j + U64(1), last)]),
+                U64(unseen[min(j + U64(2), last)]),
+                U64(unseen[min(j + U64(3), last)]),
             )
             squared = squared_of_four(
-                queries, at, space, four[0] * w, four[1] * w, four[2] * w, four[3] * w, w
+                queries, at, rows, four[0] * w, four[1] * w, four[2] * w, four[3] * w, w
             )
             for z in range(min(U64(4), new - j)):
                 found = candidate(squared[z], four[z])
                 size, current, count, beside = put(
-                    found, is_dead(dead, four[z]), pool, size, full, current, passed, count, beside
+                    found,
+                    is_deleted(deleted, four[z]),
+                    pool,
+                    size,
+                    full,
+                    current,
+                    passed,
+                    count,
+                    beside,
                 )
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.graph.arguments import Adjacency, Pools, Space, Visited, flat_adjacency
+from puffin_ann.ann.graph.kernels_answer import next_stamp
 from puffin_ann.ann.graph.kernels_beam import beam
 from puffin_ann.ann.graph.primitives import FAST, LANES, U32, U64, Whole, row_of
 from puffin_ann.ann.simd.vectors import prefetch
@@ -179,61 +181,32 @@ def _attach(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def make_reachable(
-    space: NDArray[np.float32],
-    width: Whole,
-    neighbours: NDArray[np.uint32],
-    degrees: NDArray[np.uint16],
-    entry: Whole,
-    keep: Whole,
-) -> Whole:
+def make_reachable(space: Space, graph: Adjacency, keep: Whole) -> Whole:
     """Add edges until every row can be reached from the entry; return how many were added.
 
     Args:
-        space: flat `(n · width,) float32`.
-        width: numbers in a row.
-        neighbours: `(n, R) uint32`, R ≥ 1, changed.
-        degrees: `(n,) uint16`, changed.
-        entry: where searches begin.
+        space: the rows.
+        graph: changed; its lists have at least one place.
         keep: candidates looked at for a place to attach a row.
     """
+    neighbours, degrees = graph.neighbours, graph.degrees
     rows, most = neighbours.shape
     reached = np.zeros(rows, np.bool_)
     queue = np.empty(rows + 1, np.uint32)
-    stamps = np.zeros(rows, np.uint8)
-    stamp = 0
+    stamps, unseen = np.zeros(rows, np.uint8), np.empty(most + 1, np.uint32)
+    stamp: Whole = 0
     pool = np.empty(keep + 1, np.uint64)
-    passed, nobody = np.empty(1, np.uint64), np.empty(0, np.uint8)
-    fresh = np.empty(most + 1, np.uint32)
+    pools = Pools(pool, keep, np.empty(1, np.uint64), np.empty(0, np.uint8))
     trail = np.empty(0, np.uint64)
-    flat = neighbours.reshape(-1)
+    flat = flat_adjacency(graph)
     added = 0
-    _flood(entry, neighbours, degrees, reached, queue)
+    _flood(graph.entry, neighbours, degrees, reached, queue)
     for row in range(rows):
         if reached[row]:
             continue
-        stamp += 1
-        if stamp == 256:
-            stamps[:] = 0
-            stamp = 1
-        size, _ = beam(
-            space,
-            width,
-            flat,
-            most,
-            degrees,
-            entry,
-            space,
-            row * width,
-            pool,
-            keep,
-            passed,
-            nobody,
-            stamps,
-            np.uint8(stamp),
-            fresh,
-            trail,
-        )
+        stamp = next_stamp(stamps, stamp)
+        visited = Visited(stamps, np.uint8(stamp), unseen)
+        size, _ = beam(space, flat, space.rows, row * space.width, pools, visited, trail)
         _attach(row, pool, size, neighbours, degrees)
         added += 1
         _flood(row, neighbours, degrees, reached, queue)

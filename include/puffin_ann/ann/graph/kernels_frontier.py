@@ -1,39 +1,39 @@
-"""Two pools of a search among live and dead rows: what is answered, and what is passed through.
+"""Two pools of a search among live and deleted rows: rows to answer, and rows to pass through.
 
-Dead rows lead to live ones, but must not take their places: however many lie near a query, the pool
-of live rows holds as many as the search's width says. Those that are passed through have a pool of
-their own, with room for as many.
+Deleted rows lead to live ones, but must not take their places: however many lie near a query, the
+pool of live rows holds as many as the search width says. Deleted rows that are passed through have
+a pool of their own, with room for as many.
 
-Expansions are what a search costs, and those of dead rows answer nothing: about a quarter of them
-let a live row into the pool at all. So, once the pool of live rows is full,
+Expansions are what a search costs, and those of deleted rows answer nothing: only about a quarter
+of them let a live row into the pool at all. So, once the pool of live rows is full,
 
-- dead rows wait until every live one is expanded: most turn out to be farther than what was found
-  meanwhile;
+- deleted rows wait until every live one is expanded: most turn out to be farther than what was
+  found meanwhile;
 - they are passed through only if nearer than all but the nearest third of the pool: what is found
   through others is too far to be answered;
-- where measuring a neighbour costs what an expansion does, those of a dead row are measured only if
-  they live. Records have estimates of all of them at no cost.
+- where measuring a neighbour costs what an expansion does, neighbours of a deleted row are measured
+  only if they are live. Packed nodes have estimates of all of them at no cost.
 
-Speed at recall@10 0.95 as a share of that without dead rows (98,000 rows of GloVe; other queries
-and clusters than the benchmark's, three of them), counted in expansions for records, in distances
-for HNSW, by where how many lie dead:
+Speed at recall@10 0.95 as a share of that without deleted rows (98,000 rows of GloVe; other queries
+and clusters than the benchmark's, three of them), counted in expansions for packed nodes, in
+distances for HNSW, by share and place of the deleted rows:
 
 | | 5 %, 19 % anywhere | 5 %, 19 % in one cluster |
 |---|---|---|
-| records: so | 0.97, 1.01 | 0.99, 0.85 |
+| packed nodes: as it is | 0.97, 1.01 | 0.99, 0.85 |
 | through the nearest half | 0.96, 1.05 | 0.99, 0.83 |
 | through the nearest fifth | 0.96, 0.98 | 0.99, 0.87 |
 | through all, to live rows only | 0.98, 1.02 | 0.97, 0.82 |
 | a graph built of the live rows | | -, 1.16 |
-| HNSW: so | 1.00, 0.97 | 0.93, 0.83 |
+| HNSW: as it is | 1.00, 0.97 | 0.93, 0.83 |
 | through the nearest half | 1.01, 1.01 | 0.94, 0.84 |
 | through all | 1.00, 1.01 | 0.95, 0.84 |
-| dead ones measured from dead ones, too | 1.00, 0.99 | 0.89, 0.69 |
+| deleted ones measured from deleted ones, too | 1.00, 0.99 | 0.89, 0.69 |
 
-Which dead rows lead on cannot be told from the mask: to leave out those with few live neighbours,
+Which deleted rows lead on cannot be told from the mask: leaving out those with few live neighbours,
 or whose live neighbours lie on other ways, too, gains nothing.
 
-Without dead rows the second pool stays empty, and a search is what it was without it.
+Without deleted rows the second pool stays empty, and a search costs what it would without it.
 """
 
 import numpy as np
@@ -46,13 +46,13 @@ from numba import njit  # isort: skip  (after the primitives have configured it)
 NOBODY = np.uint64(0xFFFFFFFFFFFFFFFF)
 """Stands for no candidate; greater than every one."""
 PASSED = np.uint64(3)
-"""Once the pool is full, dead rows are passed through only among the nearest 1 / this of it."""
+"""Once the pool is full, deleted rows are passed through only among the nearest 1 / this of it."""
 
 
 @njit(inline="always")
-def passed_room(keep, dead_rows):  # type: ignore[no-untyped-def]
-    """Return how many dead rows are held; at least 1, for the row that a search begins at."""
-    return max(1, min(keep, dead_rows))
+def passed_room(keep, deleted_rows):  # type: ignore[no-untyped-def]
+    """Return how many deleted rows are held; at least 1, for the row that a search begins at."""
+    return max(1, min(keep, deleted_rows))
 
 
 @njit(inline="always")
@@ -76,7 +76,7 @@ def next_open(pool, current, size, full, passed, beside, count):  # type: ignore
 
 @njit(inline="always")
 def is_passed(key, pool, size, full):  # type: ignore[no-untyped-def]
-    """Tell whether a dead row is near enough to be passed through."""
+    """Tell whether a deleted row is near enough to be passed through."""
     return size < full or key < pool[full // PASSED]
 
 
@@ -107,12 +107,12 @@ def let_in(pool, size, full, key):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def put(key, dies, pool, size, full, current, passed, count, beside):  # type: ignore[no-untyped-def]
+def put(key, is_masked, pool, size, full, current, passed, count, beside):  # type: ignore[no-untyped-def]
     """Put a candidate into its pool, if it is let in.
 
     Return the size of each pool, and its first place that may not be expanded.
     """
-    if not dies:
+    if not is_masked:
         size, place = let_in(pool, size, full, key)
         current = min(current, place)
     elif is_passed(key, pool, size, full):
@@ -122,7 +122,7 @@ def put(key, dies, pool, size, full, current, passed, count, beside):  # type: i
 
 
 @njit(inline="always")
-def wanted(rows, count, lives, size, full, dead):  # type: ignore[no-untyped-def]
+def keep_wanted(rows, count, lives, size, full, deleted):  # type: ignore[no-untyped-def]
     """Keep those neighbours of an expanded row that are worth measuring; return how many.
 
     They are moved to the front, in their order.
@@ -133,14 +133,14 @@ def wanted(rows, count, lives, size, full, dead):  # type: ignore[no-untyped-def
     for j in range(count):
         row = rows[j]
         rows[live] = row
-        live += U64(dead[row] == 0)  # no branch: which rows are dead cannot be predicted
+        live += U64(deleted[row] == 0)  # no branch: which rows are deleted cannot be predicted
     return live
 
 
 @njit(inline="always")
-def start(key, pool, passed, dead):  # type: ignore[no-untyped-def]
+def start(key, pool, passed, deleted):  # type: ignore[no-untyped-def]
     """Put the first candidate into its pool; return the sizes of both."""
-    if is_dead(dead, row_of(key)):
+    if is_deleted(deleted, row_of(key)):
         passed[0] = key
         return U64(0), U64(1)
     pool[0] = key
@@ -148,9 +148,9 @@ def start(key, pool, passed, dead):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def is_dead(dead: NDArray[np.uint8], row: Whole) -> bool:
-    """Tell whether a row is dead; `dead` is empty if none is."""
-    return len(dead) != 0 and dead[row] != 0
+def is_deleted(deleted: NDArray[np.uint8], row: Whole) -> bool:
+    """Tell whether a row is deleted; `deleted` is empty if none is."""
+    return len(deleted) != 0 and deleted[row] != 0
 
 
 @njit(cache=True, nogil=True)

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.graph.arguments import Space
 from puffin_ann.ann.graph.primitives import (
     F32,
     FAST,
@@ -24,8 +25,7 @@ MAX_CANDIDATES = 750
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _occlusion(
-    space: NDArray[np.float32],
-    width: Whole,
+    space: Space,
     key: np.uint64,
     alpha: np.float32,
     chosen: NDArray[np.uint32],
@@ -37,6 +37,7 @@ def _occlusion(
     It does if it is nearer to the candidate, by a factor, than the node itself is. Looked at are
     those chosen from the `first` on.
     """
+    rows, width = space.rows, U64(space.width)
     squared = squared_of(key)
     if U64(first) >= U64(count):
         return 0
@@ -44,9 +45,9 @@ def _occlusion(
     least = squared + squared
     for j in range(U64(first), U64(count), U64(4)):
         between = squared_of_four(
-            space,
+            rows,
             row_of(key) * width,
-            space,
+            rows,
             U64(chosen[j]) * width,
             U64(chosen[min(j + U64(1), last)]) * width,
             U64(chosen[min(j + U64(2), last)]) * width,
@@ -62,8 +63,7 @@ def _occlusion(
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def robust_prune(
-    space: NDArray[np.float32],
-    width: Whole,
+    space: Space,
     candidates: NDArray[np.uint64],
     count: Whole,
     most: Whole,
@@ -73,8 +73,7 @@ def robust_prune(
     """Choose neighbours: first those nothing occludes, then, as room allows, with slack alpha.
 
     Args:
-        space: flat `(n · width,) float32` rows.
-        width: numbers in a row, a multiple of 16.
+        space: the rows.
         candidates: ascending, without doubles and without the node itself; changed.
         count: how many of them.
         most: neighbours wanted at most.
@@ -84,7 +83,6 @@ def robust_prune(
     Returns:
         How many were chosen.
     """
-    w = U64(width)
     slack = F32(alpha)
     chosen = U64(0)
     left = U64(0)
@@ -92,7 +90,7 @@ def robust_prune(
     for i in range(U64(count)):
         if chosen == U64(most):
             break
-        verdict = _occlusion(space, w, candidates[i], slack, out, 0, chosen)
+        verdict = _occlusion(space, candidates[i], slack, out, 0, chosen)
         if verdict == 0:
             out[chosen] = row_of(candidates[i])
             chosen += U64(1)
@@ -105,10 +103,19 @@ def robust_prune(
             if chosen == U64(most):
                 break
             # What was chosen before leaves it a neighbour, or it would not have been left over.
-            if _occlusion(space, w, candidates[i], slack, out, compared[i], chosen) < 2:
+            if _occlusion(space, candidates[i], slack, out, compared[i], chosen) < 2:
                 out[chosen] = row_of(candidates[i])
                 chosen += U64(1)
     return chosen
+
+
+@njit(cache=True, nogil=True)
+def is_among(line: NDArray[np.uint32], count: Whole, row: Whole) -> bool:
+    """Tell whether a row is one of the first `count` of a list."""
+    found = False
+    for j in range(U64(count)):
+        found |= U64(line[j]) == U64(row)
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -124,8 +131,7 @@ def without_doubles(candidates: NDArray[np.uint64], count: Whole) -> Whole:
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def measure(
-    space: NDArray[np.float32],
-    width: Whole,
+    space: Space,
     node: Whole,
     rows: NDArray[np.uint32],
     count: Whole,
@@ -133,10 +139,10 @@ def measure(
     at: Whole,
 ) -> Whole:
     """Write rows as candidates of a node from `out[at]` on, without itself; return the new end."""
-    w = U64(width)
+    vectors, w = space.rows, U64(space.width)
     for j in range(U64(count)):
-        prefetch(space, U64(rows[j]) * w)
-        prefetch(space, U64(rows[j]) * w + U64(LANES))
+        prefetch(vectors, U64(rows[j]) * w)
+        prefetch(vectors, U64(rows[j]) * w + U64(LANES))
     end = U64(at)
     last = U64(count) - U64(1)
     for j in range(U64(0), U64(count), U64(4)):
@@ -147,7 +153,7 @@ def measure(
             U64(rows[min(j + U64(3), last)]),
         )
         squared = squared_of_four(
-            space, U64(node) * w, space, four[0] * w, four[1] * w, four[2] * w, four[3] * w, w
+            vectors, U64(node) * w, vectors, four[0] * w, four[1] * w, four[2] * w, four[3] * w, w
         )
         for z in range(min(U64(4), U64(count) - j)):
             if four[z] != U64(node):

@@ -17,6 +17,7 @@ from puffin_ann.ann.core.live_rows import LiveRows
 from puffin_ann.ann.core.memmap import read_only
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.graph.arguments import QueryBatch
 from puffin_ann.ann.graph.primitives import Whole
 
 SPARE = 8
@@ -24,7 +25,7 @@ SPARE = 8
 EXHAUSTIVE_ROWS = 256
 """With so few live rows, all are compared."""
 
-_NOBODY = np.empty(0, np.uint8)
+_NONE_DELETED = np.empty(0, np.uint8)
 
 
 @dataclass(eq=False)
@@ -38,31 +39,6 @@ class Scratch:
 
     stamps: NDArray[np.uint8]
     stamp: Whole = 0
-
-
-@dataclass(eq=False, slots=True)
-class Part:
-    """Some queries of a call, for a kernel that answers them.
-
-    Attributes:
-        queries: `(q, d) float32`.
-        widths: `(q,) int64`, candidates wanted; see `kernels_answer.kept`.
-        live: how many rows are.
-        dead: `(n,) uint8`, or empty if all rows live.
-        scratch: this thread's.
-        ids: `(q, k) int64`, to be written.
-        distances: `(q, k) float32`, to be written.
-        counts: `(q,) int64`, to be written: how many answers there are.
-    """
-
-    queries: NDArray[np.float32]
-    widths: NDArray[np.int64]
-    live: int
-    dead: NDArray[np.uint8]
-    scratch: Scratch
-    ids: NDArray[np.int64]
-    distances: NDArray[np.float32]
-    counts: NDArray[np.int64]
 
 
 class Answering:
@@ -94,26 +70,26 @@ class Answering:
 
     def answer(
         self,
-        run: Callable[[Part], None],
+        run: Callable[[QueryBatch, Whole], Whole],
         queries: NDArray[np.float32],
         k: int,
         *,
         width: Width,
-        dead: NDArray[np.uint8] | None,
+        deleted: NDArray[np.uint8] | None,
         threads: int,
     ) -> Answers:
         """Return min(k, live rows) near rows of each query, by (exact distance, row).
 
         A query for which the graph gives fewer is answered by comparing all live rows; so is one
         that would keep as many candidates as there are, and one of rows of which so few live that
-        they are compared sooner than the graph is searched past the dead ones.
+        they are compared sooner than the graph is searched past the deleted ones.
 
         Args:
-            run: searches the graph.
+            run: searches the graph, given the last stamp used; returns the last it used.
             queries: `(q, d) float32`, contiguous.
             k: answers wanted, at least 1.
             width: candidates kept; at least k are.
-            dead: `(n,) uint8`, non-zero for rows not to be answered; None if all live. Not to be
+            deleted: `(n,) uint8`, non-zero for rows not to be answered; None if all live. Not to be
                 changed while it is in use: its rows are counted once.
             threads: threads to use.
 
@@ -121,9 +97,9 @@ class Answering:
             `(q, k) int64` rows, −1 where there is none, and `(q, k) float32`, infinite there.
         """
         rows = len(self.vectors)
-        live = self._live_rows.count(dead)
+        live = self._live_rows.count(deleted)
         if live <= max(k, EXHAUSTIVE_ROWS) or not len(queries):
-            return self.exhaustive(queries, k, dead=dead, threads=threads)
+            return self.exhaustive(queries, k, deleted=deleted, threads=threads)
         if isinstance(width, np.ndarray):
             widths = np.ascontiguousarray(width, np.int64)  # for others, kernels would be compiled
             widest = int(widths.max())
@@ -135,27 +111,29 @@ class Answering:
         if max(widest, k) >= limit:
             compared = np.maximum(widths, k) >= limit
             if compared.all():
-                return self.exhaustive(queries, k, dead=dead, threads=threads)
+                return self.exhaustive(queries, k, deleted=deleted, threads=threads)
             widths = np.where(compared, 1, widths)
         ids = np.empty((len(queries), k), np.int64)
         distances = np.empty((len(queries), k), np.float32)
         counts = np.empty(len(queries), np.int64)
-        mask = _NOBODY if dead is None or live == rows else dead
+        mask = _NONE_DELETED if deleted is None or live == rows else deleted
 
         def run_some(some: slice) -> None:
             scratch = self._take()
-            run(
-                Part(
-                    queries[some],
-                    widths[some],
-                    live,
-                    mask,
-                    scratch,
-                    ids[some],
-                    distances[some],
-                    counts[some],
-                )
+            batch = QueryBatch(
+                self.metric.code,
+                self.vectors,
+                queries[some],
+                widths[some],
+                live,
+                SPARE,
+                mask,
+                scratch.stamps,
+                ids[some],
+                distances[some],
+                counts[some],
             )
+            scratch.stamp = run(batch, scratch.stamp)
             self._free.append(scratch)
 
         if threads <= 1 or len(queries) <= 1:
@@ -168,10 +146,10 @@ class Answering:
         if compared is not None or counts.min() < k:
             rest = np.flatnonzero(counts < k if compared is None else compared | (counts < k))
             ids[rest], distances[rest] = self.exhaustive(
-                queries[rest], k, dead=dead, threads=threads
+                queries[rest], k, deleted=deleted, threads=threads
             )
         if len(self._zero_rows):
-            return self._with_zero_rows(ids, distances, dead)
+            return self._with_zero_rows(ids, distances, deleted)
         return ids, distances
 
     def exhaustive(
@@ -179,16 +157,16 @@ class Answering:
         queries: NDArray[np.float32],
         k: int,
         *,
-        dead: NDArray[np.uint8] | None = None,
+        deleted: NDArray[np.uint8] | None = None,
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest live rows of each query, exactly."""
-        return self._live_rows.nearest(queries, k, dead=dead, threads=threads)
+        return self._live_rows.nearest(queries, k, deleted=deleted, threads=threads)
 
     def _compared_from(self, live: int) -> int:
         """Return from which width on it takes less time to compare all live rows.
 
-        At equal recall a search takes longer, the fewer rows live: with nine tenths dead 3 times
+        At equal recall a search takes longer, the fewer rows live: with nine tenths deleted 3 times
         as long if those lie anywhere, 11 times if in one cluster; 10 times is assumed. How many
         queries come together does not matter, though a comparison takes a seventh of the time in a
         large batch: answers must not depend on it.
@@ -200,11 +178,13 @@ class Answering:
         self,
         ids: NDArray[np.int64],
         distances: NDArray[np.float32],
-        dead: NDArray[np.uint8] | None,
+        deleted: NDArray[np.uint8] | None,
     ) -> Answers:
         """Merge answers with the rows that the space has no right place for: all at distance 1."""
         k = ids.shape[1]
-        zeros = self._zero_rows if dead is None else self._zero_rows[dead[self._zero_rows] == 0]
+        zeros = (
+            self._zero_rows if deleted is None else self._zero_rows[deleted[self._zero_rows] == 0]
+        )
         found = np.isin(ids, self._zero_rows)
         shape = (len(ids), min(k, len(zeros)))
         ids = np.concatenate([ids, np.broadcast_to(zeros[:k], shape)], axis=1)

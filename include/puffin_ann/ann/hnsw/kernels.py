@@ -1,21 +1,30 @@
 """The loops of HNSW: down the layers to where a search begins, and the tail of hnswlib's file."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.graph.kernels_answer import answer_from, found_enough, kept, next_stamp
-from puffin_ann.ann.graph.kernels_beam import unseen
+from puffin_ann.ann.core.types import Fields
+from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, QueryBatch, Space, Visited
+from puffin_ann.ann.graph.kernels_answer import (
+    answer_from,
+    candidates_kept,
+    found_enough,
+    next_stamp,
+)
+from puffin_ann.ann.graph.kernels_beam import PREFETCHED, find_unseen
 from puffin_ann.ann.graph.kernels_frontier import (
     NOBODY,
     insert,
-    is_dead,
+    is_deleted,
+    keep_wanted,
     let_in,
     mark,
     next_open,
     open_from,
     passed_room,
     put,
-    wanted,
 )
 from puffin_ann.ann.graph.primitives import F32, FAST, U32, U64, Whole, row_of
 from puffin_ann.ann.simd.vectors import prefetch
@@ -23,10 +32,25 @@ from puffin_ann.ann.simd.vectors import prefetch
 from numba import njit  # isort: skip  (after the primitives have configured it)
 
 BAD_TAIL = -1
-PREFETCHED = 128
-"""Numbers of a row asked for ahead; the hardware fetches the rest of a longer one."""
-
 _SIGN = np.uint32(0x80000000)
+
+
+class UpperLayers(NamedTuple):
+    """The layers above layer 0, see `layers.Layers`.
+
+    Attributes:
+        neighbours: flat `(u · links,) uint32`.
+        links: M.
+        degrees: `(u,) uint16`.
+        first: `(n,) uint32`, see `layers.first_lists`.
+        top: the highest layer.
+    """
+
+    neighbours: NDArray[np.uint32]
+    links: Whole
+    degrees: NDArray[np.uint16]
+    first: NDArray[np.uint32]
+    top: int
 
 
 @njit(inline="always")
@@ -61,14 +85,9 @@ def _apart(
 @njit(cache=True, nogil=True, fastmath=FAST)
 def descend(
     product: bool,
-    space: NDArray[np.float32],
-    width: Whole,
-    upper: NDArray[np.uint32],
-    links: Whole,
-    upper_degrees: NDArray[np.uint16],
-    first: NDArray[np.uint32],
+    space: Space,
+    upper: UpperLayers,
     entry: Whole,
-    top: Whole,
     queries: NDArray[np.float32],
     query: Whole,
 ) -> np.uint64:
@@ -76,30 +95,25 @@ def descend(
 
     Args:
         product: measure by negated inner product, not by squared distance.
-        space: flat `(n · width,) float32`.
-        width: numbers in a row.
-        upper: flat `(u · links,) uint32`.
-        links: M.
-        upper_degrees: `(u,) uint16`.
-        first: `(n,) uint32`, see `layers.first_lists`.
+        space: the rows.
+        upper: the upper layers.
         entry: row of the highest layer.
-        top: that layer.
-        queries: flat float32.
+        queries: flat float32, rows of the space's width.
         query: where in `queries` the query begins.
     """
-    w = U64(width)
-    at = U64(query)
+    rows, w, at = space.rows, U64(space.width), U64(query)
+    neighbours, degrees, first = upper.neighbours, upper.degrees, upper.first
     node = U64(entry)
-    nearest = _apart(product, space, node * w, queries, at, w)
-    for step in range(top):
-        layer = U64(top - step)
+    nearest = _apart(product, rows, node * w, queries, at, w)
+    for step in range(upper.top):
+        layer = U64(upper.top - step)
         moved = True
         while moved:
             moved = False
             line = U64(first[node]) + layer - U64(1)
-            for j in range(U64(upper_degrees[line])):
-                row = U64(upper[line * U64(links) + j])
-                found = _apart(product, space, row * w, queries, at, w)
+            for j in range(U64(degrees[line])):
+                row = U64(neighbours[line * U64(upper.links) + j])
+                found = _apart(product, rows, row * w, queries, at, w)
                 if found < nearest:
                     nearest = found
                     node = row
@@ -110,24 +124,15 @@ def descend(
 @njit(cache=True, nogil=True, fastmath=FAST)
 def beam(
     product: bool,
-    space: NDArray[np.float32],
-    width: Whole,
-    neighbours: NDArray[np.uint32],
-    stride: Whole,
-    degrees: NDArray[np.uint16],
+    space: Space,
+    graph: FlatAdjacency,
     begin: Whole,
-    entry: Whole,
     queries: NDArray[np.float32],
     query: Whole,
-    pool: NDArray[np.uint64],
-    keep: Whole,
-    passed: NDArray[np.uint64],
-    dead: NDArray[np.uint8],
-    stamps: NDArray[np.uint8],
-    stamp: np.uint8,
-    fresh: NDArray[np.uint32],
+    pools: Pools,
+    visited: Visited,
 ) -> Whole:
-    """Find candidates near a query in layer 0; return how many the pool holds.
+    """Find candidates near a query in layer 0; return how many the pool of live rows holds.
 
     Every row can be reached from the entry, but not from every row: edges are of one direction, and
     by inner product nearly all lead to the longest rows. A search that comes to an end with room
@@ -135,27 +140,20 @@ def beam(
 
     Args:
         product: measure by negated inner product, not by squared distance.
-        space: flat `(n · width,) float32`.
-        width: numbers in a row, a multiple of 16.
-        neighbours: flat `(n · stride,) uint32`.
-        stride: 2M.
-        degrees: `(n,) uint16`.
+        space: the rows.
+        graph: layer 0, from whose entry all rows can be reached.
         begin: row to begin at.
-        entry: row from which all can be reached.
-        queries: flat float32.
+        queries: flat float32, rows of the space's width.
         query: where in `queries` the query begins.
-        pool: `(keep + 1,) uint64`, written: live candidates, ascending.
-        keep: ef, candidates kept.
-        passed: uint64, its length less 1 is the most dead rows it holds; written: those passed
-            through, see `kernels_frontier`.
-        dead: `(n,) uint8`, or empty if all rows live.
-        stamps: `(n,) uint8`; rows that carry `stamp` count as seen.
-        stamp: of this search, carried by no row yet.
-        fresh: `(stride + 1,) uint32` scratch.
+        pools: written.
+        visited: changed.
     """
-    w = U64(width)
+    rows, pool, passed, deleted = space.rows, pools.live, pools.passed, pools.deleted
+    neighbours, stride, degrees = graph.neighbours, U64(graph.stride), graph.degrees
+    stamps, stamp, unseen = visited.stamps, visited.stamp, visited.unseen
+    w = U64(space.width)
     at = U64(query)
-    full, most = U64(keep), U64(len(passed) - 1)
+    full, most = U64(pools.keep), U64(len(passed) - 1)
     ahead = min(w, U64(PREFETCHED))
     size = current = count = beside = U64(0)
     start = U64(begin)
@@ -165,27 +163,27 @@ def beam(
             if size == full or stamps[start] == stamp:
                 return size
             stamps[start] = stamp
-            new = _signed(_apart(product, space, start * w, queries, at, w), start)
-            if is_dead(dead, start):
+            new = _signed(_apart(product, rows, start * w, queries, at, w), start)
+            if is_deleted(deleted, start):
                 count = min(count, most - U64(1))
                 beside = U64(insert(passed, count, new))
                 count += U64(1)
             else:
                 size, current = let_in(pool, size, full, new)
-            start = U64(entry)
+            start = U64(graph.entry)
             continue
         lives = mark(key, pool, current, size, passed, beside)
         node = row_of(key)
-        unknown = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
-        unknown = wanted(fresh, unknown, lives, size, full, dead)
+        unknown = U64(find_unseen(node, neighbours, stride, degrees[node], stamps, stamp, unseen))
+        unknown = keep_wanted(unseen, unknown, lives, size, full, deleted)
         for j in range(unknown):
             for z in range(U64(0), ahead, U64(16)):
-                prefetch(space, U64(fresh[j]) * w + z)
+                prefetch(rows, U64(unseen[j]) * w + z)
         for j in range(unknown):
-            row = U64(fresh[j])
-            new = _signed(_apart(product, space, row * w, queries, at, w), row)
+            row = U64(unseen[j])
+            new = _signed(_apart(product, rows, row * w, queries, at, w), row)
             size, current, count, beside = put(
-                new, is_dead(dead, row), pool, size, full, current, passed, count, beside
+                new, is_deleted(deleted, row), pool, size, full, current, passed, count, beside
             )
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
@@ -194,115 +192,46 @@ def beam(
 @njit(cache=True, nogil=True, fastmath=FAST)
 def search(
     product: bool,
-    space: NDArray[np.float32],
-    width: Whole,
-    neighbours: NDArray[np.uint32],
-    stride: Whole,
-    degrees: NDArray[np.uint16],
-    upper: NDArray[np.uint32],
-    links: Whole,
-    upper_degrees: NDArray[np.uint16],
-    first: NDArray[np.uint32],
-    entry: Whole,
-    top: Whole,
+    space_fields: Fields,
+    graph_fields: Fields,
+    upper_fields: Fields,
     moved: NDArray[np.float32],
-    metric: int,
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
-    widths: NDArray[np.int64],
-    live: Whole,
-    spare: Whole,
-    dead: NDArray[np.uint8],
-    stamps: NDArray[np.uint8],
+    batch_fields: Fields,
     stamp: Whole,
-    ids: NDArray[np.int64],
-    distances: NDArray[np.float32],
-    counts: NDArray[np.int64],
 ) -> Whole:
     """Answer queries by a beam over layer 0, begun where `descend` arrives.
 
     Args:
         product: measure by negated inner product, not by squared distance.
-        space: flat `(n · width,) float32`.
-        width: numbers in a row of the space.
-        neighbours: flat `(n · stride,) uint32`.
-        stride: 2M.
-        degrees: `(n,) uint16`.
-        upper: and the five after it: see `descend`.
-        links: M.
-        upper_degrees: `(u,) uint16`.
-        first: `(n,) uint32`.
-        entry: row of the highest layer.
-        top: that layer.
+        space_fields: of `Space`: the rows.
+        graph_fields: of `FlatAdjacency`: layer 0.
+        upper_fields: of `UpperLayers`.
         moved: flat `(q · width,) float32`, the queries in the space.
-        metric: code.
-        vectors: `(n, d) float32`, as stored.
-        queries: `(q, d) float32`.
-        widths: `(q,) int64`, ef: candidates wanted.
-        live: how many rows are.
-        spare: candidates beyond k whose exact distance is taken.
-        dead: `(n,) uint8`, or empty.
-        stamps: `(n,) uint8` scratch, kept from call to call.
-        stamp: the last one used; 0 at first, with `stamps` all 0.
-        ids: `(q, k) int64`, written.
-        distances: `(q, k) float32`, written.
-        counts: `(q,) int64`, written: answers of each query.
+        batch_fields: of `QueryBatch`: the queries; its answers are written.
+        stamp: the last one used; 0 at first.
 
     Returns:
         The last stamp used.
     """
-    rows, k = len(stamps), ids.shape[1]
-    widest = kept(widths.max(), k, live)
+    space, graph = Space(*space_fields), FlatAdjacency(*graph_fields)
+    upper, batch = UpperLayers(*upper_fields), QueryBatch(*batch_fields)
+    stamps, live = batch.stamps, batch.live
+    rows, k = len(stamps), batch.ids.shape[1]
+    widest = candidates_kept(batch.widths.max(), k, live)
     pool = np.empty(widest + 1, np.uint64)
     passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
-    keys = np.empty(k + spare, np.uint64)
-    fresh = np.empty(stride + 1, np.uint32)
-    for q in range(len(queries)):
+    keys = np.empty(k + batch.spare, np.uint64)
+    unseen = np.empty(graph.stride + 1, np.uint32)
+    for q in range(len(batch.queries)):
         stamp = next_stamp(stamps, stamp)
-        keep = kept(widths[q], k, live)
-        begin = descend(
-            product,
-            space,
-            width,
-            upper,
-            links,
-            upper_degrees,
-            first,
-            entry,
-            top,
-            moved,
-            q * width,
-        )
-        size = beam(
-            product,
-            space,
-            width,
-            neighbours,
-            stride,
-            degrees,
-            np.int64(begin),
-            entry,
-            moved,
-            q * width,
-            pool,
-            keep,
-            passed[: passed_room(keep, rows - live) + 1],
-            dead,
-            stamps,
-            np.uint8(stamp),
-            fresh,
-        )
-        counts[q] = answer_from(
-            metric,
-            vectors,
-            queries,
-            q,
-            pool,
-            found_enough(size, keep, dead),
-            keys,
-            ids[q],
-            distances[q],
-        )
+        keep = candidates_kept(batch.widths[q], k, live)
+        at = q * space.width
+        begin = np.int64(descend(product, space, upper, graph.entry, moved, at))
+        room = passed_room(keep, rows - live)
+        pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
+        visited = Visited(stamps, np.uint8(stamp), unseen)
+        size = beam(product, space, graph, begin, moved, at, pools, visited)
+        answer_from(batch, q, pool, found_enough(size, keep, batch.deleted), keys)
     return stamp
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.ann.graph import kernels_connectivity
+from puffin_ann.ann.graph.arguments import Adjacency, Space
 from puffin_ann.ann.graph.primitives import MAX_ROWS
 from puffin_ann.ann.hnsw import kernels
 from puffin_ann.ann.hnsw.layers import Layers, empty, list_layers
@@ -107,7 +108,7 @@ def insert(
     layers: Layers,
     *,
     product: bool,
-    dead: NDArray[np.uint8] | None,
+    deleted: NDArray[np.uint8] | None,
     ef_construction: int,
     threads: int,
     scratch: Path,
@@ -119,9 +120,9 @@ def insert(
         space: `(n + m, w) float32`: the rows of the graph, then the added ones.
         layers: of the first n; checked.
         product: as for `build`.
-        dead: `(n,) uint8`, non-zero for rows that no added row shall be linked to. Those in upper
-            layers, one of M, are linked to all the same: without a single row to hold on to,
-            hnswlib reads beyond a list.
+        deleted: `(n,) uint8`, non-zero for rows that no added row shall be linked to. Those in
+            upper layers, one of M, are linked to all the same: without a single row to hold on
+            to, hnswlib reads beyond a list.
         ef_construction: as for `build`.
         threads: as for `build`.
         scratch: as for `build`.
@@ -138,8 +139,8 @@ def insert(
     with _index(space.shape[1], product) as index:
         index.load_index(str(native), max_elements=known + len(fresh))
         native.unlink()
-        if dead is not None:
-            lonely = (dead != 0) & (layers.levels == 0)
+        if deleted is not None:
+            lonely = (deleted != 0) & (layers.levels == 0)
             lonely[layers.entry] = False
             for row in np.flatnonzero(lonely).tolist():
                 index.mark_deleted(row)
@@ -309,11 +310,8 @@ def _finished(
             layers.degrees[top] = len(own)
             kernels_connectivity.hang_equal(members, arity, layers.neighbours, layers.degrees)
     kernels_connectivity.make_reachable(
-        space.reshape(-1),
-        space.shape[1],
-        layers.neighbours,
-        layers.degrees,
-        layers.entry,
+        Space(space.reshape(-1), space.shape[1]),
+        Adjacency(layers.neighbours, layers.degrees, layers.entry),
         REPAIR_KEEP,
     )
     return layers

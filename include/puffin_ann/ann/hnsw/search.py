@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.memmap import read_only
-from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.core.types import Answers, Fields, Width
 from puffin_ann.ann.graph import space as spaces
-from puffin_ann.ann.graph.searcher import SPARE, Answering, Part
+from puffin_ann.ann.graph.arguments import FlatAdjacency, QueryBatch, Space
+from puffin_ann.ann.graph.primitives import Whole
+from puffin_ann.ann.graph.searcher import Answering
 from puffin_ann.ann.hnsw import kernels
 from puffin_ann.ann.hnsw.layers import Layers, first_lists
 
@@ -33,7 +35,7 @@ class Searcher:
     Args:
         metric: name.
         vectors: `(n, d) float32`, as stored.
-        space: `(n, w) float32`, as `vamana.space.of_rows` gives it for `space_metric`.
+        space: `(n, w) float32`, as `graph.space.of_rows` gives it for `space_metric`.
         layers: trusted: every number in them is in range.
         zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction.
     """
@@ -48,14 +50,19 @@ class Searcher:
         zero_rows: NDArray[np.int64] | None = None,
     ) -> None:
         self._answering = Answering(metric, vectors, zero_rows, expansion=EXPANSION)
-        self._space = read_only(space)
-        self._links = layers.links
-        self._neighbours = _flat(layers.neighbours)
-        self._degrees = _flat(layers.degrees)
-        self._upper = _flat(layers.upper_neighbours)
-        self._upper_degrees = _flat(layers.upper_degrees)
-        self._first = _flat(first_lists(layers.levels))
-        self._entry, self._top = layers.entry, layers.top
+        self._space: Fields = tuple(Space(_flat(space), space.shape[1]))
+        graph = FlatAdjacency(
+            _flat(layers.neighbours), 2 * layers.links, _flat(layers.degrees), layers.entry
+        )
+        upper = kernels.UpperLayers(
+            _flat(layers.upper_neighbours),
+            layers.links,
+            _flat(layers.upper_degrees),
+            _flat(first_lists(layers.levels)),
+            layers.top,
+        )
+        self._graph: Fields = tuple(graph)
+        self._upper: Fields = tuple(upper)
 
     def search(
         self,
@@ -63,43 +70,19 @@ class Searcher:
         k: int,
         *,
         width: Width,
-        dead: NDArray[np.uint8] | None = None,
+        deleted: NDArray[np.uint8] | None = None,
         threads: int = 1,
     ) -> Answers:
         """Return min(k, live rows) near rows of each query; see `Answering.answer`."""
         return self._answering.answer(
-            self._run, queries, k, width=width, dead=dead, threads=threads
+            self._run, queries, k, width=width, deleted=deleted, threads=threads
         )
 
-    def _run(self, part: Part) -> None:
-        metric = self._answering.metric
-        moved = spaces.of_queries(part.queries, space_metric(metric.name))
-        part.scratch.stamp = kernels.search(
-            metric.name == "ip",
-            self._space.reshape(-1),
-            self._space.shape[1],
-            self._neighbours,
-            2 * self._links,
-            self._degrees,
-            self._upper,
-            self._links,
-            self._upper_degrees,
-            self._first,
-            self._entry,
-            self._top,
-            moved.reshape(-1),
-            metric.code,
-            self._answering.vectors,
-            part.queries,
-            part.widths,
-            part.live,
-            SPARE,
-            part.dead,
-            part.scratch.stamps,
-            part.scratch.stamp,
-            part.ids,
-            part.distances,
-            part.counts,
+    def _run(self, batch: QueryBatch, stamp: Whole) -> Whole:
+        name = self._answering.metric.name
+        moved = spaces.of_queries(batch.queries, space_metric(name)).reshape(-1)
+        return kernels.search(
+            name == "ip", self._space, self._graph, self._upper, moved, tuple(batch), stamp
         )
 
 

@@ -3,9 +3,12 @@
 Candidates are the integers of `kernels_lists`.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core.types import Fields
 from puffin_ann.ann.ivf.kernels_lists import (
     TILE,
     TOGETHER,
@@ -44,16 +47,83 @@ _LINE = np.uint64(16)
 _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
 
 
+class InvertedLists(NamedTuple):
+    """The lists, and by what a query is compared with them.
+
+    Attributes:
+        relative: biases and codes are meant for queries relative to each centroid.
+        origin: `(d,) float32`, what is taken off a query.
+        centroids: flat `(tiles, d + 1, 64) float32`: 64 centroids side by side, dimension by
+            dimension, their squared norms last (infinite where there is none).
+        lists: how many there are.
+        words: `(m, w, 16) float32`.
+        offsets: `(m + 1,) uint32`.
+        codes: flat `(blocks, groups, 64) uint8`, as `fastscan.pack` gives them.
+        biases: `(blocks · 32,) float32`, added to the score of a row; infinite where there is none.
+        ordinals: `(blocks · 32,) uint32`.
+        starts: `(lists + 1,) int64`, the block each list begins at.
+    """
+
+    relative: bool
+    origin: NDArray[np.float32]
+    centroids: NDArray[np.float32]
+    lists: int
+    words: NDArray[np.float32]
+    offsets: NDArray[np.uint32]
+    codes: NDArray[np.uint8]
+    biases: NDArray[np.float32]
+    ordinals: NDArray[np.uint32]
+    starts: NDArray[np.int64]
+
+
+class StoredRows(NamedTuple):
+    """The rows that lists are of.
+
+    Attributes:
+        metric: its code.
+        vectors: `(n, d) float32`, as stored.
+        inverse_norms: `(n,) float32` for cosine, 0 for a zero row; else `(0,)`.
+    """
+
+    metric: int
+    vectors: NDArray[np.float32]
+    inverse_norms: NDArray[np.float32]
+
+
+class Effort(NamedTuple):
+    """How far a search goes.
+
+    Attributes:
+        probes: lists to look through, at least 1; more follow as long as fewer than `refined`
+            rows were found.
+        refined: candidates to measure by their stored vectors, at least 1.
+    """
+
+    probes: int
+    refined: int
+
+
+class _Scratch(NamedTuple):
+    """Memory of one call; `found` holds the candidates of a query."""
+
+    moved: NDArray[np.float32]
+    floats: NDArray[np.float32]
+    tables: NDArray[np.uint8]
+    sums: NDArray[np.float32]
+    found: NDArray[np.uint64]
+
+
 @njit(inline="always")
 def _scan_list(  # type: ignore[no-untyped-def]
-    base, scale, limit, first, last, codes, tables, groups, biases, ordinals, excluded, keep,
-    sums, found, count,
-):  # fmt: skip
+    ivf, name, base, scale, limit, excluded, keep, groups, scratch, count
+):
     """Add the rows of a list that are under the limit to `found`; return (count, limit)."""
+    codes, biases, ordinals, starts = ivf.codes, ivf.biases, ivf.ordinals, ivf.starts
+    tables, sums, found = scratch.tables, scratch.sums, scratch.found
     room = len(found) - BLOCK
     scales = _fill(scale)
     size = U64(groups) * U64(GROUP_BYTES)
-    for b in range(U64(first), U64(last)):
+    for b in range(U64(starts[name]), U64(starts[name + U64(1)])):
         s0, s1 = block_sums(codes, b * size, tables, groups)
         at = b * U64(BLOCK)
         s0 = multiply_add(s0, scales, _load(biases, at))
@@ -94,34 +164,35 @@ def _relative(query, at, centroids, name, dimension, moved):  # type: ignore[no-
 
 
 @njit(inline="always")
-def _scan(  # type: ignore[no-untyped-def]
-    relative, query, at, centroids, dimension, words, width, offsets, count, keys, lists, probes,
-    starts, codes, groups, biases, ordinals, excluded, refined, moved, floats, tables, sums, found,
-):  # fmt: skip
+def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ignore[no-untyped-def]
     """Leave the best rows of the nearest lists in `found`; return how many, at most `refined`."""
+    probes, refined = effort.probes, effort.refined
+    centroids, dimension, offsets = ivf.centroids, len(ivf.origin), ivf.offsets
+    count, width = ivf.words.shape[0], ivf.words.shape[1]
+    words = ivf.words.reshape(-1)
+    moved, floats, tables, found = scratch.moved, scratch.floats, scratch.tables, scratch.found
     scale, shift = F32(0), F32(0)
-    if not relative:
+    if not ivf.relative:
         whole = query[at : at + dimension + width]
         scale, shift = quantised_tables(whole, words, width, offsets, count, floats, tables)
     held, limit, done = 0, FAR, 0
-    while done < lists and (done < probes or held < refined):
+    while done < ivf.lists and (done < probes or held < refined):
         if done == probes:
-            keys[probes:lists].sort()
+            keys[probes : ivf.lists].sort()
         name = keys[done] & _LOW
         base = score_of(keys[done]) + shift
         done += 1
         if done < probes:
-            ahead = U64(starts[keys[done] & _LOW]) * U64(groups) * U64(GROUP_BYTES)
+            ahead = U64(ivf.starts[keys[done] & _LOW]) * U64(groups) * U64(GROUP_BYTES)
             for z in range(U64(0), U64(1024), U64(64)):
-                prefetch(codes, ahead + z)
-        if relative:
+                prefetch(ivf.codes, ahead + z)
+        if ivf.relative:
             base = _relative(query, at, centroids, name, dimension, moved)
             scale, less = quantised_tables(moved, words, width, offsets, count, floats, tables)
             base += less
         held, limit = _scan_list(
-            base, scale, limit, starts[name], starts[name + U64(1)], codes, tables, groups, biases,
-            ordinals, excluded, refined, sums, found, held,
-        )  # fmt: skip
+            ivf, name, base, scale, limit, excluded, refined, groups, scratch, held
+        )
     if held > refined:
         select(found, held, refined)
         held = refined
@@ -147,10 +218,10 @@ def _product(query, from_query, vectors, from_vectors, dimension):  # type: igno
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _refine(  # type: ignore[no-untyped-def]
-    metric, query, at, unit_query, at_unit, vectors, dimension, inverse_norms, found, count
-):
+def _refine(rows, query, at, unit_query, at_unit, found, count):  # type: ignore[no-untyped-def]
     """Put float32 scores from the stored vectors in the place of those from codes."""
+    metric, inverse_norms, dimension = rows.metric, rows.inverse_norms, rows.vectors.shape[1]
+    vectors = rows.vectors.reshape(-1)
     for i in range(U64(count)):
         row = (found[i] & _LOW) * U64(dimension)
         for z in range(U64(0), U64(dimension), _LINE):
@@ -171,112 +242,81 @@ def _refine(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _answer(metric, queries, i, square, vectors, found, count, ids, distances):  # type: ignore[no-untyped-def]
+def _answer(rows, queries, i, square, found, count, ids, distances):  # type: ignore[no-untyped-def]
     """Write the k nearest of the candidates by their exact distances; return how many."""
-    k = ids.shape[1]
+    k = len(ids)
     best = min(count, k + MARGIN)
     if best < count:
         select(found, count, best)
     for j in range(best):
         row = found[j] & _LOW
-        found[j] = key_of(distance(metric, queries, i, square, vectors, row) + F32(0), row)
+        exact = distance(rows.metric, queries, i, square, rows.vectors, row)
+        found[j] = key_of(exact + F32(0), row)
     found[:best].sort()
     there = min(best, k)
     for j in range(there):
-        ids[i, j] = I64(found[j] & _LOW)
-        distances[i, j] = score_of(found[j])
+        ids[j] = I64(found[j] & _LOW)
+        distances[j] = score_of(found[j])
     for j in range(there, k):
-        ids[i, j] = -1
-        distances[i, j] = np.inf
+        ids[j] = -1
+        distances[j] = np.inf
     return there
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def search(
-    metric: int,
-    relative: bool,
+    list_fields: Fields,
+    row_fields: Fields,
+    effort_fields: Fields,
     queries: NDArray[np.float32],
-    vectors: NDArray[np.float32],
-    inverse_norms: NDArray[np.float32],
-    origin: NDArray[np.float32],
-    centroids: NDArray[np.float32],
-    lists: int,
-    words: NDArray[np.float32],
-    offsets: NDArray[np.uint32],
-    codes: NDArray[np.uint8],
-    biases: NDArray[np.float32],
-    ordinals: NDArray[np.uint32],
-    starts: NDArray[np.int64],
     excluded: NDArray[np.uint8],
-    probes: int,
-    refined: int,
     ids: NDArray[np.int64],
     distances: NDArray[np.float32],
 ) -> int:
     """Write near rows of each query with exact distances; return how many lines are not full.
 
-    After `probes` lists further ones follow as long as fewer than `refined` rows were found.
-
     Args:
-        metric: its code.
-        relative: biases and codes are meant for queries relative to each centroid.
+        list_fields: of `InvertedLists`.
+        row_fields: of `StoredRows`.
+        effort_fields: of `Effort`.
         queries: `(q, d) float32`.
-        vectors: `(n, d) float32`, as stored.
-        inverse_norms: `(n,) float32` for cosine, 0 for a zero row; else `(0,)`.
-        origin: `(d,) float32`, what is taken off a query.
-        centroids: flat `(tiles, d + 1, 64) float32`: 64 centroids side by side, dimension by
-            dimension, their squared norms last (infinite where there is none).
-        lists: how many there are.
-        words: `(m, w, 16) float32`.
-        offsets: `(m + 1,) uint32`.
-        codes: flat `(blocks, groups, 64) uint8`, as `fastscan.pack` gives them.
-        biases: `(blocks · 32,) float32`, added to the score of a row; infinite where there is none.
-        ordinals: `(blocks · 32,) uint32`.
-        starts: `(lists + 1,) int64`, the block each list begins at.
         excluded: `(n,) uint8`, non-zero for rows that may not be answered; `(0,)` if all may.
-        probes: lists to look through, at least 1.
-        refined: candidates to measure by their stored vectors, at least 1.
         ids: `(q, k) int64`, written; -1 where there is no answer.
         distances: `(q, k) float32`, written.
     """
+    ivf, rows = InvertedLists(*list_fields), StoredRows(*row_fields)
+    effort = Effort(*effort_fields)
     dimension = queries.shape[1]
-    count, width = words.shape[0], words.shape[1]
-    flat_words = words.reshape(-1)
-    flat_vectors = vectors.reshape(-1)
+    count, width = ivf.words.shape[0], ivf.words.shape[1]
     flat_queries = queries.reshape(-1)
     groups = (count + GROUP - 1) // GROUP
-    tiles = (lists + TILE - 1) // TILE
+    tiles = (ivf.lists + TILE - 1) // TILE
     room = tiles * TILE
     stride = dimension + width
     prepared = np.zeros(TOGETHER * stride, np.float32)
-    moved = np.zeros(stride, np.float32)
     squares = np.zeros(TOGETHER)
     scores = np.empty(TOGETHER * room, np.float32)
     keys = np.empty(room, np.uint64)
-    floats = np.empty(16 * count, np.float32)
-    tables = np.zeros(groups * GROUP_BYTES, np.uint8)
-    sums = np.empty(BLOCK, np.float32)
-    found = np.empty(2 * refined + 2 * BLOCK, np.uint64)
+    found = np.empty(2 * effort.refined + 2 * BLOCK, np.uint64)
+    scratch = _Scratch(
+        np.zeros(stride, np.float32),
+        np.empty(16 * count, np.float32),
+        np.zeros(groups * GROUP_BYTES, np.uint8),
+        np.empty(BLOCK, np.float32),
+        found,
+    )
     short = 0
     for begin in range(0, len(queries), TOGETHER):
         together = min(TOGETHER, len(queries) - begin)
         for i in range(together):
             squares[i] = dot(queries, begin + i, queries, begin + i)
-            prepare(metric, queries, begin + i, squares[i], origin, prepared, i * stride)
-        measure(prepared, stride, together, centroids, tiles, dimension, scores, room)
+            prepare(rows.metric, queries, begin + i, squares[i], ivf.origin, prepared, i * stride)
+        measure(prepared, stride, together, ivf.centroids, tiles, dimension, scores, room)
         for i in range(together):
-            nearest_first(scores, i * room, keys, lists, probes)
-            held = _scan(
-                relative, prepared, i * stride, centroids, dimension, flat_words, width, offsets,
-                count, keys, lists, probes, starts, codes, groups, biases, ordinals, excluded,
-                refined, moved, floats, tables, sums, found,
-            )  # fmt: skip
-            _refine(
-                metric, flat_queries, (begin + i) * dimension, prepared, i * stride, flat_vectors,
-                dimension, inverse_norms, found, held,
-            )  # fmt: skip
-            there = _answer(
-                metric, queries, begin + i, squares[i], vectors, found, held, ids, distances
-            )
+            q = begin + i
+            nearest_first(scores, i * room, keys, ivf.lists, effort.probes)
+            held = _scan(ivf, prepared, i * stride, keys, effort, excluded, groups, scratch)
+            _refine(rows, flat_queries, q * dimension, prepared, i * stride, found, held)
+            there = _answer(rows, queries, q, squares[i], found, held, ids[q], distances[q])
             short += there < ids.shape[1]
     return short

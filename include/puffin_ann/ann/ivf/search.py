@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.clustering.product_quantisation import turned
 from puffin_ann.ann.core import blas, exact
 from puffin_ann.ann.core.metrics import METRICS, frozen
-from puffin_ann.ann.core.types import Answers
+from puffin_ann.ann.core.types import Answers, Fields
 from puffin_ann.ann.ivf import kernels
 from puffin_ann.ann.ivf.kernels_lists import TILE
 from puffin_ann.ann.ivf.lists import Lists, Trained, one_in_a_byte
@@ -44,35 +44,45 @@ class Searcher:
         packed: NDArray[np.uint8] | None = None,
     ) -> None:
         self._metric = METRICS[trained.metric]
-        self._relative = trained.relative
-        self._vectors = frozen(vectors)
-        self._inverse_norms = _NONE if inverse_norms is None else frozen(inverse_norms)
-        self._origin = frozen(trained.origin)
-        self._count = len(trained.centroids)
-        self._centroids = frozen(tiled(trained.centroids, trained.dimension).reshape(-1))
-        self._words = frozen(turned(trained.codebook))
-        self._offsets = trained.offsets.astype(np.uint32)
-        starts, slots = block_starts(lists.starts)
-        self._starts = starts
-        self._biases = np.full(int(starts[-1]) * fastscan.BLOCK, np.inf, np.float32)
-        self._biases[slots] = lists.biases
-        self._ordinals = np.zeros(len(self._biases), np.uint32)
-        self._ordinals[slots] = lists.ordinals
+        starts, places = block_starts(lists.starts)
+        biases = np.full(int(starts[-1]) * fastscan.BLOCK, np.inf, np.float32)
+        biases[places] = lists.biases
+        ordinals = np.zeros(len(biases), np.uint32)
+        ordinals[places] = lists.ordinals
         if packed is None:
             packed = np.concatenate(list(packed_codes(lists, len(trained.codebook))))
-        self._codes = np.ascontiguousarray(packed).view(np.ndarray).reshape(-1)
-        self._codes.flags.writeable = False
+        codes = np.ascontiguousarray(packed).view(np.ndarray).reshape(-1)
+        codes.flags.writeable = False
+        self._lists = kernels.InvertedLists(
+            trained.relative,
+            frozen(trained.origin),
+            frozen(tiled(trained.centroids, trained.dimension).reshape(-1)),
+            len(trained.centroids),
+            frozen(turned(trained.codebook)),
+            trained.offsets.astype(np.uint32),
+            codes,
+            biases,
+            ordinals,
+            starts,
+        )
+        self._rows = kernels.StoredRows(
+            self._metric.code,
+            frozen(vectors),
+            _NONE if inverse_norms is None else frozen(inverse_norms),
+        )
+        self._fields: tuple[Fields, Fields] = tuple(self._lists), tuple(self._rows)
 
     @property
     def lists(self) -> int:
         """Number of lists."""
-        return self._count
+        return self._lists.lists
 
     @property
     def resident_bytes(self) -> int:
         """Bytes that searches touch, the vectors among them."""
-        arrays = (self._vectors, self._inverse_norms, self._centroids, self._codes)
-        return sum(array.nbytes for array in (*arrays, self._biases, self._ordinals))
+        lists, rows = self._lists, self._rows
+        arrays = (lists.centroids, lists.codes, lists.biases, lists.ordinals)
+        return sum(array.nbytes for array in (*arrays, rows.vectors, rows.inverse_norms))
 
     def search(
         self,
@@ -121,27 +131,8 @@ class Searcher:
         ids: NDArray[np.int64],
         distances: NDArray[np.float32],
     ) -> int:
-        short: int = kernels.search(
-            self._metric.code,
-            self._relative,
-            queries,
-            self._vectors,
-            self._inverse_norms,
-            self._origin,
-            self._centroids,
-            self._count,
-            self._words,
-            self._offsets,
-            self._codes,
-            self._biases,
-            self._ordinals,
-            self._starts,
-            excluded,
-            min(probes, self._count),
-            refined,
-            ids,
-            distances,
-        )
+        effort = (min(probes, self._lists.lists), refined)
+        short: int = kernels.search(*self._fields, effort, queries, excluded, ids, distances)
         return short
 
     def _complete(
@@ -160,7 +151,7 @@ class Searcher:
         allowed = None if excluded is None else excluded == 0
         ids[lines], distances[lines] = exact.search(
             queries[lines],
-            self._vectors,
+            self._rows.vectors,
             ids.shape[1],
             self._metric,
             allowed=allowed,
@@ -182,7 +173,7 @@ def tiled(centroids: NDArray[np.float32], dimension: int) -> NDArray[np.float32]
 
 
 def block_starts(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return `(lists + 1,)` first blocks of lists, and `(n,)` the slot each row gets in them."""
+    """Return `(lists + 1,)` first blocks of lists, and `(n,)` the place each row gets in them."""
     blocks = np.zeros(len(starts), np.int64)
     np.cumsum(-(-np.diff(starts) // fastscan.BLOCK), out=blocks[1:])
     shift = np.repeat(blocks[:-1] * fastscan.BLOCK - starts[:-1], np.diff(starts))
@@ -197,9 +188,9 @@ def packed_codes(lists: Lists, count: int) -> Iterator[NDArray[np.uint8]]:
         reach = int(np.searchsorted(lists.starts, lists.starts[first] + PACKED_ROWS, "right")) - 1
         last = min(max(reach, first + 1), total)
         begin, end = int(lists.starts[first]), int(lists.starts[last])
-        blocks, slots = block_starts(lists.starts[first : last + 1] - begin)
+        blocks, places = block_starts(lists.starts[first : last + 1] - begin)
         codes = np.zeros((int(blocks[-1]) * fastscan.BLOCK, count), np.uint8)
-        codes[slots] = one_in_a_byte(lists.codes[begin:end], count)
+        codes[places] = one_in_a_byte(lists.codes[begin:end], count)
         yield fastscan.pack(codes)
         first = last
 

@@ -9,9 +9,9 @@ from puffin_ann.ann.clustering import kmeans
 from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.graph import kernels_connectivity
+from puffin_ann.ann.graph.arguments import Adjacency, Space
 from puffin_ann.ann.graph.primitives import MAX_ROWS
 from puffin_ann.ann.vamana import bulk_build, incremental_build
-from puffin_ann.ann.vamana.incremental_build import Adjacency
 from puffin_ann.ann.vamana.insert import first_equal
 from puffin_ann.errors import BadInputError
 
@@ -35,7 +35,7 @@ def build(
     alpha: float,
     seed: int,
     threads: int,
-    dead: NDArray[np.uint8] | None = None,
+    deleted: NDArray[np.uint8] | None = None,
     progress: Progress | None = None,
 ) -> Adjacency:
     """Return a graph from whose entry every row can be reached.
@@ -50,7 +50,7 @@ def build(
         alpha: slack of pruning.
         seed: the same gives the same graph, whatever the number of threads.
         threads: threads to use.
-        dead: `(m,) uint8`, m ≤ n, non-zero for those of the first m rows that get no neighbours,
+        deleted: `(m,) uint8`, m ≤ n, non-zero for those of the first m rows that get no neighbours,
             and no edges but one that makes them reachable; None if all live.
         progress: told the stage and the share of it that is done.
 
@@ -64,8 +64,8 @@ def build(
     if not rows:
         return Adjacency(np.zeros((0, most), np.uint32), np.zeros(0, np.uint16), 0)
     live = np.ones(rows, np.bool_)
-    if dead is not None and not (len(dead) == rows and dead.all()):
-        live[: len(dead)] = dead == 0
+    if deleted is not None and not (len(deleted) == rows and deleted.all()):
+        live[: len(deleted)] = deleted == 0
     first = first_equal(space, threads, live)
     different = np.flatnonzero(live & (first == np.arange(rows, dtype=np.uint32))).astype(np.uint32)
     if len(different) <= INSERTED_ROWS:
@@ -76,12 +76,7 @@ def build(
     _add_landmarks(space, different, graph, seed, threads)
     tell("repair", 0.0)
     kernels_connectivity.make_reachable(
-        space.reshape(-1),
-        space.shape[1],
-        graph.neighbours,
-        graph.degrees,
-        graph.entry,
-        REPAIR_KEEP,
+        Space(space.reshape(-1), space.shape[1]), graph, REPAIR_KEEP
     )
     tell("repair", 1.0)
     return graph

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core import blas
+from puffin_ann.ann.graph.arguments import Space
 from puffin_ann.ann.vamana import kernels_bulk_build as kernels
 
 ASSIGN_BLOCK = 2048
@@ -204,21 +205,11 @@ def _chosen(
     sources = np.empty(int(counts.sum(dtype=np.int64)), np.uint32)
     kernels.turn_round(forward, counts, starts, sources)
     degrees = np.zeros(rows, np.uint16)
-    flat = space.reshape(-1)
+    flat = Space(space.reshape(-1), space.shape[1])
+    found = kernels.Found(forward, counts, starts, sources)
 
     def choose(block: tuple[int, int]) -> None:
-        kernels.choose(
-            flat,
-            space.shape[1],
-            *block,
-            forward,
-            counts,
-            starts,
-            sources,
-            most,
-            alpha,
-            degrees,
-        )
+        kernels.choose(flat, found, *block, most, alpha, degrees)
 
     for _ in blas.parallel(choose, blocks, threads):
         pass

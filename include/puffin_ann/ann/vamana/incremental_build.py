@@ -5,34 +5,22 @@ with it the number of threads, does not matter.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core import blas
+from puffin_ann.ann.graph.arguments import Adjacency, Space
 from puffin_ann.ann.graph.primitives import Whole
 from puffin_ann.ann.vamana import kernels_incremental_build as kernels
+from puffin_ann.ann.vamana import kernels_insert
 
 SLACK = 1.3
 """Lists may grow by this factor before they are pruned again."""
 LARGEST_BATCH = 0.02
 """Share of the rows that is inserted without seeing each other."""
 
-
-@dataclass(frozen=True, eq=False)
-class Adjacency:
-    """A graph without its vectors.
-
-    Attributes:
-        neighbours: `(n, R) uint32`, 0 beyond the degree.
-        degrees: `(n,) uint16`.
-        entry: row that searches begin at.
-    """
-
-    neighbours: NDArray[np.uint32]
-    degrees: NDArray[np.uint16]
-    entry: int
+_NONE_DELETED = np.empty(0, np.uint8)
 
 
 def medoid(space: NDArray[np.float32]) -> int:
@@ -64,7 +52,7 @@ def build(
     rows = len(space)
     entry = medoid(space)
     order = np.random.default_rng(seed).permutation(rows)
-    order = order[order != entry].astype(np.int64)
+    order = order[order != entry].astype(np.uint32)
     work = _Work(space, most, keep, alpha, entry, threads)
     largest = max(64, int(rows * LARGEST_BATCH))
     at = 0
@@ -87,39 +75,44 @@ class _Work:
         entry: int,
         threads: int,
     ) -> None:
-        rows, self._width = space.shape
-        self._flat = space.reshape(-1)
+        rows, width = space.shape
+        self._space = Space(space.reshape(-1), width)
         self._most, self._keep, self._alpha = most, keep, alpha
-        self._entry, self._threads = entry, threads
-        self._lists = np.zeros((rows, int(most * SLACK) + 1), np.uint32)
-        self._degrees = np.zeros(rows, np.uint16)
+        self._threads = threads
+        lists = np.zeros((rows, int(most * SLACK) + 1), np.uint32)
+        self._graph = Adjacency(lists, np.zeros(rows, np.uint16), entry)
         self._scratch = [np.zeros(rows, np.uint8) for _ in range(threads)]
         self._stamps: list[Whole] = [0] * threads
 
-    def insert(self, batch: NDArray[np.int64]) -> None:
+    def insert(self, batch: NDArray[np.uint32]) -> None:
         """Search a place for each row of a batch, then make the edges of both directions."""
         chosen = np.zeros((len(batch), self._most), np.uint32)
         counts = np.zeros(len(batch), np.uint16)
+        new = kernels_insert.Insertion(
+            batch,
+            np.empty((len(batch), 0), np.uint32),
+            _NONE_DELETED,
+            self._keep,
+            self._alpha,
+            chosen,
+            counts,
+            np.empty(len(batch), np.uint32),
+        )
 
         def search(part: tuple[int, int, int]) -> None:
             thread, first, last = part
-            self._stamps[thread] = kernels.find_places(
-                self._flat,
-                self._width,
-                self._lists,
-                self._degrees,
-                self._entry,
-                batch[first:last],
-                self._keep,
-                self._alpha,
+            self._stamps[thread] = kernels_insert.find_places(
+                self._space,
+                self._graph,
+                new,
                 self._scratch[thread],
                 self._stamps[thread],
-                chosen[first:last],
-                counts[first:last],
+                first,
+                last,
             )
 
         self._parallel(search, len(batch))
-        kernels.put_lists(batch, chosen, counts, self._lists, self._degrees)
+        kernels.put_lists(self._graph, batch, chosen, counts)
         used = np.arange(self._most, dtype=np.uint16)[None, :] < counts[:, None]
         targets = chosen[used].astype(np.uint64)
         sources = np.repeat(batch.astype(np.uint64), counts)
@@ -130,37 +123,26 @@ class _Work:
         def add(part: tuple[int, int, int]) -> None:
             _, first, last = part
             kernels.add_edges(
-                self._flat,
-                self._width,
+                self._space,
+                self._graph,
                 edges,
                 starts[first : last + 1],
                 self._most,
                 self._alpha,
-                self._lists,
-                self._degrees,
             )
 
         self._parallel(add, len(starts) - 1)
 
     def finish(self) -> Adjacency:
         """Prune every list to R and return the graph."""
-        neighbours = np.zeros((len(self._lists), self._most), np.uint32)
+        neighbours = np.zeros((len(self._graph.degrees), self._most), np.uint32)
 
         def prune(part: tuple[int, int, int]) -> None:
             _, first, last = part
-            kernels.prune_lists(
-                self._flat,
-                self._width,
-                first,
-                last,
-                self._alpha,
-                self._lists,
-                self._degrees,
-                neighbours,
-            )
+            kernels.prune_lists(self._space, self._graph, first, last, self._alpha, neighbours)
 
         self._parallel(prune, len(neighbours))
-        return Adjacency(neighbours, self._degrees, self._entry)
+        return self._graph._replace(neighbours=neighbours)
 
     def _parallel(self, work: Callable[[tuple[int, int, int]], None], count: int) -> None:
         ways = max(1, min(self._threads, count // 16))

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.graph import kernels_connectivity
+from puffin_ann.ann.graph.arguments import Adjacency, Space
 from puffin_ann.ann.graph.primitives import Whole
 from puffin_ann.ann.vamana import bulk_build
 from puffin_ann.ann.vamana import kernels_insert as kernels
-from puffin_ann.ann.vamana.incremental_build import Adjacency
 
 BATCH = 1024
 """Rows that are compared with each other: at most what a leaf of the bulk build holds."""
@@ -24,7 +24,7 @@ ARITY = 4
 REPAIR_KEEP = 32
 HASHED_ROWS = 65536
 
-_NOBODY = np.empty(0, np.uint8)
+_NONE_DELETED = np.empty(0, np.uint8)
 
 
 def insert(
@@ -34,7 +34,7 @@ def insert(
     *,
     keep: int,
     alpha: float,
-    dead: NDArray[np.uint8] | None,
+    deleted: NDArray[np.uint8] | None,
     threads: int,
     progress: Callable[[float], None],
 ) -> None:
@@ -46,14 +46,14 @@ def insert(
         first: the first added row, at least 1.
         keep: L, candidates kept by the search for a row's place: live ones.
         alpha: slack of pruning.
-        dead: `(first,) uint8`, non-zero for rows that are passed through but get no new edges;
+        deleted: `(first,) uint8`, non-zero for rows that are passed through but get no new edges;
             None if all live.
         threads: threads to use; the graph does not depend on it.
         progress: told the share that is done.
     """
-    mask = _NOBODY
-    if dead is not None and dead.any():
-        mask = np.concatenate([dead, np.zeros(len(space) - first, np.uint8)])
+    mask = _NONE_DELETED
+    if deleted is not None and deleted.any():
+        mask = np.concatenate([deleted, np.zeros(len(space) - first, np.uint8)])
     work = _Work(space, graph, keep, alpha, mask, threads)
     leader = first_equal(space[first:], threads)
     added = np.arange(len(space) - first, dtype=np.uint32)
@@ -65,7 +65,7 @@ def insert(
     for copy in added[leader != added]:
         work.hang(int(copy) + first, int(leader[copy]) + first)
     kernels_connectivity.make_reachable(
-        space.reshape(-1), space.shape[1], graph.neighbours, graph.degrees, graph.entry, REPAIR_KEEP
+        Space(space.reshape(-1), space.shape[1]), graph, REPAIR_KEEP
     )
     progress(1.0)
 
@@ -102,16 +102,16 @@ class _Work:
         graph: Adjacency,
         keep: int,
         alpha: float,
-        dead: NDArray[np.uint8],
+        deleted: NDArray[np.uint8],
         threads: int,
     ) -> None:
-        self._space, self._graph = space, graph
-        self._flat, self._width = space.reshape(-1), space.shape[1]
+        self._rows, self._graph = space, graph
+        self._space = Space(space.reshape(-1), space.shape[1])
         self._most = graph.neighbours.shape[1]
-        self._keep, self._alpha, self._dead = keep, alpha, dead
+        self._keep, self._alpha, self._deleted = keep, alpha, deleted
         self._threads = threads
         self._plan = bulk_build.Plan()
-        self._leaf = bulk_build.Scratch(self._plan, self._width)
+        self._leaf = bulk_build.Scratch(self._plan, space.shape[1])
         self._stamps = [np.zeros(len(space), np.uint8) for _ in range(threads)]
         self._last: list[Whole] = [0] * threads
 
@@ -119,29 +119,22 @@ class _Work:
         """Search a place for each of `(b,)` different rows, then make the edges both ways."""
         near = np.full((len(rows), NEAREST), kernels.NONE, np.uint32)
         if len(rows) > 1:
-            near = bulk_build.nearest_within(self._space, rows, NEAREST, self._leaf)
+            near = bulk_build.nearest_within(self._rows, rows, NEAREST, self._leaf)
         chosen = np.zeros((len(rows), self._most), np.uint32)
         counts = np.zeros(len(rows), np.uint16)
         twins = np.empty(len(rows), np.uint32)
+        new = kernels.Insertion(
+            rows, near, self._deleted, self._keep, self._alpha, chosen, counts, twins
+        )
 
         def search(part: tuple[int, int, int]) -> None:
             thread, first, last = part
             self._last[thread] = kernels.find_places(
-                self._flat,
-                self._width,
-                self._graph.neighbours,
-                self._graph.degrees,
-                self._graph.entry,
-                rows,
-                near,
-                self._dead,
-                self._keep,
-                self._alpha,
+                self._space,
+                self._graph,
+                new,
                 self._stamps[thread],
                 self._last[thread],
-                chosen,
-                counts,
-                twins,
                 first,
                 last,
             )
@@ -155,15 +148,7 @@ class _Work:
     def hang(self, row: int, top: int) -> None:
         """Hang a row below one that equals it."""
         arity = max(1, min(ARITY, self._most // 2 - 1))
-        kernels.hang_below(
-            self._flat,
-            self._width,
-            row,
-            top,
-            arity,
-            self._graph.neighbours,
-            self._graph.degrees,
-        )
+        kernels.hang_below(self._space, self._graph, row, top, arity)
 
     def _link(
         self,
@@ -188,15 +173,7 @@ class _Work:
 
         def back(part: tuple[int, int, int]) -> None:
             _, first, last = part
-            kernels.link_back(
-                self._flat,
-                self._width,
-                edges,
-                starts[first : last + 1],
-                self._alpha,
-                graph.neighbours,
-                graph.degrees,
-            )
+            kernels.link_back(self._space, graph, edges, starts[first : last + 1], self._alpha)
 
         if len(edges):
             self._parallel(back, len(starts) - 1)

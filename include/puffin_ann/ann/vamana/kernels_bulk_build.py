@@ -1,8 +1,11 @@
 """The loops of the bulk build: nearest within a leaf, and neighbours from all leaves."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.graph.arguments import Space
 from puffin_ann.ann.graph.kernels_prune import (
     MAX_CANDIDATES,
     measure,
@@ -308,16 +311,28 @@ def turn_round(
             at[target] += 1
 
 
+class Found(NamedTuple):
+    """What leaves gave each row, both ways.
+
+    Attributes:
+        forward: `(n, c) uint32`, c ≥ R, as `tidy` leaves it: neighbours found for a row.
+        counts: `(n,) int32`, how many there are.
+        starts: `(n + 1,) int64`, as `turn_round` writes it: where each row's sources begin.
+        sources: `(edges,) uint32`, rows for which a row was found.
+    """
+
+    forward: NDArray[np.uint32]
+    counts: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    sources: NDArray[np.uint32]
+
+
 @njit(cache=True, nogil=True, fastmath=FAST)
 def choose(
-    space: NDArray[np.float32],
-    width: Whole,
+    space: Space,
+    found: Found,
     first: Whole,
     last: Whole,
-    forward: NDArray[np.uint32],
-    counts: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    sources: NDArray[np.uint32],
     most: Whole,
     alpha: float,
     degrees: NDArray[np.uint16],
@@ -325,29 +340,26 @@ def choose(
     """Prune what was found for rows `first` to `last`, both ways, to their neighbours.
 
     Args:
-        space: flat `(n · width,) float32`.
-        width: numbers in a row.
+        space: the rows.
+        found: its `forward` is changed: the neighbours chosen take the place of those found.
         first: first row.
         last: row after the last.
-        forward: `(n, c) uint32`, c ≥ `most`, as `tidy` leaves it; the neighbours take its place.
-        counts: `(n,) int32`.
-        starts: `(n + 1,) int64`, as `turn_round` writes it.
-        sources: `(edges,) uint32`.
         most: R.
         alpha: slack.
         degrees: `(n,) uint16`, written.
     """
+    forward, counts, starts = found.forward, found.counts, found.starts
     keys = np.empty(0, np.uint64)
     chosen = np.empty(most, np.uint32)
     for i in range(first, last):
-        back = sources[starts[i] : starts[i + 1]]
+        back = found.sources[starts[i] : starts[i + 1]]
         if counts[i] + len(back) > len(keys):
             keys = np.empty(2 * (counts[i] + len(back)), np.uint64)
-        end = measure(space, width, i, forward[i], counts[i], keys, 0)
-        end = measure(space, width, i, back, len(back), keys, end)
+        end = measure(space, i, forward[i], counts[i], keys, 0)
+        end = measure(space, i, back, len(back), keys, end)
         ordered = np.sort(keys[:end])
         count = min(U64(without_doubles(ordered, end)), U64(MAX_CANDIDATES))
-        degrees[i] = robust_prune(space, width, ordered, count, most, alpha, chosen)
+        degrees[i] = robust_prune(space, ordered, count, most, alpha, chosen)
         for j in range(degrees[i]):
             forward[i, j] = chosen[j]
 

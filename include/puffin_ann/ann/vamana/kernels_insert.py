@@ -1,11 +1,21 @@
 """The loops of adding a batch of rows to a graph that is being searched."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.graph.arguments import (
+    Adjacency,
+    Pools,
+    Space,
+    Visited,
+    flat_adjacency,
+)
+from puffin_ann.ann.graph.kernels_answer import next_stamp
 from puffin_ann.ann.graph.kernels_beam import beam
 from puffin_ann.ann.graph.kernels_frontier import passed_room
-from puffin_ann.ann.graph.kernels_prune import measure, robust_prune, without_doubles
+from puffin_ann.ann.graph.kernels_prune import is_among, measure, robust_prune, without_doubles
 from puffin_ann.ann.graph.primitives import (
     F32,
     FAST,
@@ -24,110 +34,89 @@ NONE = 0xFFFFFFFF
 _NONE = np.uint32(NONE)
 
 
+class Insertion(NamedTuple):
+    """Rows that are not in the graph yet, and what is found for them.
+
+    Attributes:
+        rows: `(b,) uint32`.
+        near: `(b, k) uint32`, places in the batch of other new rows near each, or `NONE`.
+        deleted: `(n,) uint8`, or empty if all rows of the graph are live.
+        keep: L.
+        alpha: slack.
+        chosen: `(b, R) uint32`, to be written: neighbours.
+        counts: `(b,) uint16`, to be written: how many there are.
+        twins: `(b,) uint32`, to be written: a row of the graph at distance 0, or `NONE`.
+    """
+
+    rows: NDArray[np.uint32]
+    near: NDArray[np.uint32]
+    deleted: NDArray[np.uint8]
+    keep: Whole
+    alpha: float
+    chosen: NDArray[np.uint32]
+    counts: NDArray[np.uint16]
+    twins: NDArray[np.uint32]
+
+
 @njit(cache=True, nogil=True, fastmath=FAST)
 def find_places(
-    space: NDArray[np.float32],
-    width: Whole,
-    lists: NDArray[np.uint32],
-    degrees: NDArray[np.uint16],
-    entry: Whole,
-    rows: NDArray[np.uint32],
-    near: NDArray[np.uint32],
-    dead: NDArray[np.uint8],
-    keep: Whole,
-    alpha: float,
+    space: Space,
+    graph: Adjacency,
+    new: Insertion,
     stamps: NDArray[np.uint8],
     stamp: Whole,
-    chosen: NDArray[np.uint32],
-    counts: NDArray[np.uint16],
-    twins: NDArray[np.uint32],
     first: Whole,
     last: Whole,
 ) -> Whole:
     """Choose neighbours for rows that are not in the graph yet, among the live rows of it.
 
     Args:
-        space: flat `(n · width,) float32`, the new rows' too.
-        width: numbers in a row.
-        lists: `(n, R) uint32`, the graph.
-        degrees: `(n,) uint16`, 0 for the new rows.
-        entry: row to begin at.
-        rows: `(b,) uint32`, the new rows.
-        near: `(b, k) uint32`, places in the batch of other new rows near each, or `NONE`.
-        dead: `(n,) uint8`, or empty if all rows live.
-        keep: L.
-        alpha: slack.
+        space: the rows, the new ones too.
+        graph: the new rows have no neighbours yet.
+        new: the rows; what is found is written.
         stamps: `(n,) uint8` scratch, kept from call to call.
         stamp: the last one used; 0 at first, with `stamps` all 0.
-        chosen: `(b, R) uint32`, written.
-        counts: `(b,) uint16`, written.
-        twins: `(b,) uint32`, written: a row of the graph at distance 0, or `NONE`.
         first: first place in the batch that is worked on.
         last: the one after the last.
 
     Returns:
         The last stamp used.
     """
-    pool = np.empty(keep + 1, np.uint64)
-    passed = np.empty(passed_room(keep, len(dead)) + 1, np.uint64)
+    rows, near, chosen, keep = new.rows, new.near, new.chosen, new.keep
+    flat = flat_adjacency(graph)
+    passed = np.empty(passed_room(keep, len(new.deleted)) + 1, np.uint64)
+    pools = Pools(np.empty(keep + 1, np.uint64), keep, passed, new.deleted)
     trail = np.empty(8 * keep + 64, np.uint64)
-    fresh = np.empty(lists.shape[1] + 1, np.uint32)
+    unseen = np.empty(flat.stride + 1, np.uint32)
     keys = np.empty(len(trail) + near.shape[1], np.uint64)
     beside = np.empty(near.shape[1], np.uint32)
-    flat = lists.reshape(-1)
     for b in range(first, last):
-        stamp += 1
-        if stamp == 256:
-            stamps[:] = 0
-            stamp = 1
+        stamp = next_stamp(stamps, stamp)
+        visited = Visited(stamps, np.uint8(stamp), unseen)
         row = U64(rows[b])
-        _, end = beam(
-            space,
-            width,
-            flat,
-            lists.shape[1],
-            degrees,
-            entry,
-            space,
-            row * U64(width),
-            pool,
-            keep,
-            passed,
-            dead,
-            stamps,
-            np.uint8(stamp),
-            fresh,
-            trail,
-        )
-        twins[b] = _NONE
+        at = row * U64(space.width)
+        _, end = beam(space, flat, space.rows, at, pools, visited, trail)
+        twin = _NONE
         for i in range(end):
             keys[i] = trail[i]
             if squared_of(trail[i]) == F32(0):
-                twins[b] = min(twins[b], U32(row_of(trail[i])))
+                twin = min(twin, U32(row_of(trail[i])))
+        new.twins[b] = twin
         others = 0
         for j in range(near.shape[1]):
             if near[b, j] != _NONE:
                 beside[others] = rows[near[b, j]]
                 others += 1
-        end = measure(space, width, row, beside, others, keys, end)
+        end = measure(space, row, beside, others, keys, end)
         ordered = np.sort(keys[:end])
         count = without_doubles(ordered, end)
-        counts[b] = robust_prune(space, width, ordered, count, chosen.shape[1], alpha, chosen[b])
+        new.counts[b] = robust_prune(space, ordered, count, chosen.shape[1], new.alpha, chosen[b])
     return stamp
-
-
-@njit(cache=True, nogil=True)
-def _is_among(line: NDArray[np.uint32], count: Whole, row: Whole) -> bool:
-    found = False
-    for j in range(U64(count)):
-        found |= U64(line[j]) == U64(row)
-    return found
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _place_in_full_list(
-    space: NDArray[np.float32],
-    width: Whole,
+    space: Space,
     row: Whole,
     squared: np.float32,
     line: NDArray[np.uint32],
@@ -139,14 +128,14 @@ def _place_in_full_list(
     The list has been pruned, so that its neighbours do not occlude each other: the new row need be
     compared with each of them once, not each with each.
     """
-    w = U64(width)
+    rows, w = space.rows, U64(space.width)
     most = U64(len(line))
     for j in range(most):
-        prefetch(space, U64(line[j]) * w)
+        prefetch(rows, U64(line[j]) * w)
     furthest: Whole = U64(0)
     victim: Whole = most
     for j in range(most):
-        between = squared_l2(space, U64(row) * w, space, U64(line[j]) * w, w)
+        between = squared_l2(rows, U64(row) * w, rows, U64(line[j]) * w, w)
         if lengths[j] <= squared:
             if alpha * between <= squared:
                 return -1
@@ -160,27 +149,37 @@ def _place_in_full_list(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
+def _measure_line(
+    space: Space,
+    node: Whole,
+    line: NDArray[np.uint32],
+    degree: Whole,
+    lengths: NDArray[np.float32],
+) -> None:
+    rows, w = space.rows, U64(space.width)
+    for j in range(U64(degree)):
+        lengths[j] = squared_l2(rows, U64(node) * w, rows, U64(line[j]) * w, w)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
 def link_back(
-    space: NDArray[np.float32],
-    width: Whole,
+    space: Space,
+    graph: Adjacency,
     edges: NDArray[np.uint64],
     starts: NDArray[np.int64],
     alpha: float,
-    lists: NDArray[np.uint32],
-    degrees: NDArray[np.uint16],
 ) -> None:
     """Add edges; in a full list an edge takes the place of one it makes needless, if any.
 
     Args:
-        space: flat `(n · width,) float32`.
-        width: numbers in a row.
+        space: the rows.
+        graph: changed.
         edges: `(e,) uint64`, from row (upper half) to row (lower half), ascending.
         starts: `(g + 1,) int64`, where the edges from each row begin.
         alpha: slack.
-        lists: `(n, R) uint32`, changed.
-        degrees: `(n,) uint16`, changed.
     """
-    w = U64(width)
+    rows, w = space.rows, U64(space.width)
+    lists, degrees = graph.neighbours, graph.degrees
     most = lists.shape[1]
     lengths = np.empty(most, np.float32)
     slack = F32(alpha)
@@ -190,7 +189,7 @@ def link_back(
         measured = False
         for e in range(starts[g], starts[g + 1]):
             row = edges[e] & U64(0xFFFFFFFF)
-            if _is_among(line, degrees[node], row):
+            if is_among(line, degrees[node], row):
                 continue
             if degrees[node] < most:
                 line[degrees[node]] = U32(row)
@@ -198,29 +197,14 @@ def link_back(
                 continue
             if not measured:
                 for j in range(U64(most)):
-                    prefetch(space, U64(line[j]) * w)
-                for j in range(U64(most)):
-                    lengths[j] = squared_l2(space, node * w, space, U64(line[j]) * w, w)
+                    prefetch(rows, U64(line[j]) * w)
+                _measure_line(space, node, line, most, lengths)
                 measured = True
-            squared = squared_l2(space, node * w, space, row * w, w)
-            place = _place_in_full_list(space, width, row, squared, line, lengths, slack)
+            squared = squared_l2(rows, node * w, rows, row * w, w)
+            place = _place_in_full_list(space, row, squared, line, lengths, slack)
             if place >= 0:
                 line[place] = U32(row)
                 lengths[place] = squared
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _measure_line(
-    space: NDArray[np.float32],
-    width: Whole,
-    node: Whole,
-    line: NDArray[np.uint32],
-    degree: Whole,
-    lengths: NDArray[np.float32],
-) -> None:
-    w = U64(width)
-    for j in range(U64(degree)):
-        lengths[j] = squared_l2(space, U64(node) * w, space, U64(line[j]) * w, w)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -242,26 +226,19 @@ def _place_of_equal(lengths: NDArray[np.float32], degree: Whole, arity: Whole, r
 
 
 @njit(cache=True, nogil=True)
-def hang_below(
-    space: NDArray[np.float32],
-    width: Whole,
-    row: Whole,
-    top: Whole,
-    arity: Whole,
-    lists: NDArray[np.uint32],
-    degrees: NDArray[np.uint16],
-) -> None:
+def hang_below(space: Space, graph: Adjacency, row: Whole, top: Whole, arity: Whole) -> None:
     """Hang a new row below one equal to it, so that nothing that was reachable ceases to be.
 
     The row gets into the list of `top`: where there is room, or in the place of another equal row
     if there are `arity` of them already, or of the furthest. It leads back to `top` and to what it
     displaced, and has as many of the other neighbours as there is room for.
     """
+    lists, degrees = graph.neighbours, graph.degrees
     most = lists.shape[1]
     line = lists[top]
     degree = np.int64(degrees[top])
     lengths = np.empty(most, np.float32)
-    _measure_line(space, width, top, line, degree, lengths)
+    _measure_line(space, top, line, degree, lengths)
     place = _place_of_equal(lengths, degree, arity, row)
     own = lists[row]
     own[0] = U32(top)

@@ -1,21 +1,30 @@
 """The loops of searching: many queries in one call, exact distances at the end."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.clustering.kernels_pq import tables as fill_tables
-from puffin_ann.ann.graph.kernels_answer import answer_from, found_enough, kept, next_stamp
-from puffin_ann.ann.graph.kernels_beam import beam, unseen
+from puffin_ann.ann.core.types import Fields
+from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, QueryBatch, Space, Visited
+from puffin_ann.ann.graph.kernels_answer import (
+    answer_from,
+    candidates_kept,
+    found_enough,
+    next_stamp,
+)
+from puffin_ann.ann.graph.kernels_beam import beam, find_unseen
 from puffin_ann.ann.graph.kernels_frontier import (
     NOBODY,
-    is_dead,
+    is_deleted,
+    keep_wanted,
     mark,
     next_open,
     open_from,
     passed_room,
     put,
     start,
-    wanted,
 )
 from puffin_ann.ann.graph.primitives import F32, FAST, U64, Whole, candidate, row_of, squared_l2
 from puffin_ann.ann.simd.vectors import prefetch
@@ -23,93 +32,79 @@ from puffin_ann.ann.simd.vectors import prefetch
 from numba import njit  # isort: skip  (after the primitives have configured it)
 
 
+class Codewords(NamedTuple):
+    """Product-quantised rows and what their codes stand for.
+
+    Attributes:
+        words: `(m, w, 2**bits) float32`.
+        offsets: `(m + 1,) uint32`, where each sub-space begins.
+        codes: flat `(n · m,) uint8`.
+        by_product: codes stand for rows whose inner product is wanted, not their distance.
+    """
+
+    words: NDArray[np.float32]
+    offsets: NDArray[np.uint32]
+    codes: NDArray[np.uint8]
+    by_product: bool
+
+
+class Estimator(NamedTuple):
+    """What estimates the distances of one query.
+
+    Attributes:
+        tables: flat `(m · words,) float32`, what each codeword adds.
+        words: codewords of a sub-space.
+        floor: the least an estimate can be; it is taken off, since candidates sort by bits, which
+            works for numbers that are not negative.
+        codes: flat `(n · m,) uint8`.
+        subspaces: m.
+    """
+
+    tables: NDArray[np.float32]
+    words: Whole
+    floor: np.float32
+    codes: NDArray[np.uint8]
+    subspaces: Whole
+
+
 @njit(cache=True, nogil=True, fastmath=FAST)
 def search_full(
-    space: NDArray[np.float32],
-    width: Whole,
-    neighbours: NDArray[np.uint32],
-    stride: Whole,
-    degrees: NDArray[np.uint16],
-    entry: Whole,
+    space_fields: Fields,
+    graph_fields: Fields,
     moved: NDArray[np.float32],
-    metric: int,
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
-    widths: NDArray[np.int64],
-    live: Whole,
-    spare: Whole,
-    dead: NDArray[np.uint8],
-    stamps: NDArray[np.uint8],
+    batch_fields: Fields,
     stamp: Whole,
-    ids: NDArray[np.int64],
-    distances: NDArray[np.float32],
-    counts: NDArray[np.int64],
 ) -> Whole:
     """Answer queries by a beam over full vectors.
 
     Args:
-        space: flat `(n · width,) float32`.
-        width: numbers in a row of the space.
-        neighbours: flat `(n · stride,) uint32`.
-        stride: places in a neighbour list.
-        degrees: `(n,) uint16`.
-        entry: row to begin at.
+        space_fields: of `Space`: the rows.
+        graph_fields: of `FlatAdjacency`: their neighbours.
         moved: flat `(q · width,) float32`, the queries in the space.
-        metric: code.
-        vectors: `(n, d) float32`, as stored.
-        queries: `(q, d) float32`.
-        widths: `(q,) int64`, L: candidates wanted.
-        live: how many rows are.
-        spare: candidates beyond k whose exact distance is taken.
-        dead: `(n,) uint8`, or empty.
-        stamps: `(n,) uint8` scratch, kept from call to call.
-        stamp: the last one used; 0 at first, with `stamps` all 0.
-        ids: `(q, k) int64`, written.
-        distances: `(q, k) float32`, written.
-        counts: `(q,) int64`, written: answers of each query.
+        batch_fields: of `QueryBatch`: the queries; its answers are written.
+        stamp: the last one used; 0 at first.
 
     Returns:
         The last stamp used.
     """
-    rows, k = len(stamps), ids.shape[1]
-    widest = kept(widths.max(), k, live)
+    space, graph = Space(*space_fields), FlatAdjacency(*graph_fields)
+    batch = QueryBatch(*batch_fields)
+    stamps, live = batch.stamps, batch.live
+    rows, k = len(stamps), batch.ids.shape[1]
+    widest = candidates_kept(batch.widths.max(), k, live)
     pool = np.empty(widest + 1, np.uint64)
     passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
-    keys = np.empty(k + spare, np.uint64)
-    fresh = np.empty(stride + 1, np.uint32)
+    keys = np.empty(k + batch.spare, np.uint64)
+    unseen = np.empty(graph.stride + 1, np.uint32)
     trail = np.empty(0, np.uint64)
-    for q in range(len(queries)):
+    for q in range(len(batch.queries)):
         stamp = next_stamp(stamps, stamp)
-        keep = kept(widths[q], k, live)
-        size, _ = beam(
-            space,
-            width,
-            neighbours,
-            stride,
-            degrees,
-            entry,
-            moved,
-            q * width,
-            pool,
-            keep,
-            passed[: passed_room(keep, rows - live) + 1],
-            dead,
-            stamps,
-            np.uint8(stamp),
-            fresh,
-            trail,
-        )
-        counts[q] = answer_from(
-            metric,
-            vectors,
-            queries,
-            q,
-            pool,
-            found_enough(size, keep, dead),
-            keys,
-            ids[q],
-            distances[q],
-        )
+        keep = candidates_kept(batch.widths[q], k, live)
+        room = passed_room(keep, rows - live)
+        pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
+        visited = Visited(stamps, np.uint8(stamp), unseen)
+        size, _ = beam(space, graph, moved, q * space.width, pools, visited, trail)
+        answer_from(batch, q, pool, found_enough(size, keep, batch.deleted), keys)
     return stamp
 
 
@@ -122,66 +117,52 @@ def _estimate(
     subspaces: Whole,
 ) -> np.float32:
     """Add up a row's codewords; two sums, so that one addition need not wait for the other."""
-    one = F32(0)
-    other = F32(0)
+    even = F32(0)
+    odd = F32(0)
     pairs = subspaces >> U64(1)
     for j in range(pairs):
         place = U64(2) * j
-        one += tables[place * words + U64(codes[at + place])]
-        other += tables[(place + U64(1)) * words + U64(codes[at + place + U64(1)])]
+        even += tables[place * words + U64(codes[at + place])]
+        odd += tables[(place + U64(1)) * words + U64(codes[at + place + U64(1)])]
     if subspaces & U64(1):
         place = subspaces - U64(1)
-        one += tables[place * words + U64(codes[at + place])]
-    return one + other
+        even += tables[place * words + U64(codes[at + place])]
+    return even + odd
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _beam_codes(
-    tables: NDArray[np.float32],
-    words: Whole,
-    floor: np.float32,
-    codes: NDArray[np.uint8],
-    subspaces: Whole,
-    neighbours: NDArray[np.uint32],
-    stride: Whole,
-    degrees: NDArray[np.uint16],
-    entry: Whole,
-    pool: NDArray[np.uint64],
-    keep: Whole,
-    passed: NDArray[np.uint64],
-    dead: NDArray[np.uint8],
-    stamps: NDArray[np.uint8],
-    stamp: np.uint8,
-    fresh: NDArray[np.uint32],
+    estimator: Estimator, graph: FlatAdjacency, pools: Pools, visited: Visited
 ) -> Whole:
-    """Find candidates near a query by estimated distances; as `beam`, return the pool's size.
-
-    `floor` is the least an estimate can be; it is taken off, since candidates sort by bits, which
-    works for numbers that are not negative.
-    """
-    first = _estimate(tables, words, codes, U64(entry) * subspaces, subspaces) - floor
-    key = candidate(max(first, F32(0)), entry)
-    stamps[entry] = stamp
-    full = U64(keep)
+    """Find candidates near a query by estimated distances; as `beam`, return the pool's size."""
+    pool, passed, deleted = pools.live, pools.passed, pools.deleted
+    neighbours, stride, degrees = graph.neighbours, U64(graph.stride), graph.degrees
+    stamps, stamp, unseen = visited.stamps, visited.stamp, visited.unseen
+    tables, words, floor = estimator.tables, U64(estimator.words), estimator.floor
+    codes, subspaces = estimator.codes, U64(estimator.subspaces)
+    first = _estimate(tables, words, codes, U64(graph.entry) * subspaces, subspaces) - floor
+    key = candidate(max(first, F32(0)), graph.entry)
+    stamps[graph.entry] = stamp
+    full = U64(pools.keep)
     current = beside = U64(0)
-    size, count = start(key, pool, passed, dead)
+    size, count = start(key, pool, passed, deleted)
     while True:
         key = next_open(pool, current, size, full, passed, beside, count)
         if key == NOBODY:
             return size  # type: ignore[no-any-return]
         lives = mark(key, pool, current, size, passed, beside)
         node = row_of(key)
-        unknown = U64(unseen(node, neighbours, U64(stride), degrees[node], stamps, stamp, fresh))
-        unknown = wanted(fresh, unknown, lives, size, full, dead)
+        unknown = U64(find_unseen(node, neighbours, stride, degrees[node], stamps, stamp, unseen))
+        unknown = keep_wanted(unseen, unknown, lives, size, full, deleted)
         for j in range(unknown):
-            prefetch(codes, U64(fresh[j]) * subspaces)
-            prefetch(codes, U64(fresh[j]) * subspaces + subspaces - U64(1))
+            prefetch(codes, U64(unseen[j]) * subspaces)
+            prefetch(codes, U64(unseen[j]) * subspaces + subspaces - U64(1))
         for j in range(unknown):
-            row = U64(fresh[j])
+            row = U64(unseen[j])
             value = _estimate(tables, words, codes, row * subspaces, subspaces) - floor
             new = candidate(max(value, F32(0)), row)
             size, current, count, beside = put(
-                new, is_dead(dead, row), pool, size, full, current, passed, count, beside
+                new, is_deleted(deleted, row), pool, size, full, current, passed, count, beside
             )
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
@@ -189,112 +170,60 @@ def _beam_codes(
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def search_codes(
-    words: NDArray[np.float32],
-    offsets: NDArray[np.uint32],
-    codes: NDArray[np.uint8],
-    by_product: bool,
-    space: NDArray[np.float32],
-    width: Whole,
-    neighbours: NDArray[np.uint32],
-    stride: Whole,
-    degrees: NDArray[np.uint16],
-    entry: Whole,
+    codewords_fields: Fields,
+    space_fields: Fields,
+    graph_fields: Fields,
     moved: NDArray[np.float32],
-    metric: int,
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
-    widths: NDArray[np.int64],
-    live: Whole,
-    spare: Whole,
-    dead: NDArray[np.uint8],
-    stamps: NDArray[np.uint8],
+    batch_fields: Fields,
     stamp: Whole,
-    ids: NDArray[np.int64],
-    distances: NDArray[np.float32],
-    counts: NDArray[np.int64],
 ) -> Whole:
     """Answer queries by a beam over codes, whose whole pool is then measured in the space.
 
     Args:
-        words: `(m, w, 2**bits) float32`.
-        offsets: `(m + 1,) uint32`, where each sub-space begins.
-        codes: flat `(n · m,) uint8`.
-        by_product: codes stand for rows whose inner product is wanted, not their distance.
-        space: flat `(n · width,) float32`.
-        width: numbers in a row of the space.
-        neighbours: flat `(n · stride,) uint32`.
-        stride: places in a neighbour list.
-        degrees: `(n,) uint16`.
-        entry: row to begin at.
+        codewords_fields: of `Codewords`: the codes of the rows.
+        space_fields: of `Space`: the rows.
+        graph_fields: of `FlatAdjacency`: their neighbours.
         moved: flat `(q · width,) float32`, the queries in the space.
-        metric: code.
-        vectors: `(n, d) float32`, as stored.
-        queries: `(q, d) float32`.
-        widths: `(q,) int64`, L: candidates wanted.
-        live: how many rows are.
-        spare: candidates beyond k whose exact distance is taken.
-        dead: `(n,) uint8`, or empty.
-        stamps: `(n,) uint8` scratch, kept from call to call.
-        stamp: the last one used; 0 at first, with `stamps` all 0.
-        ids: `(q, k) int64`, written.
-        distances: `(q, k) float32`, written.
-        counts: `(q,) int64`, written: answers of each query.
+        batch_fields: of `QueryBatch`: the queries; its answers are written.
+        stamp: the last one used; 0 at first.
 
     Returns:
         The last stamp used.
     """
+    codewords, space = Codewords(*codewords_fields), Space(*space_fields)
+    graph, batch = FlatAdjacency(*graph_fields), QueryBatch(*batch_fields)
+    words, by_product, vectors = codewords.words, codewords.by_product, space.rows
     subspaces, _, count = words.shape
-    w = U64(width)
-    rows, k = len(stamps), ids.shape[1]
-    widest = kept(widths.max(), k, live)
+    width, w = space.width, U64(space.width)
+    stamps, live = batch.stamps, batch.live
+    rows, k = len(stamps), batch.ids.shape[1]
+    widest = candidates_kept(batch.widths.max(), k, live)
     pool = np.empty(widest + 1, np.uint64)
     passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
-    keys = np.empty(k + spare, np.uint64)
-    fresh = np.empty(stride + 1, np.uint32)
+    keys = np.empty(k + batch.spare, np.uint64)
+    unseen = np.empty(graph.stride + 1, np.uint32)
     tables = np.empty((subspaces, count), np.float32)
     flat = tables.reshape(-1)
-    for q in range(len(queries)):
+    for q in range(len(batch.queries)):
         stamp = next_stamp(stamps, stamp)
-        keep = kept(widths[q], k, live)
-        fill_tables(words, offsets, moved[q * width : (q + 1) * width], by_product, tables)
+        keep = candidates_kept(batch.widths[q], k, live)
+        query = moved[q * width : (q + 1) * width]
+        fill_tables(words, codewords.offsets, query, by_product, tables)
         floor = F32(0)
         if by_product:
             for j in range(subspaces):
                 floor += tables[j].min()
-        size = _beam_codes(
-            flat,
-            U64(count),
-            floor,
-            codes,
-            U64(subspaces),
-            neighbours,
-            stride,
-            degrees,
-            entry,
-            pool,
-            keep,
-            passed[: passed_room(keep, rows - live) + 1],
-            dead,
-            stamps,
-            np.uint8(stamp),
-            fresh,
-        )
+        estimator = Estimator(flat, U64(count), floor, codewords.codes, U64(subspaces))
+        room = passed_room(keep, rows - live)
+        pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
+        visited = Visited(stamps, np.uint8(stamp), unseen)
+        size = _beam_codes(estimator, graph, pools, visited)
         for i in range(U64(size)):
             for z in range(U64(0), w, U64(16)):
-                prefetch(space, row_of(pool[i]) * w + z)
+                prefetch(vectors, row_of(pool[i]) * w + z)
         for i in range(U64(size)):
             row = row_of(pool[i])
-            pool[i] = candidate(squared_l2(space, row * w, moved, U64(q) * w, w), row)
+            pool[i] = candidate(squared_l2(vectors, row * w, moved, U64(q) * w, w), row)
         pool[:size].sort()
-        counts[q] = answer_from(
-            metric,
-            vectors,
-            queries,
-            q,
-            pool,
-            found_enough(size, keep, dead),
-            keys,
-            ids[q],
-            distances[q],
-        )
+        answer_from(batch, q, pool, found_enough(size, keep, batch.deleted), keys)
     return stamp

@@ -5,18 +5,21 @@ Whichever it is, the distances of the answers are measured on the rows as they a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.clustering import product_quantisation
 from puffin_ann.ann.core.memmap import read_only
-from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.core.types import Answers, Fields, Width
 from puffin_ann.ann.graph import space as spaces
-from puffin_ann.ann.graph.searcher import SPARE, Answering, Part
+from puffin_ann.ann.graph.arguments import FlatAdjacency, QueryBatch, Space
+from puffin_ann.ann.graph.primitives import Whole
+from puffin_ann.ann.graph.searcher import Answering
 from puffin_ann.ann.vamana import kernels_search as kernels
-from puffin_ann.ann.vamana.packed import kernels_search
+from puffin_ann.ann.vamana.packed.kernels_search import search_packed
+from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph
 from puffin_ann.ann.vamana.packed.layout import Records
 
 Beam = Literal["auto", "full", "pq", "edges"]
@@ -105,7 +108,6 @@ class Searcher:
         beam: Beam = "auto",
     ) -> None:
         space = linked.space
-        self._entry = linked.entry
         self.beam = chosen(
             beam, space.shape[1], codes=codes is not None, records=records is not None
         )
@@ -113,12 +115,12 @@ class Searcher:
             linked.metric, linked.vectors, zero_rows, expansion=EXPANSIONS[self.beam]
         )
         if self.beam == "edges" and records is not None:
-            self._run = self._over_records
+            self._run = self._search_packed
             layout, frame = records.layout, records.frame
             flat = read_only(records.array).reshape(-1)
             # For the inner product all rows of the space are as long as the first.
             first = np.asarray(space[:1], np.float64)
-            self._fixed: tuple[Any, ...] = (
+            packed = PackedGraph(
                 flat,
                 flat.view(np.uint32),
                 layout.stride,
@@ -129,19 +131,28 @@ class Searcher:
                 frame.scale,
                 frame.across,
                 frame.within,
-                self._answering.metric.code,
                 float(np.sqrt((first * first).sum())),
-                self._answering.vectors,
             )
+            self._packed: Fields = tuple(packed)
             return
-        self._space = read_only(space)
-        self._neighbours = read_only(linked.neighbours)
-        self._degrees = read_only(linked.degrees)
-        self._run = self._over_rows
+        self._space: Fields = tuple(Space(read_only(space).reshape(-1), space.shape[1]))
+        graph = FlatAdjacency(
+            read_only(linked.neighbours).reshape(-1),
+            linked.neighbours.shape[1],
+            read_only(linked.degrees),
+            linked.entry,
+        )
+        self._graph: Fields = tuple(graph)
+        self._run = self._search_full
         if self.beam == "pq" and codes is not None:
-            self._codes = codes
-            self._words = product_quantisation.turned(codes.codebook)
-            self._run = self._over_codes
+            codewords = kernels.Codewords(
+                product_quantisation.turned(codes.codebook),
+                codes.offsets,
+                codes.codes.reshape(-1),
+                linked.metric == "ip",
+            )
+            self._codewords: Fields = tuple(codewords)
+            self._run = self._search_codes
 
     def search(
         self,
@@ -149,62 +160,28 @@ class Searcher:
         k: int,
         *,
         width: Width,
-        dead: NDArray[np.uint8] | None = None,
+        deleted: NDArray[np.uint8] | None = None,
         threads: int = 1,
     ) -> Answers:
         """Return min(k, live rows) near rows of each query; see `Answering.answer`."""
         return self._answering.answer(
-            self._run, queries, k, width=width, dead=dead, threads=threads
+            self._run, queries, k, width=width, deleted=deleted, threads=threads
         )
 
-    def _over_rows(self, part: Part) -> None:
-        part.scratch.stamp = kernels.search_full(*self._common(part))
-
-    def _over_codes(self, part: Part) -> None:
-        part.scratch.stamp = kernels.search_codes(
-            self._words,
-            self._codes.offsets,
-            self._codes.codes.reshape(-1),
-            self._answering.metric.name == "ip",
-            *self._common(part),
+    def _search_full(self, batch: QueryBatch, stamp: Whole) -> Whole:
+        return kernels.search_full(
+            self._space, self._graph, self._moved(batch), tuple(batch), stamp
         )
 
-    def _common(self, part: Part) -> tuple[Any, ...]:
-        moved = spaces.of_queries(part.queries, self._answering.metric.name)
-        return (
-            self._space.reshape(-1),
-            self._space.shape[1],
-            self._neighbours.reshape(-1),
-            self._neighbours.shape[1],
-            self._degrees,
-            self._entry,
-            moved.reshape(-1),
-            self._answering.metric.code,
-            self._answering.vectors,
-            part.queries,
-            part.widths,
-            part.live,
-            SPARE,
-            part.dead,
-            part.scratch.stamps,
-            part.scratch.stamp,
-            part.ids,
-            part.distances,
-            part.counts,
+    def _search_codes(self, batch: QueryBatch, stamp: Whole) -> Whole:
+        moved = self._moved(batch)
+        return kernels.search_codes(
+            self._codewords, self._space, self._graph, moved, tuple(batch), stamp
         )
 
-    def _over_records(self, part: Part) -> None:
-        arguments: tuple[Any, ...] = (
-            *self._fixed,
-            part.queries,
-            part.widths,
-            part.live,
-            SPARE,
-            part.dead,
-            part.scratch.stamps,
-            part.scratch.stamp,
-            part.ids,
-            part.distances,
-            part.counts,
-        )
-        part.scratch.stamp = kernels_search.search_records(*arguments)
+    def _search_packed(self, batch: QueryBatch, stamp: Whole) -> Whole:
+        return search_packed(self._packed, tuple(batch), stamp)
+
+    def _moved(self, batch: QueryBatch) -> NDArray[np.float32]:
+        """Return the queries in the space, flat."""
+        return spaces.of_queries(batch.queries, self._answering.metric.name).reshape(-1)

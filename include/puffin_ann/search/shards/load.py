@@ -45,20 +45,21 @@ class LoadedShard:
     locators: Locators
     tombstones: NDArray[np.uint32]
 
-    def dead(self, masked: MaskedRows) -> NDArray[np.bool_] | None:
+    def deleted(self, masked: MaskedRows) -> NDArray[np.bool_] | None:
         """Mark the rows that are not live, (n,) bool; None if all are.
 
         Args:
-            masked: rows of covered files that are not live; tombstones are dead whatever it says.
+            masked: rows of covered files that are not live; rows with a tombstone are marked
+                whatever it says.
 
         Raises:
             BlobFormatError: the shard names a row group that its file has not.
         """
-        dead = self.locators.masked(masked)
+        deleted = self.locators.masked(masked)
         if len(self.tombstones):
-            dead = np.zeros(len(self.locators), np.bool_) if dead is None else dead
-            dead[self.tombstones] = True
-        return dead
+            deleted = np.zeros(len(self.locators), np.bool_) if deleted is None else deleted
+            deleted[self.tombstones] = True
+        return deleted
 
 
 def load_shard(

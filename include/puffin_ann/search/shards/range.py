@@ -18,7 +18,7 @@ BLOCK_ROWS = 32_768
 
 def shard_parts(
     shard: LoadedShard,
-    dead: NDArray[np.bool_] | None,
+    deleted: NDArray[np.bool_] | None,
     ranks: FileRanks,
     asking: NDArray[np.int64],
 ) -> Iterator[Part]:
@@ -26,13 +26,13 @@ def shard_parts(
 
     Args:
         shard: its stored vectors are read.
-        dead: (n,) bool, rows that are not to be answered.
+        deleted: (n,) bool, rows that are not to be answered.
         ranks: places of covered files among the view's.
         asking: (m,) int64, numbers of the queries to compare.
     """
     for start in range(0, shard.engine.rows, BLOCK_ROWS):
         ordinals = np.arange(start, min(start + BLOCK_ROWS, shard.engine.rows))
-        excluded = None if dead is None else dead[ordinals].view(np.uint8)
+        excluded = None if deleted is None else deleted[ordinals].view(np.uint8)
         if excluded is not None and excluded.all():
             continue
 

@@ -54,7 +54,7 @@ class ShardTier:
         self._router = Router(version.routing.centroids, owners) if several else None
         self._ranks_in_order = view.rank_of_file_id.in_order
         self._loaded: dict[int, LoadedShard] = {}
-        self._dead: dict[int, NDArray[np.bool_] | None] = {}
+        self._deleted: dict[int, NDArray[np.bool_] | None] = {}
         self._threads = settings().thread_count
 
     def search(
@@ -105,14 +105,14 @@ class ShardTier:
         """Give the rows of every shard that may hold one nearer to a query than `distance`."""
         for number, asking in shards_within(self._routing, queries, distance):
             shard = self._shard(self._routing.shards[number])
-            dead = self._dead[shard.entry.shard_id]
-            yield from shard_parts(shard, dead, self._view.rank_of_file_id, asking)
+            deleted = self._deleted[shard.entry.shard_id]
+            yield from shard_parts(shard, deleted, self._view.rank_of_file_id, asking)
 
     def _shard(self, entry: ShardEntry) -> LoadedShard:
         shard = self._loaded.get(entry.shard_id)
         if shard is None:
             shard = load_shard(self._io, self._version, entry, self._cache, self._scope)
-            self._dead[entry.shard_id] = shard.dead(self._masked)
+            self._deleted[entry.shard_id] = shard.deleted(self._masked)
             self._loaded[entry.shard_id] = shard
         return shard
 
@@ -173,8 +173,8 @@ class ShardTier:
             return ids, distances
         if self._routing.algorithm == EXACT:
             return self._nearest(shard, queries, k, threads)
-        dead = self._dead[shard.entry.shard_id]
-        answers = shard.engine.search(queries, k, width=widths, dead=dead, threads=threads)
+        deleted = self._deleted[shard.entry.shard_id]
+        answers = shard.engine.search(queries, k, width=widths, deleted=deleted, threads=threads)
         return (
             answers
             if self._is_in_order(shard)
@@ -185,8 +185,8 @@ class ShardTier:
         self, shard: LoadedShard, queries: NDArray[np.float32], k: int, threads: int
     ) -> Answers:
         """Return the k nearest live rows of a shard by distance and locator, by comparing all."""
-        dead = self._dead[shard.entry.shard_id]
-        ask = partial(shard.engine.exhaustive, dead=dead, threads=threads)
+        deleted = self._deleted[shard.entry.shard_id]
+        ask = partial(shard.engine.exhaustive, deleted=deleted, threads=threads)
         if self._is_in_order(shard):
             return ask(queries, k)
         return tie_breaks.nearest(ask, queries, k, self._keys(shard))

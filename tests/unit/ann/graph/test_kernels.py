@@ -8,10 +8,19 @@ import numpy as np
 import pytest
 
 from puffin_ann.ann.graph import kernels_prune
+from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, Visited
 from puffin_ann.ann.graph.kernels_beam import beam
 from puffin_ann.ann.graph.primitives import candidate, row_of, squared_of, squared_of_four
 from puffin_ann.ann.vamana import kernels_bulk_build
-from tests.support.graph_reference import NONE, WIDTH, best_first, pruned, squared, whole_numbers
+from tests.support.graph_reference import (
+    NONE,
+    WIDTH,
+    best_first,
+    pruned,
+    space_of,
+    squared,
+    whole_numbers,
+)
 
 SEEDS = range(8)
 
@@ -31,7 +40,7 @@ def test_pruning_chooses_what_its_reference_does(seed, most, alpha):
     space[70:90] = space[3]
     keys, pairs = keys_of(space, 0, np.arange(120))
     out = np.zeros(most, np.uint32)
-    count = kernels_prune.robust_prune(space.reshape(-1), WIDTH, keys, len(keys), most, alpha, out)
+    count = kernels_prune.robust_prune(space_of(space), keys, len(keys), most, alpha, out)
     assert out[:count].tolist() == pruned(space, pairs, most, alpha)
 
 
@@ -39,7 +48,7 @@ def test_measuring_leaves_the_node_itself_out_and_doubles_are_removed():
     space = whole_numbers(30, 0)
     rows = np.array([4, 9, 4, 2, 7, 2, 2], np.uint32)
     keys = np.zeros(20, np.uint64)
-    end = kernels_prune.measure(space.reshape(-1), WIDTH, 7, rows, len(rows), keys, 0)
+    end = kernels_prune.measure(space_of(space), 7, rows, len(rows), keys, 0)
     ordered = np.sort(keys[:end])
     count = int(kernels_prune.without_doubles(ordered, end))
     _, pairs = keys_of(space, 7, [2, 4, 9])
@@ -49,8 +58,8 @@ def test_measuring_leaves_the_node_itself_out_and_doubles_are_removed():
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("keep", [1, 5, 40, 300])
-@pytest.mark.parametrize("dead_share", [0.0, 0.3, 0.9])
-def test_the_beam_keeps_and_expands_what_its_reference_does(seed, keep, dead_share):
+@pytest.mark.parametrize("deleted_share", [0.0, 0.3, 0.9])
+def test_the_beam_keeps_and_expands_what_its_reference_does(seed, keep, deleted_share):
     generator = np.random.default_rng(seed)
     space = whole_numbers(200, seed)
     space[20:40] = space[1]
@@ -60,27 +69,18 @@ def test_the_beam_keeps_and_expands_what_its_reference_does(seed, keep, dead_sha
     for row, line in enumerate(lists):
         neighbours[row, : len(line)] = line
     query = whole_numbers(1, seed + 100)
-    dead = (generator.random(200 if dead_share else 0) < dead_share).astype(np.uint8)
+    deleted = (generator.random(200 if deleted_share else 0) < deleted_share).astype(np.uint8)
     pool, trail = np.zeros(keep + 1, np.uint64), np.zeros(1000, np.uint64)
     size, expanded = beam(
-        space.reshape(-1),
-        WIDTH,
-        neighbours.reshape(-1),
-        8,
-        degrees,
-        3,
+        space_of(space),
+        FlatAdjacency(neighbours.reshape(-1), 8, degrees, 3),
         query.reshape(-1),
         0,
-        pool,
-        keep,
-        np.zeros(8, np.uint64),
-        dead,
-        np.zeros(200, np.uint8),
-        np.uint8(1),
-        np.zeros(9, np.uint32),
+        Pools(pool, keep, np.zeros(8, np.uint64), deleted),
+        Visited(np.zeros(200, np.uint8), np.uint8(1), np.zeros(9, np.uint32)),
         trail,
     )
-    expected_pool, expected_trail = best_first(space, lists, 3, query[0], keep, dead, 7)
+    expected_pool, expected_trail = best_first(space, lists, 3, query[0], keep, deleted, 7)
 
     def unpacked(keys):
         return [(float(squared_of.py_func(key)), int(row_of.py_func(key))) for key in keys]

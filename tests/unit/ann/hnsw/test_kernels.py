@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, Visited
 from puffin_ann.ann.graph.primitives import row_of
 from puffin_ann.ann.hnsw import kernels, library
 from puffin_ann.ann.hnsw.layers import Layers, first_lists
-from tests.support.graph_reference import is_dead, still_open
+from tests.support.graph_reference import is_deleted, space_of, still_open
 
 WIDTH, ROWS, LINKS = 16, 200, 4
 SEEDS = range(6)
@@ -35,10 +36,10 @@ def some_lists(rows, counts, seed):
     return [generator.choice(rows, min(size, len(rows)), replace=False).tolist() for size in sizes]
 
 
-def best_first(measure, lists, begin, entry, keep, dead, most):
+def best_first(measure, lists, begin, entry, keep, deleted, most):
     """Expand the nearest not expanded yet; at the end, if there is room, once more from entry.
 
-    Dead rows are passed through as `test_vamana_kernels.best_first` does.
+    Deleted rows are passed through as `graph_reference.best_first` does.
     """
     pools, seen, done = {False: [], True: []}, set(), set()
     while True:
@@ -48,24 +49,24 @@ def best_first(measure, lists, begin, entry, keep, dead, most):
             if is_full or begin in seen:
                 return pools[False]
             new, begin = [begin], entry
-            pools[True] = pools[True][: most - is_dead(dead, new[0])]
+            pools[True] = pools[True][: most - is_deleted(deleted, new[0])]
         else:
             following = open_ones[0][1]
             done.add(following)
-            lives = not is_dead(dead, following)
+            lives = not is_deleted(deleted, following)
             new = [row for row in lists[following] if row not in seen]
         seen.update(new)
         for row in new:
-            if lives or not is_full or not is_dead(dead, row):
-                pools[is_dead(dead, row)].append((measure(row), row))
+            if lives or not is_full or not is_deleted(deleted, row):
+                pools[is_deleted(deleted, row)].append((measure(row), row))
         pools = {False: sorted(pools[False])[:keep], True: sorted(pools[True])[:most]}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("keep", [1, 7, 60, ROWS])
 @pytest.mark.parametrize("product", [False, True])
-@pytest.mark.parametrize("dead_share", [0.0, 0.4])
-def test_the_beam_keeps_what_its_reference_does(seed, keep, product, dead_share):
+@pytest.mark.parametrize("deleted_share", [0.0, 0.4])
+def test_the_beam_keeps_what_its_reference_does(seed, keep, product, deleted_share):
     space, query = whole_numbers(ROWS, seed), whole_numbers(1, seed + 100)[0]
     space[30:50] = space[2]
     # Half of the rows lead to each other only; the other half, where the entry is, to all.
@@ -74,30 +75,23 @@ def test_the_beam_keeps_what_its_reference_does(seed, keep, product, dead_share)
     for row, line in zip(island, some_lists(island, len(island), seed + 1), strict=True):
         lists[row] = line
     neighbours, degrees = padded(lists, 2 * LINKS)
-    dead = np.random.default_rng(seed).random(ROWS if dead_share else 0) < dead_share
+    deleted = np.random.default_rng(seed).random(ROWS if deleted_share else 0) < deleted_share
     pool = np.zeros(keep + 1, np.uint64)
     size = kernels.beam(
         product,
-        space.reshape(-1),
-        WIDTH,
-        neighbours.reshape(-1),
-        2 * LINKS,
-        degrees,
+        space_of(space),
+        FlatAdjacency(neighbours.reshape(-1), 2 * LINKS, degrees, 7),
         4,
-        7,
         query,
         0,
-        pool,
-        keep,
-        np.zeros(10, np.uint64),
-        dead.view(np.uint8),
-        np.zeros(ROWS, np.uint8),
-        np.uint8(1),
-        np.zeros(2 * LINKS + 1, np.uint32),
+        Pools(pool, keep, np.zeros(10, np.uint64), deleted.view(np.uint8)),
+        Visited(np.zeros(ROWS, np.uint8), np.uint8(1), np.zeros(2 * LINKS + 1, np.uint32)),
     )
-    expected = best_first(lambda row: apart(product, space[row], query), lists, 4, 7, keep, dead, 9)
+    expected = best_first(
+        lambda row: apart(product, space[row], query), lists, 4, 7, keep, deleted, 9
+    )
     assert [int(row_of.py_func(key)) for key in pool[:size]] == [row for _, row in expected]
-    assert keep < ROWS or is_dead(dead, 7) or 7 in {row for _, row in expected}
+    assert keep < ROWS or is_deleted(deleted, 7) or 7 in {row for _, row in expected}
 
 
 def some_layers(seed):
@@ -130,16 +124,14 @@ def test_descending_arrives_where_its_reference_does(seed, product):
                 if apart(product, space[near], query) >= apart(product, space[node], query):
                     break
                 node = near
+        upper_layers = kernels.UpperLayers(
+            layers.upper_neighbours.reshape(-1), LINKS, layers.upper_degrees, first, layers.top
+        )
         found = kernels.descend(
             product,
-            space.reshape(-1),
-            WIDTH,
-            layers.upper_neighbours.reshape(-1),
-            LINKS,
-            layers.upper_degrees,
-            first,
+            space_of(space),
+            upper_layers,
             layers.entry,
-            layers.top,
             queries.reshape(-1),
             number * WIDTH,
         )

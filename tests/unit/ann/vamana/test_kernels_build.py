@@ -4,11 +4,20 @@ import numpy as np
 import pytest
 
 from puffin_ann.ann.clustering import kernels_kmeans
+from puffin_ann.ann.graph.arguments import Adjacency
 from puffin_ann.ann.vamana import kernels_bulk_build, kernels_incremental_build, kernels_insert
-from tests.support.graph_reference import NONE, WIDTH, best_first, pruned, squared, whole_numbers
+from tests.support.graph_reference import (
+    NONE,
+    best_first,
+    pruned,
+    space_of,
+    squared,
+    whole_numbers,
+)
 
 ROWS, MOST = 160, 8
 SEEDS = range(4)
+NONE_DELETED = np.empty(0, np.uint8)
 
 
 def some_graph(rows, room, seed, degree=None):
@@ -30,28 +39,40 @@ def nearest_to(space, node, rows):
     return sorted({(squared(space[node], space[row]), int(row)) for row in rows if row != node})
 
 
+def insertion(rows, *, near=None, deleted=NONE_DELETED, keep, alpha):
+    """New rows, and room for what is found for them."""
+    return kernels_insert.Insertion(
+        rows=rows,
+        near=np.empty((len(rows), 0), np.uint32) if near is None else near,
+        deleted=deleted,
+        keep=keep,
+        alpha=alpha,
+        chosen=np.zeros((len(rows), MOST), np.uint32),
+        counts=np.zeros(len(rows), np.uint16),
+        twins=np.zeros(len(rows), np.uint32),
+    )
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("keep", "alpha"), [(4, 1.0), (30, 1.25)])
 def test_new_rows_choose_among_what_their_search_expanded(seed, keep, alpha):
     space = whole_numbers(ROWS, seed)
     lists, degrees = some_graph(ROWS, MOST, seed)
-    batch = np.array([3, 50, 51, 159], np.int64)
-    chosen, counts = np.zeros((4, MOST), np.uint32), np.zeros(4, np.uint16)
-    stamp = kernels_incremental_build.find_places(
-        space.reshape(-1), WIDTH, lists, degrees, 7, batch, keep, alpha,
-        np.zeros(ROWS, np.uint8), 254, chosen, counts,
-    )  # fmt: skip
-    assert stamp == 3, "stamps begin anew after 255"
+    new = insertion(np.array([3, 50, 51, 159], np.uint32), keep=keep, alpha=alpha)
+    stamp = kernels_insert.find_places(
+        space_of(space), Adjacency(lists, degrees, 7), new, np.zeros(ROWS, np.uint8), 254, 0, 4
+    )
+    assert stamp == 3, "after 255 stamps begin with 1 again"
     graph = named(lists, degrees)
-    for b, row in enumerate(batch.tolist()):
+    for b, row in enumerate(new.rows.tolist()):
         trail = best_first(space, graph, 7, space[row], keep)[1]
         expected = pruned(space, sorted(trail), MOST, alpha)
-        assert chosen[b, : counts[b]].tolist() == expected
+        assert new.chosen[b, : new.counts[b]].tolist() == expected
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("some_dead", [False, True])
-def test_rows_of_a_batch_choose_among_live_rows_and_each_other(seed, some_dead):
+@pytest.mark.parametrize("some_deleted", [False, True])
+def test_rows_of_a_batch_choose_among_live_rows_and_each_other(seed, some_deleted):
     space = whole_numbers(ROWS, seed)
     generator = np.random.default_rng(seed)
     known = 140
@@ -62,32 +83,40 @@ def test_rows_of_a_batch_choose_among_live_rows_and_each_other(seed, some_dead):
     rows = np.arange(known, ROWS, dtype=np.uint32)
     near = generator.integers(0, len(rows), (len(rows), 5)).astype(np.uint32)
     near[near == np.arange(len(rows))[:, None]] = NONE
-    dead = np.zeros(ROWS if some_dead else 0, np.uint8)
-    dead[: len(dead) : 3] = 1
-    chosen, counts = np.zeros((len(rows), MOST), np.uint32), np.zeros(len(rows), np.uint16)
-    equal_rows = np.zeros(len(rows), np.uint32)
+    deleted = np.zeros(ROWS if some_deleted else 0, np.uint8)
+    deleted[: len(deleted) : 3] = 1
+    new = insertion(rows, near=near, deleted=deleted, keep=20, alpha=1.25)
     kernels_insert.find_places(
-        space.reshape(-1), WIDTH, lists, degrees, 7, rows, near, dead, 20, 1.25,
-        np.zeros(ROWS, np.uint8), 0, chosen, counts, equal_rows, 2, len(rows),
-    )  # fmt: skip
-    assert not counts[:2].any(), "the first two were not asked for"
+        space_of(space),
+        Adjacency(lists, degrees, 7),
+        new,
+        np.zeros(ROWS, np.uint8),
+        0,
+        2,
+        len(rows),
+    )
+    assert not new.counts[:2].any(), "the first two were not asked for"
     graph = named(lists, degrees)
     for b, row in enumerate(rows.tolist()):
         if b < 2:
             continue
-        live = [one for _, one in best_first(space, graph, 7, space[row], 20, dead, 20)[1]]
+        live = [
+            near_row for _, near_row in best_first(space, graph, 7, space[row], 20, deleted, 20)[1]
+        ]
         beside = [int(rows[place]) for place in near[b] if place != NONE]
         expected = pruned(space, nearest_to(space, row, live + beside), MOST, 1.25)
-        assert chosen[b, : counts[b]].tolist() == expected
-        equal = [one for one in live if (space[one] == space[row]).all()]
-        assert equal_rows[b] == min(equal, default=NONE)
+        assert new.chosen[b, : new.counts[b]].tolist() == expected
+        equal = [near_row for near_row in live if (space[near_row] == space[row]).all()]
+        assert new.twins[b] == min(equal, default=NONE)
 
 
 def test_chosen_neighbours_are_put_in_their_rows():
     lists, degrees = some_graph(20, MOST, 0)
-    before, batch = named(lists, degrees), np.array([4, 9], np.int64)
+    before, batch = named(lists, degrees), np.array([4, 9], np.uint32)
     chosen = np.array([[1, 2, 3], [8, 0, 0]], np.uint32)
-    kernels_incremental_build.put_lists(batch, chosen, np.array([3, 1], np.uint16), lists, degrees)
+    kernels_incremental_build.put_lists(
+        Adjacency(lists, degrees, 0), batch, chosen, np.array([3, 1], np.uint16)
+    )
     before[4], before[9] = [1, 2, 3], [8]
     assert named(lists, degrees) == before
 
@@ -109,7 +138,7 @@ def test_edges_are_added_and_lists_that_overflow_are_pruned(seed):
         if len(expected[node]) > room:
             expected[node] = pruned(space, nearest_to(space, node, expected[node]), MOST, 1.25)
     kernels_incremental_build.add_edges(
-        space.reshape(-1), WIDTH, edges, starts, MOST, 1.25, lists, degrees
+        space_of(space), Adjacency(lists, degrees, 0), edges, starts, MOST, 1.25
     )
     assert named(lists, degrees) == expected
 
@@ -124,7 +153,7 @@ def test_lists_are_brought_to_their_final_width():
     neighbours = np.zeros((ROWS, MOST), np.uint32)
     for first, last in [(0, 50), (50, ROWS)]:
         kernels_incremental_build.prune_lists(
-            space.reshape(-1), WIDTH, first, last, 1.25, lists, degrees, neighbours
+            space_of(space), Adjacency(lists, degrees, 0), first, last, 1.25, neighbours
         )
     assert named(neighbours, degrees) == expected
 
@@ -138,7 +167,13 @@ def test_bulk_building_prunes_what_was_found_both_ways(seed):
     kernels_bulk_build.turn_round(forward, counts, starts, sources)
     chosen = np.zeros(ROWS, np.uint16)
     kernels_bulk_build.choose(
-        space.reshape(-1), WIDTH, 0, ROWS, forward, counts, starts, sources, MOST, 1.25, chosen
+        space_of(space),
+        kernels_bulk_build.Found(forward, counts, starts, sources),
+        0,
+        ROWS,
+        MOST,
+        1.25,
+        chosen,
     )
     for row in range(ROWS):
         both_ways = [*found[row], *(one for one in range(ROWS) if row in found[one])]

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from puffin_ann.ann.graph.arguments import Adjacency
 from puffin_ann.ann.vamana import kernels_insert as kernels
+from tests.support.graph_reference import space_of
 
 
 def points(n, seed=0):
@@ -54,7 +56,7 @@ def test_edges_back_take_the_place_of_those_they_make_needless(most):
     starts = np.flatnonzero(np.diff(heads, prepend=np.uint64(2**63), append=np.uint64(2**63)))
     reference_lists, reference_degrees = lists.copy(), degrees.copy()
 
-    kernels.link_back(space.reshape(-1), 16, edges, starts, 1.25, lists, degrees)
+    kernels.link_back(space_of(space), Adjacency(lists, degrees, 0), edges, starts, 1.25)
 
     linked_back(space, edges, 1.25, reference_lists, reference_degrees)
     np.testing.assert_array_equal(degrees, reference_degrees)
@@ -71,7 +73,7 @@ def test_hanging_equal_rows_loses_nothing_that_could_be_reached(most, arity):
     degrees[0] = most
 
     for row in range(30, 60):
-        kernels.hang_below(space.reshape(-1), 16, row, 0, arity, lists, degrees)
+        kernels.hang_below(space_of(space), Adjacency(lists, degrees, 0), row, 0, arity)
 
     seen, waiting = {0}, [0]
     while waiting:

@@ -5,8 +5,9 @@ import pytest
 
 from puffin_ann.ann.clustering import product_quantisation
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.graph.arguments import FlatAdjacency, QueryBatch
 from puffin_ann.ann.vamana import kernels_search
-from tests.support.graph_reference import WIDTH, best_first, squared, whole_numbers
+from tests.support.graph_reference import WIDTH, best_first, space_of, squared, whole_numbers
 
 ROWS, MOST, ENTRY, K = 200, 8, 3, 5
 L2 = METRICS["l2"].code
@@ -24,16 +25,23 @@ def some_graph(seed):
     return lists, neighbours.reshape(-1), np.array([len(line) for line in lists], np.uint16)
 
 
-def searched(kernel, *first, space, neighbours, degrees, queries, widths, dead):
-    ids, distances = np.zeros((len(queries), K), np.int64), np.zeros((len(queries), K), "f4")
-    counts = np.zeros(len(queries), np.int64)
-    live = ROWS - np.count_nonzero(dead)
-    kernel(
-        *first, space.reshape(-1), WIDTH, neighbours, MOST, degrees, ENTRY, queries.reshape(-1), L2,
-        space, queries, np.array(widths, np.int64), live, 8, dead,
-        np.zeros(ROWS, np.uint8), 250, ids, distances, counts,
-    )  # fmt: skip
-    return ids, distances, counts
+def searched(kernel, *first, space, neighbours, degrees, queries, widths, deleted):
+    batch = QueryBatch(
+        metric=L2,
+        vectors=space,
+        queries=queries,
+        widths=np.array(widths, np.int64),
+        live=ROWS - np.count_nonzero(deleted),
+        spare=8,
+        deleted=deleted,
+        stamps=np.zeros(ROWS, np.uint8),
+        ids=np.zeros((len(queries), K), np.int64),
+        distances=np.zeros((len(queries), K), np.float32),
+        counts=np.zeros(len(queries), np.int64),
+    )
+    graph = FlatAdjacency(neighbours, MOST, degrees, ENTRY)
+    kernel(*first, tuple(space_of(space)), tuple(graph), queries.reshape(-1), tuple(batch), 250)
+    return batch.ids, batch.distances, batch.counts
 
 
 def answers(space, query, pool):
@@ -57,19 +65,19 @@ WIDTHS = [1, 3, 20, 64, 199, 10**6, 7, 40]
 def test_a_search_by_full_vectors_answers_what_its_reference_does(seed, share):
     space, queries = whole_numbers(ROWS, seed), whole_numbers(len(WIDTHS), seed + 50)
     lists, neighbours, degrees = some_graph(seed)
-    dead = (np.random.default_rng(seed).random(ROWS) < share).astype(np.uint8) if share else b""
-    dead = np.frombuffer(bytes(dead), np.uint8)
-    live = ROWS - np.count_nonzero(dead)
+    deleted = (np.random.default_rng(seed).random(ROWS) < share).astype(np.uint8) if share else b""
+    deleted = np.frombuffer(bytes(deleted), np.uint8)
+    live = ROWS - np.count_nonzero(deleted)
     found = searched(
         kernels_search.search_full, space=space, neighbours=neighbours, degrees=degrees,
-        queries=queries, widths=WIDTHS, dead=dead,
+        queries=queries, widths=WIDTHS, deleted=deleted,
     )  # fmt: skip
     expected = []
     for query, width in zip(queries, WIDTHS, strict=True):
         keep = min(max(width, K), live)
         most = max(1, min(keep, ROWS - live))
-        pool, _ = best_first(space, lists, ENTRY, query, keep, dead, most)
-        # What dead rows cut off from too many live ones answers nothing; then all are compared.
+        pool, _ = best_first(space, lists, ENTRY, query, keep, deleted, most)
+        # What deleted rows cut off from too many live ones answers nothing; then all are compared.
         # The first K + 8 rows of the pool are measured; with exact sums their order stays.
         expected.append(answers(space, query, pool if len(pool) == keep or not share else []))
     assert_same(found, expected)
@@ -87,10 +95,10 @@ def test_a_search_by_codes_answers_what_its_reference_does(seed, by_product, sub
     codebook = generator.integers(-5, 6, (subspaces, 16, widest)).astype(np.float32)
     codes = generator.integers(0, 16, (ROWS, subspaces)).astype(np.uint8)
     found = searched(
-        kernels_search.search_codes, product_quantisation.turned(codebook), offsets,
-        codes.reshape(-1), by_product,
+        kernels_search.search_codes,
+        (product_quantisation.turned(codebook), offsets, codes.reshape(-1), by_product),
         space=space, neighbours=neighbours, degrees=degrees, queries=queries, widths=WIDTHS,
-        dead=np.empty(0, np.uint8),
+        deleted=np.empty(0, np.uint8),
     )  # fmt: skip
     expected = []
     for query, width in zip(queries, WIDTHS, strict=True):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.graph import space as spaces
+from puffin_ann.ann.graph.arguments import Pools
 from puffin_ann.ann.graph.primitives import candidate, row_of, squared_of
 from puffin_ann.ann.simd import fastscan
 from puffin_ann.ann.vamana.packed import (
@@ -181,15 +182,27 @@ def test_walking_finds_what_its_reference_does(seed, keep):
     floats, tables = np.empty(8 * 96, np.float32), np.empty(8 * 96, np.uint8)
     step, base = kernels_tables.tables_of(placed, floats, tables)
     best, flat = np.empty(11, np.uint64), made.array.reshape(-1)
-    found = kernels_search.walk(
-        flat, flat.view(np.uint32), layout.stride, layout.code_bytes, layout.blocks, 0, placed,
-        tables, step, base, np.empty(keep + 1, np.uint64), np.empty(2, np.uint64),
-        np.empty(0, np.uint8), np.zeros(300, np.uint8), np.uint8(1), best, np.empty(32, np.float32),
+    nodes = kernels_tables.PackedGraph(
+        bytes=flat, numbers=flat.view(np.uint32), stride=layout.stride,
+        code_bytes=layout.code_bytes, blocks=layout.blocks, entry=0, origin=frame.origin,
+        scale=frame.scale, across=frame.across, within=frame.within, length=0.0,
     )  # fmt: skip
+    pools = Pools(
+        np.empty(keep + 1, np.uint64), keep, np.empty(2, np.uint64), np.empty(0, np.uint8)
+    )
+    found = kernels_search.walk(
+        nodes,
+        kernels_tables.PlacedQuery(placed, tables, step, base),
+        pools,
+        np.zeros(300, np.uint8),
+        np.uint8(1),
+        best,
+        np.empty(32, np.float32),
+    )
     expected = walked(space, neighbours, degrees, query[0], keep, 10)
     assert [int(row_of.py_func(key)) for key in best[:found]] == [row for _, row in expected]
     distances = [float(squared_of.py_func(key)) for key in best[:found]]
-    np.testing.assert_allclose(distances, [one for one, _ in expected], rtol=1e-4)
+    np.testing.assert_allclose(distances, [distance for distance, _ in expected], rtol=1e-4)
 
 
 @given(
@@ -233,14 +246,14 @@ def test_estimates_have_no_bias_and_an_error_that_shrinks_with_the_width():
     dimension=st.integers(1, 40),
     metric=st.sampled_from(sorted(METRICS)),
     k=st.integers(1, 40),
-    dead_share=st.sampled_from([0.0, 0.0, 0.1, 0.6]),
+    deleted_share=st.sampled_from([0.0, 0.0, 0.1, 0.6]),
     scale=st.sampled_from([1e-12, 1.0, 1e12]),
     query_scale=st.sampled_from([1e-9, 1.0, 1.0, 1e9]),
     spread=st.sampled_from([2, 100]),
 )
 @settings(max_examples=120, deadline=None)
 def test_a_walk_over_everything_gives_the_answers_of_brute_force(
-    tmp_path_factory, seed, dimension, metric, k, dead_share, scale, query_scale, spread
+    tmp_path_factory, seed, dimension, metric, k, deleted_share, scale, query_scale, spread
 ):
     generator = np.random.default_rng(seed)
     vectors = generator.integers(-spread, spread, (400, dimension)).astype(np.float32)
@@ -255,11 +268,11 @@ def test_a_walk_over_everything_gives_the_answers_of_brute_force(
     zero_rows = spaces.zero_rows(path) if metric == "cosine" else None
     searcher = Searcher(linked, records=made, zero_rows=zero_rows, beam="edges")
     assert searcher.beam == "edges"
-    dead = (generator.random(400) < dead_share).astype(np.uint8) if dead_share else None
-    ids, distances = searcher.search(queries, k, width=400, dead=dead)
+    deleted = (generator.random(400) < deleted_share).astype(np.uint8) if deleted_share else None
+    ids, distances = searcher.search(queries, k, width=400, deleted=deleted)
     wanted = METRICS[metric].distances(queries, vectors)
-    if dead is not None:
-        wanted[:, dead > 0] = np.inf
+    if deleted is not None:
+        wanted[:, deleted > 0] = np.inf
     expected = np.sort(wanted, axis=1)[:, :k]
     np.testing.assert_array_equal(distances, expected)
     np.testing.assert_array_equal(distances, np.take_along_axis(wanted, ids, axis=1))

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from puffin_ann.ann.graph import kernels_connectivity
+from puffin_ann.ann.graph.arguments import Adjacency
 from puffin_ann.ann.vamana import build, bulk_build, incremental_build, kernels_bulk_build
+from tests.support.graph_reference import space_of
 
 
 def padded(vectors):
@@ -34,9 +36,8 @@ def reached(neighbours, degrees, entry):
 
 
 def repaired(space, neighbours, degrees, entry):
-    return kernels_connectivity.make_reachable(
-        space.reshape(-1), 16, neighbours, degrees, entry, 32
-    )
+    graph = Adjacency(neighbours, degrees, entry)
+    return kernels_connectivity.make_reachable(space_of(space), graph, 32)
 
 
 def test_rows_without_any_edges_are_all_made_reachable():

@@ -1,7 +1,7 @@
-"""Searching by records: a beam over estimated distances, every expanded row measured exactly.
+"""Searching packed nodes: a beam over estimated distances, every expanded row measured exactly.
 
 See `layout` for what lies where. What profiling showed, per expansion of 0.4 µs (100 dimensions)
-to 0.7 µs (384): most of it is waiting for the record, so the next likely one is asked for while
+to 0.7 µs (384): most of it is waiting for the node, so the next likely one is asked for while
 this one is scanned, and once more when a better one turned up; numbers of neighbours are looked at
 only where a mask of 32 comparisons says so; places in the pool are found by halving, since at
 widths above 100 walking there takes as long as the scan.
@@ -13,12 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.graph.kernels_answer import found_enough, kept, next_stamp, write_nearest
+from puffin_ann.ann.core.types import Fields
+from puffin_ann.ann.graph.arguments import Pools, QueryBatch
+from puffin_ann.ann.graph.kernels_answer import (
+    candidates_kept,
+    found_enough,
+    next_stamp,
+    write_nearest,
+)
 from puffin_ann.ann.graph.kernels_frontier import (
     NOBODY,
     has_room,
     insert,
-    is_dead,
+    is_deleted,
     is_passed,
     mark,
     next_open,
@@ -43,7 +50,12 @@ from puffin_ann.ann.simd.vectors import (
     sum_of,
 )
 from puffin_ann.ann.vamana.packed.kernels_pack import FAR, HEAD_BYTES, rotated, squared_from
-from puffin_ann.ann.vamana.packed.kernels_tables import placed, tables_of
+from puffin_ann.ann.vamana.packed.kernels_tables import (
+    PackedGraph,
+    PlacedQuery,
+    place_query,
+    tables_of,
+)
 
 from numba import njit  # isort: skip  (after the primitives have configured it)
 
@@ -89,30 +101,32 @@ def enter(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
 
 
 @njit(inline="always")
-def _over_records(width, k, rows):  # type: ignore[no-untyped-def]
-    return min(int(WIDER * kept(width, k, rows)) + MORE, rows)
+def _candidates_kept(width, k, rows):  # type: ignore[no-untyped-def]
+    return min(int(WIDER * candidates_kept(width, k, rows)) + MORE, rows)
 
 
 @njit(inline="always")
-def _ask_for(records, stride, key):  # type: ignore[no-untyped-def]
+def _prefetch_node(nodes, key):  # type: ignore[no-untyped-def]
+    stride = U64(nodes.stride)
     first = row_of(key) * stride
     for at in range(U64(0), stride, _LINE):
-        prefetch(records, first + at)
+        prefetch(nodes.bytes, first + at)
 
 
 @njit(inline="always")
-def _near(records, at, code_bytes, tables, step, base, own, limit, out):  # type: ignore[no-untyped-def]
+def _estimate_block(nodes, at, query, own, limit, out):  # type: ignore[no-untyped-def]
     """Write the estimates of a block where any is below the limit; return which are, as bits."""
-    first, second = block_sums(records, at, tables, code_bytes // U64(GROUP_BYTES))
+    packed, code_bytes = nodes.bytes, U64(nodes.code_bytes)
+    first, second = block_sums(packed, at, query.tables, code_bytes // U64(GROUP_BYTES))
     tail = at + code_bytes
-    step, base, own, limit = _fill(step), _fill(base), _fill(own), _fill(limit)
+    step, base, own, limit = _fill(query.step), _fill(query.base), _fill(own), _fill(limit)
     first = multiply_add(
-        multiply_add(first, step, base), _load(records, tail + U64(128)), _load(records, tail)
+        multiply_add(first, step, base), _load(packed, tail + U64(128)), _load(packed, tail)
     )
     second = multiply_add(
         multiply_add(second, step, base),
-        _load(records, tail + U64(192)),
-        _load(records, tail + U64(64)),
+        _load(packed, tail + U64(192)),
+        _load(packed, tail + U64(64)),
     )
     first, second = add(first, own), add(second, own)
     mask = less_mask(first, limit) | (less_mask(second, limit) << _HALF)
@@ -124,13 +138,14 @@ def _near(records, at, code_bytes, tables, step, base, own, limit, out):  # type
 
 @njit(inline="always")
 def _let_in(  # type: ignore[no-untyped-def]
-    mask, estimates, numbers, place, pool, size, full, current, passed, count, most, beside,
-    dead, stamps, stamp,
-):  # fmt: skip
+    mask, estimates, numbers, place, pools, size, current, count, beside, stamps, stamp
+):
     """Put the rows of a mask into their pools.
 
     Return the size of each, and its first place that may not be expanded.
     """
+    pool, passed, deleted = pools.live, pools.passed, pools.deleted
+    full, most = U64(pools.keep), U64(len(passed) - 1)
     while mask:
         bit = lowest_bit(mask)
         mask &= mask - U64(1)
@@ -138,7 +153,7 @@ def _let_in(  # type: ignore[no-untyped-def]
         if stamps[row] == stamp:
             continue
         key = candidate(max(estimates[bit], F32(0)), row)
-        if is_dead(dead, row):
+        if is_deleted(deleted, row):
             if is_passed(key, pool, size, full) and has_room(passed, count, most, key):
                 stamps[row] = stamp
                 count -= U64(count == most)
@@ -166,116 +181,90 @@ def _kept(best, found, key):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, fastmath=False)
 def walk(
-    records: NDArray[np.uint8],
-    numbers: NDArray[np.uint32],
-    stride: Whole,
-    code_bytes: Whole,
-    blocks: Whole,
-    entry: Whole,
-    moved: NDArray[np.float32],
-    tables: NDArray[np.uint8],
-    step: np.float32,
-    base: np.float32,
-    pool: NDArray[np.uint64],
-    passed: NDArray[np.uint64],
-    dead: NDArray[np.uint8],
+    nodes: PackedGraph,
+    query: PlacedQuery,
+    pools: Pools,
     stamps: NDArray[np.uint8],
     stamp: np.uint8,
     best: NDArray[np.uint64],
     estimates: NDArray[np.float32],
 ) -> Whole:
-    """Find live rows near a query; return how many, none where dead ones left too few of them.
+    """Find live rows near a query; return how many, none where deleted ones left too few of them.
 
     A row enters the pool once, by the first estimate that was near enough: if later ones let it in
     again, a fifth of the pool is doubles.
 
     Args:
-        records: flat `(n · stride,) uint8`.
-        numbers: the same as uint32.
-        stride: bytes of a record.
-        code_bytes: of a block's codes.
-        blocks: room for them in a record; what says more is damaged.
-        entry: row to begin at.
-        moved: `(w,) float32`, the query, rotated.
-        tables: `(8 · w,) uint8`, its tables.
-        step: of the tables, see `tables_of`.
-        base: likewise.
-        pool: uint64, its length less 1 is the most it holds, and how many of the nearest live
-            candidates are expanded; written: those, ascending.
-        passed: likewise for dead rows, which are passed through, see `kernels_frontier`.
-        dead: `(n,) uint8`, or empty if all rows live.
-        stamps: `(n,) uint8`; rows that carry `stamp` were in the pool.
+        nodes: the graph.
+        query: as the nodes are.
+        pools: written; as many of the nearest live candidates as it keeps are expanded.
+        stamps: `(n,) uint8`; rows that carry `stamp` were in a pool.
         stamp: of this search, carried by no row yet.
         best: uint64, its length less 1 is how many are wanted; written: the nearest live rows
             expanded, by their squared distances, ascending.
         estimates: `(32,) float32`, scratch.
     """
-    stride, code_bytes = U64(stride), U64(code_bytes)
-    full, most = U64(len(pool) - 1), U64(len(passed) - 1)
+    packed, numbers, moved = nodes.bytes, nodes.numbers, query.moved
+    pool, passed, deleted = pools.live, pools.passed, pools.deleted
+    stride, code_bytes = U64(nodes.stride), U64(nodes.code_bytes)
+    full = U64(pools.keep)
     current = beside = found = U64(0)
-    stamps[entry] = stamp
-    key = candidate(F32(0), entry)
-    size, count = start(key, pool, passed, dead)
+    stamps[nodes.entry] = stamp
+    key = candidate(F32(0), nodes.entry)
+    size, count = start(key, pool, passed, deleted)
     while key != NOBODY:
         lives = mark(key, pool, current, size, passed, beside)
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
         following = next_open(pool, current, size, full, passed, beside, count)
         if following != NOBODY:
-            _ask_for(records, stride, following)
+            _prefetch_node(nodes, following)
         at = row_of(key) * stride
-        own = sum_of(squared_from(records, at, moved, len(moved)))
+        own = sum_of(squared_from(packed, at, moved, len(moved)))
         if lives:
             found = _kept(best, found, candidate(own, row_of(key)))
         at += U64(4 * len(moved))
-        there = min(U64(numbers[at >> U64(2)]), U64(blocks))
+        there = min(U64(numbers[at >> U64(2)]), U64(nodes.blocks))
         at += U64(HEAD_BYTES)
         for _ in range(there):
             limit = squared_of(pool[full - U64(1)]) if size == full else FAR
-            mask = _near(records, at, code_bytes, tables, step, base, own, limit, estimates)
+            mask = _estimate_block(nodes, at, query, own, limit, estimates)
             at += code_bytes
+            place = (at + U64(256)) >> U64(2)
             size, current, count, beside = _let_in(
-                mask, estimates, numbers, (at + U64(256)) >> U64(2), pool, size, full, current,
-                passed, count, most, beside, dead, stamps, stamp,
-            )  # fmt: skip
+                mask, estimates, numbers, place, pools, size, current, count, beside, stamps, stamp
+            )
             at += U64(384)
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
         key = next_open(pool, current, size, full, passed, beside, count)
         if key != following and key != NOBODY:
-            _ask_for(records, stride, key)
-    return found if found_enough(size, full, dead) else U64(0)
+            _prefetch_node(nodes, key)
+    return found if found_enough(size, full, deleted) else U64(0)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def answer(
-    metric: Any,
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
+    batch: QueryBatch,
     query: Any,
     square: float,
     length: float,
     best: NDArray[np.uint64],
     found: Whole,
-    ids: NDArray[np.int64],
-    distances: NDArray[np.float32],
-) -> Whole:
-    """Write the k nearest of the rows found by their exact distances; return how many there are.
+) -> None:
+    """Write the k nearest of the rows found by their exact distances, and how many there are.
 
     Beyond the first k only those are measured that rounding may have put there.
 
     Args:
-        metric: code.
-        vectors: `(n, d) float32`, as stored.
-        queries: `(q, d) float32`.
-        query: which of them.
+        batch: its answers are written.
+        query: which of its queries.
         square: its squared norm.
-        length: of the query as it was searched, see `placed`.
+        length: of the query as it was searched, see `place_query`.
         best: candidates by their float32 distances, ascending; overwritten.
         found: how many.
-        ids: `(k,) int64`, written; -1 where there is none.
-        distances: `(k,) float32`, written; infinite there.
     """
+    vectors, ids = batch.vectors, batch.ids[query]
     k = U64(len(ids))
     count = min(k, U64(found))
     flat = vectors.reshape(-1)
@@ -291,76 +280,35 @@ def answer(
             prefetch(flat, row_of(best[i]) * dimension + z)
     for i in range(count):
         row: Any = np.int64(row_of(best[i]))
-        new = order_key(distance(metric, queries, query, square, vectors, row), row)
-        insert(best, i, new)
+        exact = distance(batch.metric, batch.queries, query, square, vectors, row)
+        insert(best, i, order_key(exact, row))
     count = min(k, count)
-    write_nearest(best, count, ids, distances)
-    return count
+    write_nearest(best, count, ids, batch.distances[query])
+    batch.counts[query] = count
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def search_records(
-    records: NDArray[np.uint8],
-    numbers: NDArray[np.uint32],
-    stride: Whole,
-    code_bytes: Whole,
-    blocks: Whole,
-    entry: Whole,
-    origin: NDArray[np.float32],
-    scale: float,
-    across: NDArray[np.float32],
-    within: NDArray[np.float32],
-    metric: int,
-    length: float,
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
-    widths: NDArray[np.int64],
-    live: Whole,
-    spare: Whole,
-    dead: NDArray[np.uint8],
-    stamps: NDArray[np.uint8],
-    stamp: Whole,
-    ids: NDArray[np.int64],
-    distances: NDArray[np.float32],
-    counts: NDArray[np.int64],
-) -> Whole:
+def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> Whole:
     """Answer queries.
 
     Args:
-        records: flat `(n · stride,) uint8`.
-        numbers: the same as uint32.
-        stride: bytes of a record.
-        code_bytes: of a block's codes.
-        blocks: room for them in a record; what says more is damaged.
-        entry: row to begin at.
-        origin: `(w,) float32`, see `layout.Frame`.
-        scale: a power of two, likewise.
-        across: `(w / 16, w / 16) float32`, orthogonal, likewise.
-        within: `(16, 16) float32`, orthogonal, likewise.
-        metric: code.
-        length: of all rows of the space, for the inner product.
-        vectors: `(n, d) float32`, as stored.
-        queries: `(q, d) float32`.
-        widths: `(q,) int64`, L: candidates wanted.
-        live: how many rows are.
-        spare: candidates beyond k that may be measured too, where rounding can have swapped them.
-        dead: `(n,) uint8`, or empty.
-        stamps: `(n,) uint8` scratch, kept from call to call.
-        stamp: the last one used; 0 at first, with `stamps` all 0.
-        ids: `(q, k) int64`, written.
-        distances: `(q, k) float32`, written.
-        counts: `(q,) int64`, written: answers of each query.
+        graph_fields: of `PackedGraph`.
+        batch_fields: of `QueryBatch`: the queries; its answers are written. The spare candidates
+            may be measured where rounding can have swapped them.
+        stamp: the last one used; 0 at first.
 
     Returns:
         The last stamp used.
     """
-    width = len(origin)
-    rows, k = len(stamps), ids.shape[1]
-    widest = _over_records(widths.max(), k, live)
+    nodes, batch = PackedGraph(*graph_fields), QueryBatch(*batch_fields)
+    width = len(nodes.origin)
+    queries, stamps, live = batch.queries, batch.stamps, batch.live
+    rows, k = len(stamps), batch.ids.shape[1]
+    widest = _candidates_kept(batch.widths.max(), k, live)
     pool = np.empty(widest + 1, np.uint64)
     passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
-    best = np.empty(k + spare + 1, np.uint64)
-    placed_query = np.empty(width, np.float32)
+    best = np.empty(k + batch.spare + 1, np.uint64)
+    placed = np.empty(width, np.float32)
     scratch = np.empty(width, np.float32)
     moved = np.empty(width, np.float32)
     floats = np.empty(8 * width, np.float32)
@@ -369,19 +317,15 @@ def search_records(
     for q in range(len(queries)):
         stamp = next_stamp(stamps, stamp)
         square = dot(queries, q, queries, q)
-        reach = placed(metric, length, queries, q, square, origin, scale, placed_query)
+        length = place_query(nodes, batch.metric, queries, q, square, placed)
         found: Whole = U64(0)
-        if reach < LONGEST:
-            rotated(placed_query, across, within, scratch, moved, U64(0), U64(1))
+        if length < LONGEST:
+            rotated(placed, nodes.across, nodes.within, scratch, moved, U64(0), U64(1))
             step, base = tables_of(moved, floats, tables)
-            keep = _over_records(widths[q], k, live)
+            keep = _candidates_kept(batch.widths[q], k, live)
             room = passed_room(keep, rows - live)
-            found = walk(
-                records, numbers, stride, code_bytes, blocks, entry, moved, tables, step, base,
-                pool[: keep + 1], passed[: room + 1], dead, stamps, np.uint8(stamp), best,
-                estimates,
-            )  # fmt: skip
-        counts[q] = answer(
-            metric, vectors, queries, q, square, reach, best, found, ids[q], distances[q]
-        )
+            pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
+            query = PlacedQuery(moved, tables, step, base)
+            found = walk(nodes, query, pools, stamps, np.uint8(stamp), best, estimates)
+        answer(batch, q, square, length, best, found)
     return stamp

@@ -1,9 +1,10 @@
-"""What a search by records makes of a query first: its place in their frame, and its tables.
+"""What a search of packed nodes makes of a query first: its place in their frame, and its tables.
 
 See `layout` for the sums.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,15 +34,59 @@ _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
 _store_bytes, _to_bytes = store_of(U8X16), bytes_of(U8X16)
 
 
+class PackedGraph(NamedTuple):
+    """Packed nodes, and what brings a query into their frame; see `layout`.
+
+    Attributes:
+        bytes: flat `(n · stride,) uint8`.
+        numbers: the same as uint32.
+        stride: bytes of a node.
+        code_bytes: of a block's codes.
+        blocks: room for them in a node; a number of blocks above it is damaged.
+        entry: row to begin at.
+        origin: `(w,) float32`, see `layout.Frame`.
+        scale: a power of two, see `layout.Frame`.
+        across: `(w / 16, w / 16) float32`, orthogonal, see `layout.Frame`.
+        within: `(16, 16) float32`, orthogonal, see `layout.Frame`.
+        length: of all rows of the space, for the inner product.
+    """
+
+    bytes: NDArray[np.uint8]
+    numbers: NDArray[np.uint32]
+    stride: Whole
+    code_bytes: Whole
+    blocks: Whole
+    entry: Whole
+    origin: NDArray[np.float32]
+    scale: float
+    across: NDArray[np.float32]
+    within: NDArray[np.float32]
+    length: float
+
+
+class PlacedQuery(NamedTuple):
+    """A query in the frame of packed nodes.
+
+    Attributes:
+        moved: `(w,) float32`, rotated.
+        tables: `(8 · w,) uint8`, see `tables_of`.
+        step: of the tables.
+        base: the sum for codes that find nothing but zeros.
+    """
+
+    moved: NDArray[np.float32]
+    tables: NDArray[np.uint8]
+    step: np.float32
+    base: np.float32
+
+
 @njit(cache=True, nogil=True, fastmath=False)
-def placed(
+def place_query(
+    nodes: PackedGraph,
     metric: int,
-    length: float,
     queries: NDArray[np.float32],
     query: Whole,
     square: float,
-    origin: NDArray[np.float32],
-    scale: float,
     out: NDArray[np.float32],
 ) -> float:
     """Write a query as rows are before rotation; return its length.
@@ -50,20 +95,19 @@ def placed(
     order: among the distances of a short one, or of a long one, no digits would be left.
 
     Args:
+        nodes: whose frame it is.
         metric: code.
-        length: of all rows of the space, for the inner product.
         queries: `(q, d) float32`.
         query: which of them.
         square: its squared norm.
-        origin: `(w,) float32`, see `layout.Frame`.
-        scale: likewise.
         out: `(w,) float32`, written.
     """
+    origin, scale = nodes.origin, nodes.scale
     factor = 1.0
     if metric == COSINE:
         factor = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
     elif metric == IP:
-        factor = length / math.sqrt(square) if square > 0.0 else 0.0
+        factor = nodes.length / math.sqrt(square) if square > 0.0 else 0.0
     dimension = queries.shape[1]
     total = 0.0
     for z in range(len(out)):

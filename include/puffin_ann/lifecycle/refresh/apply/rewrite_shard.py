@@ -156,7 +156,7 @@ class ShardRewriter:
         return self._made_by.insert(
             self._unpacked(shard, scratch),
             fresh.rows.vectors,
-            dead=now.dead if now.dead.any() else None,
+            deleted=now.dead if now.dead.any() else None,
             parameters=plan.declaration.parameters_of(routing.algorithm),
             norm_bound=routing.norm_bound,
             seed=plan.declaration.seed + shard.shard_id,
@@ -305,8 +305,9 @@ def recall_of(
     queries = np.ascontiguousarray(shard.vectors(chosen))
     wanted = min(k + 1, len(alive))
     mask = dead if dead.any() else None
-    ids, near = shard.search(queries, wanted, width=max(width, wanted), dead=mask, threads=threads)
-    true_ids, true = shard.exhaustive(queries, wanted, dead=mask, threads=threads)
+    widest = max(width, wanted)
+    ids, near = shard.search(queries, wanted, width=widest, deleted=mask, threads=threads)
+    true_ids, true = shard.exhaustive(queries, wanted, deleted=mask, threads=threads)
     is_other = ids != chosen[:, None]
     exact = np.sort(np.where(true_ids == chosen[:, None], np.inf, true), axis=1)[:, : wanted - 1]
     return Measure.of(recalls_of(np.nonzero(is_other)[0], near[is_other], exact))

@@ -1,4 +1,4 @@
-"""What dead rows must not do, on real words: take the places of live ones, wherever they lie."""
+"""What deleted rows must not do, on real words: take the places of live ones, wherever they lie."""
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -36,15 +36,15 @@ def shard(request, words, tmp_path_factory):
     return request.param, opened_shard
 
 
-def dead_rows(vectors, live, kind):
+def deleted_rows(vectors, live, kind):
     """Mark all rows but `live` of them: any, or the nearest to one, which is a cluster's middle."""
     generator = np.random.default_rng(live)
     order = generator.permutation(ROWS)
     if kind == "in one cluster":
         order = np.argsort(((vectors - vectors[order[0]]) ** 2).sum(axis=1))
-    dead = np.zeros(ROWS, np.bool_)
-    dead[order[: ROWS - live]] = True
-    return dead
+    deleted = np.zeros(ROWS, np.bool_)
+    deleted[order[: ROWS - live]] = True
+    return deleted
 
 
 @pytest.mark.parametrize("kind", ["anywhere", "in one cluster"])
@@ -52,12 +52,12 @@ def dead_rows(vectors, live, kind):
 def test_recall_never_falls_as_the_width_grows(shard, words, live, kind):
     name, searched = shard
     vectors, queries = words[:ROWS], words[ROWS:]
-    dead = dead_rows(vectors, live, kind)
-    truth = nearest(vectors, queries, K, "l2", dead)[1]
+    deleted = deleted_rows(vectors, live, kind)
+    truth = nearest(vectors, queries, K, "l2", deleted)[1]
     recalls = []
     for width in WIDTHS:
-        answers = searched.search(queries, K, width=width, dead=dead)
-        assert_answers_are_sound(answers, vectors, queries, K, "l2", dead)
+        answers = searched.search(queries, K, width=width, deleted=deleted)
+        assert_answers_are_sound(answers, vectors, queries, K, "l2", deleted)
         assert (np.count_nonzero(answers[0] >= 0, axis=1) == min(K, live)).all()
         recalls.append(recall(answers[1], truth))
     # One neighbour of 1,500 is less than what a wider search may lose by another way there.
@@ -69,23 +69,23 @@ def test_recall_never_falls_as_the_width_grows(shard, words, live, kind):
 @pytest.mark.parametrize("live", [11_999, 6_000, 300, 3])
 def test_a_query_alone_gets_what_it_gets_among_others(shard, words, live):
     _, searched = shard
-    dead = dead_rows(words[:ROWS], live, "in one cluster")
+    deleted = deleted_rows(words[:ROWS], live, "in one cluster")
     queries = words[ROWS : ROWS + 12]
-    ids, distances = searched.search(queries, K, width=40, dead=dead)
+    ids, distances = searched.search(queries, K, width=40, deleted=deleted)
     for place in range(len(queries)):
-        alone = searched.search(queries[place : place + 1], K, width=40, dead=dead)
+        alone = searched.search(queries[place : place + 1], K, width=40, deleted=deleted)
         np.testing.assert_array_equal(ids[place], alone[0][0])
         np.testing.assert_array_equal(distances[place], alone[1][0])
 
 
-def test_a_dead_row_that_no_query_is_near_changes_no_answer(shard, words):
+def test_a_deleted_row_that_no_query_is_near_changes_no_answer(shard, words):
     _, searched = shard
     vectors, queries = words[:ROWS], words[ROWS:]
-    dead = np.zeros(ROWS, np.bool_)
+    deleted = np.zeros(ROWS, np.bool_)
     distances = ((vectors - queries.mean(axis=0)) ** 2).sum(axis=1)
-    dead[distances.argmax()] = True
+    deleted[distances.argmax()] = True
     without = searched.search(queries, K, width=40)
-    masked = searched.search(queries, K, width=40, dead=dead)
+    masked = searched.search(queries, K, width=40, deleted=deleted)
     for found, expected in zip(masked, without, strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -94,6 +94,6 @@ def test_a_mask_that_marks_nothing_changes_no_answer(shard, words):
     _, searched = shard
     queries = words[ROWS:]
     without = searched.search(queries, K, width=40)
-    masked = searched.search(queries, K, width=40, dead=np.zeros(ROWS, np.bool_))
+    masked = searched.search(queries, K, width=40, deleted=np.zeros(ROWS, np.bool_))
     for found, expected in zip(masked, without, strict=True):
         np.testing.assert_array_equal(found, expected)
