@@ -11,11 +11,9 @@ from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.refresh import stages as refresh_stages
 from puffin_ann.lifecycle.runs import publish
-from puffin_ann.lifecycle.runs.refresh import plan_refresh
+from puffin_ann.lifecycle.runs.refresh import plan_and_open
 from puffin_ann.lifecycle.runtime.runners import InProcess, Runner
-from puffin_ann.lifecycle.runtime.workspace import (
-    opened_once,
-)
+from puffin_ann.lifecycle.runtime.workspace import OpenRun
 
 log = logging.getLogger("puffin_ann")
 
@@ -41,7 +39,7 @@ def refresh_in_process(
     Args:
         declaration: the index.
         run_id: names the run.
-        maintenance: as of `plan_refresh`.
+        maintenance: as of `runs.refresh.plan_refresh`.
         force: likewise.
         runner: where the stages' tasks run; default: in this process.
         progress: told what is done.
@@ -59,19 +57,22 @@ def refresh_in_process(
     step = progress or (lambda _: nullcontext())
     for attempt in range(1, ATTEMPTS + 1):
         this_run = run_id if attempt == 1 else f"{run_id}-{attempt}"
-        with opened_once():
-            with step("plan"):
-                plan = plan_refresh(
-                    declaration, run_id=this_run, maintenance=maintenance, force=force
-                )
-            try:
-                published = _carry_out(plan, runner or InProcess(), step)
-            except (ConflictError, StagingGoneError) as error:
-                publish.discard(RunRef.planned(plan))
-                if attempt == ATTEMPTS:
-                    raise
-                log.warning("refresh: %s; planning it again", error)
-                continue
+        with step("plan"):
+            plan, workspace = plan_and_open(
+                declaration, run_id=this_run, maintenance=maintenance, force=force
+            )
+        if plan["action"] == "none":
+            published: dict[str, Any] = {}
+            break
+        run = OpenRun.of(RunRef.planned(plan), workspace)
+        try:
+            published = _carry_out(plan, run, runner or InProcess(), step)
+        except (ConflictError, StagingGoneError) as error:
+            publish.discard(run)
+            if attempt == ATTEMPTS:
+                raise
+            log.warning("refresh: %s; planning it again", error)
+            continue
         break
     return {
         "action": plan["action"],
@@ -85,10 +86,7 @@ def refresh_in_process(
     }
 
 
-def _carry_out(plan: dict[str, Any], runner: Runner, step: Progress) -> dict[str, Any]:
-    if plan["action"] == "none":
-        return {}
-    run = RunRef.planned(plan)
+def _carry_out(plan: dict[str, Any], run: RunRef, runner: Runner, step: Progress) -> dict[str, Any]:
     works: Sequence[tuple[str, Callable[[], Any]]]
     if plan["action"] == "refresh":
         works = (

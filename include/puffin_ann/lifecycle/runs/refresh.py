@@ -21,6 +21,7 @@ from puffin_ann.lifecycle.published.index_state import change_in, state_of
 from puffin_ann.lifecycle.refresh.plan import Basis, make_plan
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime import run_ids
+from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
@@ -55,6 +56,17 @@ def plan_refresh(
         DamagedIndexError: forced, nothing changed, and a file of the version is damaged.
         PuffinAnnError: the table, the column or the surroundings do not allow an index.
     """
+    return plan_and_open(declaration, run_id=run_id, maintenance=maintenance, force=force)[0]
+
+
+def plan_and_open(
+    declaration: IndexDeclaration, *, run_id: str, maintenance: bool, force: bool
+) -> tuple[dict[str, Any], Workspace | None]:
+    """Plan as `plan_refresh` does, for a process that carries the plan out, too.
+
+    Returns:
+        The pointer, and the run of a refresh that was planned now, open.
+    """
     build.warn_of(declaration)
     table = load_table(declaration.table)
     workspace = build.workspace_for(table, declaration.name, run_ids.safe_run_id(run_id))
@@ -62,8 +74,8 @@ def plan_refresh(
     if staging.exists(PLAN):
         planned = workspace.plan
         if isinstance(planned, RefreshPlan):
-            return _pointer(planned, workspace.run).model_dump()
-        return build.plan_build(declaration, run_id=run_id, overrides={"force": True})
+            return _pointer(planned, workspace.run).model_dump(), None
+        return build.plan_build(declaration, run_id=run_id, overrides={"force": True}), None
     live = live_state(table, require_snapshot(table, None).snapshot_id)
     base = version_to_refresh(table, declaration, live)
     if base is None:
@@ -85,7 +97,7 @@ def plan_refresh(
         built = build.plan_build(
             declaration, run_id=run_id, overrides={"force": True}, why=decision.reason
         )
-        return {**built, "decision": _text(decision)}
+        return {**built, "decision": _text(decision)}, None
     if decision.action == "none" or base is None or state is None:
         if force and base is not None:
             require_whole(table, base.version)  # of nothing that changed something may be damaged
@@ -97,13 +109,11 @@ def plan_refresh(
             run_id=workspace.run.run_id,
             groups=[],
             decision=_text(decision),
-        ).model_dump()
+        ).model_dump(), None
     basis = Basis(base.version, state, live, base.view)
-    workspace.keep()
     made = make_plan(declaration, workspace, basis, decision)
     made = store(staging, PLAN, made)
-    workspace.start_from(made, base.version)
-    return _pointer(made, workspace.run).model_dump()
+    return _pointer(made, workspace.run).model_dump(), workspace.knowing(made, base.version)
 
 
 def _pointer(plan: RefreshPlan, run: RunRef) -> PlanPointer:
