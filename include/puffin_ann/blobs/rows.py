@@ -74,6 +74,29 @@ class Rows:
         """Tell whether ordinals are in the order of locators; then no two rows have one locator."""
         return _ascending(self.file_ids, self.row_groups, self.offsets)
 
+    def take(self, ordinals: NDArray[np.int64]) -> "Rows":
+        """Return some rows, in the order given."""
+        return Rows(
+            self.file_ids[ordinals],
+            self.row_groups[ordinals],
+            self.offsets[ordinals],
+            None if self.identities is None else self.identities[ordinals],
+            self.identity_kind,
+        )
+
+    def followed_by(self, others: "Rows") -> "Rows":
+        """Return these rows and then others, without identities if either has none."""
+        identities = None
+        if self.identities is not None and others.identities is not None:
+            identities = np.concatenate([self.identities, others.identities])
+        return Rows(
+            np.concatenate([self.file_ids, others.file_ids]),
+            np.concatenate([self.row_groups, others.row_groups]),
+            np.concatenate([self.offsets, others.offsets]),
+            identities,
+            self.identity_kind,
+        )
+
 
 def set_aside(rows: Rows, dead: NDArray[np.int64]) -> Rows:
     """Return rows of which dead ones lie nowhere.

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from puffin_ann import __version__
 from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.rows import Rows
 from puffin_ann.engines import engine
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.train import TrainResult
@@ -60,12 +59,7 @@ def build_shard(
         with encoded.open("wb") as out:
             made_by.encode(built, out)
         with located.open("wb") as out:
-            rows_blob.write(
-                Rows(
-                    rows.locators[:, 0], rows.locators[:, 1], rows.locators[:, 2], rows.identities
-                ),
-                out,
-            )
+            rows_blob.write(rows.located, out)
         return BuiltShard(
             shard_id=shard,
             file=stage_shard(
@@ -96,7 +90,7 @@ def _fetch(
             read_block(
                 stream,
                 block_offset(summary.counts[segment], shard, dimension),
-                StagedRows(rows.vectors[part], rows.locators[part], rows.identities[part]),
+                rows.take(part),
                 int(summary.checksums[segment, shard]),
                 name=staged.uri,
             )

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import StagingGoneError
 
 LOCATOR_BYTES = 3 * 4
@@ -55,9 +56,15 @@ class StagedRows:
     locators: NDArray[np.uint32]
     identities: NDArray[np.uint64]
 
-    def take(self, rows: NDArray[np.int64]) -> "StagedRows":
-        """Return some rows, in the order given."""
+    def take(self, rows: NDArray[np.int64] | slice) -> "StagedRows":
+        """Return some rows, in the order given; those of a slice are the same memory."""
         return StagedRows(self.vectors[rows], self.locators[rows], self.identities[rows])
+
+    @property
+    def located(self) -> Rows:
+        """Where the rows are, as a shard's blob has it; the same memory."""
+        file_ids, row_groups, offsets = self.locators.T
+        return Rows(file_ids, row_groups, offsets, self.identities)
 
 
 def row_bytes(dimension: int) -> int:

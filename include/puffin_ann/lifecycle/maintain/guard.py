@@ -29,11 +29,14 @@ from puffin_ann.lifecycle.retention.rules import (
     names_of_snapshots,
     policies,
 )
+from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.search.versions import open_puffin
 
 log = logging.getLogger("puffin_ann")
 
-ATTEMPTS = 4
+LOOKS = 4
+"""Times that the table is looked at again, after everything was published on top of its head."""
+
 LEAD_MS = DAY_MS
 """Snapshots that expire within this time count as gone: the guard runs more often than that."""
 
@@ -100,16 +103,15 @@ def guard(
     loaded = load_table(table)
     declared = tuple(declarations)
     actions: list[str] = []
-    for attempt in range(1, ATTEMPTS + 1):
+
+    def look_and_apply() -> GuardPlan:
         inventory = take_inventory(loaded)
         plan = plan_guard(inventory, declared, strict=strict, horizon=horizon)
-        try:
-            actions += _apply(inventory, plan)
-        except ConflictError as error:
-            if attempt == ATTEMPTS:
-                raise
-            log.warning("guard: %s; looking again (%d)", error, attempt)
-            continue
+        actions.extend(_apply(inventory, plan))
+        return plan
+
+    for _ in range(LOOKS):
+        plan = retry_on_conflict("guard", look_and_apply)
         if not plan.again:  # else older versions may have other places now
             break
     for action in actions:

@@ -72,7 +72,7 @@ def fetch(
             read_block(
                 stream,
                 inside,
-                StagedRows(found.vectors[part], found.locators[part], found.identities[part]),
+                found.take(part),
                 int(checksums[number, block]),
                 name=staged.uri,
             )

@@ -23,7 +23,6 @@ from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.shard import stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
 from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
-from puffin_ann.lifecycle.ingest.segments import StagedRows
 from puffin_ann.lifecycle.refresh.apply.load_rows import CHUNK_ROWS, FreshRows, fetch
 from puffin_ann.lifecycle.refresh.apply.remap import (
     ShardRows,
@@ -82,7 +81,7 @@ class ShardRewriter:
             encoded = scratch / "shard.blob"
             with encoded.open("wb") as out:
                 DELTA.encode(built, out)
-            rows = _rows_of(fresh.rows)
+            rows = fresh.rows.located
             blobs = {DELTA.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
             return self._applied(
                 shard_id, "delta", rows, None, blobs, len(rows), "delta", None, began
@@ -174,7 +173,7 @@ class ShardRewriter:
         began: float,
     ) -> AppliedShard | None:
         """Return the grown shard; None if too few neighbours are found in it."""
-        rows = _joined(now.rows, _rows_of(fresh.rows))
+        rows = now.rows.followed_by(fresh.rows.located)
         dead = np.concatenate([now.dead, np.zeros(len(fresh.rows.vectors), np.bool_)])
         encoded = scratch / "inserted.blob"
         with encoded.open("wb") as out:
@@ -209,7 +208,7 @@ class ShardRewriter:
         plan, routing = self.workspace.refresh_plan, self.version.routing
         old = self._made_by.open(self._unpacked(shard, scratch))
         alive = np.flatnonzero(~now.dead)
-        rows = _joined(_taken(now.rows, alive), _rows_of(fresh.rows))
+        rows = now.rows.take(alive).followed_by(fresh.rows.located)
         order = np.lexsort((rows.offsets, rows.row_groups, rows.file_ids))
         vectors = _gathered(old, alive, fresh.rows.vectors, order, scratch)
         made = self._made_by.build(
@@ -233,7 +232,7 @@ class ShardRewriter:
                 f"{plan.declaration.recall_target}; nothing was published. Build the whole index: "
                 f"'puffin-ann build {self.version.index} --force', or lower recall_target"
             )
-        rows = _taken(rows, order)
+        rows = rows.take(order)
         blobs = {self._made_by.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
         return self._applied(
             shard.shard_id, "graph", rows, None, blobs, len(order), "rebuild", recall, began
@@ -318,33 +317,6 @@ def _new(scratch: Path, name: str) -> Path:
     folder = scratch / name
     folder.mkdir()
     return folder
-
-
-def _rows_of(rows: StagedRows) -> Rows:
-    return Rows(rows.locators[:, 0], rows.locators[:, 1], rows.locators[:, 2], rows.identities)
-
-
-def _joined(first: Rows, second: Rows) -> Rows:
-    identities = None
-    if first.identities is not None and second.identities is not None:
-        identities = np.concatenate([first.identities, second.identities])
-    return Rows(
-        np.concatenate([first.file_ids, second.file_ids]),
-        np.concatenate([first.row_groups, second.row_groups]),
-        np.concatenate([first.offsets, second.offsets]),
-        identities,
-        first.identity_kind,
-    )
-
-
-def _taken(rows: Rows, ordinals: NDArray[np.int64]) -> Rows:
-    return Rows(
-        rows.file_ids[ordinals],
-        rows.row_groups[ordinals],
-        rows.offsets[ordinals],
-        None if rows.identities is None else rows.identities[ordinals],
-        rows.identity_kind,
-    )
 
 
 def _gathered(
