@@ -12,7 +12,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from puffin_ann.declaration import IndexDeclaration, parse_declaration
-from puffin_ann.lifecycle.documents.run_ref import RunRef
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -79,6 +78,7 @@ def declared(**changes: Any) -> IndexDeclaration:
 def build(declaration: IndexDeclaration, run_id: str, runner: "Runner") -> Mapping[str, Any]:
     """Run a whole build and publish it; returns the plan's pointer."""
     from puffin_ann.lifecycle.build import stages
+    from puffin_ann.lifecycle.documents.run_ref import RunRef
     from puffin_ann.lifecycle.runs import build as run
     from puffin_ann.lifecycle.runs import publish
 

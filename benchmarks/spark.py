@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import lakehouse
 from benchmarks.data import ROOT, load
 from benchmarks.results import Result, Row
-from puffin_ann.lifecycle.documents.run_ref import RunRef
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.runtime.runners import Runner
@@ -108,6 +107,7 @@ def _stages(runner: "Runner", plan: Mapping[str, Any]) -> dict[str, float]:
     What starts the workers ahead of the first task, when our sessions begin, counts from there.
     """
     from puffin_ann.lifecycle.build import stages
+    from puffin_ann.lifecycle.documents.run_ref import RunRef
     from puffin_ann.lifecycle.spark.runner import OnSpark
     from puffin_ann.lifecycle.spark.session import warm_up
 
