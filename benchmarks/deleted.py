@@ -82,7 +82,7 @@ def measure(name: str, rounds: int) -> Result:
     return result
 
 
-def deleted(vectors: NDArray[np.float32], share: str, place: str) -> NDArray[np.uint8]:
+def mark_deleted(vectors: NDArray[np.float32], share: str, place: str) -> NDArray[np.uint8]:
     """Mark rows as deleted: any of them, or the nearest to one."""
     generator = np.random.default_rng(SEED)
     count = 1 if share == "1 row" else round(len(vectors) * float(share.removesuffix(" %")) / 100)
@@ -96,7 +96,9 @@ def deleted(vectors: NDArray[np.float32], share: str, place: str) -> NDArray[np.
 
 def _rows(algorithm: str, shard: SearchableShard, data: DataSet, rounds: int) -> list[Row]:
     masks = {
-        (share, place): deleted(data.vectors, share, place) for share in SHARES for place in PLACES
+        (share, place): mark_deleted(data.vectors, share, place)
+        for share in SHARES
+        for place in PLACES
     }
     found: dict[tuple[str, str, str], tuple[float | None, float | None]] = {}
     queries = data.queries[: COMPARED if algorithm == "exact" else QUERIES]
