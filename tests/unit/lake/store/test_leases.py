@@ -242,7 +242,7 @@ def test_of_threads_that_race_one_has_it_at_a_time(tmp_path):
             numbers.append(acquired(mine, name))
             inside.append(name)
             most.append(len(inside))
-            time.sleep(0.001)
+            mine.look()  # some time in which others try
             inside.remove(name)
             mine.release(name)
 
@@ -260,7 +260,7 @@ def acquired(lease: Lease, name: str) -> int:
         try:
             return lease.acquire(name, "race", 60).number
         except LeaseHeldError:
-            time.sleep(0.002)
+            os.sched_yield()
 
 
 def race_in_process(folder, name: str, journal) -> None:
@@ -270,7 +270,7 @@ def race_in_process(folder, name: str, journal) -> None:
         with journal.open("a") as out:
             out.write(f"in {number}\n")
             out.flush()
-            time.sleep(0.002)
+            mine.look()  # some time in which others try
             out.write(f"out {number}\n")
         mine.release(name)
 

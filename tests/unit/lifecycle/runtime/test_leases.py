@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -15,18 +15,24 @@ from puffin_ann.errors import LeaseHeldError
 from puffin_ann.lake.store import leases as lake_leases
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.settings import settings
+from tests.support.clock import Clock
 
-LEASE_SECONDS = 0.4
+LEASE_SECONDS = 30.0
+IDLE_SECONDS = 600.0
 
 
 @pytest.fixture(autouse=True)
-def _short(monkeypatch):
+def clock(monkeypatch):
+    """The time of every lease, heartbeat and wait."""
     monkeypatch.setenv("PUFFIN_ANN_LEASE_SECONDS", str(LEASE_SECONDS))
-    monkeypatch.setenv("PUFFIN_ANN_LEASE_IDLE_SECONDS", "60")
+    monkeypatch.setenv("PUFFIN_ANN_LEASE_IDLE_SECONDS", str(IDLE_SECONDS))
     monkeypatch.setattr(lake_leases, "SKEW_MS", 0)
-    monkeypatch.setattr(leases, "POLL_SECONDS", 0.02)
+    clock = Clock()
+    monkeypatch.setattr(leases, "Lease", partial(lake_leases.Lease, clock=clock.ms))
+    monkeypatch.setattr(leases, "time", clock.time)
+    monkeypatch.setattr(leases, "threading", clock.threading)
     settings.cache_clear()
-    yield
+    yield clock
     settings.cache_clear()
 
 
@@ -63,32 +69,39 @@ def test_indexes_of_one_table_do_not_wait_for_each_other(table):
         assert (owner_of(table), owner_of(table, "names")) == ("run-a", "run-b")
 
 
-def test_but_they_do_to_publish(table, monkeypatch):
-    monkeypatch.setattr(leases, "PATIENCE_SECONDS", 0.1)
+def test_but_they_do_to_publish(table, clock):
+    began = clock.seconds
     with (
         leases.publishing(table, "run-a", "publish words"),
         pytest.raises(LeaseHeldError, match="publish words"),
         leases.publishing(table, "run-b", "publish names"),
     ):
         pytest.fail("two publications at once")
+    assert clock.seconds - began >= leases.PATIENCE_SECONDS
 
 
-def test_who_waits_is_told_once_and_comes_next(table):
+def test_who_waits_is_told_once_and_comes_next(table, clock):
     told: list[str] = []
+    is_told = threading.Event()
     order: list[str] = []
 
+    def tell(text: str) -> None:
+        told.append(text)
+        is_told.set()
+
     def second() -> None:
-        with leases.writing(table, "words", "run-b", "refresh", tell=told.append):
+        with leases.writing(table, "words", "run-b", "refresh", tell=tell):
             order.append("b")
 
     with leases.writing(table, "words", "run-a", "build"):
         thread = threading.Thread(target=second)
         thread.start()
-        while not told:
-            time.sleep(0.01)
-        time.sleep(2 * LEASE_SECONDS)  # longer than a lease lasts without a heartbeat
+        assert is_told.wait(30)
+        clock.advance(2 * LEASE_SECONDS)  # longer than a lease lasts without a heartbeat
         order.append("a")
-    thread.join(10)
+    while thread.is_alive():
+        clock.advance(leases.POLL_SECONDS)
+        thread.join(0.001)
     assert order == ["a", "b"]
     assert len(told) == 1
     assert "build (run run-a)" in told[0]
@@ -114,15 +127,15 @@ def killed_at_work(table: Table) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_killed_process_blocks_others_no_longer_than_a_lease_lasts(table):
+def test_a_killed_process_blocks_others_no_longer_than_a_lease_lasts(table, clock):
     process = multiprocessing.get_context("fork").Process(target=killed_at_work, args=(table,))
     process.start()
     process.join(30)
     assert process.exitcode == -signal.SIGKILL
     assert owner_of(table) == "run-a"
-    began = time.monotonic()
+    began = clock.seconds
     with leases.writing(table, "words", "run-b", "build"):
-        assert time.monotonic() - began < LEASE_SECONDS + 2
+        assert clock.seconds - began <= LEASE_SECONDS + leases.POLL_SECONDS
 
 
 def test_the_retry_of_a_killed_run_does_not_wait(table):
@@ -135,28 +148,26 @@ def test_the_retry_of_a_killed_run_does_not_wait(table):
 
 
 class TestStagesInOtherProcesses:
-    def test_between_stages_the_lease_lasts_longer(self, table):
+    def test_between_stages_the_lease_lasts_longer(self, table, clock):
         leases.begin(table, "words", "run-a", "build")
         with leases.working(table, "words", "run-a", "build"):
             pass
-        time.sleep(2 * LEASE_SECONDS)
+        clock.advance(2 * LEASE_SECONDS)
         with pytest.raises(LeaseHeldError):
             leases.begin(table, "words", "run-b", "refresh")
         assert leases.end(table, "words", "run-a")
         leases.begin(table, "words", "run-b", "refresh")
 
-    def test_a_stage_longer_than_a_lease_keeps_it(self, table):
+    def test_a_stage_longer_than_a_lease_keeps_it(self, table, clock):
         leases.begin(table, "words", "run-a", "build")
         with leases.working(table, "words", "run-a", "build"):
-            time.sleep(3 * LEASE_SECONDS)
+            clock.advance(3 * LEASE_SECONDS)
             with pytest.raises(LeaseHeldError):
                 leases.begin(table, "words", "run-b", "refresh")
 
-    def test_a_run_taken_for_dead_does_not_go_on_beside_another(self, table, monkeypatch):
-        monkeypatch.setenv("PUFFIN_ANN_LEASE_IDLE_SECONDS", "0.05")
-        settings.cache_clear()
+    def test_a_run_taken_for_dead_does_not_go_on_beside_another(self, table, clock):
         leases.begin(table, "words", "run-a", "build")
-        time.sleep(0.1)
+        clock.advance(IDLE_SECONDS + 1, step=60)
         leases.begin(table, "words", "run-b", "refresh")
         with (
             pytest.raises(LeaseHeldError, match="run-b"),
@@ -166,24 +177,22 @@ class TestStagesInOtherProcesses:
         assert not leases.end(table, "words", "run-a")
         assert owner_of(table) == "run-b"
 
-    def test_a_run_taken_for_dead_goes_on_if_nobody_is_at_work(self, table, monkeypatch):
-        monkeypatch.setenv("PUFFIN_ANN_LEASE_IDLE_SECONDS", "0.05")
-        settings.cache_clear()
+    def test_a_run_taken_for_dead_goes_on_if_nobody_is_at_work(self, table, clock):
         leases.begin(table, "words", "run-a", "build")
-        time.sleep(0.1)
+        clock.advance(IDLE_SECONDS + 1, step=60)
         leases.begin(table, "words", "run-b", "refresh")
         leases.end(table, "words", "run-b")
         with leases.working(table, "words", "run-a", "build"):
             assert owner_of(table) == "run-a"
 
 
-def test_a_store_that_fails_meanwhile_does_not_stop_the_work(table, monkeypatch, caplog):
+def test_a_store_that_fails_meanwhile_does_not_stop_the_work(table, monkeypatch, caplog, clock):
     def fail(*_: object) -> None:
         raise OSError("no answer")
 
     with leases.writing(table, "words", "run-a", "build"):
         monkeypatch.setattr(lake_leases.Lease, "renew", fail)
         monkeypatch.setattr(lake_leases.Lease, "release", fail)
-        time.sleep(LEASE_SECONDS)
+        clock.advance(LEASE_SECONDS)
     assert "no heartbeat could be sent" in caplog.text
     assert "not released" in caplog.text
