@@ -467,5 +467,5 @@ def test_a_table_without_a_snapshot_has_nothing_to_build_measure_or_clean(words,
     leases.begin(declared.table, declared.name, owner, "maintain")
     maintain.guard_table(declared.table, owner=owner)
     maintain.clean_table(declared.table, owner=owner)
-    assert "has no index" in publish.report(declared.table, "")
+    assert "has no index" in publish.report({"table": declared.table, "plan": ""})
     assert leases.end(declared.table, declared.name, owner)

@@ -222,11 +222,11 @@ def _no_answer(*_, **__):
 def test_a_file_that_a_late_commit_registers_during_clean_up_stays(words, monkeypatch):
     left_by_a_killed_run(words, "late")
     (path,) = table_events.index_files(words)
-    plan = f"{words.location()}/metadata/_ann-staging/{builds.INDEX}/late/plan.json"
+    run = RunRef.on(words, builds.INDEX, "late")
     remove = cleaning._remove
 
     def late(*arguments):
-        builds.publish.publish("test.demo.words", plan)
+        builds.publish.publish(run)
         return remove(*arguments)
 
     make = Assembly.make

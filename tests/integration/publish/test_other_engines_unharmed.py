@@ -110,4 +110,4 @@ def test_every_engine_loads_and_queries_the_table(lake, words):
     assert lake.sql("SELECT max(id) FROM {t}")[0][0] == 29
     assert lake.sql("SELECT count(*) FROM {t}.snapshots WHERE operation = 'replace'")[0][0] == 1
     lake.sql("DELETE FROM {t} WHERE id = 29")
-    assert publish.report(lake.named(), "").count(builds.INDEX) >= 1
+    assert publish.report({"table": lake.named(), "plan": ""}).count(builds.INDEX) >= 1

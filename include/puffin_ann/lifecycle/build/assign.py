@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 from pyroaring import BitMap
 
 from puffin_ann.ann.clustering import kmeans
@@ -266,7 +265,3 @@ def assigned(
         vector_bytes_read=sum(outcome.vector_bytes_read for outcome in ordered),
         seconds=seconds,
     )
-
-
-OUTCOMES = TypeAdapter(list[AssignOutcome])
-"""Reads and writes the outcomes as JSON, on their way to the executor that sums them up."""

@@ -9,8 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-
-from pydantic import TypeAdapter
+from functools import partial
 
 from puffin_ann.errors import PuffinFormatError, StagingError, StagingGoneError
 from puffin_ann.lifecycle.build import assign as assigning
@@ -41,8 +40,8 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.ingest import sampling
-from puffin_ann.lifecycle.ingest.sampling import SampleTask
 from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Rates
+from puffin_ann.lifecycle.runtime.run_each import run_each
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
@@ -53,8 +52,6 @@ from puffin_ann.lifecycle.runtime.workspace import (
 
 log = logging.getLogger("puffin_ann")
 
-_STAGED_FILES = TypeAdapter(list[StagedFile])
-
 
 def train(runner: Runner, run: RunRef) -> Trained:
     """Stage 0: sample the table, train centroids, hold out the gate's queries."""
@@ -64,42 +61,21 @@ def train(runner: Runner, run: RunRef) -> Trained:
         if finished:
             log.info("train: done before, %d rows sampled", finished.sampled_rows)
             return finished
-        return _train(runner, workspace, run)
+        return _train(runner, workspace)
 
 
-def _train(runner: Runner, workspace: Workspace, run: RunRef) -> Trained:
+def _train(runner: Runner, workspace: Workspace) -> Trained:
     began = time.monotonic()
+    run = workspace.run
     tasks = training.sample_tasks(workspace.build_plan)
     if training.is_small(workspace.build_plan, tasks):
         runner = runner.here()
     log.info("train: sampling %d rows of %d files", sum(t.rows for t in tasks), len(tasks))
-
-    def sample(payload: str) -> str:
-        task = SampleTask(**json.loads(payload))
-        return sampling.sample(Workspace.open(run), task).model_dump_json()
-
-    payloads = [json.dumps({"file": task.file, "rows": task.rows}) for task in tasks]
-    samples = [StagedFile.model_validate_json(text) for text in runner.run(sample, payloads)]
-    threads = runner.threads_per_task(1)
-
-    def learn(payload: str) -> str:
-        there = Workspace.open(run)
-        rows = sampling.sampled(there, _STAGED_FILES.validate_json(payload))
-        result = training.train(there.build_plan, rows, threads=threads)
-        staged = there.stage_bytes("train.npz", arrays_to_bytes(result))
-        choice = done(there.staging, CHOICE, Choice) or auto_algorithm.choose(
-            there.build_plan,
-            rows.vectors,
-            training.held_out(there.build_plan, len(rows.vectors)),
-            norm_bound=float(result.norm_bound[0]),
-            threads=threads,
-        )
-        store(there.staging, CHOICE, choice)
-        return staged.model_dump_json()
-
-    (result,) = runner.run(learn, [_STAGED_FILES.dump_json(samples).decode()])
+    samples = run_each(runner, run, sampling.sample, tasks)
+    learn = partial(_learn, threads=runner.threads_per_task(1))
+    (result,) = run_each(runner, run, learn, [samples])
     trained = Trained(
-        result=StagedFile.model_validate_json(result),
+        result=result,
         choice=load(workspace.staging, CHOICE, Choice),
         sampled_rows=sum(task.rows for task in tasks),
         seconds=time.monotonic() - began,
@@ -119,6 +95,23 @@ def _train(runner: Runner, workspace: Workspace, run: RunRef) -> Trained:
     return store(workspace.staging, TRAIN, trained)
 
 
+def _learn(workspace: Workspace, samples: list[StagedFile], *, threads: int) -> StagedFile:
+    """Train centroids on the samples, and choose the algorithm."""
+    plan = workspace.build_plan
+    rows = sampling.sampled(workspace, samples)
+    result = training.train(plan, rows, threads=threads)
+    staged = workspace.stage_bytes("train.npz", arrays_to_bytes(result))
+    choice = done(workspace.staging, CHOICE, Choice) or auto_algorithm.choose(
+        plan,
+        rows.vectors,
+        training.held_out(plan, len(rows.vectors)),
+        norm_bound=float(result.norm_bound[0]),
+        threads=threads,
+    )
+    store(workspace.staging, CHOICE, choice)
+    return staged
+
+
 def assign(runner: Runner, run: RunRef) -> Assigned:
     """Stage 1a: read every covered file once, stage its rows grouped by shard."""
     workspace = Workspace.open(run)
@@ -127,46 +120,22 @@ def assign(runner: Runner, run: RunRef) -> Assigned:
         if finished:
             log.info("assign: done before, %d rows", finished.rows)
             return finished
-        return _assign(runner, workspace, run)
+        return _assign(runner, workspace)
 
 
-def _assign(runner: Runner, workspace: Workspace, run: RunRef) -> Assigned:
+def _assign(runner: Runner, workspace: Workspace) -> Assigned:
     began = time.monotonic()
-    trained = load(workspace.staging, TRAIN, Trained)
-    tasks = workspace.build_plan.assign_tasks
-    threads = runner.threads_per_task(len(tasks))
-
-    def work(payload: str) -> str:
-        there = Workspace.open(run)
-        number = int(payload)
-        outcome = assigning.run_task(
-            there,
-            number,
-            there.build_plan.assign_tasks[number],
-            _trained(there, trained),
-            threads=threads,
-        )
-        return outcome.model_dump_json()
-
-    outcomes = [
-        AssignOutcome.model_validate_json(text)
-        for text in runner.run(work, [str(number) for number in range(len(tasks))])
-    ]
-
-    def sum_up(payload: str) -> str:
-        there = Workspace.open(run)
-        return assigning.summarise(
-            there, assigning.OUTCOMES.validate_json(payload)
-        ).model_dump_json()
-
-    summing = runner if len(outcomes) > 1 else runner.here()
-    (summary,) = summing.run(sum_up, [assigning.OUTCOMES.dump_json(outcomes).decode()])
-    document = assigning.assigned(
-        workspace.build_plan,
-        outcomes,
-        StagedFile.model_validate_json(summary),
-        time.monotonic() - began,
+    run = workspace.run
+    tasks = range(len(workspace.build_plan.assign_tasks))
+    assign_rows = partial(
+        _assign_rows,
+        trained=load(workspace.staging, TRAIN, Trained),
+        threads=runner.threads_per_task(len(tasks)),
     )
+    outcomes = run_each(runner, run, assign_rows, tasks)
+    summing = runner if len(outcomes) > 1 else runner.here()
+    (summary,) = run_each(summing, run, assigning.summarise, [outcomes])
+    document = assigning.assigned(workspace.build_plan, outcomes, summary, time.monotonic() - began)
     log.info(
         "assign: %d rows of %d files in %.1f s; %d deleted, skipped: %s",
         document.rows,
@@ -176,6 +145,19 @@ def _assign(runner: Runner, workspace: Workspace, run: RunRef) -> Assigned:
         document.skipped or "none",
     )
     return store(workspace.staging, ASSIGN, document)
+
+
+def _assign_rows(
+    workspace: Workspace, number: int, *, trained: Trained, threads: int
+) -> AssignOutcome:
+    """Do the assign task of a number."""
+    return assigning.run_task(
+        workspace,
+        number,
+        workspace.build_plan.assign_tasks[number],
+        _trained(workspace, trained),
+        threads=threads,
+    )
 
 
 def build_group(runner: Runner, run: RunRef, group: str) -> BuiltGroup:
@@ -191,33 +173,19 @@ def build_group(runner: Runner, run: RunRef, group: str) -> BuiltGroup:
         if finished:
             log.info("build: group %s done before", group)
             return finished
-        return _build_group(runner, workspace, run, group)
+        return _build_group(runner, workspace, group)
 
 
-def _build_group(runner: Runner, workspace: Workspace, run: RunRef, group: str) -> BuiltGroup:
+def _build_group(runner: Runner, workspace: Workspace, group: str) -> BuiltGroup:
     began = time.monotonic()
     shards = workspace.build_plan.groups[group]
-    trained = load(workspace.staging, TRAIN, Trained)
-    assigned = load(workspace.staging, ASSIGN, Assigned)
-    threads = runner.threads_per_task(len(shards))
-
-    def work(payload: str) -> str:
-        there = Workspace.open(run)
-        summary = arrays_from_bytes(AssignSummary, there.fetch_bytes(assigned.summary))
-        return build_shard(
-            there,
-            int(payload),
-            _trained(there, trained),
-            assigned,
-            summary,
-            algorithm=trained.choice.algorithm,
-            threads=threads,
-        ).model_dump_json()
-
-    built = tuple(
-        BuiltShard.model_validate_json(text)
-        for text in runner.run(work, [str(shard) for shard in shards])
+    build = partial(
+        _build_shard,
+        trained=load(workspace.staging, TRAIN, Trained),
+        assigned=load(workspace.staging, ASSIGN, Assigned),
+        threads=runner.threads_per_task(len(shards)),
     )
+    built = tuple(run_each(runner, workspace.run, build, shards))
     for shard in built:
         log.info(
             "build: shard %d, %d rows, %d bytes in %.1f s",
@@ -230,6 +198,20 @@ def _build_group(runner: Runner, workspace: Workspace, run: RunRef, group: str) 
     return store(workspace.staging, group_name(group), document)
 
 
+def _build_shard(
+    workspace: Workspace, shard: int, *, trained: Trained, assigned: Assigned, threads: int
+) -> BuiltShard:
+    return build_shard(
+        workspace,
+        shard,
+        _trained(workspace, trained),
+        assigned,
+        _summary(workspace, assigned),
+        algorithm=trained.choice.algorithm,
+        threads=threads,
+    )
+
+
 def gate(runner: Runner, run: RunRef) -> Gated:
     """Measure the unpublished index; the run goes on only if its recall reaches the target.
 
@@ -238,7 +220,7 @@ def gate(runner: Runner, run: RunRef) -> Gated:
     """
     workspace = Workspace.open(run)
     with at_work(workspace):
-        gated = done(workspace.staging, GATE, Gated) or _gate(runner, workspace, run)
+        gated = done(workspace.staging, GATE, Gated) or _gate(runner, workspace)
     require_passed(gated, workspace.build_plan.declaration.name)
     log.info(
         "gate: recall@%d %.4f (%.4f to %.4f) over %d queries, target %.2f, search width %d",
@@ -253,45 +235,53 @@ def gate(runner: Runner, run: RunRef) -> Gated:
     return gated
 
 
-def _gate(runner: Runner, workspace: Workspace, run: RunRef) -> Gated:
+def _gate(runner: Runner, workspace: Workspace) -> Gated:
+    measure = partial(
+        _measure,
+        assigned=load(workspace.staging, ASSIGN, Assigned),
+        groups=[
+            load(workspace.staging, group_name(group), BuiltGroup)
+            for group in workspace.build_plan.groups
+        ],
+    )
     trained = load(workspace.staging, TRAIN, Trained)
-    assigned = load(workspace.staging, ASSIGN, Assigned)
-    groups = [
-        load(workspace.staging, group_name(group), BuiltGroup)
-        for group in workspace.build_plan.groups
-    ]
+    (gated,) = run_each(runner, workspace.run, measure, [trained])
+    return store(workspace.staging, GATE, gated)
+
+
+def _measure(
+    workspace: Workspace, trained: Trained, *, assigned: Assigned, groups: Sequence[BuiltGroup]
+) -> Gated:
+    """Measure the staged index, and stage the candidate for publication."""
     seconds = {
         "train": trained.seconds,
         "assign": assigned.seconds,
         "build": sum(group.seconds for group in groups),
     }
+    try:
+        return run_gate(
+            workspace,
+            _trained(workspace, trained),
+            _summary(workspace, assigned),
+            [shard for group in groups for shard in group.shards],
+            seconds,
+            _figures(trained, assigned, groups),
+            algorithm=trained.choice.algorithm,
+        )
+    except PuffinFormatError as error:  # all Puffin files that it reads were staged
+        raise StagingGoneError(f"the staged index cannot be read: {error}") from error
+
+
+def _figures(trained: Trained, assigned: Assigned, groups: Sequence[BuiltGroup]) -> dict[str, str]:
+    """Return what the stages counted, for the routing blob's properties."""
     figures = {
         SKIPPED: json.dumps(assigned.skipped),
         "vector-bytes-read": str(assigned.vector_bytes_read),
+        RATES: _rates(assigned, groups).model_dump_json(),
     }
-    figures[RATES] = _rates(assigned, groups).model_dump_json()
     if trained.choice.trials:
         figures["trials"] = json.dumps([trial.model_dump() for trial in trained.choice.trials])
-
-    def work(_: str) -> str:
-        there = Workspace.open(run)
-        summary = arrays_from_bytes(AssignSummary, there.fetch_bytes(assigned.summary))
-        shards = [shard for group in groups for shard in group.shards]
-        try:
-            return run_gate(
-                there,
-                _trained(there, trained),
-                summary,
-                shards,
-                seconds,
-                figures,
-                algorithm=trained.choice.algorithm,
-            ).model_dump_json()
-        except PuffinFormatError as error:  # all Puffin files that it reads were staged
-            raise StagingGoneError(f"the staged index cannot be read: {error}") from error
-
-    (result,) = runner.run(work, [""])
-    return store(workspace.staging, GATE, Gated.model_validate_json(result))
+    return figures
 
 
 def _rates(assigned: Assigned, groups: Sequence[BuiltGroup]) -> Rates:
@@ -308,3 +298,7 @@ def _rates(assigned: Assigned, groups: Sequence[BuiltGroup]) -> Rates:
 
 def _trained(workspace: Workspace, trained: Trained) -> TrainResult:
     return arrays_from_bytes(TrainResult, workspace.fetch_bytes(trained.result))
+
+
+def _summary(workspace: Workspace, assigned: Assigned) -> AssignSummary:
+    return arrays_from_bytes(AssignSummary, workspace.fetch_bytes(assigned.summary))

@@ -1,12 +1,11 @@
 """The stage that measures a published index: brute force on Spark against searches as users do."""
 
-import json
 import logging
 import time
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from puffin_ann.errors import TooFewRowsError
 from puffin_ann.lifecycle.documents.run import AssignTask, BuildPlan, StagedFile, done, store
@@ -18,6 +17,7 @@ from puffin_ann.lifecycle.evaluate.records import EVALUATION, Evaluation, record
 from puffin_ann.lifecycle.ingest import sampling
 from puffin_ann.lifecycle.ingest.row_groups import open_part
 from puffin_ann.lifecycle.ingest.sampling import SampleTask
+from puffin_ann.lifecycle.runtime.run_each import run_each
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
@@ -33,15 +33,13 @@ log = logging.getLogger("puffin_ann")
 MAX_FILES = 64
 """Queries are rows of at most so many data files."""
 
-_STAGED_FILES = TypeAdapter(list[StagedFile])
-
 
 def evaluate(runner: Runner, run: RunRef) -> Evaluation:
     """Take rows as queries, compare them with every row, search as users do, record the recall."""
     workspace = Workspace.open(run)
     with at_work(workspace):
         finished = done(workspace.staging, EVALUATION, Evaluation) or store(
-            workspace.staging, EVALUATION, _evaluate(runner, run)
+            workspace.staging, EVALUATION, _evaluate(runner, workspace)
         )
     record(workspace.table, finished)
     log.info(
@@ -56,18 +54,13 @@ def evaluate(runner: Runner, run: RunRef) -> Evaluation:
     return finished
 
 
-def _evaluate(runner: Runner, run: RunRef) -> Evaluation:
+def _evaluate(runner: Runner, workspace: Workspace) -> Evaluation:
     began = time.time()
-    queries = _sample(runner, run)
-    answers = _compare(runner, run, queries)
-
-    def measure(payload: str) -> str:
-        there = Workspace.open(run)
-        found, answered = _STAGED_FILES.validate_json(payload)
-        return _measure(there, found, answered, began).model_dump_json()
-
-    (measured,) = runner.run(measure, [_STAGED_FILES.dump_json([queries, answers]).decode()])
-    return Evaluation.model_validate_json(measured)
+    queries = _sample(runner, workspace)
+    answers = _compare(runner, workspace, queries)
+    measure = partial(_measure, answers=answers, began=began)
+    (measured,) = run_each(runner, workspace.run, measure, [queries])
+    return measured
 
 
 def query_tasks(plan: BuildPlan) -> list[SampleTask]:
@@ -83,60 +76,47 @@ def query_tasks(plan: BuildPlan) -> list[SampleTask]:
     ]
 
 
-def _sample(runner: Runner, run: RunRef) -> StagedFile:
+def _sample(runner: Runner, workspace: Workspace) -> StagedFile:
     """Stage the queries, (q, d) float32, as the only array of an .npz file."""
-
-    def sample(payload: str) -> str:
-        task = SampleTask(**json.loads(payload))
-        return sampling.sample(Workspace.open(run), task).model_dump_json()
-
-    tasks = query_tasks(Workspace.open(run).build_plan)
-    payloads = [json.dumps({"file": task.file, "rows": task.rows}) for task in tasks]
-    samples = [StagedFile.model_validate_json(text) for text in runner.run(sample, payloads)]
-
-    def choose(payload: str) -> str:
-        there = Workspace.open(run)
-        rows = sampling.sampled(there, _STAGED_FILES.validate_json(payload)).vectors
-        if not len(rows):
-            raise TooFewRowsError(
-                f"table {there.build_plan.table} has no usable vector to search for"
-            )
-        generator = np.random.default_rng([there.build_plan.declaration.seed, 1])
-        wanted = min(there.build_plan.declaration.gate.queries, len(rows))
-        queries = rows[np.sort(generator.choice(len(rows), wanted, replace=False))]
-        staged = there.stage_bytes("queries.npz", arrays_to_bytes(truths.Queries(queries)))
-        return staged.model_dump_json()
-
-    (queries,) = runner.run(choose, [_STAGED_FILES.dump_json(samples).decode()])
-    return StagedFile.model_validate_json(queries)
+    run = workspace.run
+    samples = run_each(runner, run, sampling.sample, query_tasks(workspace.build_plan))
+    (queries,) = run_each(runner, run, _choose, [samples])
+    return queries
 
 
-def _compare(runner: Runner, run: RunRef, queries: StagedFile) -> StagedFile:
+def _choose(workspace: Workspace, samples: list[StagedFile]) -> StagedFile:
+    """Stage as many rows of the samples as there are to be queries."""
+    plan = workspace.build_plan
+    rows = sampling.sampled(workspace, samples).vectors
+    if not len(rows):
+        raise TooFewRowsError(f"table {plan.table} has no usable vector to search for")
+    generator = np.random.default_rng([plan.declaration.seed, 1])
+    wanted = min(plan.declaration.gate.queries, len(rows))
+    queries = rows[np.sort(generator.choice(len(rows), wanted, replace=False))]
+    return workspace.stage_bytes("queries.npz", arrays_to_bytes(truths.Queries(queries)))
+
+
+def _compare(runner: Runner, workspace: Workspace, queries: StagedFile) -> StagedFile:
     """Compare every row of the snapshot with every query; stage the exact answers."""
-    tasks = Workspace.open(run).build_plan.assign_tasks
+    run = workspace.run
+    tasks = range(len(workspace.build_plan.assign_tasks))
     threads = runner.threads_per_task(len(tasks))
+    parts = run_each(runner, run, partial(_answer, queries=queries, threads=threads), tasks)
+    (answers,) = run_each(runner, run, _merge, [parts])
+    return answers
 
-    def compare(payload: str) -> str:
-        there = Workspace.open(run)
-        found = _truth_of(
-            there, there.build_plan.assign_tasks[int(payload)], _queries(there, queries), threads
-        )
-        return there.stage_bytes("truth.npz", arrays_to_bytes(found)).model_dump_json()
 
-    parts = runner.run(compare, [str(number) for number in range(len(tasks))])
-    staged = [StagedFile.model_validate_json(part) for part in parts]
+def _answer(workspace: Workspace, number: int, *, queries: StagedFile, threads: int) -> StagedFile:
+    """Stage the exact answers among the rows of one task."""
+    task = workspace.build_plan.assign_tasks[number]
+    found = _truth_of(workspace, task, _queries(workspace, queries), threads)
+    return workspace.stage_bytes("truth.npz", arrays_to_bytes(found))
 
-    def merge(payload: str) -> str:
-        there = Workspace.open(run)
-        parts = [
-            arrays_from_bytes(Truth, there.fetch_bytes(staged))
-            for staged in _STAGED_FILES.validate_json(payload)
-        ]
-        merged = truths.merged(parts)
-        return there.stage_bytes("truth.npz", arrays_to_bytes(merged)).model_dump_json()
 
-    (answers,) = runner.run(merge, [_STAGED_FILES.dump_json(staged).decode()])
-    return StagedFile.model_validate_json(answers)
+def _merge(workspace: Workspace, parts: list[StagedFile]) -> StagedFile:
+    """Stage the exact answers of all tasks together."""
+    found = [arrays_from_bytes(Truth, workspace.fetch_bytes(part)) for part in parts]
+    return workspace.stage_bytes("truth.npz", arrays_to_bytes(truths.merged(found)))
 
 
 def _truth_of(
@@ -155,7 +135,7 @@ def _truth_of(
 
 
 def _measure(
-    workspace: Workspace, queries: StagedFile, answers: StagedFile, began: float
+    workspace: Workspace, queries: StagedFile, *, answers: StagedFile, began: float
 ) -> Evaluation:
     plan = workspace.build_plan
     declaration = plan.declaration

@@ -4,13 +4,11 @@ As the stages of a build: small JSON through the driver, data through staging, a
 of each part.
 """
 
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-
-from pydantic import TypeAdapter
+from functools import partial
 
 from puffin_ann.errors import BadVectorsError, StagingError
 from puffin_ann.lifecycle.build import assign as assigning
@@ -25,7 +23,6 @@ from puffin_ann.lifecycle.documents.refresh import (
     AppliedShard,
     Changes,
     Matched,
-    MatchedBucket,
     RefreshPlan,
     RemovedRows,
     RemovedRowsOfShard,
@@ -38,6 +35,7 @@ from puffin_ann.lifecycle.refresh.apply.rewrite_shard import ShardRewriter
 from puffin_ann.lifecycle.refresh.apply.take_from_deltas import take_from_deltas
 from puffin_ann.lifecycle.refresh.detect import added_rows, removed_rows
 from puffin_ann.lifecycle.refresh.detect.relocated_rows import match_bucket
+from puffin_ann.lifecycle.runtime.run_each import run_each
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
@@ -48,8 +46,6 @@ from puffin_ann.lifecycle.runtime.workspace import (
 
 log = logging.getLogger("puffin_ann")
 
-_REMOVED = TypeAdapter(list[RemovedRowsOfShard])
-_APPLIED = TypeAdapter(list[AppliedShard])
 
 TASK_ROWS = 1_000_000
 """Rows of shards whose rows blobs one task reads; about a second's work."""
@@ -67,25 +63,25 @@ def read_changes(runner: Runner, run: RunRef) -> Changes:
         if finished:
             log.info("changes: read before, %d rows are new", finished.rows)
             return finished
-        return _read_changes(runner, workspace, run)
+        return _read_changes(runner, workspace)
 
 
-def _read_changes(runner: Runner, workspace: Workspace, run: RunRef) -> Changes:
+def _read_changes(runner: Runner, workspace: Workspace) -> Changes:
     began = time.monotonic()
-    removed = _find_removed(runner, workspace, run)
-    added = _read_added(runner, workspace, run, removed)
-    matched = _match(runner, workspace, run, removed, added)
+    removed = _find_removed(runner, workspace)
+    added = _read_added(runner, workspace, removed)
+    matched = _match(runner, workspace, removed, added)
     outcomes = [task.outcome for task in added.tasks]
-    again = _read_again(runner, workspace, run, matched)
+    again = _read_again(runner, workspace, matched)
     found = _changes(removed, matched, [*outcomes, *again])
     outcomes += [
         *again,
-        *_take_from_deltas(runner, workspace, run, len(outcomes + again), found),
+        *_take_from_deltas(runner, workspace, len(outcomes + again), found),
     ]
     skipped = found.skipped
     if skipped and workspace.refresh_plan.declaration.bad_vectors == "refuse":
         raise BadVectorsError(_refusal(workspace.refresh_plan, skipped))
-    summary = _sum_up(runner, run, outcomes)
+    summary = _sum_up(runner, workspace, outcomes)
     changes = found.model_copy(
         update={
             "segments": tuple(outcome.segment for outcome in outcomes) if summary else (),
@@ -106,7 +102,7 @@ def _read_changes(runner: Runner, workspace: Workspace, run: RunRef) -> Changes:
     return store(workspace.staging, CHANGES, changes)
 
 
-def _find_removed(runner: Runner, workspace: Workspace, run: RunRef) -> RemovedRows:
+def _find_removed(runner: Runner, workspace: Workspace) -> RemovedRows:
     finished = done(workspace.staging, REMOVED, RemovedRows)
     if finished:
         return finished
@@ -117,28 +113,28 @@ def _find_removed(runner: Runner, workspace: Workspace, run: RunRef) -> RemovedR
     if decision.rows_gone or decision.matches:
         shards = [shard.shard_id for shard in decision.shards]
 
-    def find(payload: str) -> str:
-        there = Workspace.open(run)
-        version = there.source
-        entries = {shard.shard_id: shard for shard in version.routing.shards}
-        given = [entries[number] for number in json.loads(payload)]
-        found = removed_rows.find_removed_rows(there, version, given)
-        return _REMOVED.dump_json(found).decode()
-
-    payloads = [json.dumps(batch) for batch in _batches(workspace, shards)]
-    found = [shard for many in runner.run(find, payloads) for shard in _REMOVED.validate_json(many)]
+    found = [
+        shard
+        for batch in run_each(runner, workspace.run, _find_removed_of, _batches(workspace, shards))
+        for shard in batch
+    ]
     prefixes = None
     if decision.matches:
-
-        def collect(payload: str) -> str:
-            there = Workspace.open(run)
-            values = removed_rows.collect_prefixes(there, _REMOVED.validate_json(payload))
-            return there.stage_bytes("prefixes.npz", arrays_to_bytes(values)).model_dump_json()
-
-        (answer,) = runner.run(collect, [_REMOVED.dump_json(found).decode()])
-        prefixes = StagedFile.model_validate_json(answer)
+        (prefixes,) = run_each(runner, workspace.run, _stage_prefixes, [found])
     document = RemovedRows(shards=tuple(found), prefixes=prefixes, seconds=time.monotonic() - began)
     return store(workspace.staging, REMOVED, document)
+
+
+def _find_removed_of(workspace: Workspace, shards: list[int]) -> list[RemovedRowsOfShard]:
+    version = workspace.source
+    entries = {shard.shard_id: shard for shard in version.routing.shards}
+    given = [entries[number] for number in shards]
+    return removed_rows.find_removed_rows(workspace, version, given)
+
+
+def _stage_prefixes(workspace: Workspace, shards: list[RemovedRowsOfShard]) -> StagedFile:
+    values = removed_rows.collect_prefixes(workspace, shards)
+    return workspace.stage_bytes("prefixes.npz", arrays_to_bytes(values))
 
 
 def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
@@ -161,9 +157,7 @@ def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
     return batches
 
 
-def _read_added(
-    runner: Runner, workspace: Workspace, run: RunRef, removed: RemovedRows
-) -> AddedRows:
+def _read_added(runner: Runner, workspace: Workspace, removed: RemovedRows) -> AddedRows:
     finished = done(workspace.staging, ADDED, AddedRows)
     if finished:
         return finished
@@ -174,31 +168,26 @@ def _read_added(
             tasks=(), seconds=0.0
         )  # nothing to remember, and each document costs a wait
     threads = runner.threads_per_task(len(tasks))
-
-    def read(payload: str) -> str:
-        there = Workspace.open(run)
-        prefixes = None
-        if removed.prefixes is not None:
-            prefixes = arrays_from_bytes(
-                removed_rows.RemovedIdentityPrefixes, there.fetch_bytes(removed.prefixes)
-            )
-        routing = there.source.routing
-        return added_rows.read_task(
-            there, int(payload), routing, prefixes, threads=threads
-        ).model_dump_json()
-
-    found = runner.run(read, [str(number) for number in tasks])
-    document = AddedRows(
-        tasks=tuple(AddedRowsOfTask.model_validate_json(text) for text in found),
-        seconds=time.monotonic() - began,
-    )
+    read = partial(_read_task, prefixes=removed.prefixes, threads=threads)
+    found = run_each(runner, workspace.run, read, tasks)
+    document = AddedRows(tasks=tuple(found), seconds=time.monotonic() - began)
     return store(workspace.staging, ADDED, document)
+
+
+def _read_task(
+    workspace: Workspace, number: int, *, prefixes: StagedFile | None, threads: int
+) -> AddedRowsOfTask:
+    begins = None
+    if prefixes is not None:
+        data = workspace.fetch_bytes(prefixes)
+        begins = arrays_from_bytes(removed_rows.RemovedIdentityPrefixes, data)
+    routing = workspace.source.routing
+    return added_rows.read_task(workspace, number, routing, begins, threads=threads)
 
 
 def _match(
     runner: Runner,
     workspace: Workspace,
-    run: RunRef,
     removed: RemovedRows,
     added: AddedRows,
 ) -> Matched:
@@ -210,43 +199,43 @@ def _match(
     if not buckets:
         return Matched(buckets=(), seconds=0.0)
 
-    def match(payload: str) -> str:
-        there = Workspace.open(run)
-        return match_bucket(there, int(payload), removed.shards, added.tasks).model_dump_json()
-
-    found = runner.run(match, [str(bucket) for bucket in buckets])
-    document = Matched(
-        buckets=tuple(MatchedBucket.model_validate_json(text) for text in found),
-        seconds=time.monotonic() - began,
-    )
+    match = partial(match_bucket, removed=removed.shards, added=added.tasks)
+    found = run_each(runner, workspace.run, match, buckets)
+    document = Matched(buckets=tuple(found), seconds=time.monotonic() - began)
     return store(workspace.staging, MATCH, document)
 
 
-def _read_again(
-    runner: Runner, workspace: Workspace, run: RunRef, matched: Matched
-) -> list[AssignOutcome]:
+def _read_again(runner: Runner, workspace: Workspace, matched: Matched) -> list[AssignOutcome]:
     """Read rows of which an equal one went, and that are new all the same: rare duplicates."""
     if not workspace.refresh_plan.decision.shards:
         return []
     tasks = sorted({task for bucket in matched.buckets for task in bucket.unmatched_tasks})
-    unmatched = [bucket.unmatched for bucket in matched.buckets]
+    read = partial(
+        _read_task_again,
+        unmatched=[bucket.unmatched for bucket in matched.buckets],
+        threads=runner.threads_per_task(len(tasks)),
+    )
     first = len(workspace.refresh_plan.read_tasks)
-    threads = runner.threads_per_task(len(tasks))
+    return run_each(runner, workspace.run, read, enumerate(tasks, first))
 
-    def read(payload: str) -> str:
-        there = Workspace.open(run)
-        place = int(payload)
-        return added_rows.read_again(
-            there,
-            first + place,
-            tasks[place],
-            added_rows.load_unmatched(there, unmatched),
-            there.source.routing,
-            threads=threads,
-        ).model_dump_json()
 
-    found = runner.run(read, [str(place) for place in range(len(tasks))])
-    return [AssignOutcome.model_validate_json(text) for text in found]
+def _read_task_again(
+    workspace: Workspace,
+    numbered: tuple[int, int],
+    *,
+    unmatched: Sequence[StagedFile],
+    threads: int,
+) -> AssignOutcome:
+    """Read what is new of a task: its outcome's number, and its own."""
+    number, task = numbered
+    return added_rows.read_again(
+        workspace,
+        number,
+        task,
+        added_rows.load_unmatched(workspace, unmatched),
+        workspace.source.routing,
+        threads=threads,
+    )
 
 
 def _changes(removed: RemovedRows, matched: Matched, outcomes: Sequence[AssignOutcome]) -> Changes:
@@ -271,7 +260,7 @@ def _changes(removed: RemovedRows, matched: Matched, outcomes: Sequence[AssignOu
 
 
 def _take_from_deltas(
-    runner: Runner, workspace: Workspace, run: RunRef, first: int, changes: Changes
+    runner: Runner, workspace: Workspace, first: int, changes: Changes
 ) -> list[AssignOutcome]:
     """Take the deltas apart that are merged, or absorbed by the new one."""
     decision = workspace.refresh_plan.decision
@@ -281,37 +270,27 @@ def _take_from_deltas(
         if shard.kind == "delta" and shard.action == "merge"
     ]
     threads = runner.threads_per_task(len(deltas))
-    prefixes = changes.model_dump_json()
-
-    def take(payload: str) -> str:
-        there = Workspace.open(run)
-        version = there.source
-        place = int(payload)
-        (shard,) = (shard for shard in version.routing.shards if shard.shard_id == deltas[place])
-        return take_from_deltas(
-            there,
-            first + place,
-            version,
-            shard,
-            Changes.model_validate_json(prefixes),
-            threads=threads,
-        ).model_dump_json()
-
-    found = runner.run(take, [str(place) for place in range(len(deltas))])
-    return [AssignOutcome.model_validate_json(text) for text in found]
+    take = partial(_take_from_delta, changes=changes, threads=threads)
+    return run_each(runner, workspace.run, take, enumerate(deltas, first))
 
 
-def _sum_up(runner: Runner, run: RunRef, outcomes: Sequence[AssignOutcome]) -> StagedFile | None:
+def _take_from_delta(
+    workspace: Workspace, numbered: tuple[int, int], *, changes: Changes, threads: int
+) -> AssignOutcome:
+    """Take a delta apart: the outcome's number, and the shard's."""
+    number, shard_id = numbered
+    version = workspace.source
+    (shard,) = (shard for shard in version.routing.shards if shard.shard_id == shard_id)
+    return take_from_deltas(workspace, number, version, shard, changes, threads=threads)
+
+
+def _sum_up(
+    runner: Runner, workspace: Workspace, outcomes: Sequence[AssignOutcome]
+) -> StagedFile | None:
     if not outcomes:
         return None
-
-    def work(payload: str) -> str:
-        there = Workspace.open(run)
-        given = assigning.OUTCOMES.validate_json(payload)
-        return assigning.summarise(there, given).model_dump_json()
-
-    (summary,) = runner.run(work, [assigning.OUTCOMES.dump_json(list(outcomes)).decode()])
-    return StagedFile.model_validate_json(summary)
+    (summary,) = run_each(runner, workspace.run, assigning.summarise, [outcomes])
+    return summary
 
 
 def _refusal(plan: RefreshPlan, skipped: dict[str, int]) -> str:
@@ -340,24 +319,19 @@ def apply_group(runner: Runner, run: RunRef, group: str) -> AppliedGroup:
         if finished:
             log.info("apply: group %s done before", group)
             return finished
-        return _apply_group(runner, workspace, run, group)
+        return _apply_group(runner, workspace, group)
 
 
-def _apply_group(runner: Runner, workspace: Workspace, run: RunRef, group: str) -> AppliedGroup:
+def _apply_group(runner: Runner, workspace: Workspace, group: str) -> AppliedGroup:
     began = time.monotonic()
-    changes = load(workspace.staging, CHANGES, Changes).model_dump_json()
     batches = _batches(workspace, workspace.refresh_plan.groups[group])
-    threads = runner.threads_per_task(len(batches))
-
-    def work(payload: str) -> str:
-        there = Workspace.open(run)
-        found = Changes.model_validate_json(changes)
-        rewriter = ShardRewriter(there, there.source, found, threads)
-        made = [_apply(rewriter, number) for number in json.loads(payload)]
-        return _APPLIED.dump_json([shard for shard in made if shard is not None]).decode()
-
-    answers = runner.run(work, [json.dumps(batch) for batch in batches])
-    applied = tuple(shard for answer in answers for shard in _APPLIED.validate_json(answer))
+    apply = partial(
+        _apply_batch,
+        changes=load(workspace.staging, CHANGES, Changes),
+        threads=runner.threads_per_task(len(batches)),
+    )
+    made = run_each(runner, workspace.run, apply, batches)
+    applied = tuple(shard for batch in made for shard in batch)
     for shard in applied:
         log.info(
             "apply: shard %d: %s; %d rows added, %d of %d deleted, in %.2f s",
@@ -370,6 +344,14 @@ def _apply_group(runner: Runner, workspace: Workspace, run: RunRef, group: str) 
         )
     document = AppliedGroup(shards=applied, seconds=time.monotonic() - began)
     return store(workspace.staging, applied_name(group), document)
+
+
+def _apply_batch(
+    workspace: Workspace, shards: list[int], *, changes: Changes, threads: int
+) -> list[AppliedShard]:
+    rewriter = ShardRewriter(workspace, workspace.source, changes, threads)
+    made = [_apply(rewriter, number) for number in shards]
+    return [shard for shard in made if shard is not None]
 
 
 def _apply(rewriter: ShardRewriter, shard_id: int) -> AppliedShard | None:
