@@ -6,7 +6,7 @@ from typing import ClassVar
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 
-from puffin_ann.lake.commit.attempt import Published
+from puffin_ann.lake.commit.attempt import Published, Request
 from puffin_ann.lake.commit.publish import publish
 from tests.support import tables
 
@@ -29,13 +29,13 @@ def send(table: Table, *, run: str = "run-1", expected: int | None = None, **cha
     arguments = {
         "expected_head": at,
         "base_snapshot_id": at,
-        "statistics_path": put(table, f"{run}.puffin"),
+        "path": put(table, f"{run}.puffin"),
         "file_size": len(CONTENT),
         "footer_size": 28,
         "summary": {"ann.words.run-id": run, "ann.words.vectors": "30"},
         **changes,
     }
-    return publish(table, **arguments)
+    return publish(table, Request(**arguments))
 
 
 class Faulty(SqlCatalog):

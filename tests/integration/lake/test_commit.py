@@ -137,7 +137,7 @@ def test_a_run_publishes_once_even_if_its_snapshot_has_expired(table: Table) -> 
 
 def test_a_file_that_is_not_there_is_never_registered(table: Table) -> None:
     with pytest.raises(StagingError, match="missing; nothing"):
-        send(table, statistics_path=f"{table.location()}/metadata/none.puffin")
+        send(table, path=f"{table.location()}/metadata/none.puffin")
     with pytest.raises(StagingError, match="has 64 bytes"):
         send(table, file_size=65)
     assert len(table.refresh().snapshots()) == 2

@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyroaring import BitMap
 
+from puffin_ann.lake.commit.attempt import Request
 from puffin_ann.lake.commit.publish import publish
 from puffin_ann.lake.read.coverage_diff import (
     ALL,
@@ -97,12 +98,14 @@ def publish_index(table: Table, run: str) -> None:
     at = table.current_snapshot().snapshot_id
     publish(
         table,
-        expected_head=at,
-        base_snapshot_id=at,
-        statistics_path=path,
-        file_size=50,
-        footer_size=28,
-        summary={"ann.words.run-id": run},
+        Request(
+            expected_head=at,
+            base_snapshot_id=at,
+            path=path,
+            file_size=50,
+            footer_size=28,
+            summary={"ann.words.run-id": run},
+        ),
     )
     table.refresh()
 

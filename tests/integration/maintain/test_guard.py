@@ -264,11 +264,11 @@ def test_a_head_that_moves_while_everything_is_published_again_is_found(words, m
     table_events.analyse(words)
     moved = []
 
-    def overtaken(table, **arguments):
+    def overtaken(table, request):
         if not moved:
             moved.append(True)
             words.catalog.load_table(words.name()).append(builds.rows(range(60, 70)))
-        return commit_publication(table, **arguments)
+        return commit_publication(table, request)
 
     monkeypatch.setattr("puffin_ann.lifecycle.publish.republish.publish", overtaken)
     guard(words)

@@ -153,6 +153,7 @@ def test_statistics_written_while_the_file_is_assembled_are_carried(lake, monkey
 
 def test_an_index_of_an_old_snapshot_is_registered_there(lake):
     """Backfill: the slot of a snapshot that has long been followed by others."""
+    from puffin_ann.lake.commit.attempt import Request
     from puffin_ann.lake.commit.publish import publish
 
     table = lake.create(builds.rows(range(20)))
@@ -163,13 +164,15 @@ def test_an_index_of_an_old_snapshot_is_registered_there(lake):
         out.write(b"PFA1" + bytes(60))
     published = publish(
         table,
-        expected_head=table.current_snapshot().snapshot_id,
-        base_snapshot_id=old,
-        statistics_path=path,
-        file_size=64,
-        footer_size=28,
-        summary={"ann.words.run-id": "backfill"},
-        mode="statistics",
+        Request(
+            expected_head=table.current_snapshot().snapshot_id,
+            base_snapshot_id=old,
+            path=path,
+            file_size=64,
+            footer_size=28,
+            summary={"ann.words.run-id": "backfill"},
+            mode="statistics",
+        ),
     )
     assert published.snapshot_id == old
     assert slot(table, old).statistics_path == path

@@ -1,9 +1,10 @@
 """What is published, as data: the request, the one commit made of it, and how it is found again."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 from pyiceberg.table.update import (
@@ -45,20 +46,36 @@ class Published:
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of `publish`, see there."""
+    """What is published: a Puffin file, on top of which snapshot, and how.
+
+    Attributes:
+        expected_head: snapshot of the branch that the run was planned on.
+        base_snapshot_id: snapshot whose rows the index covers.
+        path: location of the file, which must be there.
+        file_size: its bytes.
+        footer_size: bytes of its footer.
+        summary: for the index snapshot; names the run under `ann.<index>.run-id`.
+        blob_metadata: standard blob types only, each with fields: PyIceberg cannot load a table
+            whose metadata names other types, and Spark's optimizer fails on a blob without fields.
+        branch: on which to publish.
+        mode: whether an index snapshot is added, or statistics of the base snapshot alone.
+        run_prefix: what the locations of the run's files, and of no other's, begin with.
+        carried: locations of files whose blobs this one holds as well.
+        properties: of the table, set in the same commit.
+    """
 
     expected_head: int
     base_snapshot_id: int
     path: str
     file_size: int
     footer_size: int
-    summary: dict[str, str]
-    blob_metadata: tuple[BlobMetadata, ...]
-    branch: str
-    mode: PublishMode
-    run_prefix: str
-    carried: frozenset[str]
-    properties: dict[str, str] = field(default_factory=dict)
+    summary: Mapping[str, str]
+    blob_metadata: Sequence[BlobMetadata] = ()
+    branch: str = MAIN_BRANCH
+    mode: PublishMode = "snapshot"
+    run_prefix: str = ""
+    carried: Set[str] = frozenset()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Require what a run is recognised by."""
@@ -73,7 +90,7 @@ class Request:
     @property
     def property_updates(self) -> tuple[TableUpdate, ...]:
         """The table properties that the commit sets besides."""
-        return (SetPropertiesUpdate(updates=self.properties),) if self.properties else ()
+        return (SetPropertiesUpdate(updates=dict(self.properties)),) if self.properties else ()
 
     def is_of_the_run(self, path: str) -> bool:
         """Tell whether a file was made by this run, in this attempt or an earlier one."""

@@ -8,7 +8,7 @@ snapshot that others know too, is looked at afterwards (see `overwritten_statist
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.exceptions import (
@@ -20,8 +20,6 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.table import Table
-from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.statistics import BlobMetadata
 
 from puffin_ann.errors import (
     CatalogUnavailableError,
@@ -34,7 +32,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.catalog.tables import commit, name_of, reload_table
 from puffin_ann.lake.commit.attempt import Attempt, Published, Request, find_published
-from puffin_ann.lake.commit.index_snapshot import PublishMode, publish_mode
+from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.commit.overwritten_statistics import give_back, overwritten
 from puffin_ann.lake.store.objects import object_exists, object_length
 from puffin_ann.redaction import shown_cause
@@ -58,53 +56,27 @@ _REFUSALS = (
 _log = logging.getLogger("puffin_ann")
 
 
-def publish(
-    table: Table,
-    *,
-    expected_head: int,
-    base_snapshot_id: int,
-    statistics_path: str,
-    file_size: int,
-    footer_size: int,
-    summary: Mapping[str, str],
-    blob_metadata: Sequence[BlobMetadata] = (),
-    branch: str = MAIN_BRANCH,
-    mode: PublishMode = "snapshot",
-    run_prefix: str = "",
-    carried: Collection[str] = (),
-    properties: Mapping[str, str] | None = None,
-) -> Published:
-    """Register the Puffin file at `statistics_path` in one commit that asserts `branch`'s head.
+def publish(table: Table, request: Request) -> Published:
+    """Register a Puffin file in one commit that asserts the branch's head.
 
-    In mode `snapshot` the commit adds an index snapshot to `branch` (the parent's manifests and
-    totals carried over, `summary` and `statistics-file` in its summary), registers the file under
-    it and, if that has no statistics of its own, under the base snapshot too, so that neither
+    In mode `snapshot` the commit adds an index snapshot to the branch (the parent's manifests and
+    totals carried over, the request's summary and `statistics-file` in its own), registers the file
+    under it and, if that has no statistics of its own, under the base snapshot too, so that neither
     rollback nor expiry of the index snapshot alone loses the file. In mode `statistics` it adds no
-    snapshot and registers the file under the base snapshot, in the place of a file in `carried`
-    if one stands there. A file that others register there at the same moment is given its place
-    back. What remains in this mode is a request whose answer was lost and that lands after somebody
-    else filled the slot, while the head has not moved: no catalog can be told to refuse it, so the
+    snapshot and registers the file under the base snapshot, in the place of a carried file if one
+    stands there. A file that others register there at the same moment is given its place back. What
+    remains in this mode is a request whose answer was lost and that lands after somebody else
+    filled the slot, while the head has not moved: no catalog can be told to refuse it, so the
     maintenance guard has to find it.
 
     Args:
         table: not changed; load it again to see the result.
-        expected_head: snapshot of `branch` that the run was planned on.
-        base_snapshot_id: snapshot whose rows the index covers.
-        statistics_path: location of the file, which must be there.
-        file_size: its bytes.
-        footer_size: bytes of its footer.
-        summary: for the index snapshot; names the run under `ann.<index>.run-id`.
-        blob_metadata: standard blob types only, each with fields: PyIceberg cannot load a table
-            whose metadata names other types, and Spark's optimizer fails on a blob without fields.
-        branch: on which to publish.
-        mode: see above.
-        run_prefix: what the locations of the run's files, and of no other's, begin with.
-        carried: locations of files whose blobs this one holds as well.
-        properties: of the table, set in the same commit.
+        request: what is published.
 
     Raises:
-        ConflictError: the branch head is not `expected_head`, or somebody else's file stands under
-            the base snapshot in mode `statistics`, or that snapshot is gone; nothing was published.
+        ConflictError: the branch's head is not the expected one, or somebody else's file stands
+            under the base snapshot in mode `statistics`, or that snapshot is gone; nothing was
+            published.
         UnclearCommitError: the catalog's answers were lost, or the file vanished while it was being
             published. Files must be kept; after every other error nothing was published, and the
             file can be deleted.
@@ -112,20 +84,6 @@ def publish(
         UnsupportedTableError: the table's format version forbids an index snapshot.
         StagingError: the file is missing or has another size.
     """
-    request = Request(
-        expected_head=expected_head,
-        base_snapshot_id=base_snapshot_id,
-        path=statistics_path,
-        file_size=file_size,
-        footer_size=footer_size,
-        summary=dict(summary),
-        blob_metadata=tuple(blob_metadata),
-        branch=branch,
-        mode=mode,
-        run_prefix=run_prefix,
-        carried=frozenset(carried),
-        properties=dict(properties or {}),
-    )
     _check_file(table, request)
     published = _Publication(table, request).run()
     if not published.already:

@@ -23,7 +23,7 @@ from puffin_ann.errors import (
     UnclearCommitError,
 )
 from puffin_ann.lake.catalog.tables import reload_table
-from puffin_ann.lake.commit.attempt import Published
+from puffin_ann.lake.commit.attempt import Published, Request
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.commit.publish import publish as commit
 from puffin_ann.lake.metadata.dropped import dropped, is_dropped
@@ -216,11 +216,10 @@ def _commit(table: Table, plan: RunPlan, version: IndexVersion, assembled: Assem
         raise ConflictError(f"table {plan.table} has no snapshot any more; nothing was published")
     mode, reason = publish_mode(table, plan.declaration.publish)
     log.info("publish: by %s, since %s", mode, reason)
-    return commit(
-        table,
+    request = Request(
         expected_head=head.snapshot_id,
         base_snapshot_id=plan.base_snapshot_id,
-        statistics_path=assembled.path,
+        path=assembled.path,
         file_size=assembled.file.length,
         footer_size=assembled.file.footer_size,
         summary=summary_of(plan, version),
@@ -229,6 +228,7 @@ def _commit(table: Table, plan: RunPlan, version: IndexVersion, assembled: Assem
         run_prefix=assembled.run_prefix,
         carried=assembled.carried,
     )
+    return commit(table, request)
 
 
 def summary_of(plan: RunPlan, version: IndexVersion) -> dict[str, str]:

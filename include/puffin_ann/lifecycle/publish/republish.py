@@ -16,6 +16,7 @@ from puffin_ann.errors import (
     UnclearCommitError,
 )
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.commit.attempt import Request
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.commit.publish import publish
 from puffin_ann.lake.metadata.registered import publication_number, registered
@@ -107,21 +108,21 @@ def republish(
                 writer.copy(reader, blob)
         finished = writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run}"})
     path = assembly.make()
+    request = Request(
+        expected_head=head,
+        base_snapshot_id=head,
+        path=path,
+        file_size=finished.length,
+        footer_size=finished.footer_size,
+        summary=_summary(live, run, renamed),
+        blob_metadata=listed_blobs(finished.metadata.blobs),
+        mode=mode,
+        run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
+        carried=carried | {file.path for file in live.values()} | set(replaces),
+        properties=properties or {},
+    )
     try:
-        published = publish(
-            table,
-            expected_head=head,
-            base_snapshot_id=head,
-            statistics_path=path,
-            file_size=finished.length,
-            footer_size=finished.footer_size,
-            summary=_summary(live, run, renamed),
-            blob_metadata=listed_blobs(finished.metadata.blobs),
-            mode=mode,
-            run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
-            carried=carried | {file.path for file in live.values()} | set(replaces),
-            properties=properties,
-        )
+        published = publish(table, request)
     except UnclearCommitError:
         raise
     except Exception:
