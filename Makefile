@@ -108,7 +108,7 @@ $(PEERS): benchmarks/requirements-peers.lock | $(READY)
 	@$(UV) pip sync --quiet --compile-bytecode --require-hashes --python $(LOCAL)/peers/bin/python $<
 	@touch $(PEERS)
 
-lint: $(READY) ## Check style, types and the floors of the library
+lint: $(READY) ## Check style, types and the layers of the library
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

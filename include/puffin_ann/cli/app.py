@@ -1,4 +1,4 @@
-"""The command line: each command is a thin skin over one library call."""
+"""The application: its commands, its options, and how it fails."""
 
 import logging
 import sys

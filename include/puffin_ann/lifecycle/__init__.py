@@ -1,6 +1,8 @@
 """The life of an index, from the first build to the day it is dropped.
 
-An index passes through these packages, from the bottom up. Each imports only from those below it:
+An index is planned and built, published, then refreshed and published again for as long as the
+table changes; what is published is maintained, measured and told; in the end it is dropped. These
+are the packages; each imports only from those below it:
 
     runs        what the command line, the DAGs and spark-submit call: one file per command
     report      tell: status, history, staleness, a preview of the next run
@@ -29,7 +31,10 @@ Which file a command or a task enters first:
     puffin-ann doctor      maintain.doctor
     puffin-ann clean       maintain.clean
     puffin-ann drop        maintain.drop
+    puffin-ann rename      maintain.rename
     the build DAG          runs.build, then runs.spark_app with build.stages, then runs.publish
     the refresh DAG        runs.refresh, then runs.spark_app with refresh.stages, then runs.publish
+    the maintain DAG       runs.maintain, which calls maintain.guard and maintain.clean
+    the evaluate DAG       runs.evaluate, then runs.spark_app with evaluate.stages
     the sensors            report.staleness
 """

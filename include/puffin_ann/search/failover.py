@@ -20,7 +20,7 @@ from puffin_ann.search.versions import IndexVersion, find_versions
 log = logging.getLogger("puffin_ann")
 
 
-class Answering(Protocol):
+class BoundIndex(Protocol):
     """An index bound to a version and a snapshot: a data class, so that it can be bound to another.
 
     Attributes:
@@ -40,7 +40,7 @@ class Answering(Protocol):
 
 
 R = TypeVar("R")
-Answerer = TypeVar("Answerer", bound=Answering)
+Bound = TypeVar("Bound", bound=BoundIndex)
 
 
 def cheapest(
@@ -69,19 +69,19 @@ def may_answer(version: IndexVersion, newest: IndexVersion) -> bool:
     return version.routing.metric == newest.routing.metric or not _is_of(version, newest)
 
 
-class Serving(Generic[Answerer]):
+class Serving(Generic[Bound]):
     """Who answers for an index: the index itself, or what took its place."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._instead: Answerer | None = None
+        self._instead: Bound | None = None
         self._broken: set[str] = set()
 
-    def now(self, index: Answerer) -> Answerer:
+    def now(self, index: Bound) -> Bound:
         """Return who answers now."""
         return self._instead or index
 
-    def by(self, index: Answerer, work: Callable[[Answerer], R]) -> R:
+    def by(self, index: Bound, work: Callable[[Bound], R]) -> R:
         """Have work done by an index that can be read.
 
         Raises:
@@ -100,7 +100,7 @@ class Serving(Generic[Answerer]):
                     raise
                 serving = self._next(index, serving, error)
 
-    def _next(self, index: Answerer, failed: Answerer, error: FormatError) -> Answerer:
+    def _next(self, index: Bound, failed: Bound, error: FormatError) -> Bound:
         with self._lock:
             serving = self.now(index)
             if serving is not failed:  # another thread met the damage first
@@ -110,7 +110,7 @@ class Serving(Generic[Answerer]):
             self._instead = self._substitute(failed, error)
             return self._instead
 
-    def _substitute(self, failed: Answerer, error: FormatError) -> Answerer:
+    def _substitute(self, failed: Bound, error: FormatError) -> Bound:
         """Open the best of the other versions, as the table names them now."""
         table, version = failed.table, failed.version
         try:

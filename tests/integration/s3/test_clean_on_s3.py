@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.retention.withheld import discard_refused
+from puffin_ann.lifecycle.publish.discard import discard_refused
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.moments import now_ms
 from tests.support import builds, object_store, table_events

@@ -3,6 +3,6 @@
 `space` holds rows in the form that graphs compare them in, `kernels_beam` is the beam search over
 them, with the two pools of `kernels_frontier`; `kernels_prune` chooses neighbours,
 `kernels_connectivity` keeps every row reachable, `kernels_answer` measures what was found exactly,
-and `searcher` makes whole answers of what a graph finds. `primitives` are the types and small
-functions of all of them.
+and `searcher` makes whole answers of what a graph finds. `arguments` are the groups of arguments
+that kernels take, `primitives` the types and small functions of all of them.
 """

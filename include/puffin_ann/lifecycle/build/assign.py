@@ -1,4 +1,4 @@
-"""Stage 1a: read the table once; give each row its cell, and stage it grouped by shard."""
+"""Read the table once; give each row its cell, and stage it grouped by shard."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Stage 1b: build one shard from its staged rows, each from a local memory-mapped file."""
+"""Build one shard from its staged rows, each from a local memory-mapped file."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Stage 0: sample row groups at random, train the centroids, hold out the gate's queries."""
+"""Sample row groups at random, train the centroids, hold out the gate's queries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ DRIVER_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What stage 0 found.
+    """What training found.
 
     Attributes:
         centroids: (k, dc) float32 in the search space of the metric.

@@ -1,10 +1,10 @@
 """Keep published indexes registered, sound and few; rename and drop them.
 
 `guard` registers versions that other engines' maintenance deregistered. `clean` removes what
-`retention` says may go. `doctor` finds what is wrong: its findings are defined in `findings`, and
-come from `doctor_declared`, `lease_findings`, `contradictions`, `published_before` and
-`foreign_statistics`; `repair` replaces damaged files. `drop` and `rename` are the two commands that
-change which indexes a table has.
+`retention` says may go; `forget_metadata` has it ignore metadata files that nobody needs. `doctor`
+finds what is wrong: its findings are defined in `findings`, and come from `doctor_declared`,
+`lease_findings`, `contradictions`, `published_before` and `foreign_statistics`; `repair` replaces
+damaged files. `drop` and `rename` are the two commands that change which indexes a table has.
 
 In: a table, and the declarations on it. Out: reports of what was found and done.
 """

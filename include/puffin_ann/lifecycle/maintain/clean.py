@@ -18,10 +18,11 @@ from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, sl
 from puffin_ann.lake.metadata.files import MetadataReader
 from puffin_ann.lake.store.listing import abort, delete_object, unfinished_uploads
 from puffin_ann.lake.store.staging import Staging
+from puffin_ann.lifecycle.maintain.forget_metadata import forget_metadata
 from puffin_ann.lifecycle.published.inventory import Inventory, take_inventory
 from puffin_ann.lifecycle.retention.foreign_history import told
 from puffin_ann.lifecycle.retention.orphans import Kind, Orphan, find_orphans
-from puffin_ann.lifecycle.retention.withheld import Protection, forget_metadata
+from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.runtime.object_names import names_with_folders, object_name, registered
 
 log = logging.getLogger("puffin_ann")

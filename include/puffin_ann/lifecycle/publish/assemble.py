@@ -1,4 +1,4 @@
-"""Stage 2: assemble one Puffin file of all live indexes of the table, and publish it."""
+"""Assemble one Puffin file of all live indexes of the table, and publish it."""
 
 import hashlib
 import logging
@@ -46,9 +46,9 @@ from puffin_ann.lifecycle.documents.run import (
     store,
 )
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, CarriedBlobs, listed_blobs, pinned
+from puffin_ann.lifecycle.publish.discard import discard_refused
 from puffin_ann.lifecycle.publish.run_records import recorded
 from puffin_ann.lifecycle.refresh.new_version import VersionContent, refreshed
-from puffin_ann.lifecycle.retention.withheld import discard_refused
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter

@@ -148,8 +148,8 @@ def _kept(
         for shard in source.routing.shards
         if shard.shard_id not in removed
     ]
-    prefixes = {shard.shard_id for shard in source.routing.shards}
-    return [*found, *(shard for number, shard in sorted(applied.items()) if number not in prefixes)]
+    before = {shard.shard_id for shard in source.routing.shards}
+    return [*found, *(shard for number, shard in sorted(applied.items()) if number not in before)]
 
 
 def _entry(one: AppliedShard, source: IndexVersion) -> ShardEntry:

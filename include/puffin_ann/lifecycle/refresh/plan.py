@@ -78,8 +78,8 @@ def make_plan(
     manifests = tuple(manifest.path for manifest in live.at.manifests)
     covered, files, next_id = _files(table, basis)
     ids = {absolute_path(table.location(), file.path): file.file_id for file in covered}
-    prefixes = {file.file_id for file in version.coverage.files}
-    was_there = {path: file_id for path, file_id in ids.items() if file_id in prefixes}
+    covered_ids = {file.file_id for file in version.coverage.files}
+    was_there = {path: file_id for path, file_id in ids.items() if file_id in covered_ids}
     difference = MaskedAndRestored.of(basis.view, find_restored_rows(basis.view, was_there))
     coverage = Coverage(live.snapshot_id, covered, manifests)
     routing = version.routing

@@ -12,14 +12,12 @@ from functools import cached_property
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import RetentionOptions
-from puffin_ann.errors import BadInputError, PuffinAnnError, StoreUnavailableError
+from puffin_ann.errors import PuffinAnnError, StoreUnavailableError
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lake.commit.forget_metadata import forget
 from puffin_ann.lake.metadata.files import MetadataReader, Unread
 from puffin_ann.lake.metadata.foreign import Foreign, Reach, look_around
-from puffin_ann.lake.store.listing import canonical, delete_object
+from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lake.store.locations import is_within, metadata_folder, staging_folders
-from puffin_ann.lake.store.s3 import s3_of
 from puffin_ann.lifecycle.retention.foreign_history import SHOWN, blocking
 from puffin_ann.lifecycle.retention.orphans import Orphan
 from puffin_ann.lifecycle.runtime.object_names import named_by, names_with_folders, object_name
@@ -197,60 +195,6 @@ _KINDS = {
 }
 
 
-def forget_metadata(
-    table: Table, files: Sequence[str], *, dry_run: bool, at_ms: int | None = None
-) -> tuple[str, ...]:
-    """Let foreign metadata files, and what they name alone, be ignored from now on.
-
-    Args:
-        table: is loaded again; a property of it remembers them.
-        files: their locations, or names where those are enough. Of several commits in a row it
-            takes each: any of them may be what another catalog points to.
-        dry_run: remember nothing.
-        at_ms: what counts as now.
-
-    Returns:
-        Their locations.
-
-    Raises:
-        BadInputError: one is no foreign metadata file in reach, or too young.
-        StoreUnavailableError: it cannot be told now.
-    """
-    protection = Protection.of(table, at_ms=at_ms)
-    protection.require_readable()
-    reach = protection.reach
-    if reach.elsewhere:
-        raise BadInputError(f"{reach.elsewhere}; so there is no metadata file to forget")
-    oldest = (now_ms() if at_ms is None else at_ms) - RetentionOptions().grace_ms
-    chosen = [_chosen(reach, file) for file in files if canonical(file) not in _forgotten(reach)]
-    for foreign in chosen:
-        if foreign.updated_ms > oldest:
-            raise BadInputError(
-                f"{foreign.location} is younger than {RetentionOptions().grace}: whoever made it "
-                "may be about to commit it, or be working on the table; forget it when that is over"
-            )
-    found = tuple(foreign.location for foreign in chosen)
-    if found and not dry_run:
-        forget(reach.table, found, stored=reach.stored)
-        log.info("clean: ignored from now on: %s", ", ".join(found))
-    return found
-
-
-def discard_refused(table: Table, path: str) -> None:
-    """Delete a file that the catalog refused to register, unless others may have registered it.
-
-    Where the store copies, its name follows from what it is made of: a run of the same name, by
-    another registration of the table, makes the same file. Elsewhere nobody else uses the name.
-
-    Raises:
-        StoreUnavailableError: the store does not answer.
-    """
-    if s3_of(table.io, path) is not None and (why := Protection.of(table).why_file_kept(path)):
-        log.warning("publish: %s is left behind: %s", path, why)
-        return
-    delete_object(table.io, path)
-
-
 def is_shared(table: Table) -> bool:
     """Tell whether others may need what lies beside a table's index files, or that is not known."""
     try:
@@ -259,23 +203,3 @@ def is_shared(table: Table) -> bool:
         log.warning("it is unknown whether %s is registered twice: %s", name_of(table), error)
         return True
     return bool(protection.nothing_goes or protection.reach.foreign)
-
-
-def _forgotten(reach: Reach) -> set[str]:
-    return {canonical(location) for location in reach.forgotten}
-
-
-def _chosen(reach: Reach, file: str) -> Foreign:
-    wanted = canonical(file)
-    found = [
-        foreign
-        for foreign in reach.foreign
-        if canonical(foreign.location) == wanted or foreign.location.rpartition("/")[2] == file
-    ]
-    if len(found) != 1:
-        known = ", ".join(sorted(foreign.location for foreign in reach.foreign)[:SHOWN]) or "none"
-        raise BadInputError(
-            f"{file!r} is no foreign metadata file in reach of {name_of(reach.table)}; there are: "
-            f"{known}"
-        )
-    return found[0]

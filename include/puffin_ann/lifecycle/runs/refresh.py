@@ -1,4 +1,4 @@
-"""Refresh an index: plan what is due, and do all of it in this process where that is wanted."""
+"""Plan a refresh: decide what is due, and stage the plan; `in_process` carries one out here."""
 
 import logging
 from typing import Any

@@ -3,12 +3,9 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from puffin_ann.settings import settings, threads_limited
-
-if TYPE_CHECKING:
-    pass
 
 Work = Callable[[str], str]
 """What one task does: JSON in, JSON out. It must not share memory with the caller."""
