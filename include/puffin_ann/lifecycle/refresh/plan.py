@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from puffin_ann.blobs import coverage as coverage_blob
@@ -76,7 +75,7 @@ def make_plan(
     column = table_vector_column(table, declaration.column)
     base = require_snapshot(table, live.snapshot_id)
     manifests = tuple(manifest.path for manifest in live.at.manifests)
-    covered, files, next_id = _files(table, basis)
+    covered, files, next_id = plan_files(table.location(), basis)
     ids = {absolute_path(table.location(), file.path): file.file_id for file in covered}
     covered_ids = {file.file_id for file in version.coverage.files}
     was_there = {path: file_id for path, file_id in ids.items() if file_id in covered_ids}
@@ -108,21 +107,22 @@ def make_plan(
         ),
         next_file_id=next_id,
         buckets=1 << max(0, (matched // ROWS_PER_BUCKET).bit_length()),
-        groups=_groups(decision, declaration.build.max_submits),
+        groups=deal_groups(decision, declaration.build.max_submits),
         # Hidden from orphan removal by their `_`, as the plan's copy is: they are made once.
         difference=workspace.stage_bytes("_difference.npz", arrays_to_bytes(difference)),
         coverage=workspace.stage_bytes("_coverage.bin", coverage_blob.encode(coverage)),
     )
 
 
-def _files(table: Table, basis: Basis) -> tuple[list[CoveredFile], tuple[PlannedFile, ...], int]:
+def plan_files(
+    location: str, basis: Basis
+) -> tuple[list[CoveredFile], tuple[PlannedFile, ...], int]:
     """Return the files of the new coverage, those of them to be read, and the next free id.
 
     A file keeps its id as long as it is covered; an id is never given to another file. Of new files
     the row groups are not known yet: one stands for all. What did not change is taken over from the
     version: of a large table hardly any manifest has to be read for it.
     """
-    location = table.location()
     version, changed = basis.version, basis.view.changed
     ids = version.coverage.columns.file_ids
     next_id = int(ids.max(initial=-1)) + 1
@@ -159,7 +159,7 @@ def _covered(file: LiveFile, file_id: int, location: str, dead: BitMap) -> Cover
     )
 
 
-def _groups(decision: Decision, max_submits: int) -> dict[str, tuple[int, ...]]:
+def deal_groups(decision: Decision, max_submits: int) -> dict[str, tuple[int, ...]]:
     """Deal the touched shards to groups: many only where there is much to do.
 
     To start an application takes longer than to write some tombstones.
