@@ -72,7 +72,7 @@ def _evaluate_rows(
 
 
 def _evaluate_own(declaration: "IndexDeclaration", vector: Path, as_json: bool) -> None:
-    from puffin_ann.lifecycle.evaluate.user_queries import recall_report, try_searches
+    from puffin_ann.lifecycle.evaluate.user_queries import describe_searches, try_searches
     from puffin_ann.search.index import open_index
 
     opened = open_index(declaration.table, declaration.name)
@@ -95,6 +95,6 @@ def _evaluate_own(declaration: "IndexDeclaration", vector: Path, as_json: bool) 
                 interval,
             )
         console.print(grid)
-    text = recall_report(opened, k, target, tried)
+    text = describe_searches(opened, k, target, tried)
     if not as_json:
         console.print(text, highlight=False)

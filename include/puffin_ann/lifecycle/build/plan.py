@@ -8,7 +8,7 @@ from puffin_ann.lifecycle.documents.run import AssignTask, PlannedFile
 
 
 @dataclass(frozen=True)
-class Published:
+class NewestVersion:
     """What a build has to know of a published version.
 
     Attributes:
@@ -23,7 +23,7 @@ class Published:
 
 
 def nothing_to_do(
-    declaration: IndexDeclaration, newest: Published | None, *, force: bool
+    declaration: IndexDeclaration, newest: NewestVersion | None, *, force: bool
 ) -> str | None:
     """Say why nothing has to be built, or None if a build is required.
 

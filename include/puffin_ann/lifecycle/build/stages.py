@@ -54,7 +54,7 @@ log = logging.getLogger("puffin_ann")
 
 
 def train(runner: Runner, run: RunRef) -> Trained:
-    """Stage 0: sample the table, train centroids, hold out the gate's queries."""
+    """Sample the table, train centroids, hold out the gate's queries."""
     workspace = Workspace.open(run)
     with at_work(workspace):
         finished = done(workspace.staging, TRAIN, Trained)
@@ -113,7 +113,7 @@ def _learn(workspace: Workspace, samples: list[StagedFile], *, threads: int) -> 
 
 
 def assign(runner: Runner, run: RunRef) -> Assigned:
-    """Stage 1a: read every covered file once, stage its rows grouped by shard."""
+    """Read every covered file once, stage its rows grouped by shard."""
     workspace = Workspace.open(run)
     with at_work(workspace):
         finished = done(workspace.staging, ASSIGN, Assigned)
@@ -161,7 +161,7 @@ def _assign_rows(
 
 
 def build_group(runner: Runner, run: RunRef, group: str) -> BuiltGroup:
-    """Stage 1b: build the shards of one group, one Spark task each."""
+    """Build the shards of one group, one Spark task each."""
     workspace = Workspace.open(run)
     with at_work(workspace):
         if group not in workspace.build_plan.groups:

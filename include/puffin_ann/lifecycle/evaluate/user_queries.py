@@ -83,7 +83,7 @@ def try_searches(
     return tried
 
 
-def recall_report(index: Index, k: int, target: float, tried: list[Tried]) -> str:
+def describe_searches(index: Index, k: int, target: float, tried: list[Tried]) -> str:
     """Return what was found as text.
 
     Raises:

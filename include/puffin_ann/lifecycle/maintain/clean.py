@@ -23,7 +23,11 @@ from puffin_ann.lifecycle.published.inventory import Inventory, take_inventory
 from puffin_ann.lifecycle.retention.foreign_history import told
 from puffin_ann.lifecycle.retention.orphans import Kind, Orphan, find_orphans
 from puffin_ann.lifecycle.retention.withheld import Protection
-from puffin_ann.lifecycle.runtime.object_names import names_with_folders, object_name, registered
+from puffin_ann.lifecycle.runtime.object_names import (
+    names_with_folders,
+    needed_locations,
+    object_name,
+)
 
 log = logging.getLogger("puffin_ann")
 
@@ -200,7 +204,7 @@ def _deregister(inventory: Inventory, due: Iterable[Orphan]) -> Table:
 
 def _delete(inventory: Inventory, table: Table, orphan: Orphan) -> bool:
     io = inventory.table.io
-    if object_name(orphan.location) in names_with_folders(registered(table)):
+    if object_name(orphan.location) in names_with_folders(needed_locations(table)):
         log.warning("clean: %s was registered in the meantime and stays", orphan.location)
         return False
     if orphan.kind == "staging":

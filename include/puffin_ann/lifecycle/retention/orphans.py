@@ -29,7 +29,11 @@ from puffin_ann.lifecycle.retention.rules import (
     policies,
 )
 from puffin_ann.lifecycle.runtime.heartbeat import ALIVE_MS
-from puffin_ann.lifecycle.runtime.object_names import names_with_folders, object_name, registered
+from puffin_ann.lifecycle.runtime.object_names import (
+    names_with_folders,
+    needed_locations,
+    object_name,
+)
 
 _log = logging.getLogger("puffin_ann")
 
@@ -175,7 +179,7 @@ def _staging(
         run, slash, _ = rest.partition("/")
         if slash:
             runs[index, run].append(staged)
-    needed = names_with_folders(registered(inventory.table))
+    needed = names_with_folders(needed_locations(inventory.table))
     for (index, run), objects in sorted(runs.items()):
         folder = f"{root}/{index}/{run}"
         if object_name(folder) in needed:

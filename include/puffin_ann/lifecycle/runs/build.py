@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.build.plan import (
-    Published,
+    NewestVersion,
     nothing_to_do,
 )
 from puffin_ann.lifecycle.build.whole_table import plan_of_whole_table
@@ -151,12 +151,12 @@ def nothing(declaration: IndexDeclaration, reason: str) -> dict[str, Any]:
     return _pointer(declaration, "", "none", reason, "", [])
 
 
-def _newest(table: Table, index: str, live: LiveState) -> Published | None:
+def _newest(table: Table, index: str, live: LiveState) -> NewestVersion | None:
     version = newest_version(table, index)
     if version is None:
         return None
     routing = version.routing
-    return Published(
+    return NewestVersion(
         fingerprint=routing.properties.get(FINGERPRINT, ""),
         is_current=view_of(table, version, live).cost == 0,
         recall=1.0 if routing.recall is None else routing.recall.recall,

@@ -34,7 +34,7 @@ def names_with_folders(locations: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def registered(table: Table) -> list[str]:
+def needed_locations(table: Table) -> list[str]:
     """Return the locations of a table's statistics and manifest lists."""
     return [
         *(entry.statistics_path for entry in table.metadata.statistics),
@@ -46,7 +46,7 @@ def named_by(table: Table) -> list[str]:
     """Return all locations that a table's metadata names, summaries of snapshots included."""
     summaries = (snapshot.summary for snapshot in table.snapshots() if snapshot.summary)
     named = (summary.additional_properties.get(NAMED_BY) for summary in summaries)
-    return [*registered(table), *(path for path in named if path)]
+    return [*needed_locations(table), *(path for path in named if path)]
 
 
 def _parts(location: str) -> list[str]:

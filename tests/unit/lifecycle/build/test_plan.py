@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.errors import BadInputError, TooFewRowsError
 from puffin_ann.lifecycle.build.plan import (
-    Published,
+    NewestVersion,
     assign_tasks,
     nothing_to_do,
     sample_rows,
@@ -72,7 +72,7 @@ def test_a_sample_is_the_larger_of_one_percent_and_256_rows_a_centroid_within_bo
 
 def test_nothing_is_built_only_if_the_newest_version_has_the_same_shape_and_all_live_rows():
     declared = parse_declaration({"name": "i", "table": "c.n.t", "column": "v"}, source="f")
-    same = Published(declared.fingerprint(), is_current=True, recall=0.96)
+    same = NewestVersion(declared.fingerprint(), is_current=True, recall=0.96)
     assert nothing_to_do(declared, same, force=False)
     assert nothing_to_do(declared, same, force=True) is None
     assert nothing_to_do(declared, replace(same, is_current=False), force=False) is None
@@ -87,7 +87,7 @@ def test_a_target_above_what_was_measured_is_built_for():
         )
         for target in (0.9, 0.97)
     )
-    measured = Published(lower.fingerprint(), is_current=True, recall=0.96)
+    measured = NewestVersion(lower.fingerprint(), is_current=True, recall=0.96)
     assert nothing_to_do(lower, measured, force=False)
     assert nothing_to_do(higher, measured, force=False) is None
 
