@@ -83,6 +83,12 @@ def rows(ids, seed: int = 0) -> pa.Table:
     )
 
 
+def snapshot_ids(table: Table) -> list[int]:
+    """The snapshots that a table has now, the oldest first."""
+    table.refresh()
+    return [snapshot.snapshot_id for snapshot in table.snapshots()]
+
+
 def live(table: Table, snapshot_id: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """What PyIceberg itself reads of a snapshot: ids and vectors of rows with a usable vector."""
     data = table.scan(snapshot_id=snapshot_id).to_arrow()

@@ -1,0 +1,90 @@
+"""What a build publishes: one commit, of rows as they were planned, if its recall is enough."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.errors import (
+    RecallTooLowError,
+)
+from puffin_ann.lifecycle.documents.run_ref import RunRef
+from puffin_ann.lifecycle.evaluate import ground_truth
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs import build, publish
+from tests.support import builds
+
+QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
+
+
+def test_one_commit_publishes_summary_and_registration_and_changes_no_data(words):
+    before = words.refresh().current_snapshot()
+    data = words.scan().to_arrow()
+    builds.build(builds.declaration(), "run")
+    words.refresh()
+    index_snapshot = words.current_snapshot()
+    assert index_snapshot.parent_snapshot_id == before.snapshot_id
+    assert index_snapshot.summary.operation.value == "replace"
+    properties = index_snapshot.summary.additional_properties
+    assert properties[f"ann.{builds.INDEX}.run-id"] == "run"
+    assert properties[f"ann.{builds.INDEX}.vectors"] == "60"
+    assert len([key for key in properties if key.startswith("ann.")]) <= 10
+    registered = {entry.snapshot_id: entry.statistics_path for entry in words.metadata.statistics}
+    assert registered[index_snapshot.snapshot_id] == properties["statistics-file"]
+    assert registered[before.snapshot_id] == properties["statistics-file"]
+    assert words.scan().to_arrow().equals(data)
+
+
+def test_indexes_of_one_table_are_carried_along(words):
+    builds.build(builds.declaration(name="first"), "a")
+    builds.build(builds.declaration(name="second", metric="ip"), "b")
+    builds.build(builds.declaration(name="first"), "c", {"force": True})
+    words.refresh()
+    found = status(words)
+    assert [one.index for one in found] == ["first", "second"]
+    assert len({one.file for one in found}) == 1
+    current = words.current_snapshot().snapshot_id
+    for one in found:
+        builds.assert_answers(open_index(words, one.index), words, current, QUERIES, 5)
+
+
+def test_rows_written_during_the_build_are_searched_and_the_base_stays_what_was_indexed(words):
+    plan = build.plan_build(builds.declaration(), run_id="run")
+    base = words.refresh().current_snapshot().snapshot_id
+    words.append(builds.rows(range(60, 70)))
+    builds.run_stages(plan)
+    publish.publish(RunRef.planned(plan))
+    words.refresh()
+    (found,) = status(words)
+    assert (found.base_snapshot_id, found.vectors, found.rows_to_scan) == (base, 60, 10)
+    index = open_index(words, builds.INDEX)
+    builds.assert_answers(index, words, words.current_snapshot().snapshot_id, QUERIES, 70)
+
+
+def test_an_overwrite_during_the_build_leaves_no_dead_row_to_be_found(words):
+    plan = build.plan_build(builds.declaration(), run_id="run")
+    builds.run_stages(plan)
+    words.refresh().overwrite(builds.rows(range(100, 120)))
+    publish.publish(RunRef.planned(plan))
+    words.refresh()
+    index = open_index(words, builds.INDEX)
+    assert index.coverage == 0.0
+    builds.assert_answers(index, words, words.current_snapshot().snapshot_id, QUERIES, 20)
+
+
+def test_a_recall_under_the_target_publishes_nothing(words, monkeypatch):
+    before = builds.snapshot_ids(words)
+    plan = build.plan_build(builds.declaration(recall_target=1.0), run_id="run")
+    honest = ground_truth.of_rows
+
+    def nearer_than_any_row(*arguments, **options):
+        answers = honest(*arguments, **options)
+        return replace(answers, distances=answers.distances / 2)
+
+    monkeypatch.setattr(ground_truth, "of_rows", nearer_than_any_row)
+    with pytest.raises(RecallTooLowError, match=r"recall@5 is 0\.0.*target of 1\.0"):
+        builds.run_stages(plan)
+    with pytest.raises(RecallTooLowError):
+        publish.publish(RunRef.planned(plan))
+    assert builds.snapshot_ids(words) == before
