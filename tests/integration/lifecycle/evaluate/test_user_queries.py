@@ -9,7 +9,7 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.cli.main import run
 from puffin_ann.errors import QueryError, RecallTooLowError, TooFewRowsError
-from puffin_ann.lifecycle.evaluate.user_queries import Tried, recall_report, try_searches
+from puffin_ann.lifecycle.evaluate.user_queries import Tried, describe_searches, try_searches
 from tests.support import builds
 
 K, TARGET = 10, 0.9
@@ -68,14 +68,14 @@ def test_searches_are_widened_until_they_find_enough(declaration):
         options = {"width": one.width, "probe_partitions": one.probe_partitions}
         assert one.measure.recall == pytest.approx(recall(index, queries, **options), abs=1e-9)
     with pytest.raises(RecallTooLowError, match=rf"--width {tried[-1].width} .*search so"):
-        recall_report(index, K, TARGET, tried)
+        describe_searches(index, K, TARGET, tried)
 
 
 def test_what_is_enough_is_said_and_no_wider_search_is_tried(declaration):
     index = open_index(declaration.table, builds.INDEX)
     tried = try_searches(index, near_duplicates()[::40], K, target=TARGET)
     assert len(tried) == 1
-    assert "for the 80 queries given; the target is 0.9" in recall_report(index, K, TARGET, tried)
+    assert "for the 80 queries given; the target is 0.9" in describe_searches(index, K, TARGET, tried)
 
 
 def test_where_no_search_finds_enough_the_widest_is_told(declaration):
@@ -85,7 +85,7 @@ def test_where_no_search_finds_enough_the_widest_is_told(declaration):
     assert tried[-1].measure.recall >= tried[0].measure.recall
     low = [Tried(one.width, one.probe_partitions, one.measure) for one in tried[:1]]
     with pytest.raises(RecallTooLowError, match="no wider one was tried"):
-        recall_report(index, K, TARGET, low)
+        describe_searches(index, K, TARGET, low)
 
 
 def test_exact_finds_all_and_no_row_is_an_error(words):
