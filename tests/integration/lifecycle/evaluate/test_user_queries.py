@@ -75,7 +75,9 @@ def test_what_is_enough_is_said_and_no_wider_search_is_tried(declaration):
     index = open_index(declaration.table, builds.INDEX)
     tried = try_searches(index, near_duplicates()[::40], K, target=TARGET)
     assert len(tried) == 1
-    assert "for the 80 queries given; the target is 0.9" in describe_searches(index, K, TARGET, tried)
+    assert "for the 80 queries given; the target is 0.9" in describe_searches(
+        index, K, TARGET, tried
+    )
 
 
 def test_where_no_search_finds_enough_the_widest_is_told(declaration):
