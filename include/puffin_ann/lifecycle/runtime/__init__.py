@@ -2,6 +2,7 @@
 
 `workspace` is the table, the staging folder and the plan, opened first by every stage. `leases` let
 one run at a time write an index, `heartbeat` shows that a run works, `retry` does again what
-another commit overtook. `runners` say where tasks run. `scratch` are folders on local disk,
-`run_ids` names for runs, and `object_names` tells our objects from those of others.
+another commit overtook. `runners` say where tasks run, and `run_each` does a stage's work there,
+task by task. `scratch` are folders on local disk, `run_ids` names for runs, and `object_names`
+tells our objects from those of others.
 """
