@@ -6,7 +6,7 @@ the message alone and leaves with `exit_code`; anything that is not a `PuffinAnn
 
 from typing import Any, ClassVar
 
-from puffin_ann.redaction import redacted
+from puffin_ann.redaction import redact
 
 
 class PuffinAnnError(Exception):
@@ -20,8 +20,8 @@ class PuffinAnnError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, *about: Any, aside: str = "") -> None:
-        super().__init__(*(redacted(one) if isinstance(one, str) else one for one in about))
-        self.aside = redacted(aside)
+        super().__init__(*(redact(one) if isinstance(one, str) else one for one in about))
+        self.aside = redact(aside)
 
 
 # Bad input: exit code 2, as a shell user expects of wrong usage.

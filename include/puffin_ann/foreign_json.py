@@ -35,7 +35,7 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def parsed(text: str | bytes) -> Any:
+def parse(text: str | bytes) -> Any:
     """Return the value of a JSON text; bytes are UTF-8.
 
     Raises:
@@ -52,7 +52,7 @@ def first_value(text: str, at: int) -> tuple[Any, int]:
     """Return the value that begins at a place in a text, and the place behind it.
 
     Raises:
-        ValueError: as `parsed` does, or none begins there.
+        ValueError: as `parse` does, or none begins there.
     """
     try:
         return _DECODER.raw_decode(text, at)
@@ -68,21 +68,21 @@ def is_long(value: object) -> bool:
 def long_of(value: object) -> int:
     """Return a value that has to be a 64-bit integer; ValueError if it is none."""
     if not isinstance(value, int) or not is_long(value):
-        raise ValueError(f"{shown(value)} is not a 64-bit integer")
+        raise ValueError(f"{show(value)} is not a 64-bit integer")
     return value
 
 
 def text_of(value: object) -> str:
     """Return a value that has to be a string; ValueError if it is none."""
     if not isinstance(value, str):
-        raise ValueError(f"{shown(value)} is not a string")
+        raise ValueError(f"{show(value)} is not a string")
     return value
 
 
 def object_of(value: object) -> Mapping[str, Any]:
     """Return a value that has to be a JSON object; ValueError if it is none."""
     if not isinstance(value, dict):
-        raise ValueError(f"{shown(value)} is not a JSON object")
+        raise ValueError(f"{show(value)} is not a JSON object")
     return value
 
 
@@ -100,7 +100,7 @@ def objects_of(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return found
 
 
-def shown(value: object) -> str:
+def show(value: object) -> str:
     """Return a value for a message, cut short; one that is nested is not looked into."""
     if isinstance(value, dict | list):
         return "a JSON object" if isinstance(value, dict) else "a list"

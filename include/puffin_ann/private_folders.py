@@ -26,7 +26,7 @@ MOST_LINKS = 40
 _OTHERS_ENTER, _GROUP_WRITES, _OTHERS_WRITE = 0o011, 0o020, 0o002
 
 
-def made(folder: Path) -> Path:
+def make(folder: Path) -> Path:
     """Return a private folder's real path; it and what is missing above it are made, mode 0700.
 
     Raises:
@@ -46,17 +46,17 @@ def made(folder: Path) -> Path:
     return real
 
 
-def made_in(base: Path) -> Path:
+def make_in(base: Path) -> Path:
     """Return a private folder of this user: `base`, or one in it where `base` is for all users.
 
     Raises:
-        UnsafeFolderError, OSError: as for `made`.
+        UnsafeFolderError, OSError: as for `make`.
     """
     try:
         _, is_shared = _walked(Path(os.path.abspath(base)))
     except FileNotFoundError:
         is_shared = False
-    return made(base / f"u{os.geteuid()}" if is_shared else base)
+    return make(base / f"u{os.geteuid()}" if is_shared else base)
 
 
 def require_private(folder: Path) -> None:

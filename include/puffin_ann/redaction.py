@@ -1,7 +1,7 @@
 """Keep secrets out of what is told: messages, logs, reports.
 
 Catalogs, stores and drivers quote addresses and settings in what they raise, passwords included.
-Every message of an error of ours and every record of our logger goes through `redacted`, so that no
+Every message of an error of ours and every record of our logger goes through `redact`, so that no
 place that quotes a foreign error has to think of it.
 
 Secrets are known by their place (before the `@` of an address, after a name such as `password=`),
@@ -71,7 +71,7 @@ _met: dict[str, None] = {}
 """Values met as secret properties, those met last at the end; tokens that are vended change."""
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Return a text without the secrets in it; one without any is returned as it is."""
     for value in tuple(_met):
         if value in text:
@@ -135,7 +135,7 @@ def shown_cause(error: BaseException) -> BaseException | None:
         if link is None:
             return error
         told = "\n".join((str(link), repr(link), *getattr(link, "__notes__", ())))
-        if redacted(told) != told:
+        if redact(told) != told:
             return None
         link = link.__cause__ or link.__context__
     return None  # what is further down is not known
@@ -146,12 +146,12 @@ class _Redaction(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         told = record.getMessage()
-        clean = redacted(told)
+        clean = redact(told)
         if clean != told:
             record.msg, record.args = clean, None
         if record.exc_info and record.exc_info[1] is not None:
             trace = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
-            clean = redacted(trace)
+            clean = redact(trace)
             if clean != trace:
                 record.exc_info, record.exc_text = None, clean
         return True

@@ -133,7 +133,7 @@ class Settings(BaseSettings):
 
 
 @contextmanager
-def threads_limited(most: int) -> Iterator[None]:
+def limit_threads(most: int) -> Iterator[None]:
     """Let this process use so many threads at most, such as Spark gave its task."""
     global _most_threads
     before, _most_threads = _most_threads, most
@@ -254,11 +254,11 @@ def renew_folder(folder: Path) -> None:
     if settings().cache_trusted and folder.is_relative_to(settings().cache_dir):
         _trusted(folder)
     else:
-        private_folders.made(folder)
+        private_folders.make(folder)
 
 
 def _private(base: Path, leaf: str) -> Path:
-    return private_folders.made(private_folders.made_in(base) / leaf)
+    return private_folders.make(private_folders.make_in(base) / leaf)
 
 
 def _trusted(folder: Path) -> Path:

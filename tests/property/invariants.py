@@ -9,7 +9,7 @@ from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.metadata.log import manifest_lists_of
-from puffin_ann.lake.store.listing import canonical, listed
+from puffin_ann.lake.store.listing import canonical, list_objects
 from puffin_ann.lifecycle.published.inventory import take_inventory
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 from tests.property.others_rules import registered_paths
@@ -71,7 +71,8 @@ class Invariants:
         return {self.table.current_snapshot().snapshot_id, everything[-1], *chosen}
 
     def _all_files(self) -> set[str]:
-        return {one.uri for one in listed(self.table.io, self.table.location(), recursive=True)}
+        files = list_objects(self.table.io, self.table.location(), recursive=True)
+        return {file.uri for file in files}
 
     def _assert_nothing_leaks(self):
         """All grace being over, only what is needed is there."""

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lake.store.listing import canonical, listed
+from puffin_ann.lake.store.listing import canonical, list_objects
 from tests.property.data_rules import picks
 from tests.support import table_events
 
@@ -70,7 +70,7 @@ def registered_paths(table) -> set[str]:
 def remove_orphans(table) -> None:
     """What Iceberg's action does with `older_than` now: the same as Java's, for tables on disk."""
     reached = {canonical(path) for path in _reached(table)}
-    for one in listed(table.io, table.location(), recursive=True):
+    for one in list_objects(table.io, table.location(), recursive=True):
         inside = one.uri[len(table.location()) :].split("/")
         is_hidden = any(part.startswith(("_", ".")) for part in inside)
         if canonical(one.uri) not in reached and not is_hidden:

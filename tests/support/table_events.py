@@ -8,7 +8,7 @@ from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann import open_index
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lake.store.listing import listed
+from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lifecycle.published.inventory import is_index_name
 from puffin_ann.puffin.writer import PuffinWriter
 from tests.support import builds
@@ -88,7 +88,7 @@ def expire_all_but_head(table: Table) -> None:
 
 def index_files(table: Table) -> set[str]:
     folder = f"{table.location()}/metadata"
-    return {one.uri for one in listed(table.io, folder) if is_index_name(one.uri)}
+    return {one.uri for one in list_objects(table.io, folder) if is_index_name(one.uri)}
 
 
 def assert_alive(table: Table, *names: str) -> None:

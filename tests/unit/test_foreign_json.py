@@ -7,7 +7,7 @@ import pytest
 
 from puffin_ann.blobs.mapped import MANIFEST, open_folder
 from puffin_ann.errors import LocalCopyError
-from puffin_ann.foreign_json import long_of, objects_of, parsed
+from puffin_ann.foreign_json import long_of, objects_of, parse
 from puffin_ann.search.cache.integrity import MARK, Seal
 
 DEEP = "[" * 200_000
@@ -19,12 +19,12 @@ DEEP = "[" * 200_000
 )
 def test_what_readers_could_take_differently_is_no_value(text):
     with pytest.raises(ValueError, match=r"."):
-        parsed(text)
+        parse(text)
 
 
 @pytest.mark.parametrize("value", [{"a": [1, 2.5, None, "ü"]}, [], -1, "text"])
 def test_sound_json_is_read_as_it_is(value):
-    assert parsed(json.dumps(value)) == parsed(json.dumps(value).encode()) == value
+    assert parse(json.dumps(value)) == parse(json.dumps(value).encode()) == value
 
 
 @pytest.mark.parametrize("value", [2**63, True, 1.0, "1", None, {}])

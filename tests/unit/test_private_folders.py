@@ -8,7 +8,7 @@ import pytest
 
 from puffin_ann import private_folders
 from puffin_ann.errors import UnsafeFolderError
-from puffin_ann.private_folders import made, made_in, require_private
+from puffin_ann.private_folders import make, make_in, require_private
 
 STRANGER = 12_345
 
@@ -50,7 +50,7 @@ def mode(folder: Path) -> int:
 def test_what_is_made_is_for_this_user_alone_whatever_the_mask(home):
     before = os.umask(0)
     try:
-        assert made(home / "a" / "b" / "c") == home / "a" / "b" / "c"
+        assert make(home / "a" / "b" / "c") == home / "a" / "b" / "c"
     finally:
         os.umask(before)
     assert {mode(home / one) for one in ("a", "a/b", "a/b/c")} == {0o700}
@@ -61,28 +61,28 @@ def test_a_folder_that_others_may_write_to_is_refused_by_name(opened, loose):
     (opened / "loose").mkdir()
     (opened / "loose").chmod(loose)
     with pytest.raises(UnsafeFolderError, match=rf"write to {opened}/loose \(mode 0{loose:o}\)"):
-        made(opened / "loose")
+        make(opened / "loose")
 
 
 def test_a_folder_within_one_that_others_may_write_to_is_refused(opened):
-    made(opened / "loose" / "mine")
+    make(opened / "loose" / "mine")
     (opened / "loose").chmod(0o777)
     with pytest.raises(UnsafeFolderError, match="exchange"):
-        made(opened / "loose" / "mine")
+        make(opened / "loose" / "mine")
 
 
 def test_what_only_this_user_can_reach_may_have_any_mode(home):
-    made(home / "closed" / "loose")
+    make(home / "closed" / "loose")
     (home / "closed" / "loose").chmod(0o777)
-    assert made(home / "closed" / "loose") == home / "closed" / "loose"
+    assert make(home / "closed" / "loose") == home / "closed" / "loose"
 
 
 def test_a_sticky_folder_may_hold_a_private_one_but_is_none(opened):
     (opened / "shared").mkdir()
     (opened / "shared").chmod(0o1777)
-    assert made(opened / "shared" / "mine") == opened / "shared" / "mine"
+    assert make(opened / "shared" / "mine") == opened / "shared" / "mine"
     with pytest.raises(UnsafeFolderError, match="open to other users"):
-        made(opened / "shared")
+        make(opened / "shared")
     with pytest.raises(UnsafeFolderError, match="open to other users"):
         require_private(opened / "shared")
 
@@ -90,33 +90,33 @@ def test_a_sticky_folder_may_hold_a_private_one_but_is_none(opened):
 def test_in_a_folder_for_all_each_user_has_one(opened):
     (opened / "shared").mkdir()
     (opened / "shared").chmod(0o1777)
-    assert made_in(opened / "shared") == opened / "shared" / f"u{os.geteuid()}"
-    assert made_in(opened / "mine") == opened / "mine"
+    assert make_in(opened / "shared") == opened / "shared" / f"u{os.geteuid()}"
+    assert make_in(opened / "mine") == opened / "mine"
 
 
 def test_what_another_user_made_is_refused_by_who_it_was(home, seems):
-    made(home / "theirs")
+    make(home / "theirs")
     seems("theirs", stat.ST_UID, STRANGER)
     for wanted in (home / "theirs", home / "theirs" / "mine"):
         with pytest.raises(UnsafeFolderError, match="theirs is a folder of user 12345"):
-            made(wanted)
+            make(wanted)
 
 
 def test_a_link_of_another_user_is_refused(opened, seems):
-    made(opened / "real")
+    make(opened / "real")
     (opened / "link").symlink_to(opened / "real")
     seems("link", stat.ST_UID, STRANGER)
     with pytest.raises(UnsafeFolderError, match="link is a link of user 12345"):
-        made(opened / "link" / "deeper")
+        make(opened / "link" / "deeper")
 
 
 def test_own_links_are_followed_and_where_they_lead_is_looked_at(opened):
-    made(opened / "real" / "inner")
+    make(opened / "real" / "inner")
     (opened / "link").symlink_to("real/../real/inner")
-    assert made(opened / "link" / "deeper") == opened / "real" / "inner" / "deeper"
+    assert make(opened / "link" / "deeper") == opened / "real" / "inner" / "deeper"
     (opened / "real").chmod(0o777)
     with pytest.raises(UnsafeFolderError, match=rf"write to {opened}/real"):
-        made(opened / "link" / "deeper")
+        make(opened / "link" / "deeper")
 
 
 def test_links_in_a_circle_and_files_are_no_folders(opened):
@@ -125,7 +125,7 @@ def test_links_in_a_circle_and_files_are_no_folders(opened):
     (opened / "file").write_text("")
     for wrong in ("one", "file", "file/below"):
         with pytest.raises(OSError, match=wrong.split("/")[0]):
-            made(opened / wrong)
+            make(opened / wrong)
 
 
 def test_what_another_user_put_in_the_way_meanwhile_is_refused(opened, monkeypatch):
@@ -141,7 +141,7 @@ def test_what_another_user_put_in_the_way_meanwhile_is_refused(opened, monkeypat
 
     monkeypatch.setattr(private_folders.os, "mkdir", overtaken)
     with pytest.raises(UnsafeFolderError, match="mine"):
-        made(opened / "shared" / "mine")
+        make(opened / "shared" / "mine")
 
 
 @pytest.mark.parametrize(
@@ -149,17 +149,17 @@ def test_what_another_user_put_in_the_way_meanwhile_is_refused(opened, monkeypat
     [("ann", [], True), ("ann", ["ann"], True), ("ann", ["bob"], False), ("staff", [], False)],
 )
 def test_a_group_of_the_user_alone_may_write(opened, seems, monkeypatch, group, members, private):
-    folder = made(opened / "mine")
+    folder = make(opened / "mine")
     folder.chmod(0o775)
     monkeypatch.setattr(private_folders, "_has_acl", lambda folder: False)
     monkeypatch.setattr(private_folders.grp, "getgrgid", lambda gid: Named(group, members))
     monkeypatch.setattr(private_folders.pwd, "getpwuid", lambda uid: Named("ann", []))
     seems("mine", stat.ST_GID, 4711)
     if private:
-        assert made(folder) == folder
+        assert make(folder) == folder
     else:
         with pytest.raises(UnsafeFolderError, match="mine"):
-            made(folder)
+            make(folder)
 
 
 class Named:
@@ -171,8 +171,8 @@ class Named:
 
 
 def test_where_other_users_may_write_by_a_list_the_group_is_not_alone(opened, monkeypatch):
-    folder = made(opened / "mine")
+    folder = make(opened / "mine")
     folder.chmod(0o775)
     monkeypatch.setattr(private_folders, "_has_acl", lambda folder: True)
     with pytest.raises(UnsafeFolderError, match="mine"):
-        made(folder)
+        make(folder)

@@ -14,7 +14,7 @@ from puffin_ann.errors import (
     StoreRefusedError,
     TableNotFoundError,
 )
-from puffin_ann.redaction import is_secret_name, redacted, remember_secrets, shown_cause
+from puffin_ann.redaction import is_secret_name, redact, remember_secrets, shown_cause
 from tests.support.paths import ROOT
 
 SECRET = "S3cretPw"
@@ -52,8 +52,8 @@ SECRET = "S3cretPw"
     ],
 )
 def test_a_secret_is_known_by_its_place(told):
-    assert SECRET not in redacted(told)
-    assert redaction.HIDDEN in redacted(told)
+    assert SECRET not in redact(told)
+    assert redaction.HIDDEN in redact(told)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_secret_is_known_by_its_place(told):
     ],
 )
 def test_what_is_no_secret_is_told_as_it_is(told):
-    assert redacted(told) == told
+    assert redact(told) == told
 
 
 def test_a_secret_of_a_catalog_is_known_by_its_value_wherever_it_is_quoted():
@@ -87,7 +87,7 @@ def test_a_secret_of_a_catalog_is_known_by_its_value_wherever_it_is_quoted():
             "s3.access-key-id": "known-to-all",
         }
     )
-    said = redacted(f"no client {SECRET}, nested-in-yaml, p@ss-of-the-uri; known-to-all")
+    said = redact(f"no client {SECRET}, nested-in-yaml, p@ss-of-the-uri; known-to-all")
     assert said == "no client ***, ***, ***; known-to-all"
 
 
@@ -95,7 +95,7 @@ def test_values_that_were_met_are_bounded_in_number():
     for number in range(1000):
         remember_secrets({"token": f"vended-{number}"})
     assert len(redaction._met) <= 256
-    assert redacted("vended-999") == "***"
+    assert redact("vended-999") == "***"
 
 
 def test_messages_of_errors_hold_no_secret_and_survive_pickling():
@@ -148,7 +148,7 @@ def test_every_module_logs_by_the_logger_that_is_redacted():
 
 @pytest.mark.parametrize("part", ["a.", "token", "://", "token=", "a", "x://", "a:@", "secret: ["])
 def test_long_hostile_texts_come_to_an_end(part):
-    assert redacted(part * (50_000 // len(part)))  # by the square of the length: for minutes
+    assert redact(part * (50_000 // len(part)))  # by the square of the length: for minutes
 
 
 @pytest.mark.parametrize(

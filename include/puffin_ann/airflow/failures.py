@@ -15,7 +15,7 @@ from puffin_ann.errors import (
     RecallTooLowError,
     TooFewRowsError,
 )
-from puffin_ann.redaction import redacted, shown_cause
+from puffin_ann.redaction import redact, shown_cause
 
 log = logging.getLogger("airflow.task")
 
@@ -42,7 +42,7 @@ def fail_plainly() -> Iterator[None]:
     except Exception as error:
         if shown_cause(error) is not None:
             raise
-        raise AirflowException(f"{type(error).__name__}: {redacted(str(error))}") from None
+        raise AirflowException(f"{type(error).__name__}: {redact(str(error))}") from None
 
 
 @contextmanager
@@ -59,4 +59,4 @@ def log_failure(context: Context) -> None:
     error = context.get("exception")
     if error is not None:
         log.info("::endgroup::")  # of what runs after a task: the UI shows it folded
-        log.error("%s", redacted(str(error)))
+        log.error("%s", redact(str(error)))

@@ -20,7 +20,7 @@ from puffin_ann.blobs import (
     tombstones,
 )
 from puffin_ann.blobs.container import ContainerReader
-from puffin_ann.foreign_json import parsed
+from puffin_ann.foreign_json import parse
 
 OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     routing.TYPE: (routing.KIND, routing.HEAD),
@@ -96,7 +96,7 @@ def _trials(reader: ContainerReader) -> dict[str, Any]:
     """Return what engines did on a sample, if the build wrote that into the free properties."""
     properties = strings.decode_mapping(reader.read("prop"), f"{reader.kind} blob, section prop")
     try:
-        trials = parsed(properties.get("trials", "[]"))
+        trials = parse(properties.get("trials", "[]"))
     except ValueError:
         return {}
     if not isinstance(trials, list) or not all(isinstance(trial, dict) for trial in trials):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.errors import BlobFormatError, LocalCopyError
-from puffin_ann.foreign_json import object_of, parsed
+from puffin_ann.foreign_json import object_of, parse
 
 MANIFEST = "shard.json"
 FORM = 1
@@ -84,7 +84,7 @@ def open_folder(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any
             away and unpack the blob again.
     """
     try:
-        manifest = object_of(parsed((directory / MANIFEST).read_bytes()))
+        manifest = object_of(parse((directory / MANIFEST).read_bytes()))
         if manifest["form"] != FORM:
             raise LocalCopyError(f"{directory}: form {manifest['form']}, not {FORM}")
         arrays = {

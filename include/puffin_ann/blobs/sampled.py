@@ -28,7 +28,7 @@ MOST_IN_GROUP = 1 << 31
 """Rows of a row group, of which there are more than were said rather than larger ones."""
 
 
-def scaled(sample: tuple[int, int], count: int) -> int:
+def scale(sample: tuple[int, int], count: int) -> int:
     """Scale the bytes of a sample (bytes, items) to `count` items."""
     size, items = sample
     return round(size * count / items) if items else 0

@@ -30,7 +30,7 @@ from puffin_ann.blobs import (
     tombstones,
 )
 from puffin_ann.blobs.container import ContainerReader, length_of
-from puffin_ann.blobs.sampled import adjacency_sample, locator_sample, scaled
+from puffin_ann.blobs.sampled import adjacency_sample, locator_sample, scale
 from puffin_ann.blobs.shape import IndexShape
 
 _FOOTER_FILE = 120
@@ -161,7 +161,7 @@ def graph_size(shape: IndexShape, count: int) -> int:
 
 def adjacency_size(shape: IndexShape, count: int, lists: int) -> int:
     """Return the bytes of lists of neighbours among `count` rows, as a graph of a shape has."""
-    return scaled(adjacency_sample(shape, count), lists)
+    return scale(adjacency_sample(shape, count), lists)
 
 
 def mean_degree_of(adjacency: int, count: int, max_degree: int) -> float:
@@ -174,7 +174,7 @@ def mean_degree_of(adjacency: int, count: int, max_degree: int) -> float:
         mean = (low + high) / 2
         shape = IndexShape(count, 1, max_degree=max_degree, mean_degree=mean)
         sample = adjacency_sample(shape, count)
-        if scaled(sample, count) < adjacency:
+        if scale(sample, count) < adjacency:
             low = mean
         else:
             high = mean
@@ -185,7 +185,7 @@ def rows_size(shape: IndexShape, count: int) -> int:
     """Return the bytes of the rows blob of a shard of `count` rows, in order of their files."""
     sections = [
         rows.HEAD.itemsize,
-        scaled(locator_sample(shape, count), count),
+        scale(locator_sample(shape, count), count),
         8 * (math.ceil(count / rows.BLOCK_ROWS) + 1),
     ]
     if shape.identities:

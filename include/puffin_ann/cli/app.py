@@ -26,7 +26,7 @@ from puffin_ann.cli.commands.status import status
 from puffin_ann.cli.output import errors_to
 from puffin_ann.cli.spark_session import is_told
 from puffin_ann.errors import PuffinAnnError
-from puffin_ann.redaction import REDACTION, redacted
+from puffin_ann.redaction import REDACTION, redact
 from puffin_ann.terminal import LiteralFormatter, printable
 
 LOGGED = "%(levelname)s %(name)s: %(message)s"
@@ -90,7 +90,7 @@ def _tell_defect(
 ) -> None:
     """Tell an error that nobody raised on purpose in full, but for the secrets that it quotes."""
     told = "".join(traceback.format_exception(kind, error, trace))
-    sys.stderr.write(printable(redacted(told)))
+    sys.stderr.write(printable(redact(told)))
 
 
 def run() -> None:

@@ -80,9 +80,7 @@ def all_declared_on(
         raise DeclarationError("; ".join(map(str, known.problems)))
 
 
-def declared_as_far_as_known(
-    table: str, index: str, *, must_know: bool
-) -> "list[IndexDeclaration]":
+def find_known_declarations(table: str, index: str, *, must_know: bool) -> "list[IndexDeclaration]":
     """Return the valid declarations of a table's indexes, to see whether one is of `index`.
 
     None are valid where this machine does not know what is declared.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(file: str) -> "Iterator[PuffinReader]":
+def open_puffin(file: str) -> "Iterator[PuffinReader]":
     """Open a Puffin file.
 
     Raises:

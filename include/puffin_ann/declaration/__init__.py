@@ -22,7 +22,7 @@ from puffin_ann.declaration.index import (
     MetricName,
     parse_declaration,
 )
-from puffin_ann.declaration.names import checked_name, is_name
+from puffin_ann.declaration.names import check_name, is_name
 from puffin_ann.declaration.options import (
     MAX_GROUPS,
     BuildOptions,
@@ -79,7 +79,7 @@ __all__ = [
     "RetentionOptions",
     "SparkOptions",
     "VamanaParameters",
-    "checked_name",
+    "check_name",
     "declaration_files",
     "declarations_folder",
     "is_name",

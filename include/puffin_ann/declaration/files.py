@@ -9,7 +9,7 @@ import yaml
 
 from puffin_ann.declaration.allowed import check_spark_conf
 from puffin_ann.declaration.index import IndexDeclaration, parse_declaration
-from puffin_ann.declaration.reading import said_of, text_of
+from puffin_ann.declaration.reading import describe_error, text_of
 from puffin_ann.errors import DeclarationError
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -41,7 +41,7 @@ def load_declaration(path: Path) -> IndexDeclaration:
     except RecursionError:
         raise DeclarationError(f"{path}: is nested too deeply for a declaration") from None
     except (yaml.YAMLError, ValueError) as error:  # the latter of dates that there are not
-        raise DeclarationError(f"{path}: is not valid YAML: {said_of(error)}") from None
+        raise DeclarationError(f"{path}: is not valid YAML: {describe_error(error)}") from None
     except (KeyError, AttributeError, TypeError):  # what YAML's reader fails by
         raise DeclarationError(
             f"{path}: is not valid YAML: a value is not of the type that its tag names"

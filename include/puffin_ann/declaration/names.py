@@ -14,7 +14,7 @@ def is_name(text: str) -> bool:
     return re.fullmatch(NAME[1:-1], text) is not None
 
 
-def checked_name(text: str) -> str:
+def check_name(text: str) -> str:
     """Return the name of an index that a person gave, or a file.
 
     Raises:

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from puffin_ann.declaration.model import Model
 from puffin_ann.declaration.schedules import Schedule
-from puffin_ann.redaction import is_secret_name, redacted
+from puffin_ann.redaction import is_secret_name, redact
 
 MAX_GROUPS = 100
 """Most group ids that travel through XCom, whatever the number of shards."""
@@ -156,7 +156,7 @@ class SparkOptions(Model):
         return tuple(
             name
             for name, value in self.conf.items()
-            if (is_secret_name(name) or redacted(value) != value)
+            if (is_secret_name(name) or redact(value) != value)
             and not value.startswith("${")
             and value.lower() not in ("", "true", "false")
         )

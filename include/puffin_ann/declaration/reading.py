@@ -44,7 +44,7 @@ def text_of(path: Path) -> str:
     return data.decode("utf-8")
 
 
-def said_of(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return what is wrong with YAML, and where; not what stands there."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return str(error) if isinstance(error, yaml.YAMLError) else "a value cannot be read"

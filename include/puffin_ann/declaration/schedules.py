@@ -49,7 +49,7 @@ _FIELDS = (
 _ITEM = re.compile(r"(?:\*|(?P<first>[0-9a-z]+)(?:-(?P<last>[0-9a-z]+))?)(?:/(?P<step>\d{1,4}))?")
 
 
-def checked_schedule(text: str) -> str:
+def check_schedule(text: str) -> str:
     """Return a schedule that Airflow takes: a preset, or a cron expression of five fields.
 
     Raises:
@@ -118,5 +118,5 @@ def _allowed(field: _Field) -> str:
     return f"{field.low} to {field.high}{names}, *, and of those lists, ranges and steps"
 
 
-Schedule = Annotated[str, AfterValidator(checked_schedule)]
+Schedule = Annotated[str, AfterValidator(check_schedule)]
 """A cron expression of five fields, or a preset of Airflow's."""

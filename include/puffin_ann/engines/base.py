@@ -180,7 +180,7 @@ class ShardEngine(Protocol):
         """
 
 
-def checked_parameters(algorithm: str, parameters: Mapping[str, Any]) -> BaseModel:
+def check_parameters(algorithm: str, parameters: Mapping[str, Any]) -> BaseModel:
     """Validate an algorithm's parameters; `DeclarationError` names the first that is wrong."""
     try:
         return PARAMETERS[algorithm].model_validate(dict(parameters))

@@ -21,14 +21,14 @@ from puffin_ann.engines.base import (
     Progress,
     RowMask,
     SearchableShard,
+    check_parameters,
     check_search,
-    checked_parameters,
     exclude,
 )
 from puffin_ann.errors import BlobFormatError
 
 
-def appended(
+def append_vectors(
     stored: NDArray[np.float32], added: NDArray[np.float32], path: Path
 ) -> NDArray[np.float32]:
     """Write `(n, d)` rows and `(m, d)` added ones to a new file; return it mapped.
@@ -41,7 +41,7 @@ def appended(
             f"rows of shape {added.shape} cannot be added to a shard of "
             f"{stored.shape[1]} dimensions"
         )
-    return append_files.appended(stored, added, path)
+    return append_files.append_vectors(stored, added, path)
 
 
 class HasVectors(Protocol):
@@ -140,7 +140,7 @@ class ExactEngine:
 
     def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
         """Validate parameters: there are none."""
-        return checked_parameters(self.algorithm, parameters)
+        return check_parameters(self.algorithm, parameters)
 
     def build(
         self,
@@ -186,7 +186,7 @@ class ExactEngine:
         """Return the stored vectors with the added ones behind them."""
         graph = graph_blob.open(directory)
         return self.build(
-            appended(StoredVectors(graph).all_vectors, added, scratch / "vectors.npy"),
+            append_vectors(StoredVectors(graph).all_vectors, added, scratch / "vectors.npy"),
             metric=graph.metric,
             parameters=parameters,
             norm_bound=norm_bound,

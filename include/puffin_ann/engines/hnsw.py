@@ -19,11 +19,11 @@ from puffin_ann.blobs.hnsw import Hnsw
 from puffin_ann.engines.base import (
     Progress,
     RowMask,
+    check_parameters,
     check_search,
-    checked_parameters,
     exclude,
 )
-from puffin_ann.engines.exact import StoredVectors, appended
+from puffin_ann.engines.exact import StoredVectors, append_vectors
 from puffin_ann.errors import LocalCopyError
 
 SPACE = "space.npy"
@@ -85,7 +85,7 @@ class HnswEngine:
 
     def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
         """Validate parameters; `DeclarationError` names the one that is wrong."""
-        return checked_parameters(self.algorithm, parameters)
+        return check_parameters(self.algorithm, parameters)
 
     def build(
         self,
@@ -133,7 +133,7 @@ class HnswEngine:
         """Add a batch of rows; see `ShardEngine.insert`."""
         tell = progress or (lambda stage, share: None)
         blob = hnsw_blob.open(directory)
-        vectors = appended(blob.vectors.view(np.ndarray), added, scratch / "vectors.npy")
+        vectors = append_vectors(blob.vectors.view(np.ndarray), added, scratch / "vectors.npy")
         if not blob.rows:
             return self.build(
                 vectors,
@@ -181,7 +181,7 @@ class HnswEngine:
             space = blob.vectors if blob.rows else np.zeros((0, width), np.float32)
             return HnswShard(blob, space)
         try:
-            space = spaces.opened(directory / SPACE)
+            space = spaces.open_space(directory / SPACE)
         except (OSError, ValueError) as error:
             raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
         if space.shape != (blob.rows, width):

@@ -23,12 +23,12 @@ from puffin_ann.blobs.ivf import Ivf
 from puffin_ann.engines.base import (
     Progress,
     RowMask,
+    check_parameters,
     check_search,
     check_subspaces,
-    checked_parameters,
     exclude,
 )
-from puffin_ann.engines.exact import StoredVectors, appended
+from puffin_ann.engines.exact import StoredVectors, append_vectors
 from puffin_ann.errors import LocalCopyError
 
 PACKED = f"packed-{fastscan.ORDER}.npy"
@@ -120,7 +120,7 @@ class IvfPqEngine:
 
     def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
         """Validate parameters; `DeclarationError` names the one that is wrong."""
-        model = checked_parameters(self.algorithm, parameters)
+        model = check_parameters(self.algorithm, parameters)
         if dimension is not None:
             check_subspaces(self.algorithm, model, dimension)
         return model
@@ -179,7 +179,7 @@ class IvfPqEngine:
         """
         tell = progress or (lambda stage, share: None)
         ivf = ivf_blob.open(directory)
-        vectors = appended(ivf.vectors, added, scratch / "vectors.npy")
+        vectors = append_vectors(ivf.vectors, added, scratch / "vectors.npy")
         trained, lists = _parts(ivf)
         if trained is None or lists is None:
             return self.build(
@@ -192,7 +192,7 @@ class IvfPqEngine:
                 scratch=scratch,
                 progress=progress,
             )
-        lists = inverted.extended(trained, lists, added, threads)
+        lists = inverted.extend(trained, lists, added, threads)
         tell("codes", 1.0)
         return _joined(trained, lists, vectors, ivf.properties)
 
@@ -212,7 +212,7 @@ class IvfPqEngine:
         shape = (blocks, groups, fastscan.GROUP_BYTES)
         out = new_array(directory / PACKED, np.uint8, shape)
         at = 0
-        for piece in searching.packed_codes(lists, len(ivf.codebook)):
+        for piece in searching.pack_codes(lists, len(ivf.codebook)):
             out[at : at + len(piece)] = piece
             at += len(piece)
         if searched:

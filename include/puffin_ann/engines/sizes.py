@@ -68,7 +68,7 @@ def fields_of(engine: Engine, told: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, "pq_subspaces": 0}
 
 
-def as_built(shape: IndexShape, engine: Engine) -> Engine:
+def with_default_lists(shape: IndexShape, engine: Engine) -> Engine:
     """Return the engine with the lists that a build makes, where it does not say how many."""
     count = math.ceil(shape.rows / shape.shards)
     if engine.algorithm != "ivf_pq" or not shape.pq_subspaces:
@@ -84,7 +84,7 @@ def predict(shape: IndexShape, engine: Engine) -> IndexSize:
     """Return the sizes of an index of a shape; of `centroid`, the one blob stands for shards."""
     if engine.algorithm == CENTROID:
         return _of_centroids(shape, engine)
-    engine = as_built(shape, engine)
+    engine = with_default_lists(shape, engine)
     one = math.ceil(shape.rows / shape.shards)
     if engine.algorithm == "hnsw":
         found = sizes.predict(shape, layers_size(shape, engine, one), _layers(shape, engine, one))
@@ -111,7 +111,7 @@ def _kept(shape: IndexShape, engine: Engine, count: int) -> int:
     return blocks * fastscan.groups_of(shape.pq_subspaces) * fastscan.GROUP_BYTES
 
 
-def told_by(reader: PuffinReader) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def read_shape(reader: PuffinReader) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return fields of an `IndexShape` and of an `Engine` that the first shard of a file tells.
 
     Raises:
@@ -158,7 +158,7 @@ def fewest_shards(shape: IndexShape, engine: Engine) -> int:
     if engine.algorithm == "ivf_pq":
 
         def measure(one: IndexShape, count: int) -> int:
-            built = as_built(replace(one, rows=count, shards=1), engine)
+            built = with_default_lists(replace(one, rows=count, shards=1), engine)
             return lists_size(one, built, count)
 
         return sizes.fewest_shards(shape, measure)

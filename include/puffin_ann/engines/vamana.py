@@ -18,16 +18,16 @@ from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.vamana import append_files
 from puffin_ann.ann.vamana.packed import layout as edge_records
 from puffin_ann.ann.vamana.packed.layout import Records
-from puffin_ann.ann.vamana.packed_policy import kept
+from puffin_ann.ann.vamana.packed_policy import open_or_make
 from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.engines.base import (
     Progress,
     RowMask,
+    check_parameters,
     check_search,
     check_subspaces,
-    checked_parameters,
     exclude,
 )
 from puffin_ann.engines.exact import StoredVectors
@@ -119,7 +119,7 @@ class VamanaEngine:
 
     def check(self, parameters: Mapping[str, Any], dimension: int | None) -> BaseModel:
         """Validate parameters; `DeclarationError` names the one that is wrong."""
-        model = checked_parameters(self.algorithm, parameters)
+        model = check_parameters(self.algorithm, parameters)
         if dimension is not None:
             check_subspaces(self.algorithm, model, dimension)
         return model
@@ -216,7 +216,7 @@ class VamanaEngine:
         if not stored.max_degree:
             raise BlobFormatError(f"{directory}: the shard has no graph to add rows to")
         mask = exclude(deleted, None, first)
-        vectors = append_files.appended(_vectors(stored), added, scratch / "vectors.npy")
+        vectors = append_files.append_vectors(_vectors(stored), added, scratch / "vectors.npy")
         if not first or len(added) > REBUILT_SHARE * first:
             return self.build(
                 vectors,
@@ -229,7 +229,7 @@ class VamanaEngine:
                 progress=progress,
                 deleted=mask,
             )
-        space = append_files.grown_space(
+        space = append_files.extend_space(
             directory / SPACE, vectors, first, stored.metric, scratch / SPACE
         )
         adjacency = Adjacency(
@@ -342,12 +342,12 @@ def _records(graph: Graph, space: NDArray[np.float32], folder: Path, beam: Beam)
     if not graph.max_degree or beam in ("full", "pq"):
         return None
     threads = settings().thread_count
-    return kept(folder, _linked(graph, space), threads, forced=beam == "edges")
+    return open_or_make(folder, _linked(graph, space), threads, forced=beam == "edges")
 
 
 def _opened_space(graph: Graph, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     try:
-        space = spaces.opened(path)
+        space = spaces.open_space(path)
     except (OSError, ValueError) as error:
         raise LocalCopyError(f"{path.parent} is not a whole unpacked shard: {error}") from None
     wanted = (graph.rows, spaces.padded_width(graph.metric, graph.dimension))

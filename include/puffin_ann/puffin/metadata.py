@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from puffin_ann.errors import PuffinFormatError
-from puffin_ann.foreign_json import is_long, parsed
+from puffin_ann.foreign_json import is_long, parse
 
 ABSENT = -1
 """A snapshot id or sequence number not recorded: files of the first spec, deletion vectors."""
@@ -57,7 +57,7 @@ def decode(payload: bytes, name: str) -> FileMetadata:
     because two readers could then disagree on what the file holds.
     """
     try:
-        document = parsed(payload)
+        document = parse(payload)
     except ValueError as error:  # bad UTF-8, bad JSON, a number of thousands of digits
         raise PuffinFormatError(f"{name}: footer is not valid JSON: {error}") from None
     where = f"{name}: footer"

@@ -17,7 +17,7 @@ from puffin_ann.lake.read.coverage_diff import (
     Positions,
     difference,
 )
-from puffin_ann.lake.read.live_files import Listed, LiveFile, files_of, listed
+from puffin_ann.lake.read.live_files import Listed, LiveFile, files_of, load_manifest_list
 from puffin_ann.lake.read.manifest_diff import changes
 from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.lake.store.locations import TableFolders, absolute_path
@@ -59,7 +59,7 @@ class LiveState:
 
 def live_state(table: Table, snapshot_id: int | None) -> LiveState:
     """Return which rows are live in a snapshot; none, where a table has no snapshot yet."""
-    return LiveState(snapshot_id or 0, listed(table, snapshot_id))
+    return LiveState(snapshot_id or 0, load_manifest_list(table, snapshot_id))
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from puffin_ann.errors import (
     PuffinFormatError,
 )
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lake.metadata.dropped import NEVER, Dropped, dropped, is_dropped
-from puffin_ann.lake.metadata.registered import Registered, registered
+from puffin_ann.lake.metadata.dropped import NEVER, Dropped, find_dropped, is_dropped
+from puffin_ann.lake.metadata.registered import Registered, find_registered
 from puffin_ann.lake.store.locations import require_beside
 from puffin_ann.lake.store.objects import FOLDER, object_length, open_object
 from puffin_ann.puffin.reader import PuffinReader
@@ -75,12 +75,12 @@ def open_part(io: FileIO, path: str, length: int | None = None) -> Iterator[Puff
         PuffinFormatError: it is not a sound Puffin file, or is gone.
         StoreUnavailableError: its store does not say; here, or when a blob is read.
     """
-    with gone_is_damage(path), open_puffin(io, path, length) as reader:
+    with missing_is_damage(path), open_puffin(io, path, length) as reader:
         yield reader
 
 
 @contextmanager
-def gone_is_damage(path: str) -> Iterator[None]:
+def missing_is_damage(path: str) -> Iterator[None]:
     """Take it for damage that a version's file is gone from the store, not one of the local disk.
 
     Raises:
@@ -154,10 +154,10 @@ def load_version(
         with open_puffin(io, path, length) as reader:
             return _version_in(reader, index, snapshot_id)
 
-    return confirmed(read)
+    return read_confirmed(read)
 
 
-def confirmed(read: Callable[[], R]) -> R:
+def read_confirmed(read: Callable[[], R]) -> R:
     """Return what is read of a file; broken twice, it is: what a network garbled is whole."""
     try:
         return read()
@@ -218,7 +218,7 @@ def find_versions(table: Table, index: str) -> Found:
     Raises:
         StoreUnavailableError: of a file its store does not say what it is.
     """
-    marks = dropped(table)
+    marks = find_dropped(table)
     versions: list[IndexVersion] = []
     others: set[str] = set()
     problems: list[str] = []
@@ -229,7 +229,7 @@ def find_versions(table: Table, index: str) -> Found:
             break
         held: set[str] = set()
         try:
-            version = confirmed(partial(_look, table.io, entry, index, marks, held))
+            version = read_confirmed(partial(_look, table.io, entry, index, marks, held))
         except (FormatError, FileNotFoundError) as error:
             said = str(error)
             problems.append(said if said.startswith(entry.path) else f"{entry.path}: {said}")
@@ -269,7 +269,7 @@ def _look(
 
 def _candidates(table: Table) -> list[Registered]:
     """Return the registered files that may hold an index, the newest first."""
-    return [entry for entry in registered(table) if OUR_NAME in entry.path or not entry.listed]
+    return [entry for entry in find_registered(table) if OUR_NAME in entry.path or not entry.listed]
 
 
 def newest_version(table: Table, index: str) -> IndexVersion | None:
@@ -278,7 +278,7 @@ def newest_version(table: Table, index: str) -> IndexVersion | None:
     Raises:
         StoreUnavailableError: of a file its store does not say what it is.
     """
-    marks = dropped(table)
+    marks = find_dropped(table)
     for entry in _candidates(table):
         with suppress(FormatError, FileNotFoundError):
             version = load_version(

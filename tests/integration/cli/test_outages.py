@@ -19,7 +19,7 @@ from pyiceberg.utils.config import Config
 from tenacity import wait_none
 
 from puffin_ann import open_index
-from puffin_ann.cli.puffin_files import opened
+from puffin_ann.cli.puffin_files import open_puffin
 from puffin_ann.errors import (
     CatalogUnavailableError,
     DamagedIndexError,
@@ -79,7 +79,7 @@ def _lake(folder: Path, patch: pytest.MonkeyPatch):
         patch.setattr(place, name, 0.001)
     for place in (publish, statistics_slots):
         patch.setattr(place, "WAIT_SECONDS", 0.001)
-    patch.setattr(timeouts.retried.retry, "wait", wait_none())
+    patch.setattr(timeouts.ask_until_answered.retry, "wait", wait_none())
     settings.cache_clear()
     live.mkdir()
     catalog = load_catalog("test")
@@ -129,7 +129,7 @@ def search():
 
 def inspect():
     path = load_table(TABLE).metadata.statistics[-1].statistics_path
-    with opened(path) as reader:
+    with open_puffin(path) as reader:
         return [reader.read(blob) for blob in reader.metadata.blobs]
 
 

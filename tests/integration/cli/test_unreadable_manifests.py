@@ -8,7 +8,7 @@ import pytest
 
 from puffin_ann.cli.main import run
 from puffin_ann.errors import DataFileError, EnvironmentProblemError, PuffinAnnError
-from puffin_ann.lake.read.live_files import files_of, listed
+from puffin_ann.lake.read.live_files import files_of, load_manifest_list
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from tests.support import builds
 
@@ -62,7 +62,7 @@ def test_they_are_named_with_what_they_are(words, what, harm, error, said):
     path = path_of(words, what)
     harm(path)
     with pytest.raises(error, match=said) as caught:
-        files_of(listed(words))
+        files_of(load_manifest_list(words))
     assert path in str(caught.value)
     assert what in str(caught.value)
 
@@ -80,7 +80,7 @@ def test_any_byte_of_them_may_be_wrong(words, what):
         with open(path, "wb") as file:
             file.write(data)
         try:
-            files_of(listed(words))
+            files_of(load_manifest_list(words))
         except PuffinAnnError as error:
             refused.append(str(error))
     assert len(refused) > 20
@@ -95,7 +95,7 @@ def test_they_may_be_cut_off_anywhere(words, what):
         with open(path, "wb") as file:
             file.write(sound[:size])
         with pytest.raises(DataFileError, match="is not a readable"):
-            files_of(listed(words))
+            files_of(load_manifest_list(words))
 
 
 @pytest.mark.parametrize("what", FILES)

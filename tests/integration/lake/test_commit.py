@@ -11,7 +11,7 @@ from puffin_ann.errors import (
     UnsupportedTableError,
 )
 from puffin_ann.lake.commit.attempt import Published
-from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.metadata.registered import find_registered
 from puffin_ann.lake.read.live_files import live_files
 from tests.support import tables
 from tests.support.commits import CONTENT, head, put, send
@@ -49,7 +49,7 @@ def test_the_summary_says_the_run_the_file_and_the_parents_totals(table: Table) 
 def test_the_file_is_registered_under_index_and_base_snapshot(table: Table) -> None:
     base = head(table)
     published = send(table)
-    [entry] = registered(table.refresh())
+    [entry] = find_registered(table.refresh())
     assert entry.snapshot_ids == (published.snapshot_id, base)
     assert entry.snapshot_id == published.snapshot_id
     assert (entry.file_size, entry.footer_size) == (len(CONTENT), 28)
@@ -78,7 +78,7 @@ def test_statistics_of_the_base_snapshot_are_left_alone(table: Table) -> None:
 def test_earlier_registrations_stay(table: Table) -> None:
     first = send(table, run="one")
     second = send(table, run="two")
-    entries = registered(table.refresh())
+    entries = find_registered(table.refresh())
     assert [entry.snapshot_id for entry in entries] == [second.snapshot_id, first.snapshot_id]
 
 
@@ -86,14 +86,14 @@ def test_a_base_that_is_not_the_head_is_kept_as_it_was(table: Table) -> None:
     base = head(table)
     table.append(tables.rows(30, 5))
     published = send(table, base_snapshot_id=base)
-    [entry] = registered(table.refresh())
+    [entry] = find_registered(table.refresh())
     assert entry.snapshot_ids == (published.snapshot_id, base)
     assert tables.live_ids(table) == list(range(35))
 
 
 def test_a_base_that_has_expired_is_not_registered(table: Table) -> None:
     published = send(table, base_snapshot_id=4711)
-    [entry] = registered(table.refresh())
+    [entry] = find_registered(table.refresh())
     assert entry.snapshot_ids == (published.snapshot_id,)
 
 

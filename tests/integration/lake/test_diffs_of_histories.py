@@ -19,7 +19,7 @@ from puffin_ann.lake.read.coverage_diff import (
     Positions,
     difference,
 )
-from puffin_ann.lake.read.live_files import LiveFile, listed, live_files
+from puffin_ann.lake.read.live_files import LiveFile, live_files, load_manifest_list
 from puffin_ann.lake.read.manifest_diff import changes
 from puffin_ann.lake.read.manifests import read_manifest
 from puffin_ann.lake.read.parquet import open_file, read_vectors
@@ -154,7 +154,7 @@ def test_manifests_that_differ_tell_what_all_of_them_do(eventful: Table) -> None
         known = covered(eventful, base)
         manifests = eventful.snapshot_by_id(base).manifests(eventful.io)
         found = changes(
-            listed(eventful, at),
+            load_manifest_list(eventful, at),
             CoveredColumns.of(known),
             [one.manifest_path for one in manifests],
         )
@@ -179,12 +179,12 @@ def test_few_manifests_are_read_where_few_differ(
         "puffin_ann.lake.read.live_files.read_manifest",
         lambda io, manifest: read.append(manifest.path) or read_manifest(io, manifest),
     )
-    assert changes(listed(table), known, manifests) == Difference({}, [], 50, 50, 0)
+    assert changes(load_manifest_list(table), known, manifests) == Difference({}, [], 50, 50, 0)
     assert read == []
 
     table.append(tables.rows(50, 5))
     tables.delete_positions(table, {known.paths[0]: [3, 4]})
-    found = changes(listed(table), known, manifests)
+    found = changes(load_manifest_list(table), known, manifests)
     assert found.masked == {0: BitMap([3, 4])}
     assert [(file.rows, positions) for file, positions in found.scanned] == [(5, ALL)]
     assert (found.live_rows, found.covered_rows, len(read)) == (53, 48, 2)
@@ -199,7 +199,7 @@ def test_manifests_of_an_expired_base_are_done_without(catalog: SqlCatalog) -> N
     manifests = [one.manifest_path for one in base.manifests(table.io)]
     table.delete("id >= 8 and id < 12")
     now = {one.manifest_path for one in table.current_snapshot().manifests(table.io)}
-    at = listed(table)
+    at = load_manifest_list(table)
     assert changes(at, known, manifests).masked_rows == 20, "two files were written anew"
     for path in set(manifests) - now:
         table.io.delete(path)

@@ -5,7 +5,7 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from puffin_ann.lake.read.coverage_diff import Covered, CoveredColumns, difference
-from puffin_ann.lake.read.live_files import listed, live_files
+from puffin_ann.lake.read.live_files import live_files, load_manifest_list
 from puffin_ann.lake.read.manifest_diff import changes
 from puffin_ann.lake.read.row_deletes import deleted_positions
 from tests.support import builds
@@ -46,7 +46,7 @@ def told(table: Table, bases: dict[int, tuple[CoveredColumns, list[str]]]) -> se
         live = live_files(table, at)
         deleted = deleted_positions(table.io, live)
         for base, (covered, manifests) in bases.items():
-            found = changes(listed(table, at), covered, manifests)
+            found = changes(load_manifest_list(table, at), covered, manifests)
             if found is not None:
                 assert found == difference(covered, live, deleted), (base, at)
                 quick.add((base, at))
@@ -96,5 +96,5 @@ def test_after_an_append_and_a_delete_of_rows_few_manifests_are_read(rest_lake, 
         assert (before, at) in told(table, {before: base}), step
         later = base_at(table, at)
         assert (at, at) in told(table, {at: later})
-    found = changes(listed(table), *base)
+    found = changes(load_manifest_list(table), *base)
     assert (found.scanned_rows, found.masked_rows) == (3, 4)

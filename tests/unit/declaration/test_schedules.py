@@ -1,7 +1,7 @@
 import pytest
 from croniter import croniter
 
-from puffin_ann.declaration.schedules import PRESETS, checked_schedule
+from puffin_ann.declaration.schedules import PRESETS, check_schedule
 
 TAKEN = [
     "0 3 * * *",
@@ -21,14 +21,14 @@ TAKEN = [
 
 @pytest.mark.parametrize("text", TAKEN)
 def test_what_is_taken_is_a_schedule_to_airflows_own_reader_too(text):
-    assert checked_schedule(text) == text
+    assert check_schedule(text) == text
     assert len(croniter(text).expanded) == 5
     assert croniter(text).get_next() > 0
 
 
 @pytest.mark.parametrize("text", PRESETS)
 def test_presets_are_taken(text):
-    assert checked_schedule(text) == text
+    assert check_schedule(text) == text
 
 
 @pytest.mark.parametrize(
@@ -56,5 +56,5 @@ def test_presets_are_taken(text):
 )
 def test_what_is_no_schedule_is_refused_by_its_field(text, message):
     with pytest.raises(ValueError, match=r".") as caught:
-        checked_schedule(text)
+        check_schedule(text)
     assert message in str(caught.value)

@@ -20,7 +20,7 @@ def subspace_offsets(dimension: int, subspaces: int) -> NDArray[np.uint32]:
     return (np.arange(subspaces + 1, dtype=np.uint64) * dimension // subspaces).astype(np.uint32)
 
 
-def turned(codebook: NDArray[np.float32]) -> NDArray[np.float32]:
+def transpose_codebook(codebook: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return a codebook `(m, 2**bits, w)` as kernels want it, `(m, w, 2**bits)`."""
     return np.ascontiguousarray(np.asarray(codebook).transpose(0, 2, 1))
 
@@ -84,7 +84,7 @@ def encode(
         threads: threads to use.
     """
     codes = np.empty((len(rows), len(codebook)), np.uint8)
-    words = turned(codebook)
+    words = transpose_codebook(codebook)
 
     def block(at: int) -> None:
         part = plain(rows[at : at + ENCODE_BLOCK])

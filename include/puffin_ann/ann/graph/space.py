@@ -75,10 +75,10 @@ def of_rows(
         out.flush()
     del out
     os.replace(partial, path)
-    return opened(path)
+    return open_space(path)
 
 
-def opened(path: Path) -> NDArray[np.float32]:
+def open_space(path: Path) -> NDArray[np.float32]:
     """Map a file that `of_rows` wrote."""
     mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     return _read_only(mapped, mapped.shape[1])

@@ -19,7 +19,7 @@ from puffin_ann.ann.ivf.kernels_lists import (
     score_of,
     select,
 )
-from puffin_ann.ann.simd.fastscan import BLOCK, GROUP, GROUP_BYTES, block_sums, quantised_tables
+from puffin_ann.ann.simd.fastscan import BLOCK, GROUP, GROUP_BYTES, block_sums, quantise_tables
 from puffin_ann.ann.simd.kernels_distance import COSINE, L2, distance, dot
 from puffin_ann.ann.simd.vectors import (
     F32X16,
@@ -174,7 +174,7 @@ def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ign
     scale, shift = F32(0), F32(0)
     if not ivf.relative:
         whole = query[at : at + dimension + width]
-        scale, shift = quantised_tables(whole, words, width, offsets, count, floats, tables)
+        scale, shift = quantise_tables(whole, words, width, offsets, count, floats, tables)
     held, limit, done = 0, FAR, 0
     while done < ivf.lists and (done < probes or held < refined):
         if done == probes:
@@ -188,7 +188,7 @@ def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ign
                 prefetch(ivf.codes, ahead + z)
         if ivf.relative:
             base = _relative(query, at, centroids, name, dimension, moved)
-            scale, less = quantised_tables(moved, words, width, offsets, count, floats, tables)
+            scale, less = quantise_tables(moved, words, width, offsets, count, floats, tables)
             base += less
         held, limit = _scan_list(
             ivf, name, base, scale, limit, excluded, refined, groups, scratch, held

@@ -198,7 +198,7 @@ def fill(trained: Trained, vectors: Floats, threads: int) -> Lists:
     return Lists(starts, ordinals, codes, biases)
 
 
-def extended(trained: Trained, lists: Lists, added: Floats, threads: int) -> Lists:
+def extend(trained: Trained, lists: Lists, added: Floats, threads: int) -> Lists:
     """Return lists with `(m, d)` rows more, whose ordinals follow those that are there."""
     more = fill(trained, added, threads)
     before = len(lists.ordinals)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.clustering.product_quantisation import turned
+from puffin_ann.ann.clustering.product_quantisation import transpose_codebook
 from puffin_ann.ann.core import blas, exact
 from puffin_ann.ann.core.metrics import METRICS, frozen
 from puffin_ann.ann.core.types import Answers, Fields
@@ -31,7 +31,7 @@ class Searcher:
         lists: the lists.
         vectors: `(n, d) float32`, read-only, by ordinal.
         inverse_norms: `(n,) float32`, for cosine; see `inverse_norms`.
-        packed: `(blocks, groups, 64) uint8`, what `packed_codes` gave on a machine of this one's
+        packed: `(blocks, groups, 64) uint8`, what `pack_codes` gave on a machine of this one's
             order; None makes it now.
     """
 
@@ -50,15 +50,15 @@ class Searcher:
         ordinals = np.zeros(len(biases), np.uint32)
         ordinals[places] = lists.ordinals
         if packed is None:
-            packed = np.concatenate(list(packed_codes(lists, len(trained.codebook))))
+            packed = np.concatenate(list(pack_codes(lists, len(trained.codebook))))
         codes = np.ascontiguousarray(packed).view(np.ndarray).reshape(-1)
         codes.flags.writeable = False
         self._lists = kernels.InvertedLists(
             trained.relative,
             frozen(trained.origin),
-            frozen(tiled(trained.centroids, trained.dimension).reshape(-1)),
+            frozen(tile_centroids(trained.centroids, trained.dimension).reshape(-1)),
             len(trained.centroids),
-            frozen(turned(trained.codebook)),
+            frozen(transpose_codebook(trained.codebook)),
             trained.offsets.astype(np.uint32),
             codes,
             biases,
@@ -159,7 +159,7 @@ class Searcher:
         )
 
 
-def tiled(centroids: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
+def tile_centroids(centroids: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
     """Return `(tiles, d + 1, 64) float32`: 64 centroids side by side, their squares at the end.
 
     Only the first d dimensions of a centroid are kept: a query has none beyond.
@@ -180,7 +180,7 @@ def block_starts(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[
     return blocks, np.arange(int(starts[-1])) + shift
 
 
-def packed_codes(lists: Lists, count: int) -> Iterator[NDArray[np.uint8]]:
+def pack_codes(lists: Lists, count: int) -> Iterator[NDArray[np.uint8]]:
     """Give the codes in the order of this machine, `(blocks, groups, 64) uint8`, in pieces."""
     first = 0
     total = len(lists.starts) - 1

@@ -202,7 +202,7 @@ block_sums = SUMS[LEVEL]
 
 
 @njit(cache=True, nogil=True)
-def quantised_tables(query, words, width, offsets, count, floats, tables):  # type: ignore[no-untyped-def]
+def quantise_tables(query, words, width, offsets, count, floats, tables):  # type: ignore[no-untyped-def]
     """Write a query's tables in bytes; return scale and shift.
 
     Of a row x, shift + scale · sum is about −2⟨q, x⟩. Both are not a number where float32 does not

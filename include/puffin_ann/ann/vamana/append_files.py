@@ -14,7 +14,7 @@ COPIED_BYTES = 256 << 10
 five times as long by 1 to 4 MiB."""
 
 
-def appended(
+def append_vectors(
     stored: NDArray[np.float32], added: NDArray[np.float32], path: Path
 ) -> NDArray[np.float32]:
     """Write `(n, w)` rows and `(m, w)` added ones to a new `.npy` file; return it, mapped.
@@ -35,7 +35,7 @@ def appended(
     return mapped
 
 
-def grown_space(
+def extend_space(
     stored: Path,
     vectors: NDArray[np.float32],
     first: int,
@@ -58,7 +58,7 @@ def grown_space(
         return spaces.of_rows(vectors, metric, path, lasting=False)
     width = spaces.padded_width(metric, vectors.shape[1])
     try:
-        before = spaces.opened(stored)
+        before = spaces.open_space(stored)
     except (OSError, ValueError) as error:
         raise LocalCopyError(f"{stored.parent} is not a whole unpacked shard: {error}") from None
     if before.shape != (first, width):
@@ -76,5 +76,5 @@ def grown_space(
     rows[:, : moved.shape[1]] = moved
     if metric == "cosine":
         rows[~moved.any(axis=1), 0] = spaces.FAR
-    appended(before, rows, path)
-    return spaces.opened(path)
+    append_vectors(before, rows, path)
+    return spaces.open_space(path)

@@ -45,7 +45,9 @@ wherever rows do not lie in such clusters, in which it is 0.2."""
 log = logging.getLogger("puffin_ann")
 
 
-def kept(folder: Path, linked: Linked, threads: int, *, forced: bool = False) -> Records | None:
+def open_or_make(
+    folder: Path, linked: Linked, threads: int, *, forced: bool = False
+) -> Records | None:
     """Return the records of a shard's folder, made if they are not there; None without.
 
     There are none of rows of extreme length, or where the disk has no room for them; and, unless
@@ -63,7 +65,7 @@ def kept(folder: Path, linked: Linked, threads: int, *, forced: bool = False) ->
     if not needed or not (forced or _is_worth_its_room(rows, width, needed)):
         return None
     try:
-        return layout.opened(folder, width, degrees)
+        return layout.open_packed(folder, width, degrees)
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:

@@ -48,7 +48,7 @@ class Codes:
     codes: NDArray[np.uint8]
 
 
-def chosen(beam: Beam, width: int, *, codes: bool, records: bool) -> Chosen:
+def choose_beam(beam: Beam, width: int, *, codes: bool, records: bool) -> Chosen:
     """Return what a beam reads: what was asked for, if it is there.
 
     Left to choose, it is records wherever there are some, as `packed_policy` has found.
@@ -95,7 +95,7 @@ class Searcher:
         codes: product-quantised rows, or None.
         records: of this graph, or None; what is in them need not be trusted.
         zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction.
-        beam: what the beam reads, see `chosen`.
+        beam: what the beam reads, see `choose_beam`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Searcher:
         beam: Beam = "auto",
     ) -> None:
         space = linked.space
-        self.beam = chosen(
+        self.beam = choose_beam(
             beam, space.shape[1], codes=codes is not None, records=records is not None
         )
         self._answering = Answering(
@@ -146,7 +146,7 @@ class Searcher:
         self._run = self._search_full
         if self.beam == "pq" and codes is not None:
             codewords = kernels.Codewords(
-                product_quantisation.turned(codes.codebook),
+                product_quantisation.transpose_codebook(codes.codebook),
                 codes.offsets,
                 codes.codes.reshape(-1),
                 linked.metric == "ip",

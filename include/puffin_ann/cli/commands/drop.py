@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from puffin_ann.cli.declarations import declared_as_far_as_known
+from puffin_ann.cli.declarations import find_known_declarations
 from puffin_ann.cli.output import AsJson, TableName, console, print_json, say
 from puffin_ann.errors import BadInputError
 
@@ -42,7 +42,7 @@ def drop(
     """
     from puffin_ann.lifecycle.maintain import drop as retire
 
-    declared = declared_as_far_as_known(table, index, must_know=not (force or dry_run))
+    declared = find_known_declarations(table, index, must_know=not (force or dry_run))
     planned = retire.drop(table, index, declared, force=force, dry_run=True)
     if not dry_run and not (force and yes):
         if force:

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json
-from puffin_ann.cli.puffin_files import opened
+from puffin_ann.cli.puffin_files import open_puffin
 
 if TYPE_CHECKING:
     from puffin_ann.puffin.metadata import BlobMetadata
@@ -23,7 +23,7 @@ def inspect(
 
     Example: puffin-ann inspect words/metadata/ann-glove_words-1234-abcd.puffin
     """
-    with opened(file) as reader:
+    with open_puffin(file) as reader:
         description = _describe(reader)
     if as_json:
         print_json(description)

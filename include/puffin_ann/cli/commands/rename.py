@@ -25,7 +25,7 @@ def rename(
     """
     from puffin_ann.lifecycle.maintain import rename as renaming
 
-    report = renaming.rename(before, find_declared(index), renaming.declared())
+    report = renaming.rename(before, find_declared(index), renaming.find_declarations())
     if as_json:
         print_json(report.model_dump())
     else:

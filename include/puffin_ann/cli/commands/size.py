@@ -131,7 +131,7 @@ def size(
     _check_degree(mean_degree, shape, engine)
     if shards is None and engine.algorithm != CENTROID:
         shape = replace(shape, shards=sizes.fewest_shards(shape, engine))
-    engine = sizes.as_built(shape, engine)
+    engine = sizes.with_default_lists(shape, engine)
     predicted = sizes.predict(shape, engine)
     if as_json:
         told = {"shape": asdict(shape), "engine": asdict(engine), "bytes": asdict(predicted)}
@@ -163,11 +163,11 @@ def _given(**options: Any) -> dict[str, Any]:
 
 def _told_by(file: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the first shard of a Puffin file says of indexes of such data."""
-    from puffin_ann.cli.puffin_files import opened
+    from puffin_ann.cli.puffin_files import open_puffin
     from puffin_ann.engines import sizes
 
-    with opened(file) as reader:
-        told = sizes.told_by(reader)
+    with open_puffin(file) as reader:
+        told = sizes.read_shape(reader)
     if told is None:
         raise BadInputError(f"{file} has no shard of an index")
     return told

@@ -21,8 +21,13 @@ from puffin_ann.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from puffin_ann.lake.catalog.timeouts import HTTP_TIMEOUT, limit_requests, retried, within
-from puffin_ann.lake.store.outages import as_told, asked_again, is_missing, is_of_a_store
+from puffin_ann.lake.catalog.timeouts import (
+    HTTP_TIMEOUT,
+    ask_until_answered,
+    limit_requests,
+    within,
+)
+from puffin_ann.lake.store.outages import ask_again, is_missing, is_of_a_store, translate
 from puffin_ann.lake.store.store_properties import refuse_steering
 from puffin_ann.redaction import remember_secrets, shown_cause
 from puffin_ann.settings import settings
@@ -111,7 +116,7 @@ def commit(
         Exception: PyIceberg's, or its clients'. Most leave it open what became of the commit.
     """
     # A catalog that has PyIceberg read the metadata does so before it changes anything.
-    asked_again(
+    ask_again(
         lambda: table._do_commit(updates=updates, requirements=requirements),
         after=lambda error: bool(_unread_metadata(error)),
     )
@@ -120,7 +125,7 @@ def commit(
 def _answered(name: str, identifier: str, ask: Callable[[], Table]) -> Table:
     """Return the table that a catalog answers with in time; a store that fails is asked again."""
     try:
-        return asked_again(lambda: within(settings().catalog_seconds, name, ask))
+        return ask_again(lambda: within(settings().catalog_seconds, name, ask))
     except Exception as error:
         file = _unread_metadata(error)
         if not file:
@@ -128,7 +133,7 @@ def _answered(name: str, identifier: str, ask: Callable[[], Table]) -> Table:
         what = f"metadata file {file} of {name}.{identifier}"
         if is_missing(error):
             raise ObjectMissingError(f"{what} is gone from the store") from shown_cause(error)
-        raise as_told(error, what) from shown_cause(error)
+        raise translate(error, what) from shown_cause(error)
 
 
 def _unread_metadata(error: BaseException) -> str:
@@ -163,7 +168,7 @@ def _load(name: str, identifier: str) -> Table:
 
 def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
     try:
-        table = retried(lambda: catalog.load_table(identifier))
+        table = ask_until_answered(lambda: catalog.load_table(identifier))
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableNotFoundError(
             f"catalog {name!r} has no table {identifier!r}",
@@ -204,7 +209,7 @@ def _configured(name: str) -> dict[str, Any]:
 def _connect(name: str) -> Catalog:
     if _speaks_http(name):
         limit_requests()
-    catalog = retried(lambda: load_catalog(name))
+    catalog = ask_until_answered(lambda: load_catalog(name))
     session = getattr(catalog, "_session", None)
     if session is None:
         return catalog

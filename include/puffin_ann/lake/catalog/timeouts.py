@@ -120,7 +120,7 @@ class NobodyWaits(stop_base):
     wait=wait_exponential(multiplier=0.2, max=2),
     reraise=True,
 )
-def retried(ask: Callable[[], _T]) -> _T:
+def ask_until_answered(ask: Callable[[], _T]) -> _T:
     """Return what `ask` returns; where no answer comes, it is asked again while somebody waits."""
     return ask()
 

@@ -105,7 +105,7 @@ class Displaced:
         return self.entry.snapshot_id
 
 
-def displaced(table: Table, is_ours: Callable[[str], bool]) -> list[Displaced]:
+def find_overwritten(table: Table, is_ours: Callable[[str], bool]) -> list[Displaced]:
     """Find what others had registered where files of ours stand now that do not list the same.
 
     That is how a request looks that was given up for lost and landed when the slot had been filled:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from puffin_ann.foreign_json import long_of, object_of, parsed, text_of
+from puffin_ann.foreign_json import long_of, object_of, parse, text_of
 
 PREFIX = "puffin-ann.dropped."
 """What the names of such properties begin with; the name of the index follows."""
@@ -38,7 +38,7 @@ class Dropped:
 NEVER = Dropped()
 
 
-def dropped(table: Table) -> dict[str, Dropped]:
+def find_dropped(table: Table) -> dict[str, Dropped]:
     """Return by index what was dropped; a property that cannot be read counts as none."""
     found = {}
     for name, text in table.properties.items():
@@ -51,7 +51,7 @@ def mark(
     table: Table, index: str, versions: Iterable[str], at_ms: int, *, renamed_to: str = ""
 ) -> dict[str, str]:
     """Return the property by which versions of an index count as dropped, older marks included."""
-    before = dropped(table).get(index, NEVER)
+    before = find_dropped(table).get(index, NEVER)
     value = {
         "versions": sorted({*versions, *before.versions}),
         "sequence-number": max(
@@ -65,7 +65,7 @@ def mark(
 
 def _parsed(text: str) -> Dropped:
     try:
-        value = object_of(parsed(text))
+        value = object_of(parse(text))
         versions = value.get("versions")
         if not isinstance(versions, list):
             return NEVER

@@ -9,7 +9,7 @@ from puffin_ann.lake.metadata.registered import NAMED_BY
 _LISTS = ("snapshots", "statistics", "partition-statistics", "metadata-log")
 
 
-def checked(document: object) -> dict[str, Any]:
+def check_fields(document: object) -> dict[str, Any]:
     """Return a metadata file whose fields, as far as we take them, are what the spec says.
 
     Lists that are absent or null are there, and empty; entries of them have their ids and paths.
@@ -41,7 +41,7 @@ def _check_snapshot(snapshot: Mapping[str, Any]) -> None:
         text_of(object_of(summary).get(NAMED_BY, ""))
 
 
-def named_in(document: Mapping[str, Any]) -> Iterator[str]:
+def find_locations(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a metadata file that was checked names besides its log.
 
     Those are statistics, partition statistics, manifest lists, and what summaries of index

@@ -18,8 +18,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from puffin_ann.errors import DataFileError, EnvironmentProblemError, FormatError
-from puffin_ann.foreign_json import first_value, long_of, parsed, shown, text_of
-from puffin_ann.lake.metadata.fields import checked, named_in
+from puffin_ann.foreign_json import first_value, long_of, parse, show, text_of
+from puffin_ann.lake.metadata.fields import check_fields, find_locations
 from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lake.store.locations import METADATA_PATH, metadata_folder
 from puffin_ann.lake.store.objects import open_object
@@ -174,7 +174,7 @@ class MetadataReader:
 
 
 def read_metadata(io: FileIO, location: str) -> dict[str, Any] | None:
-    """Read a metadata file as plain JSON whose fields are as `checked` says; None if it is gone.
+    """Read a metadata file as plain JSON whose fields are as `check_fields` says; None if it is gone.
 
     Raises:
         StoreUnavailableError: the store does not give it now.
@@ -241,7 +241,7 @@ def _parsed(location: str, data: bytes) -> dict[str, Any]:
     if len(data) > most:
         raise DataFileError(f"{location} is no metadata file: it has more than {most} bytes")
     try:
-        return checked(parsed(data))
+        return check_fields(parse(data))
     except ValueError as error:
         raise DataFileError(f"{location} is no metadata file: {error}") from error
 
@@ -292,7 +292,7 @@ def _head_of(location: str, fields: Mapping[str, Any]) -> Head:
     try:
         known = str(uuid.UUID(text_of(told))) if told is not None else ""
     except ValueError:
-        problem = f"table-uuid is {shown(told)}"
+        problem = f"table-uuid is {show(told)}"
         raise DataFileError(f"{location} is no metadata file: {problem}") from None
     try:
         return Head(known, long_of(updated))
@@ -309,5 +309,5 @@ def _version_of(location: str, document: Mapping[str, Any]) -> Version:
             for entry in document["metadata-log"]
         ),
         # Versions name much the same: of thousands, each name is kept once.
-        names=frozenset(sys.intern(canonical(name)) for name in named_in(document)),
+        names=frozenset(sys.intern(canonical(name)) for name in find_locations(document)),
     )

@@ -26,7 +26,7 @@ from puffin_ann.lake.metadata.files import (
     metadata_folders,
 )
 from puffin_ann.lake.metadata.forgotten import forgotten
-from puffin_ann.lake.store.listing import StoredObject, canonical, listed
+from puffin_ann.lake.store.listing import StoredObject, canonical, list_objects
 
 _log = logging.getLogger("puffin_ann")
 
@@ -158,7 +158,7 @@ def _listed(table: Table) -> tuple[Table, dict[str, StoredObject]]:
         if done and not missing:
             return table, stored
         for key, folder in missing.items():
-            found = listed(table.io, folder)
+            found = list_objects(table.io, folder)
             stored |= {canonical(file.uri): file for file in found if is_metadata_name(file.uri)}
             done.add(key)
         table = reload_table(table)

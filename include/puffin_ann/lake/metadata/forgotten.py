@@ -2,7 +2,7 @@
 
 from pyiceberg.table import Table
 
-from puffin_ann.foreign_json import parsed
+from puffin_ann.foreign_json import parse
 from puffin_ann.lake.store.listing import canonical
 
 PROPERTY = "puffin-ann.forgotten-metadata"
@@ -12,7 +12,7 @@ PROPERTY = "puffin-ann.forgotten-metadata"
 def forgotten(table: Table) -> frozenset[str]:
     """Return the metadata files of no account, canonically; a property that is not ours is none."""
     try:
-        found = parsed(table.properties.get(PROPERTY, "[]"))
+        found = parse(table.properties.get(PROPERTY, "[]"))
     except ValueError:
         return frozenset()
     if not isinstance(found, list):

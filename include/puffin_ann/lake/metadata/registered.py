@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from puffin_ann.errors import StagingError
-from puffin_ann.lake.store.listing import listed
+from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lake.store.locations import metadata_folder
 
 NAMED_BY = "statistics-file"
@@ -42,7 +42,7 @@ def next_number(table: Table) -> int:
     if not newest:
         # Registrations may have been lost, which the guard puts back.
         with suppress(StagingError):  # where nothing can be listed, it finds none either
-            files = listed(table.io, metadata_folder(table))
+            files = list_objects(table.io, metadata_folder(table))
             newest = max((publication_number(file.uri) for file in files), default=0)
     return newest + 1
 
@@ -68,7 +68,7 @@ class Registered:
     listed: frozenset[str] = frozenset()
 
 
-def registered(table: Table) -> list[Registered]:
+def find_registered(table: Table) -> list[Registered]:
     """Return the registered Puffin files of the table as it was loaded, newest first, each once.
 
     New is by the number of the publication, then by the sequence number of the snapshot. Of equals,

@@ -18,11 +18,11 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.store.objects import locating, open_object
 from puffin_ann.lake.store.outages import (
-    as_told,
     is_missing,
     is_of_a_store,
     is_of_transport,
     patiently,
+    translate,
 )
 from puffin_ann.redaction import shown_cause
 
@@ -118,7 +118,7 @@ def _is_of_a_decoder(error: BaseException) -> bool:
 def _unread(error: Exception, what: str) -> EnvironmentProblemError:
     if is_missing(error):
         return ObjectMissingError(f"{what} is gone from the store")
-    told = as_told(error, what)
+    told = translate(error, what)
     if isinstance(told, EnvironmentProblemError):
         return told
     return EnvironmentProblemError(f"{what} cannot be read: {error}")

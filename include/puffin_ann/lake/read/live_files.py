@@ -93,10 +93,10 @@ def live_files(
         snapshot_id: of the snapshot.
         wanted: tells of an entry with its statistics whether its file is; default: all are.
     """
-    return files_of(listed(table, snapshot_id), wanted)
+    return files_of(load_manifest_list(table, snapshot_id), wanted)
 
 
-def listed(table: Table, snapshot_id: int | None = None) -> Listed:
+def load_manifest_list(table: Table, snapshot_id: int | None = None) -> Listed:
     """Read the manifest list of a snapshot (default: the current one).
 
     Raises:

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyiceberg.io import FileIO
 
 from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError, StagingError
-from puffin_ann.lake.store.listing import StoredObject, delete_object, listed
+from puffin_ann.lake.store.listing import StoredObject, delete_object, list_objects
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.moments import Moment, as_utc, now_ms
 from puffin_ann.settings import settings
@@ -272,7 +272,7 @@ class Lease:
             return False
 
     def _objects(self) -> dict[int, dict[str, StoredObject]]:
-        return lease_objects(listed(self._place.io, self._place.root))
+        return lease_objects(list_objects(self._place.io, self._place.root))
 
     def _read(self, number: int, objects: Mapping[str, StoredObject]) -> Held:
         """Make out what a claim and its heartbeat say; who wrote them is not known."""
@@ -317,7 +317,7 @@ class Lease:
     def _clear(self, *, below: int) -> None:
         """Remove what earlier holders left; the newest claim stays, so that numbers grow."""
         try:
-            for stored in listed(self._place.io, self._place.root):
+            for stored in list_objects(self._place.io, self._place.root):
                 match = CLAIM.fullmatch(stored.uri.rpartition("/")[2])
                 if match and int(match[1]) < below:
                     delete_object(self._place.io, stored.uri)

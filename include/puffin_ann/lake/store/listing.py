@@ -44,7 +44,7 @@ class StoredObject:
     modified_ms: int
 
 
-def listed(io: FileIO, folder: str, *, recursive: bool = False) -> list[StoredObject]:
+def list_objects(io: FileIO, folder: str, *, recursive: bool = False) -> list[StoredObject]:
     """Return the objects in a folder, sorted by location; none if there is no such folder.
 
     Raises:

@@ -75,10 +75,10 @@ def patiently(uri: str, ask: Callable[[], _T]) -> _T:
         StoreUnavailableError: it has not answered within the setting `store_seconds`.
     """
     with telling(uri):
-        return asked_again(ask)
+        return ask_again(ask)
 
 
-def asked_again(
+def ask_again(
     ask: Callable[[], _T], *, after: Callable[[BaseException], bool] = lambda error: True
 ) -> _T:
     """Return what a store answers as `patiently` does; it raises the client's own errors.
@@ -118,13 +118,13 @@ def telling(uri: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        told = as_told(error, uri)
+        told = translate(error, uri)
         if told is error:
             raise
         raise told from shown_cause(error)
 
 
-def as_told(error: Exception, uri: str) -> Exception:
+def translate(error: Exception, uri: str) -> Exception:
     """Return what an error means for an object: see `patiently`; itself if it is not a store's."""
     if isinstance(error, PuffinAnnError) or not is_of_a_store(error):
         return error

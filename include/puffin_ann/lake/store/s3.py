@@ -43,7 +43,7 @@ from puffin_ann.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from puffin_ann.lake.store.outages import as_told
+from puffin_ann.lake.store.outages import translate
 from puffin_ann.redaction import shown_cause
 
 SCHEMES = frozenset({"s3", "s3a", "s3n"})
@@ -194,7 +194,7 @@ def answers(what: str) -> Iterator[None]:
     except ClientError as error:
         raise _answered(what, error.response) from shown_cause(error)
     except BotoCoreError as error:
-        raise as_told(error, what) from shown_cause(error)
+        raise translate(error, what) from shown_cause(error)
 
 
 def _answered(what: str, response: Mapping[str, Any]) -> EnvironmentProblemError:

@@ -33,9 +33,9 @@ from puffin_ann.errors import (
     StagingGoneError,
     StoreUnavailableError,
 )
-from puffin_ann.foreign_json import parsed
+from puffin_ann.foreign_json import parse
 from puffin_ann.lake.store.objects import object_exists, open_object, read_object
-from puffin_ann.lake.store.outages import as_told, asked_again, is_of_a_store, telling
+from puffin_ann.lake.store.outages import ask_again, is_of_a_store, telling, translate
 from puffin_ann.lake.store.s3 import s3_of
 from puffin_ann.redaction import shown_cause
 
@@ -118,7 +118,7 @@ class Staging:
             return False
         try:
             with telling(str(path)):
-                parsed(read_object(self.io, self.uri(name)))
+                parse(read_object(self.io, self.uri(name)))
         except ValueError:
             path.unlink(missing_ok=True)
             return True
@@ -151,7 +151,7 @@ class Staging:
                 out.write(data)
 
         with naming(uri):
-            asked_again(write)
+            ask_again(write)
 
     @contextmanager
     def create(self, *parts: str) -> "Iterator[StagedWriter]":
@@ -276,7 +276,7 @@ def naming(where: str) -> Iterator[None]:
         source = getattr(error, "filename", None)
         if source and str(source) not in where:  # what it is copied from
             said += f" ({source})"
-        told = as_told(error, where)
+        told = translate(error, where)
         said = f"{where} cannot be written: {said}"
         if isinstance(told, StoreUnavailableError):
             raise type(told)(f"{said}; look at its store, and try again") from shown_cause(error)

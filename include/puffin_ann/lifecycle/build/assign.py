@@ -219,7 +219,7 @@ def summarise(workspace: Workspace, outcomes: Sequence[AssignOutcome]) -> Staged
         arrays_from_bytes(AssignSummary, workspace.fetch_bytes(outcome.summary))
         for outcome in sorted(outcomes, key=lambda outcome: outcome.task)
     ]
-    answers = ground_truth.merged([part.truth for part in parts])
+    answers = ground_truth.merge([part.truth for part in parts])
     summary = AssignSummary(
         counts=np.concatenate([part.counts for part in parts]),
         checksums=np.concatenate([part.checksums for part in parts]),

@@ -98,7 +98,7 @@ def _train(runner: Runner, workspace: Workspace) -> Trained:
 def _learn(workspace: Workspace, samples: list[StagedFile], *, threads: int) -> StagedFile:
     """Train centroids on the samples, and choose the algorithm."""
     plan = workspace.build_plan
-    rows = sampling.sampled(workspace, samples)
+    rows = sampling.read_samples(workspace, samples)
     result = training.train(plan, rows, threads=threads)
     staged = workspace.stage_bytes("train.npz", arrays_to_bytes(result))
     choice = done(workspace.staging, CHOICE, Choice) or auto_algorithm.choose(

@@ -37,7 +37,7 @@ _COUNTS = TypeAdapter(dict[str, Count])
 _Noted = TypeVar("_Noted")
 
 
-def noted(
+def read_property(
     properties: Mapping[str, str], key: str, kind: TypeAdapter[_Noted], default: _Noted
 ) -> _Noted:
     """Return what is noted under a key; the default if nothing is, or nothing that is of a kind."""
@@ -52,12 +52,12 @@ def noted(
 
 def stage_seconds(properties: Mapping[str, str]) -> dict[str, float]:
     """Return how long each stage of the run took."""
-    return noted(properties, STAGE_SECONDS, _SECONDS, {})
+    return read_property(properties, STAGE_SECONDS, _SECONDS, {})
 
 
-def skipped(properties: Mapping[str, str]) -> dict[str, int]:
+def count_skipped(properties: Mapping[str, str]) -> dict[str, int]:
     """Return how many rows are not indexed, by reason."""
-    return noted(properties, SKIPPED, _COUNTS, {})
+    return read_property(properties, SKIPPED, _COUNTS, {})
 
 
 def next_file_id(properties: Mapping[str, str], path: str) -> int:

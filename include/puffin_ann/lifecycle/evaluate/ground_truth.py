@@ -73,7 +73,7 @@ def of_rows(
     )
 
 
-def merged(parts: Sequence[Truth]) -> Truth:
+def merge(parts: Sequence[Truth]) -> Truth:
     """Return the answers among all rows of all parts."""
     k = parts[0].distances.shape[1]
     distances = np.concatenate([part.distances for part in parts], axis=1)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pyiceberg.table import Table
 
 from puffin_ann.errors import RecallTooLowError, StagingError
-from puffin_ann.lake.store.listing import delete_object, listed
+from puffin_ann.lake.store.listing import delete_object, list_objects
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents.run import (
     EVALUATED,
@@ -139,6 +139,6 @@ def _place(table: Table, index: str) -> Staging:
 def evaluation_files(table: Table, index: str) -> list[str]:
     """Return the locations of an index's evaluations, the oldest first, also of former folders."""
     folders = leases.index_folders(table, index)
-    stored = [file.uri for folder in folders for file in listed(table.io, folder)]
+    stored = [file.uri for folder in folders for file in list_objects(table.io, folder)]
     named = ((uri.rpartition("/")[2], uri) for uri in stored)
     return [uri for name, uri in sorted(named) if RECORD.fullmatch(name)]

@@ -87,7 +87,7 @@ def _sample(runner: Runner, workspace: Workspace) -> StagedFile:
 def _choose(workspace: Workspace, samples: list[StagedFile]) -> StagedFile:
     """Stage as many rows of the samples as there are to be queries."""
     plan = workspace.build_plan
-    rows = sampling.sampled(workspace, samples).vectors
+    rows = sampling.read_samples(workspace, samples).vectors
     if not len(rows):
         raise TooFewRowsError(f"table {plan.table} has no usable vector to search for")
     generator = np.random.default_rng([plan.declaration.seed, 1])
@@ -116,7 +116,7 @@ def _answer(workspace: Workspace, number: int, *, queries: StagedFile, threads: 
 def _merge(workspace: Workspace, parts: list[StagedFile]) -> StagedFile:
     """Stage the exact answers of all tasks together."""
     found = [arrays_from_bytes(Truth, workspace.fetch_bytes(part)) for part in parts]
-    return workspace.stage_bytes("truth.npz", arrays_to_bytes(truths.merged(found)))
+    return workspace.stage_bytes("truth.npz", arrays_to_bytes(truths.merge(found)))
 
 
 def _truth_of(
@@ -130,7 +130,7 @@ def _truth_of(
         for row_group in opened.row_groups:
             rows = opened.read(row_group, identities=False).rows
             answers = truths.of_rows(queries, rows, k, metric, threads=threads)
-            found = truths.merged([found, answers])
+            found = truths.merge([found, answers])
     return found
 
 

@@ -19,7 +19,7 @@ from puffin_ann.lifecycle.ingest.row_groups import (
     RowFilter,
     open_part,
 )
-from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenated
+from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenate
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
 )
@@ -46,7 +46,7 @@ class Parts:
 
     def rows(self, dimension: int) -> StagedRows:
         """Return the rows of all row groups."""
-        return concatenated([read.rows for read in self.reads], dimension)
+        return concatenate([read.rows for read in self.reads], dimension)
 
     @property
     def sifted(self) -> IdentifiedRows:

@@ -15,7 +15,7 @@ from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.lake.read.row_identity import hash_rows
 from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.lifecycle.documents.run import PlannedFile
-from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenated
+from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenate
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 
 RowFilter = Callable[[NDArray[np.uint64]], NDArray[np.bool_]]
@@ -114,7 +114,7 @@ class RowGroupRange:
             live[np.asarray(inside.to_array(), dtype=np.int64) - first] = True
         live[deleted - first] = False
         if not live.any():
-            empty = concatenated([], plan.dimension)
+            empty = concatenate([], plan.dimension)
             none = IdentifiedRows.joined([])
             return ReadRowGroup(empty, none, BitMap(deleted.tolist()), BitMap(), Counter(), 0)
         batch = read_vectors(

@@ -6,7 +6,7 @@ import numpy as np
 
 from puffin_ann.lifecycle.documents.run import StagedFile
 from puffin_ann.lifecycle.ingest.row_groups import open_part
-from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenated
+from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenate
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 
 
@@ -31,15 +31,15 @@ def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
         read = part.read(int(row_group), identities=False)
         found.append(read.rows)
         rows += len(read.rows.vectors)
-    joined = concatenated(found, plan.dimension)
+    joined = concatenate(found, plan.dimension)
     if rows > task.rows:
         joined = joined.take(np.sort(generator.choice(rows, task.rows, replace=False)))
     return workspace.stage_bytes(f"sample-{task.file}.npz", arrays_to_bytes(joined))
 
 
-def sampled(workspace: Workspace, samples: list[StagedFile]) -> StagedRows:
+def read_samples(workspace: Workspace, samples: list[StagedFile]) -> StagedRows:
     """Return the staged samples as one."""
-    return concatenated(
+    return concatenate(
         [arrays_from_bytes(StagedRows, workspace.fetch_bytes(sample)) for sample in samples],
         workspace.build_plan.dimension,
     )

@@ -129,7 +129,7 @@ def _read_array(stream: Readable, array: NDArray[np.generic], checksum: int, nam
     return checksum
 
 
-def concatenated(parts: Sequence[StagedRows], dimension: int) -> StagedRows:
+def concatenate(parts: Sequence[StagedRows], dimension: int) -> StagedRows:
     """Join batches of rows."""
     if not parts:
         return StagedRows(

@@ -20,7 +20,7 @@ from puffin_ann.lake.store.listing import abort, delete_object, unfinished_uploa
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.maintain.forget_metadata import forget_metadata
 from puffin_ann.lifecycle.published.inventory import Inventory, take_inventory
-from puffin_ann.lifecycle.retention.foreign_history import told
+from puffin_ann.lifecycle.retention.foreign_history import describe
 from puffin_ann.lifecycle.retention.orphans import Kind, Orphan, find_orphans
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.runtime.object_names import (
@@ -156,7 +156,7 @@ class _Look:
             forget=self._forget,
             reader=self._reader,
         )
-        self.notes = tuple(f"{note.what}; {note.remedy}" for note in told(protection.reach))
+        self.notes = tuple(f"{note.what}; {note.remedy}" for note in describe(protection.reach))
         if due:
             protection.require_readable()
         reasons = [protection.why_kept(orphan) for orphan in due]

@@ -19,7 +19,7 @@ from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.expiry import Horizon, surviving
 from puffin_ann.lake.store.leases import Lease
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor_declared import lost, secrets, undeclared
+from puffin_ann.lifecycle.maintain.doctor_declared import find_lost, find_undeclared, secrets
 from puffin_ann.lifecycle.maintain.findings import Finding
 from puffin_ann.lifecycle.maintain.foreign_statistics import find_displaced, is_missed
 from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, guard, plan_guard
@@ -27,7 +27,7 @@ from puffin_ann.lifecycle.maintain.lease_findings import lease_findings
 from puffin_ann.lifecycle.maintain.repair import Damage, find_damage, repair
 from puffin_ann.lifecycle.published.base_version import nearest_version
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
-from puffin_ann.lifecycle.retention.foreign_history import told
+from puffin_ann.lifecycle.retention.foreign_history import describe
 from puffin_ann.lifecycle.retention.orphans import find_orphans
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 from puffin_ann.lifecycle.retention.withheld import Protection
@@ -123,11 +123,11 @@ def examine(
     protection = Protection.of(inventory.table, at_ms=inventory.now_ms)
     findings = [
         *_foreign(protection),
-        *lost(inventory, plan, declarations),
+        *find_lost(inventory, plan, declarations),
         *_registrations(inventory, plan, declarations or ()),
         *_displaced(inventory),
         *_orphans(inventory, declarations or (), protection),
-        *undeclared(inventory, plan, declarations),
+        *find_undeclared(inventory, plan, declarations),
         *secrets(inventory, plan),
         *_stale(inventory, plan, declarations),
         *_damaged(damage),
@@ -255,7 +255,7 @@ def _displaced(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _foreign(protection: Protection) -> Iterator[Finding]:
-    for one in told(protection.reach):
+    for one in describe(protection.reach):
         yield Finding(
             kind="foreign",
             indexes=(),

@@ -6,13 +6,13 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lifecycle.maintain.findings import Finding
 from puffin_ann.lifecycle.maintain.guard import GuardPlan
-from puffin_ann.lifecycle.maintain.published_before import published_before
+from puffin_ann.lifecycle.maintain.published_before import why_published_before
 from puffin_ann.lifecycle.maintain.rename import advice_to_rename, renamings
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory
 from puffin_ann.lifecycle.published.recorded_declaration import Recorded
 
 
-def lost(
+def find_lost(
     inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
 ) -> Iterator[Finding]:
     """Tell which indexes have no readable file: those that had one, and those never built.
@@ -32,7 +32,7 @@ def lost(
     for index in known:
         if index in plan.live or index in plan.lost:
             continue
-        sign = published_before(inventory.table, index)
+        sign = why_published_before(inventory.table, index)
         yield _lost(index, sign, advice(index)) if sign else _unbuilt(index, advice(index))
 
 
@@ -57,7 +57,7 @@ def _unbuilt(index: str, advice: str) -> Finding:
     )
 
 
-def undeclared(
+def find_undeclared(
     inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
 ) -> Iterator[Finding]:
     """Tell which indexes are published, and not declared as far as this machine knows."""

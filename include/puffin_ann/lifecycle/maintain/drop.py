@@ -8,12 +8,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
-from puffin_ann.declaration import IndexDeclaration, checked_name
+from puffin_ann.declaration import IndexDeclaration, check_name
 from puffin_ann.errors import BadInputError, FormatError, IndexNotFoundError
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots
-from puffin_ann.lake.metadata.dropped import NEVER, dropped, mark
-from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.metadata.dropped import NEVER, find_dropped, mark
+from puffin_ann.lake.metadata.registered import find_registered
 from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle.maintain.guard import live_files
 from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
@@ -84,7 +84,7 @@ def drop(
         UnclearCommitError: the catalog's answer was lost.
         LeaseHeldError: a run is at work on the index.
     """
-    checked_name(index)
+    check_name(index)
     loaded = load_table(table)
     if not force and any(declaration.name == index for declaration in declarations):
         raise BadInputError(
@@ -152,7 +152,7 @@ def without(inventory: Inventory, index: str) -> Inventory:
 
 def _not_found(inventory: Inventory, index: str) -> IndexNotFoundError:
     name = name_of(inventory.table)
-    if dropped(inventory.table).get(index, NEVER).at_ms:
+    if find_dropped(inventory.table).get(index, NEVER).at_ms:
         return IndexNotFoundError(f"index {index!r} of {name} was dropped before")
     others = sorted(live_files(inventory.published))
     return IndexNotFoundError(
@@ -168,7 +168,7 @@ def _has_foreign(inventory: Inventory, index: str) -> bool:
     """
     table, head = inventory.table, inventory.head
     held = {canonical(file.path) for file in inventory.files if _holds(file, index)}
-    for entry in sorted(registered(table), key=lambda one: head not in one.snapshot_ids):
+    for entry in sorted(find_registered(table), key=lambda one: head not in one.snapshot_ids):
         try:
             with open_puffin(table.io, entry.path, entry.file_size) as reader:
                 foreign = any(is_foreign(blob) for blob in reader.metadata.blobs)

@@ -8,14 +8,14 @@ whoever made the statistics makes them again; the guard then carries them along.
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata
 
-from puffin_ann.lake.commit.overwritten_statistics import THETA, Displaced, displaced
+from puffin_ann.lake.commit.overwritten_statistics import THETA, Displaced, find_overwritten
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle.published.inventory import Inventory, is_index_name
 
 
 def find_displaced(table: Table) -> list[Displaced]:
     """Return statistics of others that files of ours stand in the place of, unlike them."""
-    return displaced(table, is_index_name)
+    return find_overwritten(table, is_index_name)
 
 
 def is_missed(inventory: Inventory, lost: Displaced) -> bool:

@@ -17,7 +17,7 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.catalog.tables import load_table, reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
-from puffin_ann.lake.metadata.dropped import NEVER, dropped
+from puffin_ann.lake.metadata.dropped import NEVER, find_dropped
 from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
 from puffin_ann.lifecycle.publish.carried_blobs import listed_blobs
 from puffin_ann.lifecycle.publish.republish import republish
@@ -159,7 +159,7 @@ def plan_guard(
 
 def _indexes_named(table: Table) -> set[str]:
     """Return the indexes that snapshots of the table publish, but for those dropped since."""
-    marks = dropped(table)
+    marks = find_dropped(table)
     keys = (
         (key, snapshot.sequence_number or 0)
         for snapshot in table.snapshots()

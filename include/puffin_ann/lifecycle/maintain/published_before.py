@@ -10,19 +10,19 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from puffin_ann.lake.metadata.dropped import NEVER, Dropped, dropped
+from puffin_ann.lake.metadata.dropped import NEVER, Dropped, find_dropped
 from puffin_ann.lake.metadata.log import metadata_document
 from puffin_ann.lifecycle.evaluate.records import measured_at
 
 
-def published_before(table: Table, index: str) -> str:
+def why_published_before(table: Table, index: str) -> str:
     """Return by what it is known that an index was published, and not dropped since; else empty.
 
     Args:
         table: the table, as loaded.
         index: of which nothing is published now.
     """
-    mark = dropped(table).get(index, NEVER)
+    mark = find_dropped(table).get(index, NEVER)
     if any(at_ms > mark.at_ms for at_ms in measured_at(table, index)):
         return "its recall was measured"
     for log in reversed(table.metadata.metadata_log):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.declaration import IndexDeclaration, checked_name, known_declarations
+from puffin_ann.declaration import IndexDeclaration, check_name, known_declarations
 from puffin_ann.errors import (
     BadInputError,
     ColumnNotFoundError,
@@ -19,7 +19,7 @@ from puffin_ann.errors import (
     FormatError,
 )
 from puffin_ann.lake.catalog.tables import load_table, name_of
-from puffin_ann.lake.metadata.dropped import NEVER, dropped, mark
+from puffin_ann.lake.metadata.dropped import NEVER, find_dropped, mark
 from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.staging import Staging
@@ -122,7 +122,7 @@ def rename(
         UnclearCommitError: the catalog's answer was lost.
         LeaseHeldError: a run is at work on the index under its old name.
     """
-    checked_name(before)
+    check_name(before)
     table = load_table(declaration.table)
     former = _require_former(table, before, declaration, declarations)
     owner = new_run_id(f"rename-{before}")
@@ -183,7 +183,7 @@ def advice_to_rename(
     Returns:
         A sentence for people; empty if nothing suggests that the index was renamed.
     """
-    known = declared() if declarations is None else tuple(declarations)
+    known = find_declarations() if declarations is None else tuple(declarations)
     former = former_of(table, declaration, known)
     return "" if former is None else former.advice(declaration.name)
 
@@ -200,7 +200,7 @@ def renamings(table: Table, declarations: Iterable[IndexDeclaration]) -> dict[st
     return {before: after for before, after in found if before is not None}
 
 
-def declared() -> tuple[IndexDeclaration, ...]:
+def find_declarations() -> tuple[IndexDeclaration, ...]:
     """Return what is declared; nothing where that cannot be told."""
     known = known_declarations()
     if known is None:
@@ -232,7 +232,7 @@ def former_of(
 
 def _renamed_to(table: Table, after: str) -> list[str]:
     """Return the names that an index had before, unless it was dropped since."""
-    marks = dropped(table)
+    marks = find_dropped(table)
     since = marks.get(after, NEVER).at_ms
     return [name for name, one in marks.items() if one.renamed_to == after and one.at_ms > since]
 

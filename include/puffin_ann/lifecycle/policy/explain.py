@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from puffin_ann.declaration import SHAPING, IndexDeclaration
-from puffin_ann.foreign_json import parsed
+from puffin_ann.foreign_json import parse
 from puffin_ann.lifecycle.policy.decision import DeltaAction, ShardAction
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState
 
@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.policy.inputs import Change, IndexState
 def changed_fields(state: IndexState, declaration: IndexDeclaration) -> str:
     """Name the fields that shape the index and are not as they were when it was built."""
     try:
-        before = parsed(state.declaration)
+        before = parse(state.declaration)
     except ValueError:
         before = None
     if not isinstance(before, dict):

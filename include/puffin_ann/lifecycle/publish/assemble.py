@@ -26,8 +26,8 @@ from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.attempt import Published, Request
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.commit.publish import publish as commit
-from puffin_ann.lake.metadata.dropped import dropped, is_dropped
-from puffin_ann.lake.metadata.registered import next_number, registered
+from puffin_ann.lake.metadata.dropped import find_dropped, is_dropped
+from puffin_ann.lake.metadata.registered import find_registered, next_number
 from puffin_ann.lake.store.compose import Assembly, Names
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.object_plan import ObjectPlan
@@ -45,10 +45,10 @@ from puffin_ann.lifecycle.documents.run import (
     load,
     store,
 )
-from puffin_ann.lifecycle.publish.carried_blobs import Blob, CarriedBlobs, listed_blobs, pinned
+from puffin_ann.lifecycle.publish.carried_blobs import Blob, CarriedBlobs, listed_blobs, open_pinned
 from puffin_ann.lifecycle.publish.discard import discard_refused
 from puffin_ann.lifecycle.publish.run_records import recorded
-from puffin_ann.lifecycle.refresh.new_version import VersionContent, refreshed
+from puffin_ann.lifecycle.refresh.new_version import VersionContent, build_version
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
@@ -100,7 +100,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         return finished
     began = time.monotonic()
     plan = workspace.plan
-    content = refreshed(workspace) if isinstance(plan, RefreshPlan) else _built(workspace)
+    content = build_version(workspace) if isinstance(plan, RefreshPlan) else _built(workspace)
     version = content.version
     earlier: Assembled | None = None
     rested_on: object = None
@@ -108,8 +108,8 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         table = reload_table(workspace.table)
         if isinstance(plan, RefreshPlan):
             _require_unchanged(table, plan)
-        entries = registered(table)
-        rests_on = (entries, dropped(table))
+        entries = find_registered(table)
+        rests_on = (entries, find_dropped(table))
         # A file of which nothing is carried could not be read then, and may be readable by now.
         is_whole = earlier is not None and {entry.path for entry in entries} <= earlier.carried
         if earlier is not None and is_whole and rests_on == rested_on:
@@ -174,8 +174,8 @@ def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
     index = plan.declaration.name
     before = set(plan.registered)
     runs = {plan.run_id, plan.source_run}  # of the former the answer was lost, then
-    is_lost = is_dropped(dropped(table), index, plan.source_run)
-    if any(entry.path not in before for entry in registered(table)):
+    is_lost = is_dropped(find_dropped(table), index, plan.source_run)
+    if any(entry.path not in before for entry in find_registered(table)):
         versions = find_versions(table, index).versions
         is_lost |= any(
             version.path not in before and version.run_id not in runs for version in versions
@@ -194,7 +194,7 @@ def _discard(table: Table, assembled: Assembled) -> None:
     better luck with it.
     """
     try:
-        if all(entry.path != assembled.path for entry in registered(table.refresh())):
+        if all(entry.path != assembled.path for entry in find_registered(table.refresh())):
             discard_refused(table, assembled.path)
     except Exception as error:  # the refusal itself is what has to be told
         log.warning("publish: %s is left behind: %s", assembled.path, error)
@@ -202,7 +202,7 @@ def _discard(table: Table, assembled: Assembled) -> None:
 
 def _path_of(table: Table, published: Published, assembled: Assembled) -> str:
     """Return the file of a run published by an earlier attempt, and drop this attempt's own."""
-    for entry in registered(table):
+    for entry in find_registered(table):
         if published.snapshot_id in entry.snapshot_ids:
             if entry.path != assembled.path:
                 _discard(table, assembled)
@@ -265,7 +265,7 @@ def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
     carried_blobs = CarriedBlobs(table, version.index, plan.base_snapshot_id, assembly.object_plan)
     carried = list(carried_blobs.blobs())
     own = list(_shards(table, content, assembly.object_plan, dict(carried_blobs.footers)))
-    published = {entry.path for entry in registered(table)}
+    published = {entry.path for entry in find_registered(table)}
     copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
     written = sum(
         blob.length
@@ -304,9 +304,9 @@ def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
 def was_published(table: Table, index: str, run_id: str) -> bool:
     """Tell whether the table's metadata names a publication of a run of the index."""
     file = re.compile(rf"/ann-{re.escape(index)}-\d+-{_short_hash(run_id)}-[^/]*$")
-    if is_dropped(dropped(table), index, run_id):
+    if is_dropped(find_dropped(table), index, run_id):
         return True
-    return any(file.search(entry.path) for entry in registered(table)) or any(
+    return any(file.search(entry.path) for entry in find_registered(table)) or any(
         snapshot.summary is not None
         and snapshot.summary.additional_properties.get(f"ann.{index}.run-id") == run_id
         for snapshot in table.snapshots()
@@ -330,7 +330,7 @@ def _shards(
 
     def footer_of(path: str) -> PuffinReader:
         if path not in footers:
-            with pinned(table, object_plan, path) as reader:
+            with open_pinned(table, object_plan, path) as reader:
                 footers[path] = reader
         return footers[path]
 

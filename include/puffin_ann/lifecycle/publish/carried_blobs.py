@@ -9,8 +9,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
 from puffin_ann.errors import FormatError, StoreRefusedError
-from puffin_ann.lake.metadata.dropped import dropped
-from puffin_ann.lake.metadata.registered import Registered, registered
+from puffin_ann.lake.metadata.dropped import find_dropped
+from puffin_ann.lake.metadata.registered import Registered, find_registered
 from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.published.inventory import is_index_name
@@ -32,7 +32,7 @@ closed."""
 
 
 @contextmanager
-def pinned(
+def open_pinned(
     table: Table, object_plan: ObjectPlan, path: str, length: int | None = None
 ) -> Iterator[PuffinReader]:
     """Open a Puffin file; the object plan is held to the state its footer was read in."""
@@ -92,10 +92,12 @@ class CarriedBlobs:
         Ranges are copied by the object plan, so that the readers may be closed.
         """
         found = []
-        marks = dropped(self.table)
-        for entry in registered(self.table):
+        marks = find_dropped(self.table)
+        for entry in find_registered(self.table):
             try:
-                with pinned(self.table, self.object_plan, entry.path, entry.file_size) as reader:
+                with open_pinned(
+                    self.table, self.object_plan, entry.path, entry.file_size
+                ) as reader:
                     found.append((entry, reader, index_names(reader, marks)))
                     self.footers[entry.path] = reader
             except (FileNotFoundError, FormatError, StoreRefusedError) as error:

@@ -19,13 +19,13 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.attempt import Request
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.commit.publish import publish
-from puffin_ann.lake.metadata.registered import publication_number, registered
+from puffin_ann.lake.metadata.registered import find_registered, publication_number
 from puffin_ann.lake.store.compose import Assembly, Names
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lifecycle.build.shard import CREATED_BY
-from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_blobs, pinned
+from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_blobs, open_pinned
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
@@ -169,7 +169,7 @@ def _live_blobs(
     table: Table, live: Mapping[str, IndexFile], object_plan: ObjectPlan
 ) -> Iterator[Blob]:
     for index, file in live.items():
-        with pinned(table, object_plan, file.path, file.bytes) as reader:
+        with open_pinned(table, object_plan, file.path, file.bytes) as reader:
             for blob in reader.metadata.blobs:
                 if not is_foreign(blob) and blob.properties.get("index") == index:
                     yield reader, blob
@@ -179,11 +179,11 @@ def _foreign_blobs(
     table: Table, head: int, object_plan: ObjectPlan
 ) -> tuple[frozenset[str], list[Blob]]:
     """Return the newest file that has blobs of others, and those; the head's file comes first."""
-    entries = sorted(registered(table), key=lambda one: head not in one.snapshot_ids)
+    entries = sorted(find_registered(table), key=lambda one: head not in one.snapshot_ids)
     for entry in entries:
         path = entry.path
         try:
-            with pinned(table, object_plan, path, entry.file_size) as reader:
+            with open_pinned(table, object_plan, path, entry.file_size) as reader:
                 foreign = [blob for blob in reader.metadata.blobs if is_foreign(blob)]
         except (FileNotFoundError, FormatError, StoreRefusedError) as error:
             log.warning("guard: file %s of others cannot be read: %s", path, error)

@@ -15,9 +15,9 @@ from pyiceberg.table import Table
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.errors import FormatError
-from puffin_ann.lake.metadata.dropped import dropped, is_dropped
-from puffin_ann.lake.metadata.registered import registered
-from puffin_ann.lifecycle.documents.index_properties import HISTORY, noted, stage_seconds
+from puffin_ann.lake.metadata.dropped import find_dropped, is_dropped
+from puffin_ann.lake.metadata.registered import find_registered
+from puffin_ann.lifecycle.documents.index_properties import HISTORY, read_property, stage_seconds
 from puffin_ann.lifecycle.documents.run import RunPlan
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.moments import Moment
@@ -70,7 +70,7 @@ _RECORDS = TypeAdapter(tuple[RunRecord, ...])
 
 def records_in(properties: Mapping[str, str]) -> tuple[RunRecord, ...]:
     """Return the records that a version carries, the newest first; none if they cannot be read."""
-    return noted(properties, HISTORY, _RECORDS, ())
+    return read_property(properties, HISTORY, _RECORDS, ())
 
 
 def recorded(
@@ -149,8 +149,8 @@ def newest_properties(
     Raises:
         StoreUnavailableError: of a file its store does not say what it is.
     """
-    marks = dropped(table)
-    for entry in registered(table):
+    marks = find_dropped(table)
+    for entry in find_registered(table):
         if known is not None and entry.path == known.path:
             return known.routing.properties
         try:

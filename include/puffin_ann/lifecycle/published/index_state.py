@@ -23,7 +23,7 @@ from puffin_ann.lifecycle.documents.index_properties import (
     DRIFT,
     FINGERPRINT,
     RATES,
-    noted,
+    read_property,
 )
 from puffin_ann.lifecycle.ingest.key_column import require_key
 from puffin_ann.lifecycle.policy.decision import Drift, Rates
@@ -122,7 +122,7 @@ def _shard(entry: ShardEntry, sizes: Mapping[str, int]) -> ShardState:
 
 def _recorded(properties: Mapping[str, str], key: str, kind: type[M]) -> M:
     """Return what an earlier run recorded; the defaults where it did not, or in another format."""
-    value = noted(properties, key, TypeAdapter(kind), kind())
+    value = read_property(properties, key, TypeAdapter(kind), kind())
     return value if value.is_sound else kind()
 
 

@@ -14,15 +14,15 @@ from puffin_ann.declaration.names import is_name
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lake.metadata.dropped import Dropped, dropped, is_dropped
+from puffin_ann.lake.metadata.dropped import Dropped, find_dropped, is_dropped
 from puffin_ann.lake.metadata.log import FormerEntry, former_entries
 from puffin_ann.lake.metadata.registered import NAMED_BY, publication_number
-from puffin_ann.lake.store.listing import StoredObject, canonical, listed
+from puffin_ann.lake.store.listing import StoredObject, canonical, list_objects
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.objects import FOLDER, object_length
 from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
 from puffin_ann.moments import now_ms
-from puffin_ann.search.versions import confirmed, open_puffin
+from puffin_ann.search.versions import open_puffin, read_confirmed
 
 log = logging.getLogger("puffin_ann")
 
@@ -154,7 +154,7 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
     # The listing comes first: whatever is published after it is not in it, so not taken for lost.
     stored = {
         canonical(stored.uri): stored
-        for stored in listed(table.io, metadata_folder(table))
+        for stored in list_objects(table.io, metadata_folder(table))
         if is_index_name(stored.uri)
     }
     table = reload_table(table)
@@ -225,7 +225,7 @@ def _file(
     if stored is None:  # registered from another folder, or gone
         length = object_length(table.io, path)
         length = 0 if length == FOLDER else length
-    held, footer_size, problem = _content(table.io, path, length, dropped(table))
+    held, footer_size, problem = _content(table.io, path, length, find_dropped(table))
     if not held and not named_by and not is_index_name(path):
         return None
     sizes = {entry.file_size_in_bytes for entry in entries.values()}
@@ -274,7 +274,7 @@ def _content(
             return tuple(holds), reader.footer_size
 
     try:
-        return (*confirmed(read), "")
+        return (*read_confirmed(read), "")
     except (FormatError, FileNotFoundError) as error:
         said = str(error)
         return (), 0, said if path in said else f"{path}: {said}"

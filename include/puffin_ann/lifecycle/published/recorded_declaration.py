@@ -12,7 +12,7 @@ import yaml
 
 from puffin_ann.declaration import IndexDeclaration, SparkOptions, parse_declaration
 from puffin_ann.errors import DeclarationError
-from puffin_ann.foreign_json import parsed
+from puffin_ann.foreign_json import parse
 
 PROPERTY = "declaration"
 """The property of a routing blob that holds it, as JSON."""
@@ -34,7 +34,7 @@ class Recorded:
     def of(cls, text: str) -> "Recorded":
         """Return what the property's text says."""
         try:
-            fields = parsed(text)
+            fields = parse(text)
         except ValueError:
             return cls({})
         if not isinstance(fields, dict):

@@ -26,7 +26,7 @@ from puffin_ann.lifecycle.documents.index_properties import (
     RATES,
     SKIPPED,
     STAGE_SECONDS,
-    skipped,
+    count_skipped,
 )
 from puffin_ann.lifecycle.documents.refresh import (
     CHANGES,
@@ -77,7 +77,7 @@ class VersionContent:
         return cls(version, blobs, added, removed, centroids)
 
 
-def refreshed(workspace: Workspace) -> VersionContent:
+def build_version(workspace: Workspace) -> VersionContent:
     """Put together what the stages of a refresh made.
 
     Raises:
@@ -222,7 +222,7 @@ def _read_file(
 
 def _skipped(routing: Routing, changes: Changes) -> dict[str, int]:
     """Return how many rows were skipped since the index was built, by reason."""
-    before = skipped(routing.properties)
+    before = count_skipped(routing.properties)
     return {
         reason: before.get(reason, 0) + changes.skipped.get(reason, 0)
         for reason in sorted({*before, *changes.skipped})

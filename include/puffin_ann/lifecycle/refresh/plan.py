@@ -8,7 +8,7 @@ from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.commit.index_snapshot import publish_mode
-from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.metadata.registered import find_registered
 from puffin_ann.lake.read.live_files import LiveFile
 from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.lake.store.locations import absolute_path, relative_path
@@ -97,7 +97,7 @@ def make_plan(
         column_type=column.element,
         source=version.path,
         source_run=version.run_id,
-        registered=tuple(entry.path for entry in registered(table)),
+        registered=tuple(entry.path for entry in find_registered(table)),
         algorithm=routing.algorithm,
         decision=decision,
         state_rates=basis.state.rates,

@@ -14,8 +14,8 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lifecycle.documents.index_properties import (
     FINGERPRINT,
-    noted,
-    skipped,
+    count_skipped,
+    read_property,
     stage_seconds,
 )
 from puffin_ann.lifecycle.documents.run import Trial
@@ -137,7 +137,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         index=version.index,
         table=name_of(table),
         algorithm=routing.algorithm,
-        trials=noted(routing.properties, "trials", _TRIALS, ()),
+        trials=read_property(routing.properties, "trials", _TRIALS, ()),
         metric=routing.metric,
         dimension=routing.dimension,
         snapshot_id=version.snapshot_id,
@@ -153,7 +153,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         vectors=version.vectors,
         tombstones=sum(shard.tombstones for shard in routing.shards),
         tombstone_ratio=version.tombstone_ratio,
-        skipped=skipped(routing.properties),
+        skipped=count_skipped(routing.properties),
         coverage=view.coverage,
         rows_to_scan=view.rows_to_scan,
         rows_masked=view.rows_masked,

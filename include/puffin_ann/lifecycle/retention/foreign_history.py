@@ -28,7 +28,7 @@ class Told:
     is_problem: bool
 
 
-def told(reach: Reach) -> list[Told]:
+def describe(reach: Reach) -> list[Told]:
     """Say what is to be known of the metadata in reach: that the table may be another's, too."""
     return [*blocking(reach), *_others(reach), *_strays(reach)]
 

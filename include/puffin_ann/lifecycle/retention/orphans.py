@@ -13,7 +13,7 @@ from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.errors import BadInputError, FormatError
 from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.metadata.log import manifest_lists_of
-from puffin_ann.lake.store.listing import StoredObject, canonical, listed, unfinished_uploads
+from puffin_ann.lake.store.listing import StoredObject, canonical, list_objects, unfinished_uploads
 from puffin_ann.lake.store.locations import (
     FORMER_STAGING_FOLDER,
     metadata_folder,
@@ -89,7 +89,7 @@ def find_orphans(
     longest = max(longest, ALIVE_MS)  # what is not published may be of a run that goes on
     unnamed: list[Orphan] = []
     for root in staging_folders(inventory.table):
-        stored = listed(inventory.table.io, root, recursive=True)
+        stored = list_objects(inventory.table.io, root, recursive=True)
         unnamed += _staging(inventory, root, stored, retention, longest)
         unnamed += _records(inventory, root, stored, retention, longest)
     return [
@@ -240,7 +240,7 @@ def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
     """List manifest lists of index snapshots that never came to be: of commits not answered."""
     found = [
         stored
-        for stored in listed(inventory.table.io, metadata_folder(inventory.table))
+        for stored in list_objects(inventory.table.io, metadata_folder(inventory.table))
         if is_own_manifest_list(stored.uri.rpartition("/")[2])
     ]
     needed = {canonical(snapshot.manifest_list) for snapshot in inventory.table.snapshots()}

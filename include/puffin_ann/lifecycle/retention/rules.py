@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
-from puffin_ann.foreign_json import object_of, parsed
+from puffin_ann.foreign_json import object_of, parse
 from puffin_ann.lifecycle.published.inventory import Holding, IndexFile
 
 
@@ -49,7 +49,7 @@ def policies(
 
 def _recorded(held: Holding) -> RetentionOptions:
     try:
-        recorded = object_of(parsed(held.declaration))
+        recorded = object_of(parse(held.declaration))
         return RetentionOptions.model_validate(recorded.get("retention", {}))
     except ValueError:  # what does not fit is one, too
         return RetentionOptions()

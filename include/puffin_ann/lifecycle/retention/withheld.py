@@ -20,7 +20,11 @@ from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lake.store.locations import is_within, metadata_folder, staging_folders
 from puffin_ann.lifecycle.retention.foreign_history import SHOWN, blocking
 from puffin_ann.lifecycle.retention.orphans import Orphan
-from puffin_ann.lifecycle.runtime.object_names import named_by, names_with_folders, object_name
+from puffin_ann.lifecycle.runtime.object_names import (
+    named_locations,
+    names_with_folders,
+    object_name,
+)
 from puffin_ann.moments import now_ms
 
 log = logging.getLogger("puffin_ann")
@@ -149,7 +153,7 @@ class Protection:
 
     @cached_property
     def _current_names(self) -> frozenset[str]:
-        return names_with_folders(named_by(self.reach.table))
+        return names_with_folders(named_locations(self.reach.table))
 
     @cached_property
     def _own_names(self) -> tuple[frozenset[str], str]:

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 
 from pyiceberg.table import Table
 
-from puffin_ann.declaration import checked_name, is_name
+from puffin_ann.declaration import check_name, is_name
 from puffin_ann.errors import EnvironmentProblemError, LeaseHeldError, NotFoundError
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lake.store.leases import CLAIM, Held, Lease
-from puffin_ann.lake.store.listing import listed
+from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lake.store.locations import staging_folder, staging_folders
 from puffin_ann.settings import settings
 
@@ -50,7 +50,7 @@ def index_folder(table: Table, index: str) -> str:
     Raises:
         BadInputError: no index can have that name, which may lead out of there.
     """
-    return f"{staging_folder(table)}/{checked_name(index)}"
+    return f"{staging_folder(table)}/{check_name(index)}"
 
 
 def index_folders(table: Table, index: str) -> list[str]:
@@ -59,7 +59,7 @@ def index_folders(table: Table, index: str) -> list[str]:
     Raises:
         BadInputError: no index can have that name, which may lead out of there.
     """
-    return [f"{folder}/{checked_name(index)}" for folder in staging_folders(table)]
+    return [f"{folder}/{check_name(index)}" for folder in staging_folders(table)]
 
 
 def table_lease(table: Table) -> Lease:
@@ -70,7 +70,7 @@ def table_lease(table: Table) -> Lease:
 def leases_of(table: Table) -> list[tuple[str, Lease]]:
     """Return the leases that somebody has or had: on indexes, by name, and on the table, as ""."""
     root = staging_folder(table)
-    found = listed(table.io, root, recursive=True)
+    found = list_objects(table.io, root, recursive=True)
     paths = {lease.uri[len(root) + 1 :].rpartition("/") for lease in found}
     indexes = {index for index, _, name in paths if CLAIM.fullmatch(name) and "/" not in index}
     return [

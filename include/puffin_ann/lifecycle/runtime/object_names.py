@@ -42,7 +42,7 @@ def needed_locations(table: Table) -> list[str]:
     ]
 
 
-def named_by(table: Table) -> list[str]:
+def named_locations(table: Table) -> list[str]:
     """Return all locations that a table's metadata names, summaries of snapshots included."""
     summaries = (snapshot.summary for snapshot in table.snapshots() if snapshot.summary)
     named = (summary.additional_properties.get(NAMED_BY) for summary in summaries)

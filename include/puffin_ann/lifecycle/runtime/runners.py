@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
-from puffin_ann.settings import settings, threads_limited
+from puffin_ann.settings import limit_threads, settings
 
 Work = Callable[[str], str]
 """What one task does: JSON in, JSON out. It must not share memory with the caller."""
@@ -39,7 +39,7 @@ class InProcess:
 
     def run(self, work: Work, payloads: Sequence[str]) -> list[str]:
         """Run `work` once per payload, and return the answers in order."""
-        with threads_limited(self.threads) if self.threads else nullcontext():
+        with limit_threads(self.threads) if self.threads else nullcontext():
             return [work(payload) for payload in payloads]
 
     def threads_per_task(self, tasks: int) -> int:

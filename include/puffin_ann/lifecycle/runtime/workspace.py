@@ -21,10 +21,10 @@ from puffin_ann.errors import (
     StagingError,
     StagingGoneError,
 )
-from puffin_ann.foreign_json import object_of, parsed
+from puffin_ann.foreign_json import object_of, parse
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
-from puffin_ann.lake.store.listing import listed
+from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import (
@@ -121,7 +121,7 @@ class Workspace:
         if not self.staging.exists(PLAN):
             return self.build_plan  # which says so
         try:
-            kind = object_of(parsed(self.staging.read(PLAN))).get("kind")
+            kind = object_of(parse(self.staging.read(PLAN))).get("kind")
         except ValueError:
             kind = None
         return self.refresh_plan if kind == "refresh" else self.build_plan
@@ -223,7 +223,8 @@ def workspaces_for(table: Table, index: str, run_id: str) -> Iterator[tuple[Work
     """
     for name in chain([run_id], (f"{run_id}-{number}" for number in count(2))):
         workspace = Workspace(table, RunRef.on(table, index, name))
-        stored = {file.uri.rpartition("/")[2] for file in listed(table.io, workspace.run.folder)}
+        files = list_objects(table.io, workspace.run.folder)
+        stored = {file.uri.rpartition("/")[2] for file in files}
         documents = {file for file in stored if file.endswith(".json")}
         is_given_up = GIVEN_UP in documents
         if PLAN in documents and not is_given_up and workspace.staging.discard_torn(PLAN):

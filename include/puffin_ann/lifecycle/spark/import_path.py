@@ -21,12 +21,12 @@ def prefer_folders() -> None:
     """Take archives of this process's import path out of it; before PySpark is imported."""
     if "pyspark" in sys.modules:
         return
-    before, sys.path[:] = list(sys.path), unpacked(sys.path)
+    before, sys.path[:] = list(sys.path), unpack_archives(sys.path)
     for entry in set(before).difference(sys.path):
         sys.path_importer_cache.pop(entry, None)  # or its contents would be read again even so
 
 
-def unpacked(path: Sequence[str]) -> list[str]:
+def unpack_archives(path: Sequence[str]) -> list[str]:
     """Return an import path with the same modules, and without Spark's archives where that can be.
 
     Archives stay where nothing but them holds the modules, as in a container of YARN, and where

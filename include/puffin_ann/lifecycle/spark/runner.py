@@ -12,7 +12,7 @@ from puffin_ann import errors
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lifecycle.runtime.runners import InProcess, Work
 from puffin_ann.lifecycle.spark.session import stop
-from puffin_ann.settings import threads_limited
+from puffin_ann.settings import limit_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +116,7 @@ def _guarded(work: Work, threads: int, payload: str) -> str:
     warnings = _Warnings()
     log.addHandler(warnings)
     try:
-        with threads_limited(threads):
+        with limit_threads(threads):
             answer = {"value": work(payload)}
     except PuffinAnnError as error:
         answer = {"error": type(error).__name__, "message": str(error)}

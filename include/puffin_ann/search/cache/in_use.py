@@ -25,7 +25,7 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[bool]:
+def hold(folder: Path) -> Iterator[bool]:
     """Keep a folder from being removed to make room; tells whether it is there.
 
     Raises:
@@ -44,7 +44,7 @@ def held(folder: Path) -> Iterator[bool]:
         os.close(number)
 
 
-def removed_unless_held(folder: Path, used_at: float) -> bool:
+def remove_unless_held(folder: Path, used_at: float) -> bool:
     """Remove a folder that no process holds; returns whether it did.
 
     Args:
@@ -58,12 +58,12 @@ def removed_unless_held(folder: Path, used_at: float) -> bool:
     try:
         if _is_held(number, used_at):
             return False
-        return removed(folder)
+        return remove(folder)
     finally:
         os.close(number)
 
 
-def removed(folder: Path) -> bool:
+def remove(folder: Path) -> bool:
     """Remove a folder, whoever holds it; returns whether it did.
 
     It leaves its name first, so that nobody finds one that is removed by half.

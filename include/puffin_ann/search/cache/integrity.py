@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from puffin_ann.foreign_json import long_of, object_of, parsed
+from puffin_ann.foreign_json import long_of, object_of, parse
 
 MARK = ".complete"
 """The file in a folder that holds the seal; it is written last."""
@@ -62,7 +62,7 @@ class Seal:
     def of(cls, folder: Path) -> "Seal | None":
         """Return a folder's seal; None if it has none that can be read, as if it were not there."""
         try:
-            told = object_of(parsed((folder / MARK).read_bytes()))
+            told = object_of(parse((folder / MARK).read_bytes()))
             files = {
                 name: Sealed(*map(long_of, one))
                 for name, one in object_of(told.get("files")).items()

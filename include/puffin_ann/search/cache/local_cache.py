@@ -126,7 +126,7 @@ class LocalCache:
 
     def forget(self, folder: Path) -> None:
         """Remove a folder that turned out not to hold what was filled into it."""
-        if not in_use.removed(folder) and os.path.lexists(folder):
+        if not in_use.remove(folder) and os.path.lexists(folder):
             log.warning("%s cannot be removed", folder)
 
     def take_spoilt(self) -> bool:
@@ -158,7 +158,7 @@ class LocalCache:
 
     def _found(self, final: Path, stack: ExitStack) -> Path | None:
         """Return a folder, held, if it is there and as it was filled."""
-        if not stack.enter_context(in_use.held(final)):
+        if not stack.enter_context(in_use.hold(final)):
             return None
         seal = Seal.of(final) if belongs_to_us(final) else None
         if seal is None or not seal.holds():
@@ -176,7 +176,7 @@ class LocalCache:
         self._free_disk(size)
         work = Path(tempfile.mkdtemp(prefix=_FILLING, dir=self.root))
         stack.callback(shutil.rmtree, work, ignore_errors=True)
-        stack.enter_context(in_use.held(work))
+        stack.enter_context(in_use.hold(work))
         fill(work)
         Seal.put(work)
         if not self._make_room(_bytes_of(work)):
@@ -228,7 +228,7 @@ class LocalCache:
         for used_at, size, folder in entries:
             if freed >= wanted:
                 break
-            if in_use.removed_unless_held(folder, used_at):
+            if in_use.remove_unless_held(folder, used_at):
                 freed += size
         return freed
 
@@ -259,7 +259,7 @@ class LocalCache:
             with contextlib.suppress(OSError):
                 made_at = folder.stat().st_mtime
                 if time.time() - made_at > _ABANDONED_SECONDS:
-                    in_use.removed_unless_held(folder, made_at)
+                    in_use.remove_unless_held(folder, made_at)
 
     def _tell(self, problem: str) -> None:
         """Tell of a problem, once: the next shard has the same, and each waits to be brought."""

@@ -22,7 +22,7 @@ from puffin_ann.search.cache.places import Place, apart, in_cache
 from puffin_ann.search.consistency import check_engine, check_rows
 from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards.blobs import engine_of, shard_blobs
-from puffin_ann.search.versions import IndexVersion, gone_is_damage, open_part
+from puffin_ann.search.versions import IndexVersion, missing_is_damage, open_part
 
 log = logging.getLogger("puffin_ann")
 
@@ -167,7 +167,7 @@ class _Loading:
         def fill_new(folder: Path) -> None:
             nonlocal is_new
             is_new = True
-            with gone_is_damage(self._path):
+            with missing_is_damage(self._path):
                 fill(folder)
 
         try:

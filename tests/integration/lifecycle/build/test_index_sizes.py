@@ -159,7 +159,7 @@ def test_shards_of_layers_and_lists_are_predicted(algorithm, metric, parameters,
         blob.seek(0)
         writer.add(chosen.blob_type, blob.read(), fields=[1], snapshot_id=1, sequence_number=1)
         writer.finish({})
-    of_shape, of_engine = engine_sizes.told_by(PuffinReader(file))
+    of_shape, of_engine = engine_sizes.read_shape(PuffinReader(file))
     told = IndexShape(**{"rows": count, "max_degree": 0, **of_shape})
     predicted = engine_sizes.predict(told, Engine(**of_engine, **given))
     assert abs(predicted.shard - written) <= 0.002 * written

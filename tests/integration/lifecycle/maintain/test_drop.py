@@ -9,7 +9,7 @@ from pyiceberg.table.statistics import BlobMetadata
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.errors import BadInputError, IndexNotFoundError, LeaseHeldError
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lake.metadata.dropped import PREFIX, dropped
+from puffin_ann.lake.metadata.dropped import PREFIX, find_dropped
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain import drop as retire
 from puffin_ann.lifecycle.maintain.clean import clean
@@ -211,7 +211,7 @@ def test_an_index_built_again_under_its_name_is_there_again(one):
     assert version.run_id == "run-2"
     assert guard(one).lost == ()
     drop(one, builds.INDEX)
-    assert dropped(one.refresh())[builds.INDEX].versions == {"run", "run-2"}
+    assert find_dropped(one.refresh())[builds.INDEX].versions == {"run", "run-2"}
     assert all_index_names(one) == []
 
 

@@ -9,14 +9,14 @@ from typer.testing import CliRunner
 
 from puffin_ann.cli.app import app
 from puffin_ann.errors import BadInputError, DamagedIndexError, IndexNotFoundError
-from puffin_ann.lake.store.listing import listed
+from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, record
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.rename import (
     RenameReport,
     advice_to_rename,
-    declared,
+    find_declarations,
     former_name,
     rename,
 )
@@ -61,7 +61,7 @@ def declare(tmp_path, monkeypatch):
 
 def renamed_to(declaration, **options) -> RenameReport:
     """Rename the index that the fixture built, as the command does."""
-    return rename(builds.INDEX, declaration, declared(), **options)
+    return rename(builds.INDEX, declaration, find_declarations(), **options)
 
 
 def shards_of(table, name: str):
@@ -95,7 +95,7 @@ def test_the_same_index_is_published_under_the_new_name(words, declare, algorith
 
 def under(table, name: str) -> set[str]:
     """Names of what is kept beside an index."""
-    return {one.uri.rpartition("/")[2] for one in listed(table.io, index_folder(table, name))}
+    return {one.uri.rpartition("/")[2] for one in list_objects(table.io, index_folder(table, name))}
 
 
 def test_the_history_goes_on_under_the_new_name_and_tells_that_it_was_renamed(one, declare):

@@ -142,7 +142,7 @@ def test_a_place_is_taken_from_a_file_of_ours_that_nobody_can_read(words, comman
 
 def test_a_file_of_ours_that_reads_well_the_second_time_keeps_its_blobs(words, monkeypatch):
     publish(words, "a", publish="statistics")
-    real, calls = carried_blobs.pinned, []
+    real, calls = carried_blobs.open_pinned, []
 
     def garbled(*arguments):
         calls.append(True)
@@ -150,7 +150,7 @@ def test_a_file_of_ours_that_reads_well_the_second_time_keeps_its_blobs(words, m
             raise PuffinFormatError("garbled on its way")
         return real(*arguments)
 
-    monkeypatch.setattr(carried_blobs, "pinned", garbled)
+    monkeypatch.setattr(carried_blobs, "open_pinned", garbled)
     publish(words, "b", name="second", metric="ip", publish="statistics")
     assert len(calls) > 1
     table_events.assert_alive(words, builds.INDEX, "second")

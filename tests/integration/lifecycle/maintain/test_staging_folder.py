@@ -7,7 +7,7 @@ import pytest
 
 from puffin_ann.errors import StagingGoneError
 from puffin_ann.lake.store.leases import Lease
-from puffin_ann.lake.store.listing import listed
+from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lake.store.locations import staging_folder
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.build import stages
@@ -32,7 +32,7 @@ def measure(declaration, run_id: str) -> None:
 def stored(table) -> set[str]:
     """Names of all objects below the folder."""
     root = staging_folder(table)
-    return {file.uri[len(root) + 1 :] for file in listed(table.io, root, recursive=True)}
+    return {file.uri[len(root) + 1 :] for file in list_objects(table.io, root, recursive=True)}
 
 
 def put(table, name: str) -> str:
@@ -176,7 +176,7 @@ def test_a_run_goes_on_and_publishes_though_its_lease_and_the_evaluations_vanish
     with leases.writing(plan["table"], builds.INDEX, "second", "build"):
         builds.run_stages(plan)
         folder = leases.index_folder(words, builds.INDEX)
-        for file in listed(words.io, folder):
+        for file in list_objects(words.io, folder):
             words.io.delete(file.uri)
         other = Lease(words.io, folder, "the index").acquire("other", "build", 1)
         publish.publish(RunRef.planned(plan))

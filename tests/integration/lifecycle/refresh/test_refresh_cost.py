@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.metadata.registered import find_registered
 from puffin_ann.lake.read import manifests
 from puffin_ann.lifecycle.ingest import row_groups
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
@@ -85,7 +85,7 @@ def test_the_version_refreshed_is_opened_once_for_each_thing_that_is_asked_of_it
         opened[source.name] += 1
         return original(source, *args)
 
-    (before,) = registered(indexed)
+    (before,) = find_registered(indexed)
     delete_positions(indexed, {file_of(indexed): [0, 1]})
     monkeypatch.setattr(footer, "read", read)
     assert refresh()["action"] == "refresh"
@@ -101,7 +101,7 @@ def test_files_found_with_an_index_are_opened_once(indexed, monkeypatch):
         footer, "read", lambda source, *args: opened.append(source.name) or original(source, *args)
     )
     assert len(find_versions(indexed, builds.INDEX).versions) == 1
-    assert opened == [one.path for one in registered(indexed)]
+    assert opened == [one.path for one in find_registered(indexed)]
 
 
 def test_manifests_that_did_not_change_are_not_read(indexed, counted):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.lake.metadata.registered import publication_number, registered
+from puffin_ann.lake.metadata.registered import find_registered, publication_number
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.report.history import history
@@ -103,7 +103,7 @@ def test_each_publication_has_a_number_above_those_before(build):
     for number in range(3):
         table.append(builds.rows(range(60 + number, 61 + number)))
         refresh(table, declared(), f"append-{number}")
-    numbers = [publication_number(one.path) for one in registered(table)]
+    numbers = [publication_number(one.path) for one in find_registered(table)]
     assert numbers == sorted(set(numbers), reverse=True)
     assert numbers[0] == 4
 

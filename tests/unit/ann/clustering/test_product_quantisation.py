@@ -57,7 +57,8 @@ def test_tables_hold_what_each_word_contributes(by_product):
     codebook = whole_numbers(3 * 16, 4).reshape(3, 16, 4)
     tables = np.empty((3, 16), np.float32)
 
-    kernels_pq.tables(product_quantisation.turned(codebook), offsets, query, by_product, tables)
+    words = product_quantisation.transpose_codebook(codebook)
+    kernels_pq.tables(words, offsets, query, by_product, tables)
 
     for j in range(3):
         part = query[offsets[j] : offsets[j + 1]]

@@ -38,6 +38,6 @@ def test_appended_rows_follow_the_stored_ones_whatever_is_copied_at_a_time(
     rows = np.random.default_rng(0).standard_normal((stored + added, 3)).astype(np.float32)
     np.save(tmp_path / "stored.npy", rows[:stored])
     before = np.load(tmp_path / "stored.npy", mmap_mode="r" if stored else None)
-    found = append_files.appended(before, rows[stored:], tmp_path / "appended.npy")
+    found = append_files.append_vectors(before, rows[stored:], tmp_path / "appended.npy")
     assert found.shape == rows.shape
     assert np.array_equal(found, rows)

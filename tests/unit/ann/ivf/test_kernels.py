@@ -8,7 +8,7 @@ import pytest
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.ivf import kernels_lists
-from puffin_ann.ann.ivf.search import tiled
+from puffin_ann.ann.ivf.search import tile_centroids
 from puffin_ann.blobs import ivf as blob
 from puffin_ann.engines import engine
 
@@ -152,7 +152,7 @@ def test_the_least_keys_are_brought_to_the_front(count):
 @pytest.mark.parametrize("lists", [1, 63, 64, 65, 130])
 def test_centroids_lie_side_by_side_in_tiles(lists):
     centroids = np.random.default_rng(0).standard_normal((lists, 7)).astype(np.float32)
-    tiles = tiled(centroids, 6)
+    tiles = tile_centroids(centroids, 6)
     assert tiles.shape == (-(-lists // 64), 7, 64)
     for number in range(lists):
         column = tiles[number // 64, :, number % 64]

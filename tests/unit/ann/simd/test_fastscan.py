@@ -61,7 +61,7 @@ def test_sums_of_chosen_bytes_are_exact_on_every_level(level, count, greatest):
 
 @njit
 def make_tables(query, words, width, offsets, count, floats, tables):
-    return fastscan.quantised_tables(query, words, width, offsets, count, floats, tables)
+    return fastscan.quantise_tables(query, words, width, offsets, count, floats, tables)
 
 
 def test_tables_in_bytes_give_products_within_half_a_step_a_code():

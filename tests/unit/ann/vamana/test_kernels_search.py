@@ -96,7 +96,7 @@ def test_a_search_by_codes_answers_what_its_reference_does(seed, by_product, sub
     codes = generator.integers(0, 16, (ROWS, subspaces)).astype(np.uint8)
     found = searched(
         kernels_search.search_codes,
-        (product_quantisation.turned(codebook), offsets, codes.reshape(-1), by_product),
+        (product_quantisation.transpose_codebook(codebook), offsets, codes.reshape(-1), by_product),
         space=space, neighbours=neighbours, degrees=degrees, queries=queries, widths=WIDTHS,
         deleted=np.empty(0, np.uint8),
     )  # fmt: skip

@@ -184,11 +184,11 @@ def test_a_packed_file_of_kilobytes_takes_no_gigabytes(tmp_path):
 def test_of_large_files_one_is_in_memory_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "LARGE_BYTES", 1000)
 
-    def watched(data, read=files.parsed):
+    def watched(data, read=files.parse):
         assert files._large_turn.locked()
         return read(data)
 
-    monkeypatch.setattr(files, "parsed", watched)
+    monkeypatch.setattr(files, "parse", watched)
     large = {**DOCUMENT, "properties": {"a": "x" * 2000}}
     names = [f"{number}.{kind}metadata.json" for number in range(4) for kind in ("", "gz.")]
     uris = [stored(tmp_path, large, name) for name in names]

@@ -8,7 +8,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.declaration import RetentionOptions
 from puffin_ann.errors import FormatError
-from puffin_ann.lake.metadata.dropped import NEVER, PREFIX, dropped
+from puffin_ann.lake.metadata.dropped import NEVER, PREFIX, find_dropped
 from puffin_ann.lake.metadata.forgotten import PROPERTY, forgotten
 from puffin_ann.lake.metadata.log import former_entries, manifest_lists_of
 from puffin_ann.lifecycle.retention.rules import _recorded
@@ -32,7 +32,7 @@ def table_with(**properties: str) -> SimpleNamespace:
     ],
 )
 def test_a_mark_of_a_drop_that_cannot_be_read_counts_as_none(text):
-    assert dropped(table_with(**{f"{PREFIX}words": text})) == {"words": NEVER}
+    assert find_dropped(table_with(**{f"{PREFIX}words": text})) == {"words": NEVER}
 
 
 @pytest.mark.parametrize("text", [DEEP, "[" * 8000, "7", "null", '{"a":1}', '[1,"x"'])

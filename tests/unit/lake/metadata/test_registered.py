@@ -1,6 +1,6 @@
 from types import SimpleNamespace
 
-from puffin_ann.lake.metadata.registered import registered
+from puffin_ann.lake.metadata.registered import find_registered
 
 
 def table_of(snapshots: dict[int, int], *entries: tuple[int, str]) -> SimpleNamespace:
@@ -27,16 +27,16 @@ def table_of(snapshots: dict[int, int], *entries: tuple[int, str]) -> SimpleName
 
 def test_files_come_newest_first_and_once() -> None:
     table = table_of({10: 1, 20: 2, 5: 3}, (10, "a"), (5, "b"), (20, "a"))
-    found = registered(table)
+    found = find_registered(table)
     assert [(one.path, one.snapshot_ids) for one in found] == [("b", (5,)), ("a", (20, 10))]
     assert [one.file_size for one in found] == [5, 20]
     assert {one.listed for one in found} == {frozenset({"theta"})}
 
 
 def test_entries_of_snapshots_that_are_gone_come_last() -> None:
-    found = registered(table_of({10: 1}, (99, "lost"), (10, "a")))
+    found = find_registered(table_of({10: 1}, (99, "lost"), (10, "a")))
     assert [one.path for one in found] == ["a", "lost"]
 
 
 def test_a_table_without_statistics_has_none() -> None:
-    assert registered(table_of({10: 1})) == []
+    assert find_registered(table_of({10: 1})) == []

@@ -8,13 +8,13 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import StoreDeniedError
-from puffin_ann.lake.store.listing import listed
+from puffin_ann.lake.store.listing import list_objects
 
 IO = PyArrowFileIO()
 
 
 def names(folder: Path) -> list[str]:
-    return [one.uri.rpartition("/")[2] for one in listed(IO, f"file://{folder}")]
+    return [one.uri.rpartition("/")[2] for one in list_objects(IO, f"file://{folder}")]
 
 
 def test_links_that_lead_nowhere_are_nothing_and_those_to_themselves_something(tmp_path):

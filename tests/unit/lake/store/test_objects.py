@@ -7,7 +7,7 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.lake.metadata.files import MetadataReader
-from puffin_ann.lake.store.listing import is_folder, listed
+from puffin_ann.lake.store.listing import is_folder, list_objects
 from puffin_ann.lake.store.objects import FOLDER, object_length, open_object
 
 
@@ -45,4 +45,4 @@ def test_a_device_is_no_file(io):
 def test_metadata_that_is_a_pipe_is_damaged_and_is_not_listed(io, pipe, tmp_path):
     assert MetadataReader().whole(io, [pipe])[pipe].is_damaged
     assert MetadataReader().heads(io, [pipe])[pipe].is_damaged
-    assert listed(io, f"file://{tmp_path}") == []
+    assert list_objects(io, f"file://{tmp_path}") == []

@@ -5,7 +5,11 @@ import json
 import pytest
 
 from puffin_ann.errors import BlobFormatError
-from puffin_ann.lifecycle.documents.index_properties import next_file_id, skipped, stage_seconds
+from puffin_ann.lifecycle.documents.index_properties import (
+    count_skipped,
+    next_file_id,
+    stage_seconds,
+)
 from puffin_ann.lifecycle.policy.decision import Drift, Rates
 from puffin_ann.lifecycle.publish.run_records import records_in
 from puffin_ann.lifecycle.published.index_state import _recorded
@@ -19,14 +23,14 @@ NOT_NUMBERS = ['{"a":NaN}', '{"a":1e999}', '{"a":-Infinity}', '{"a":null}', '{"a
 def test_what_is_not_as_a_run_notes_it_counts_as_not_noted(text):
     properties = {"stage-seconds": text, "skipped": text, "history": text}
     assert stage_seconds(properties) == {}
-    assert skipped(properties) == {}
+    assert count_skipped(properties) == {}
     assert records_in(properties) == ()
 
 
 def test_what_runs_note_is_read():
     assert stage_seconds({"stage-seconds": '{"train": 1.5}'}) == {"train": 1.5}
-    assert skipped({"skipped": '{"null": 3}'}) == {"null": 3}
-    assert stage_seconds({}) == skipped({}) == {}
+    assert count_skipped({"skipped": '{"null": 3}'}) == {"null": 3}
+    assert stage_seconds({}) == count_skipped({}) == {}
 
 
 @pytest.mark.parametrize("at_ms", [-1, LAST_MS + 1, 99999999999999999, 10**30])

@@ -33,7 +33,7 @@ def test_answers_of_batches_merge_to_those_of_all_rows_without_the_querys_twins(
             strict=False,
         )
     ]
-    found = ground_truth.merged(parts)
+    found = ground_truth.merge(parts)
     for number, query in enumerate(queries):
         copies = (vectors.view(np.uint32) == query.view(np.uint32)).all(axis=1)
         exact = METRICS[metric].distances(query[None], vectors[~copies])[0]

@@ -9,7 +9,7 @@ from puffin_ann.errors import StagingError
 from puffin_ann.lifecycle.ingest.segments import (
     StagedRows,
     block_offset,
-    concatenated,
+    concatenate,
     read_block,
     row_bytes,
     write_segment,
@@ -57,4 +57,4 @@ def test_a_changed_byte_and_a_cut_segment_are_noticed():
 
 
 def test_joining_no_rows_gives_empty_arrays_of_the_right_width():
-    assert concatenated([], DIMENSION).vectors.shape == (0, DIMENSION)
+    assert concatenate([], DIMENSION).vectors.shape == (0, DIMENSION)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from puffin_ann.lifecycle.spark.import_path import unpacked
+from puffin_ann.lifecycle.spark.import_path import unpack_archives
 from tests.support.paths import ROOT
 
 PY4J = "py4j-0.10.9.9-src.zip"
@@ -40,7 +40,7 @@ def test_the_sources_of_a_distribution_take_the_place_of_its_archive(tmp_path):
     package(home / "python" / "pyspark", "4.1.4")
     other = tmp_path / "site"
     package(other / "pyspark", "3.5.0")
-    found = unpacked(["here", spark, py4j, jar, str(other)])
+    found = unpack_archives(["here", spark, py4j, jar, str(other)])
     assert found == ["here", str(home / "python"), py4j, str(other)]
 
 
@@ -51,7 +51,7 @@ def test_what_pip_installed_is_found_where_it_is_anyway(tmp_path):
     package(site / "py4j", "0.10.9.9")
     (home / "python" / "pyspark").mkdir()
     (home / "python" / "pyspark" / "shell.py").touch()
-    assert unpacked([spark, py4j, jar, "mine", str(site)]) == ["mine", str(site)]
+    assert unpack_archives([spark, py4j, jar, "mine", str(site)]) == ["mine", str(site)]
 
 
 def test_a_home_of_spark_may_be_a_link(tmp_path):
@@ -59,7 +59,7 @@ def test_a_home_of_spark_may_be_a_link(tmp_path):
     home = package(site / "pyspark", "4.1.4")
     (tmp_path / "spark").symlink_to(home)
     spark, _, _ = archives(tmp_path / "spark")
-    assert unpacked([spark, str(site)]) == [str(site)]
+    assert unpack_archives([spark, str(site)]) == [str(site)]
 
 
 @pytest.mark.parametrize("version", ["0.10.9.7", "0.10.9.9.1"])
@@ -68,14 +68,14 @@ def test_archives_of_another_spark_than_the_one_installed_stay(tmp_path, version
     site = tmp_path / "site"
     package(site / "pyspark", "4.1.4")
     package(site / "py4j", version)
-    assert unpacked([spark, py4j, str(site)]) == [spark, py4j, str(site)]
+    assert unpack_archives([spark, py4j, str(site)]) == [spark, py4j, str(site)]
 
 
 def test_archives_that_alone_have_the_modules_stay(tmp_path):
     spark, py4j, _ = archives(tmp_path / "spark")
     (tmp_path / "pyspark.zip").touch()  # as YARN puts it into a container
     given = [str(tmp_path / "pyspark.zip"), spark, py4j]
-    assert unpacked(given) == given
+    assert unpack_archives(given) == given
 
 
 def test_a_process_that_spark_started_imports_no_module_from_an_archive():

@@ -38,7 +38,7 @@ fill = fill_of(F32X16)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def rotated(
+def rotate(
     row: NDArray[np.float32],
     across: NDArray[np.float32],
     within: NDArray[np.float32],
@@ -90,7 +90,7 @@ def write_rows(
     for i in range(len(rows)):
         for z in range(U64(width)):
             moved[z] = (rows[i, z] - origin[z]) * scale
-        rotated(moved, across, within, room, records, U64(i) * U64(stride), U64(4))
+        rotate(moved, across, within, room, records, U64(i) * U64(stride), U64(4))
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)

@@ -49,7 +49,7 @@ from puffin_ann.ann.simd.vectors import (
     store_of,
     sum_of,
 )
-from puffin_ann.ann.vamana.packed.kernels_pack import FAR, HEAD_BYTES, rotated, squared_from
+from puffin_ann.ann.vamana.packed.kernels_pack import FAR, HEAD_BYTES, rotate, squared_from
 from puffin_ann.ann.vamana.packed.kernels_tables import (
     PackedGraph,
     PlacedQuery,
@@ -320,7 +320,7 @@ def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> W
         length = place_query(nodes, batch.metric, queries, q, square, placed)
         found: Whole = U64(0)
         if length < LONGEST:
-            rotated(placed, nodes.across, nodes.within, scratch, moved, U64(0), U64(1))
+            rotate(placed, nodes.across, nodes.within, scratch, moved, U64(0), U64(1))
             step, base = tables_of(moved, floats, tables)
             keep = _candidates_kept(batch.widths[q], k, live)
             room = passed_room(keep, rows - live)

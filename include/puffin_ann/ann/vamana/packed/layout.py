@@ -170,7 +170,7 @@ def make(
         neighbours: `(n, R) uint32`, every one below n; trusted.
         degrees: `(n,) uint16`, none above R; trusted.
         threads: threads to use; the records do not depend on it.
-        folder: where to write them, for `opened`; they are kept in memory if it is None.
+        folder: where to write them, for `open_packed`; they are kept in memory if it is None.
     """
     rows, width = space.shape
     layout, frame = Layout.of(width, degrees), Frame.of(space)
@@ -223,7 +223,7 @@ def _fill(
         pass
 
 
-def opened(folder: Path, width: int, degrees: NDArray[np.uint16]) -> Records | None:
+def open_packed(folder: Path, width: int, degrees: NDArray[np.uint16]) -> Records | None:
     """Map the records that `make` wrote; None if `refuse` was called for them.
 
     Raises:
