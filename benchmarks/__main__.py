@@ -68,8 +68,8 @@ def run(
     Example: python -m benchmarks run --only graphs-glove-100d,insert
     """
     known = QUICK if quick else FAMILIES
-    wanted = [one for one in only.split(",") if one] or list(known)
-    unknown = [one for one in wanted if one not in known]
+    wanted = [part for part in only.split(",") if part] or list(known)
+    unknown = [part for part in wanted if part not in known]
     if unknown:
         raise typer.BadParameter(f"no family {unknown[0]!r}; there are: {', '.join(known)}")
     for family in wanted:
@@ -79,13 +79,15 @@ def run(
         subprocess.run([*command, *(["--quick"] if quick else [])], check=False)
     results = saved(wanted)
     if as_json:
-        print("[" + ",".join(one.model_dump_json() for one in results) + "]")
+        print("[" + ",".join(result.model_dump_json() for result in results) + "]")
     else:
         for result in results:
             _show(result)
     # A line that falls short is a finding; one without a figure means that the harness is broken.
     broken = [
-        one for one in results if one.failure or any(row.measured is None for row in one.rows)
+        result
+        for result in results
+        if result.failure or any(row.measured is None for row in result.rows)
     ]
     if broken or len(results) < len(wanted):
         raise typer.Exit(1)

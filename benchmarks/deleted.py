@@ -172,11 +172,11 @@ def _time(
         for at in range(0, len(queries), PART):
             part = queries[at : at + PART]
             calls = [part] if batch else [part[i : i + 1] for i in range(len(part))]
-            for one in [*contenders[first:], *contenders[:first]]:
-                for point, parts in zip(one.points, one.seconds, strict=True):
+            for contender in [*contenders[first:], *contenders[:first]]:
+                for point, parts in zip(contender.points, contender.seconds, strict=True):
                     began = time.process_time()
                     for call in calls:
-                        one.search(call, point.effort)
+                        contender.search(call, point.effort)
                     seconds = time.process_time() - began
                     parts[at] = min(seconds, parts.get(at, seconds))
 

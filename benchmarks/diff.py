@@ -34,7 +34,7 @@ def measure(rounds: int) -> Result:
         synthesize(folder)
         runs = [{case: _fresh(case) for case in CASES} for _ in range(rounds)]
     cold, changed = (
-        {key: median(one[case][key] for one in runs) for key in runs[0][case]} for case in CASES
+        {key: median(run[case][key] for run in runs) for key in runs[0][case]} for case in CASES
     )
     count = f"{MANIFESTS * FILES_PER_MANIFEST:,} data files"
     what = f"live files of a snapshot and their difference to what an index covers, {count}"
@@ -154,7 +154,11 @@ def synthesize(folder: Path) -> None:
     table.refresh()
     first = table.current_snapshot()
     listed = first.manifests(table.io) if first else []
-    _cover(table, [name for one in names for name in one], [one.manifest_path for one in listed])
+    _cover(
+        table,
+        [name for group in names for name in group],
+        [manifest.manifest_path for manifest in listed],
+    )
     changed = _manifest(table, [*names[0][1:], "part-new"], MANIFESTS, 2)
     _snapshot(table, [changed, *listed[1:]], 1, 2)
     table.refresh()

@@ -74,5 +74,5 @@ def _once(script: str) -> tuple[float, float]:
         # Installed packages have their bytecode; where none may be written, ours would not.
         env={key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"},
     )
-    total, imports = (float(one) for one in done.stdout.split()[-2:])
+    total, imports = (float(text) for text in done.stdout.split()[-2:])
     return total, imports

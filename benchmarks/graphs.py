@@ -65,8 +65,8 @@ def measure(name: str, rounds: int) -> Result:
     ]
     result.plots += _plots(name, data.title, batch, single)
     for key, timings in builds.items():
-        wall = median(one.wall for one in timings)
-        processor = median(one.processor for one in timings)
+        wall = median(timing.wall for timing in timings)
+        processor = median(timing.processor for timing in timings)
         result.facts.append(f"{data.title}: build {key} {wall:.1f} s, {processor:.1f} s of CPU")
     result.facts.append(
         f"{data.title}: the opened shard touches {shard.resident_bytes / 2**20:.0f} MiB, the "
@@ -82,8 +82,8 @@ def _build_row(
     curves: dict[str, Curve],
     contenders: list[Contender],
 ) -> Row:
-    mine = median(one.wall for one in builds["ours"])
-    theirs = median(one.wall for one in builds["hnswlib"])
+    mine = median(build.wall for build in builds["ours"])
+    theirs = median(build.wall for build in builds["hnswlib"])
     ratios = []
     for recall in RECALLS:
         ours, peer = (rate_at(curves[contender.name], recall) for contender in contenders[:2])

@@ -44,7 +44,7 @@ def measure(name: str, rounds: int) -> Result:
             for recall in RECALLS:
                 own = rate_at(curves[contenders[0].name], recall)
                 best, peer = max(
-                    ((rate_at(curves[one.name], recall) or 0.0, one) for one in peers),
+                    ((rate_at(curves[peer.name], recall) or 0.0, peer) for peer in peers),
                     key=lambda pair: pair[0],
                 )
                 ratio = None if own is None or not best else own / best

@@ -27,7 +27,7 @@ def measure(name: str, rounds: int) -> Result:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise RuntimeError(f"the build of {rows} rows failed: {done.stderr[-2000:]}")
-            base, peak, kept, seconds = (float(one) for one in done.stdout.split()[-4:])
+            base, peak, kept, seconds = (float(text) for text in done.stdout.split()[-4:])
             above = peak - base
             result.rows.append(
                 Row(

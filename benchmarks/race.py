@@ -70,14 +70,14 @@ def race(
         rounds: times that every point is timed; the contenders alternate within a round.
         enough: recall at which the efforts end.
     """
-    curves = {one.name: _efforts(one, data, enough) for one in contenders}
+    curves = {contender.name: _efforts(contender, data, enough) for contender in contenders}
     queries = data.queries if batch else data.queries[:500]
     for _ in range(rounds):
         for place in range(max(len(curve) for curve in curves.values())):
-            for one in contenders:
-                if place < len(curves[one.name]):
-                    point = curves[one.name][place]
-                    point.rates.append(_rate(one, queries, point.effort, batch))
+            for contender in contenders:
+                if place < len(curves[contender.name]):
+                    point = curves[contender.name][place]
+                    point.rates.append(_rate(contender, queries, point.effort, batch))
     return curves
 
 

@@ -129,10 +129,10 @@ class Life:
     def _shards(self) -> dict[str, int]:
         routing = self.version().routing
         return {
-            "rows": sum(one.rows for one in routing.shards),
-            "dead": sum(one.tombstones for one in routing.shards),
-            "deltas": sum(one.kind == "delta" for one in routing.shards),
-            "graph rows": sum(one.rows for one in routing.shards if one.kind == "graph"),
+            "rows": sum(shard.rows for shard in routing.shards),
+            "dead": sum(shard.tombstones for shard in routing.shards),
+            "deltas": sum(shard.kind == "delta" for shard in routing.shards),
+            "graph rows": sum(shard.rows for shard in routing.shards if shard.kind == "graph"),
         }
 
     def version(self) -> Any:

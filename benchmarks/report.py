@@ -44,17 +44,17 @@ def render(results: Sequence[Result], *, has_curves: bool = True) -> str:
         has_curves=has_curves,
         files=FILES,
         titles=TITLES,
-        families=", ".join(one.family for one in results),
-        machine=next((one.machine for one in results if one.machine), {}),
+        families=", ".join(result.family for result in results),
+        machine=next((result.machine for result in results if result.machine), {}),
         short=[(row, reason(row, reasons)) for row in _short(results)],
-        reached=sum(row.reached for one in results for row in one.rows),
-        rows=sum(len(one.rows) for one in results),
-        minutes=round(sum(one.seconds for one in results) / 60),
+        reached=sum(row.reached for result in results for row in result.rows),
+        rows=sum(len(result.rows) for result in results),
+        minutes=round(sum(result.seconds for result in results) / 60),
     )
 
 
 def _short(results: Iterable[Result]) -> list[Row]:
-    return [row for one in results for row in one.rows if not row.reached]
+    return [row for result in results for row in result.rows if not row.reached]
 
 
 def reason(row: Row, reasons: dict[str, str]) -> str:

@@ -56,7 +56,7 @@ def _numbers(index: Any, found: pa.Table) -> NDArray[np.int64]:
     locator = found.column("locator").combine_chunks()
     starts = index.__dict__.setdefault("_bench_starts", _starts(index))
     files = locator.field("file").to_pylist()
-    groups, offsets = (locator.field(one).to_numpy() for one in ("row_group", "row_offset"))
+    groups, offsets = (locator.field(field).to_numpy() for field in ("row_group", "row_offset"))
     first = np.array([starts[file] for file in files])
     numbers: NDArray[np.int64] = first + groups * lakehouse.ROW_GROUP_ROWS + offsets
     return numbers
@@ -107,7 +107,7 @@ def _against_bare(index: Any, shard: Any, data: DataSet, rounds: int, facts: lis
 def _time_at(bare: Contender, data: DataSet, curve: Curve, recall: float) -> float:
     """Time the two widths on either side of a recall, and return the seconds between them."""
     above = effort_at(curve, recall) or curve[-1].effort
-    below = max((one.effort for one in curve if one.recall < recall), default=above)
+    below = max((point.effort for point in curve if point.recall < recall), default=above)
     points = []
     for effort in (below, above):
         began = time.perf_counter()

@@ -59,10 +59,10 @@ def measure(name: str, rounds: int) -> Result:
             _end_jvm()
             seconds["process"].append(_stages(InProcess(), _planned(f"process-{number}")))
         threads = settings().thread_count
-    totals = {key: median(sum(one.values()) for one in runs) for key, runs in seconds.items()}
+    totals = {key: median(sum(run.values()) for run in runs) for key, runs in seconds.items()}
     facts = [
         f"{key}: "
-        + ", ".join(f"{stage} {median(one[stage] for one in runs):.1f} s" for stage in runs[0])
+        + ", ".join(f"{stage} {median(run[stage] for run in runs):.1f} s" for stage in runs[0])
         for key, runs in seconds.items()
     ]
     return Result(

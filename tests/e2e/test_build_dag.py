@@ -92,14 +92,14 @@ def _assert_exact(found, expected: np.ndarray) -> None:
 
 def test_the_three_indexes_live_in_one_file_and_unusable_rows_are_counted(stage, words):
     found = status(stage.catalog().load_table("glove.words"))
-    assert [one.index for one in found] == ["words_cosine", "words_ip", "words_l2"]
-    assert len({one.file for one in found}) == 1
-    for one in found:
-        assert one.vectors == 4000
-        assert one.skipped == {"null": 1, "wrong-length": 1, "not-finite": 2}
-        assert one.coverage == 1.0
-        assert one.recall >= TARGET
-        assert set(one.seconds) == {"train", "assign", "build", "gate"}
+    assert [state.index for state in found] == ["words_cosine", "words_ip", "words_l2"]
+    assert len({state.file for state in found}) == 1
+    for state in found:
+        assert state.vectors == 4000
+        assert state.skipped == {"null": 1, "wrong-length": 1, "not-finite": 2}
+        assert state.coverage == 1.0
+        assert state.recall >= TARGET
+        assert set(state.seconds) == {"train", "assign", "build", "gate"}
 
 
 def test_the_table_was_read_once_and_no_vector_went_through_xcom(stage, words, vectors):

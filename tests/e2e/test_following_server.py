@@ -78,7 +78,7 @@ def ended_since(watched: WatchedTable, kind: str, before: dict[str, int]) -> dic
     """By index, the runs of a kind that came after those that were counted; all succeeded."""
     found = {name: watched.server.runs(f"ann_{kind}_{name}")[before[name] :] for name in INDEXES}
     for runs in found.values():
-        assert [one["state"] for one in runs] == ["success"] * len(runs)
+        assert [run["state"] for run in runs] == ["success"] * len(runs)
     return found
 
 
@@ -164,8 +164,8 @@ def test_a_shard_of_many_tombstones_is_rebuilt_when_its_maintenance_window_comes
     watched.declare("first")
     wait_until(watched.quiet, SECONDS)
     runs = watched.server.runs("ann_maintain_first")
-    assert {one["run_type"] for one in runs} == {"scheduled"}
-    assert {one["state"] for one in runs} == {"success"}
+    assert {run["run_type"] for run in runs} == {"scheduled"}
+    assert {run["state"] for run in runs} == {"success"}
     (now,) = watched.told("status", NAME, "first")
     assert (now["vectors"], now["tombstone_ratio"]) == (ROWS + 2 * MORE - GONE, 0.0)
     assert (now["rows_masked"], now["rows_to_scan"], now["coverage"]) == (0, 0, 1.0)
@@ -179,7 +179,7 @@ def test_the_history_shows_every_run(watched):
     assert code == 200, answer
     wait_until(lambda: watched.server.runs("ann_evaluate_first")[0]["state"] == "success", SECONDS)
     found = watched.told("history", NAME, "first")
-    entries = [(one["trigger"], one["record"]) for one in reversed(found["entries"])]
+    entries = [(entry["trigger"], entry["record"]) for entry in reversed(found["entries"])]
     assert [(trigger, one["action"]) for trigger, one in entries] == [
         ("unknown", "build"),
         ("asset", "refresh"),
@@ -194,11 +194,11 @@ def test_the_history_shows_every_run(watched):
     assert [one["rows"] for _, one in entries[:4]] == [ROWS, ROWS + MORE, ROWS + 2 * MORE, alive]
     assert [one["rows"] for _, one in entries[4:]] == [alive] * 3
     assert (added["rows_added"], merged["rows_added"], deleted["rows_gone"]) == (MORE, MORE, GONE)
-    for one in (build, added, merged, deleted, compacted, rebuilt):
-        assert one["bytes_written"] > 0
-        assert one["seconds"] > 0
-    for one in (added, deleted, compacted):
-        assert one["bytes_copied"] > one["bytes_written"], "graphs are copied"
+    for run in (build, added, merged, deleted, compacted, rebuilt):
+        assert run["bytes_written"] > 0
+        assert run["seconds"] > 0
+    for run in (added, deleted, compacted):
+        assert run["bytes_copied"] > run["bytes_written"], "graphs are copied"
     assert build["recall"] >= 0.8
     assert evaluated["recall"] >= 0.8
     assert (evaluated["seconds"] > 0, evaluated["coverage"]) == (True, 1.0)
@@ -211,7 +211,7 @@ def waits_and_succeeds(watched: WatchedTable, dag: str, change: Callable[[], Non
 
     def states() -> dict[str, str]:
         tasks = watched.server.tasks(dag, run["dag_run_id"])
-        return {one["task_id"]: one["state"] for one in tasks}
+        return {task["task_id"]: task["state"] for task in tasks}
 
     wait_until(lambda: states().get("wait") == "deferred", SECONDS)
     time.sleep(10)  # several looks at the table, which is as it was

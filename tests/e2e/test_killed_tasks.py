@@ -172,8 +172,8 @@ def test_a_refresh_that_is_overtaken_is_followed_by_another_that_plans_anew(kill
     killed.watched.program("-c", OVERTAKE, str(killed.staged("refresh", run_id, "plan")))
     again = f"again__{run_id}"
     wait_until(lambda: killed.server.runs(dag_of("refresh"))[-1]["dag_run_id"] == again, SECONDS)
-    for one in (run_id, again):
-        killed.end("refresh", one)
+    for name in (run_id, again):
+        killed.end("refresh", name)
     assert killed.watched.published() - before == 1, "the other run had nothing left to do"
     assert not killed.staged("refresh", run_id, "plan").exists()
 
@@ -183,10 +183,10 @@ def test_a_maintenance_of_which_every_task_is_killed_publishes_once(maintained, 
     worn = maintained.wear()
     kill_tasks(maintained, "maintain", MAINTENANCES[name])
     routing = require_versions(maintained.watched.table, INDEX)[0].routing
-    assert {one.kind for one in routing.shards} == {"graph"}, "the delta is merged"
-    rebuilt = {one.shard_id: one.tombstones for one in routing.shards}
+    assert {shard.kind for shard in routing.shards} == {"graph"}, "the delta is merged"
+    rebuilt = {shard.shard_id: shard.tombstones for shard in routing.shards}
     assert rebuilt[worn] == 0
-    registered = {one.statistics_path for one in maintained.watched.table.metadata.statistics}
+    registered = {entry.statistics_path for entry in maintained.watched.table.metadata.statistics}
     assert len(registered) == KEPT, "superseded versions are gone"
 
 
@@ -194,8 +194,8 @@ def test_what_outlived_its_task_ends_and_clean_up_leaves_nothing(killed):
     wait_until(lambda: not any(map(is_alive, killed.outlived)), SECONDS)
     assert killed.watched.held_by(INDEX) == ""
     killed.watched.program("-c", CLEAN)
-    staged = [one.name for one in killed.metadata.glob("_ann-staging/**/*") if one.is_file()]
+    staged = [path.name for path in killed.metadata.glob("_ann-staging/**/*") if path.is_file()]
     assert [name for name in staged if not name.startswith("_lease-")] == []
-    registered = {one.statistics_path for one in killed.watched.table.metadata.statistics}
+    registered = {entry.statistics_path for entry in killed.watched.table.metadata.statistics}
     assert {f"file://{path}" for path in killed.metadata.glob("ann-*.puffin")} == registered
     assert killed.watched.covers()

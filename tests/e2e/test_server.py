@@ -73,7 +73,7 @@ def test_up_prints_the_address_and_the_login(airflow):
 def test_every_part_is_healthy(airflow):
     status, health = airflow.request("GET", "/api/v2/monitor/health")
     assert status == 200
-    assert {one["status"] for one in health.values()} == {"healthy"}
+    assert {component["status"] for component in health.values()} == {"healthy"}
 
 
 def test_nothing_listens_beyond_loopback(airflow):
@@ -205,5 +205,7 @@ def test_down_stops_every_process_even_those_that_lost_their_parent(airflow):
     done = airflow.command("down")
     assert done.returncode == 0, done.stderr
     assert processes_of(airflow) == []
-    assert [one for one in family if one.is_running() and one.status() != "zombie"] == []
+    assert [
+        process for process in family if process.is_running() and process.status() != "zombie"
+    ] == []
     assert airflow.command("down").stdout == "Airflow is not running\n"

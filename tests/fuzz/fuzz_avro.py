@@ -68,9 +68,11 @@ def read(data: bytes) -> None:
 
 def _ours(kind: bytes, path: str) -> list[tuple[object, ...]]:
     if kind == LIST:
-        return [(one.path, one.sequence_number) for one in read_manifest_list(IO, path)]
+        return [
+            (manifest.path, manifest.sequence_number) for manifest in read_manifest_list(IO, path)
+        ]
     manifest = Manifest(path, kind == DELETES, 5, 0, None)
-    return [(one.path, one.rows, one.size) for one in read_manifest(IO, manifest)]
+    return [(entry.path, entry.rows, entry.size) for entry in read_manifest(IO, manifest)]
 
 
 def _theirs(kind: bytes, path: str) -> list[tuple[object, ...]] | None:

@@ -31,7 +31,7 @@ class Invariants:
     @rule()
     def look_at_everything(self):
         """Every retained snapshot, and every branch and tag by its name."""
-        self._assert_answers({one.snapshot_id for one in self.table.snapshots()})
+        self._assert_answers({snapshot.snapshot_id for snapshot in self.table.snapshots()})
         self._assert_answers(sorted(self.table.refs()))
 
     def _assert_answers(self, places):
@@ -65,7 +65,7 @@ class Invariants:
 
     def _looked_at(self) -> set[int]:
         """The head, the newest, and some of all others, differently at each step."""
-        everything = [one.snapshot_id for one in self.table.snapshots()]
+        everything = [snapshot.snapshot_id for snapshot in self.table.snapshots()]
         self.looks += 1
         chosen = random.Random(self.looks).sample(everything, min(LOOKED_AT, len(everything)))
         return {self.table.current_snapshot().snapshot_id, everything[-1], *chosen}
@@ -83,7 +83,7 @@ class Invariants:
             policies(self.declared.values(), files),
             names_of_snapshots(inventory.table),
         )
-        needed = {canonical(one.file.path) for one in kept if one.is_kept}
+        needed = {canonical(verdict.file.path) for verdict in kept if verdict.is_kept}
         here = {canonical(path) for path in table_events.index_files(self.table)}
         assert here <= needed, "index files are left that nothing needs"
         held = {held.index for file in files for held in file.holds}
@@ -91,7 +91,7 @@ class Invariants:
         everything = self._all_files()
         staged = [path for path in everything if "/_ann-staging/" in path]
         assert [path for path in staged if "/_lease-" not in path] == []
-        lists = {canonical(one.manifest_list) for one in self.table.snapshots()}
+        lists = {canonical(snapshot.manifest_list) for snapshot in self.table.snapshots()}
         stray = {
             path
             for path in everything

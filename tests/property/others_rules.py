@@ -30,11 +30,13 @@ class OthersRules:
     def expire(self, keep):
         """Expire but the newest ancestors of the head, after the guard ran."""
         self._guarded()
-        line = {one.snapshot_id for one in list(_ancestors(self.table))[:keep]}
+        line = {ancestor.snapshot_id for ancestor in list(_ancestors(self.table))[:keep]}
         named = {ref.snapshot_id for ref in self.table.refs().values()}
         before = registered_paths(self.table)
         gone = [
-            one.snapshot_id for one in self.table.snapshots() if one.snapshot_id not in line | named
+            snapshot.snapshot_id
+            for snapshot in self.table.snapshots()
+            if snapshot.snapshot_id not in line | named
         ]
         if gone:
             self.table.maintenance.expire_snapshots().by_ids(gone).commit()
@@ -56,7 +58,7 @@ class OthersRules:
 
 
 def _ancestors(table):
-    by_id = {one.snapshot_id: one for one in table.snapshots()}
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
     at = table.current_snapshot()
     while at is not None:
         yield at
@@ -70,16 +72,16 @@ def registered_paths(table) -> set[str]:
 def remove_orphans(table) -> None:
     """What Iceberg's action does with `older_than` now: the same as Java's, for tables on disk."""
     reached = {canonical(path) for path in _reached(table)}
-    for one in list_objects(table.io, table.location(), recursive=True):
-        inside = one.uri[len(table.location()) :].split("/")
+    for list_stored_object in list_objects(table.io, table.location(), recursive=True):
+        inside = list_stored_object.uri[len(table.location()) :].split("/")
         is_hidden = any(part.startswith(("_", ".")) for part in inside)
-        if canonical(one.uri) not in reached and not is_hidden:
-            table.io.delete(one.uri)
+        if canonical(list_stored_object.uri) not in reached and not is_hidden:
+            table.io.delete(list_stored_object.uri)
 
 
 def _reached(table):
     yield table.metadata_location
-    yield from (one.metadata_file for one in table.metadata.metadata_log)
+    yield from (entry.metadata_file for entry in table.metadata.metadata_log)
     yield from registered_paths(table)
     for snapshot in table.snapshots():
         yield snapshot.manifest_list

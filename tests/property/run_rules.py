@@ -136,7 +136,9 @@ class RunRules:
         told = clean(self.table, self.declared.values(), at_ms=at, dry_run=True)
         before = self._all_files()
         done = clean(self.table, self.declared.values(), at_ms=at)
-        assert [one.location for one in told.gone] == [one.location for one in done.gone]
+        assert [orphan.location for orphan in told.gone] == [
+            orphan.location for orphan in done.gone
+        ]
         assert done.failed == ()
         self.table.refresh()
         if hours:
@@ -153,10 +155,10 @@ class RunRules:
             self.table.refresh()
             assert guard(self.table, self.declared.values()).actions == (), "guarding did not end"
             self.anchored = True
-            self.visible = {one for one in self.declared if one in self._ever()}
+            self.visible = {name for name in self.declared if name in self._ever()}
 
     def _ever(self) -> set[str]:
-        return {held.index for one in take_inventory(self.table).published for held in one.holds}
+        return {held.index for file in take_inventory(self.table).published for held in file.holds}
 
     def _staged(self, name, orphans_removed_before=None):
         self.runs += 1

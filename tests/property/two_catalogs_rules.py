@@ -100,7 +100,7 @@ class TwoCatalogsRules(RuleBasedStateMachine):
     @rule(name=either, pick=picks)
     def restore_from_backup(self, name, pick):
         table = self._table(name)
-        log = [one.metadata_file for one in table.metadata.metadata_log[-5:]]
+        log = [entry.metadata_file for entry in table.metadata.metadata_log[-5:]]
         then = log[pick % len(log)]
         names = _named(then)
         if _there(names) == names and _publishes(names):
@@ -113,7 +113,7 @@ class TwoCatalogsRules(RuleBasedStateMachine):
         table = self._table("one")
         reach = look_around(table, since_ms=0)
         report = clean(
-            table, at_ms=later(1000), forget=[one.location for one in reach.foreign], grace="1h"
+            table, at_ms=later(1000), forget=[file.location for file in reach.foreign], grace="1h"
         )
         assert report.notes == ()
         self.futures.clear()
@@ -158,8 +158,8 @@ class TwoCatalogsRules(RuleBasedStateMachine):
 def _named(metadata_location: str) -> set[str]:
     """Statistics and manifest lists that a metadata file names."""
     document = json.loads(Path(metadata_location.removeprefix("file://")).read_text())
-    statistics = {one["statistics-path"] for one in document["statistics"]}
-    return statistics | {one["manifest-list"] for one in document["snapshots"]}
+    statistics = {entry["statistics-path"] for entry in document["statistics"]}
+    return statistics | {snapshot["manifest-list"] for snapshot in document["snapshots"]}
 
 
 def _there(names: set[str]) -> set[str]:

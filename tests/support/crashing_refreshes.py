@@ -85,7 +85,7 @@ def main(folder: Path) -> None:
         with os.fdopen(read) as answers:
             lines = answers.read().splitlines()
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        events = sum(one == "event" for one in lines)
+        events = sum(line == "event" for line in lines)
         result = json.loads(lines[-1]) if lines and lines[-1] != "event" else None
         print(json.dumps({"code": code, "events": events, "result": result}), flush=True)
 

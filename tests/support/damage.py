@@ -13,11 +13,11 @@ def spoil(path: str, kind: str = "rows", shard: int = 0, index: str = builds.IND
     with open(path, "r+b") as file:
         blobs = PuffinReader(file).metadata.blobs
         (blob,) = [
-            one
-            for one in blobs
-            if kind in one.type
-            and one.properties["index"] == index
-            and one.properties.get("shard", str(shard)) == str(shard)
+            blob
+            for blob in blobs
+            if kind in blob.type
+            and blob.properties["index"] == index
+            and blob.properties.get("shard", str(shard)) == str(shard)
         ]
         file.seek(blob.offset + blob.length // 2)
         byte = file.read(1)
@@ -34,7 +34,7 @@ def report(answers) -> dict:
 
 
 def damaged(found) -> list:
-    return [one for one in found.findings if one.kind == "damaged"]
+    return [finding for finding in found.findings if finding.kind == "damaged"]
 
 
 def publish(table, run: str, **declared) -> str:

@@ -111,6 +111,6 @@ def liar(table: Table, algorithm: str, metric: str) -> Liar:
     table.refresh().append(builds.rows(range(60, 75)))
     refresh_in_process(declared, run_id="newer")
     versions = find_versions(table.refresh(), builds.INDEX).versions
-    assert [one.run_id for one in versions][:2] == ["newer", "older"]
+    assert [version.run_id for version in versions][:2] == ["newer", "older"]
     path = Path(versions[0].path.removeprefix("file://"))
     return Liar(table, algorithm, path, path.read_bytes(), builds.live(table))

@@ -103,7 +103,7 @@ def a_tombstone_at_another_row(file, rng):
     blob = file.some(rng, tombstones)
     found = tombstones.decode(blob.content())
     dead = rng.choice(list(found))
-    other = rng.choice([one for one in range(max(found) + 5) if one not in found])
+    other = rng.choice([number for number in range(max(found) + 5) if number not in found])
     found.discard(dead)
     found.add(other)
     blob.sections = sections_of(tombstones.encode(found), tombstones.KIND)

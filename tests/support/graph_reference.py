@@ -26,17 +26,17 @@ def pruned(space, pairs, most, alpha):
     for distance, row in pairs:
         if len(chosen) == most:
             break
-        between = [squared(space[row], space[one]) for one in chosen]
-        if not any(one <= distance for one in between):
+        between = [squared(space[row], space[neighbour]) for neighbour in chosen]
+        if not any(length <= distance for length in between):
             chosen.append(row)
-        elif not any(np.float32(alpha) * np.float32(one) <= distance for one in between):
+        elif not any(np.float32(alpha) * np.float32(length) <= distance for length in between):
             left.append((distance, row))
     for distance, row in left if alpha > 1 else []:
         if len(chosen) == most:
             break
         if not any(
-            np.float32(alpha) * np.float32(squared(space[row], space[one])) <= distance
-            for one in chosen
+            np.float32(alpha) * np.float32(squared(space[row], space[neighbour])) <= distance
+            for neighbour in chosen
         ):
             chosen.append(row)
     return chosen
@@ -69,11 +69,13 @@ def best_first(space, lists, entry, query, keep, deleted=(), most=1):
 
 def still_open(pools, done, is_full):
     """Candidates to expand, in order: with a full pool live rows, then near deleted ones."""
-    live, deleted = ([one for one in pools[kind] if one[1] not in done] for kind in (False, True))
+    live, deleted = (
+        [pool for pool in pools[kind] if pool[1] not in done] for kind in (False, True)
+    )
     if not is_full:
         return sorted(live + deleted)
     nearest_third = pools[False][len(pools[False]) // 3]
-    return live or [one for one in deleted if one < nearest_third]
+    return live or [entry for entry in deleted if entry < nearest_third]
 
 
 def space_of(rows):

@@ -84,7 +84,7 @@ class Part:
 
     def add(self, rng, locator, vector, partition, *, dead=False):
         at = int(rng.integers(len(self.locators) + 1))
-        self.dead = {one + (one >= at) for one in self.dead}
+        self.dead = {ordinal + (ordinal >= at) for ordinal in self.dead}
         if dead:
             self.dead.add(at)
         self.locators.insert(at, locator)
@@ -125,7 +125,7 @@ def version(
     width = DIMENSION
     ids = rng.permutation(3 * len(files) + 5)[: len(files)]
     ids = np.sort(ids) if ordered == "all" else ids
-    stale = [one for one in range(3 * len(files) + 8) if one not in ids]
+    stale = [number for number in range(3 * len(files) + 8) if number not in ids]
     covered, rows = [], []
     unindexed = []
     for file, file_id in zip(files, ids.tolist(), strict=True):
@@ -185,7 +185,7 @@ def version(
             "algorithm": algorithm,
             "dimension": width,
             "centroids": centroids,
-            "partition_shards": np.array([names[one] for one in owners], np.uint32),
+            "partition_shards": np.array([names[owner] for owner in owners], np.uint32),
             "partition_rows": np.ones(2 * shards, np.uint64),
             "partition_radii": radii,
             "norm_bound": norm if metric == "ip" else 0.0,
@@ -209,9 +209,9 @@ def _bury(part, rng, share, stale, unindexed, width, partitions):
 
 def _sort(part):
     order = sorted(range(len(part.locators)), key=part.locators.__getitem__)
-    part.dead = {order.index(one) for one in part.dead}
+    part.dead = {order.index(ordinal) for ordinal in part.dead}
     for name in ("locators", "vectors", "partitions"):
-        setattr(part, name, [getattr(part, name)[one] for one in order])
+        setattr(part, name, [getattr(part, name)[ordinal] for ordinal in order])
 
 
 def _written(table, base, parts, coverage, figures, change):
@@ -235,7 +235,7 @@ def _written(table, base, parts, coverage, figures, change):
             add(kind, data, shard=str(part.shard_id))
             table_of = np.array(part.locators, np.uint32).reshape(-1, 3)
             blob = io.BytesIO()
-            rows_blob.write(Rows(*(np.ascontiguousarray(one) for one in table_of.T)), blob)
+            rows_blob.write(Rows(*(np.ascontiguousarray(column) for column in table_of.T)), blob)
             add(rows_blob.TYPE, blob.getvalue(), shard=str(part.shard_id))
             if part.dead:
                 bits = tombstones_blob.encode(BitMap(part.dead))

@@ -98,14 +98,17 @@ def _resolve(java, ivy, group: str) -> list[str]:
     )
     if report.hasError():
         raise RuntimeError(f"cannot resolve {group}: {list(report.getAllProblemMessages())}")
-    return [str(one.getLocalFile()) for one in report.getAllArtifactsReports()]
+    return [
+        str(getallartifactsreport.getLocalFile())
+        for getallartifactsreport in report.getAllArtifactsReports()
+    ]
 
 
 def ivy_module(group: str, wanted: list[str]) -> str:
     """What Ivy is asked for: Spark has what its group depends on, other JVMs need that too."""
     artifacts: dict[tuple[str, ...], list[str]] = {}
-    for one in wanted:
-        organisation, name, revision, *classifier = one.split(":")
+    for jar in wanted:
+        organisation, name, revision, *classifier = jar.split(":")
         artifacts.setdefault((organisation, name, revision), []).append("".join(classifier))
     scopes = "master" if group == "spark" else "master,compile,runtime"
     return IVY_MODULE.format(

@@ -97,8 +97,8 @@ class IndexFile:
             reader = PuffinReader(stream)
             return cls(
                 [
-                    Blob(one, sections_of(reader.read(one), MODULES[one.type].KIND))
-                    for one in reader.metadata.blobs
+                    Blob(blob, sections_of(reader.read(blob), MODULES[blob.type].KIND))
+                    for blob in reader.metadata.blobs
                 ]
             )
 

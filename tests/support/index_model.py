@@ -71,7 +71,7 @@ class ModelIndex:
             norm_bound=0.0,
             fingerprint=fingerprint,
             base_snapshot_id=1,
-            rows=sum(one.live for one in shards),
+            rows=sum(shard.live for shard in shards),
             shards=shards,
             other_bytes=100,
             rates=self.rates,
@@ -108,7 +108,7 @@ class ModelIndex:
 
     def apply(self, decision: Decision, live: Mapping[int, int], *, exact: bool) -> None:
         come = dict(set(live.items()) - self.covered)
-        actions = {one.shard_id: one for one in decision.shards}
+        actions = {shard.shard_id: shard for shard in decision.shards}
         assert actions.keys() == self.shards.keys()
         if decision.matches:
             come = self._remap(actions, come)

@@ -30,7 +30,7 @@ def state(*shards, **changes):
         "fingerprint": declared().fingerprint(),
         "declaration": declared().model_dump_json(),
         "base_snapshot_id": 7,
-        "rows": sum(one.live for one in given_shards),
+        "rows": sum(given_shard.live for given_shard in given_shards),
         "shards": given_shards,
         "other_bytes": 10_000,
         **changes,

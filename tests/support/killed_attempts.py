@@ -84,9 +84,9 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def kill(processes: list[psutil.Process]) -> None:
-    for one in processes:
+    for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            one.kill()
+            process.kill()
 
 
 def newest_run(server: LocalAirflow, dag: str) -> str:

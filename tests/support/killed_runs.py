@@ -157,7 +157,7 @@ class KilledRuns:
         The one that holds more: so shards stay of about the same size.
         """
         version = require_versions(self.watched.table, INDEX)[0]
-        graphs = [one for one in version.routing.shards if one.kind == "graph"]
+        graphs = [shard for shard in version.routing.shards if shard.kind == "graph"]
         largest = max(graphs, key=lambda one: one.rows - one.tombstones)
         rows = pq.read_table(SAMPLE).slice(0, self.rows).column("embedding")
         vectors = np.array(rows.to_pylist())
@@ -180,7 +180,7 @@ class KilledRuns:
 
         def state() -> str:
             return next(
-                one["state"] for one in self.server.runs(dag) if one["dag_run_id"] == run_id
+                run["state"] for run in self.server.runs(dag) if run["dag_run_id"] == run_id
             )
 
         assert self.change.wait(SECONDS) == 0
@@ -198,8 +198,8 @@ class KilledRuns:
     def tried(self, kind: RunKind, run_id: str) -> dict[str, int]:
         """How often each task of a run was tried; of mapped ones, the one tried most."""
         tries: dict[str, int] = {}
-        for one in self.server.tasks(dag_of(kind), run_id):
-            tries[one["task_id"]] = max(one["try_number"], tries.get(one["task_id"], 0))
+        for task in self.server.tasks(dag_of(kind), run_id):
+            tries[task["task_id"]] = max(task["try_number"], tries.get(task["task_id"], 0))
         return tries
 
     def staged(self, kind: RunKind, run_id: str, task: str) -> Path:

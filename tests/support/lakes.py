@@ -109,15 +109,17 @@ class Lake:
     def leaked(self, table: Table) -> set[str]:
         """Puffin files, manifests and manifest lists that the table's metadata does not name."""
         table.refresh()
-        named = {one.statistics_path for one in table.metadata.statistics}
+        named = {entry.statistics_path for entry in table.metadata.statistics}
         for snapshot in table.snapshots():
             named.add(snapshot.manifest_list)
             for manifest in snapshot.manifests(table.io):
                 named.add(manifest.manifest_path)
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
                 named |= {entry.data_file.file_path for entry in entries}
-        written = {one for one in self.files(table) if one.endswith((".puffin", ".avro", ".stats"))}
-        return written - {plain(one) for one in named}
+        written = {
+            file for file in self.files(table) if file.endswith((".puffin", ".avro", ".stats"))
+        }
+        return written - {plain(location) for location in named}
 
     def files(self, table: Table) -> set[str]:
         """Locations of all objects under the table's location, whoever wrote them."""
@@ -129,7 +131,9 @@ class Lake:
         pages = self.s3.get_paginator("list_objects_v2").paginate(
             Bucket=object_store.BUCKET, Prefix=prefix
         )
-        keys = (one["Key"] for page in pages for one in page.get("Contents", ()))
+        keys = (
+            stored_object["Key"] for page in pages for stored_object in page.get("Contents", ())
+        )
         return {f"s3://{object_store.BUCKET}/{key}" for key in keys}
 
 

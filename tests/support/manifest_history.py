@@ -39,7 +39,9 @@ class ManifestHistory:
     def at(self, number: int) -> Listed:
         """A snapshot, deletes first, as some writers list them."""
         snapshot = self.snapshots[number]
-        return Listed(None, "table", [self.listed[one] for one in self.manifests(snapshot)])
+        return Listed(
+            None, "table", [self.listed[manifest] for manifest in self.manifests(snapshot)]
+        )
 
     def manifests(self, snapshot: Snapshot) -> tuple[str, ...]:
         return (*snapshot.deletes, *snapshot.data)
@@ -99,9 +101,9 @@ class ManifestHistory:
 
     def append_and_merge(self, random: Random) -> None:
         """As PyIceberg and Spark do when there are many small manifests."""
-        merged = [one for one in self.head.data if random.random() < 0.5]
-        entries = [entry for one in merged for entry in self.entries[one]]
-        kept = [one for one in self.head.data if one not in merged]
+        merged = [manifest for manifest in self.head.data if random.random() < 0.5]
+        entries = [entry for manifest in merged for entry in self.entries[manifest]]
+        kept = [manifest for manifest in self.head.data if manifest not in merged]
         self._commit(data=(self._new([*entries, self._file(random)]), *kept))
 
     def overwrite(self, random: Random) -> None:
@@ -114,24 +116,26 @@ class ManifestHistory:
     def compact(self, random: Random) -> None:
         """The new file keeps the data sequence number, so that later deletes still apply."""
         gone = self._some(random)
-        number = max((one.sequence_number for one in gone), default=self.sequence_number)
+        number = max((entry.sequence_number for entry in gone), default=self.sequence_number)
         self._replace(gone, [replace(self._file(random), sequence_number=number)])
 
     def put_in_place(self, random: Random) -> None:
         """Another file takes the path of a file."""
         gone = self._some(random)
-        self._replace(gone, [replace(self._file(random), path=one.path) for one in gone[:1]])
+        self._replace(gone, [replace(self._file(random), path=entry.path) for entry in gone[:1]])
 
     def rewrite_manifests(self, random: Random) -> None:
-        merged = [one for one in self.head.data if random.random() < 0.7]
-        entries = [entry for one in merged for entry in self.entries[one]]
+        merged = [manifest for manifest in self.head.data if random.random() < 0.7]
+        entries = [entry for manifest in merged for entry in self.entries[manifest]]
         random.shuffle(entries)
         half = len(entries) // 2
         new = [self._new(part) for part in (entries[:half], entries[half:]) if part]
-        self._commit(data=(*(one for one in self.head.data if one not in merged), *new))
+        self._commit(
+            data=(*(manifest for manifest in self.head.data if manifest not in merged), *new)
+        )
 
     def rewrite_delete_manifests(self, random: Random) -> None:
-        entries = [entry for one in self.head.deletes for entry in self.entries[one]]
+        entries = [entry for delete in self.head.deletes for entry in self.entries[delete]]
         self._commit(deletes=(self._new(entries, deletes=True),) if entries else ())
 
     def delete_rows(self, random: Random) -> None:
@@ -140,10 +144,10 @@ class ManifestHistory:
         if file is None:
             return
         dead = {at for at in range(file.rows) if random.random() < 0.4}
-        old = [one for one in self._deletes_of(file.path) if one.file_format == "PUFFIN"]
+        old = [delete for delete in self._deletes_of(file.path) if delete.file_format == "PUFFIN"]
         if self.vectors:
-            for one in old:
-                dead |= self.positions[one.path, one.content_offset][file.path]
+            for delete in old:
+                dead |= self.positions[delete.path, delete.content_offset][file.path]
         new = self._delete({file.path: dead}, file, named=True)
         self._redelete(old if self.vectors else [], [new])
 
@@ -170,11 +174,11 @@ class ManifestHistory:
         if file is None or self.vectors:
             return self.delete_rows(random)
         near = [
-            one
-            for one in self._live()
-            if (one.spec_id, one.partition) == (file.spec_id, file.partition)
+            entry
+            for entry in self._live()
+            if (entry.spec_id, entry.partition) == (file.spec_id, file.partition)
         ]
-        dead = {one.path: {at for at in range(ROWS) if random.random() < 0.3} for one in near}
+        dead = {entry.path: {at for at in range(ROWS) if random.random() < 0.3} for entry in near}
         return self._redelete(
             [], [self._delete(dead, file, named=False, bounds=random.random() < 0.5)]
         )
@@ -186,16 +190,16 @@ class ManifestHistory:
         if file is None or not old:
             return
         dead: set[int] = set()
-        for one in old:
-            if file.sequence_number <= one.sequence_number:
-                dead |= self.positions[one.path, one.content_offset][file.path]
-        number = max(one.sequence_number for one in old)
+        for delete in old:
+            if file.sequence_number <= delete.sequence_number:
+                dead |= self.positions[delete.path, delete.content_offset][file.path]
+        number = max(delete.sequence_number for delete in old)
         new = self._delete({file.path: dead}, file, named=True)
         self._redelete(old, [replace(new, sequence_number=number)])
 
     def drop_deletes(self, random: Random) -> None:
         """What no writer does: rows are alive again."""
-        self._commit(deletes=tuple(one for one in self.head.deletes if random.random() < 0.5))
+        self._commit(deletes=tuple(delete for delete in self.head.deletes if random.random() < 0.5))
 
     def delete_by_equality(self, random: Random) -> None:
         file = self._one(random)
@@ -232,7 +236,7 @@ class ManifestHistory:
             entries[0].spec_id,
             None,
             len(entries),
-            sum(one.rows for one in entries),
+            sum(entry.rows for entry in entries),
         )
         return name
 
@@ -257,23 +261,23 @@ class ManifestHistory:
         )
 
     def _live(self) -> list[Entry]:
-        return [entry for one in self.head.data for entry in self.entries[one]]
+        return [entry for manifest in self.head.data for entry in self.entries[manifest]]
 
     def _one(self, random: Random) -> Entry | None:
         live = self._live()
         return random.choice(live) if live else None
 
     def _some(self, random: Random) -> list[Entry]:
-        return [one for one in self._live() if random.random() < 0.4]
+        return [entry for entry in self._live() if random.random() < 0.4]
 
     def _replace(self, gone: list[Entry], new: list[Entry]) -> None:
         """Manifests that list what is gone are written anew without it."""
-        paths = {one.path for one in gone}
+        paths = {entry.path for entry in gone}
         data = []
-        for one in self.head.data:
-            kept = [entry for entry in self.entries[one] if entry.path not in paths]
-            if len(kept) == len(self.entries[one]):
-                data.append(one)
+        for manifest in self.head.data:
+            kept = [entry for entry in self.entries[manifest] if entry.path not in paths]
+            if len(kept) == len(self.entries[manifest]):
+                data.append(manifest)
             elif kept:
                 data.append(self._new(kept))
         self._commit(data=(*data, *([self._new(new)] if new else [])))
@@ -281,8 +285,8 @@ class ManifestHistory:
     def _deletes_of(self, path: str) -> list[Entry]:
         return [
             entry
-            for one in self.head.deletes
-            for entry in self.entries[one]
+            for delete in self.head.deletes
+            for entry in self.entries[delete]
             if entry.referenced_data_file == path
         ]
 
@@ -306,12 +310,12 @@ class ManifestHistory:
         )
 
     def _redelete(self, gone: list[Entry], new: list[Entry]) -> None:
-        names = {one.path for one in gone}
+        names = {entry.path for entry in gone}
         deletes = []
-        for one in self.head.deletes:
-            kept = [entry for entry in self.entries[one] if entry.path not in names]
-            if len(kept) == len(self.entries[one]):
-                deletes.append(one)
+        for delete in self.head.deletes:
+            kept = [entry for entry in self.entries[delete] if entry.path not in names]
+            if len(kept) == len(self.entries[delete]):
+                deletes.append(delete)
             elif kept:
                 deletes.append(self._new(kept, deletes=True))
         self._commit(deletes=(*deletes, self._new(new, deletes=True)))

@@ -111,9 +111,9 @@ def wait_until_it_answers(endpoint: str, process: subprocess.Popen, log: Path) -
 
 def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    ports = [socket.getsockname()[1] for socket in sockets]
+    for connection in sockets:
+        connection.close()
     return ports
 
 
@@ -161,12 +161,16 @@ class Proxy:
 
     def parts(self) -> list[str]:
         """The requests seen that upload or copy a part."""
-        return [one for one in self.requests if one.startswith("PUT") and "partNumber=" in one]
+        return [
+            request
+            for request in self.requests
+            if request.startswith("PUT") and "partNumber=" in request
+        ]
 
     def close(self) -> None:
         self._server.close()
-        for one in self._sockets:
-            one.close()
+        for connection in self._sockets:
+            connection.close()
 
     def _accept(self) -> None:
         while True:
@@ -178,8 +182,8 @@ class Proxy:
                 down.close()
                 continue
             up = socket.create_connection(self._upstream)
-            for one in (down, up):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for stream in (down, up):
+                stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._sockets += [down, up]
             threading.Thread(target=self._pump, args=(down, up, True), daemon=True).start()
             threading.Thread(target=self._pump, args=(up, down, False), daemon=True).start()
@@ -204,21 +208,21 @@ class Proxy:
                 sink.sendall(data)
         except OSError:
             pass
-        for one in (source, sink):
+        for stream in (source, sink):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                stream.shutdown(socket.SHUT_RDWR)
 
     def _fault_of(self, data: bytes) -> str | None:
         failing = self._failing
-        lines = (one.decode() for one in self.REQUEST.findall(data))
+        lines = (line.decode() for line in self.REQUEST.findall(data))
         return self._fault if failing and any(map(failing.search, lines)) else None
 
     def _passes(self, data: bytes, requests: bool) -> bool:
         with self._lock:
             self.bytes += len(data)
-            seen = [one.decode() for one in self.REQUEST.findall(data)] if requests else []
+            seen = [line.decode() for line in self.REQUEST.findall(data)] if requests else []
             self.requests += seen
             if self._parts_left is None:
                 return True
-            self._parts_left -= sum("partNumber=" in one for one in seen)
+            self._parts_left -= sum("partNumber=" in line for line in seen)
             return self._parts_left >= 0

@@ -116,13 +116,13 @@ def local(location: str) -> str:
 
 
 def going(report) -> dict[str, str]:
-    return {one.location: one.kind for one in report.gone}
+    return {orphan.location: orphan.kind for orphan in report.gone}
 
 
 def kept(report) -> dict[str, str]:
-    return {one.location: one.why for one in report.kept}
+    return {orphan.location: orphan.why for orphan in report.kept}
 
 
 def foreign(found) -> list:
     """Return what a diagnosis tells of foreign metadata."""
-    return [one for one in found.findings if one.kind == "foreign"]
+    return [finding for finding in found.findings if finding.kind == "foreign"]

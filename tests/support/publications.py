@@ -49,7 +49,7 @@ def publish(plan: dict) -> dict:
 def runs_published(table: Table, index: str = builds.INDEX) -> list[str]:
     """Run ids of the table's index snapshots, the oldest first."""
     key = f"ann.{index}.run-id"
-    summaries = [one.summary.additional_properties for one in table.refresh().snapshots()]
+    summaries = [snapshot.summary.additional_properties for snapshot in table.refresh().snapshots()]
     return [summary[key] for summary in summaries if key in summary]
 
 
@@ -69,9 +69,11 @@ def assert_sound(lake: Lake, *names: str, unclear: bool = False, raced: bool = F
         builds.assert_answers(open_index(table, name), table, current, QUERIES, 4)
     for entry in table.metadata.statistics:
         assert table.io.new_input(entry.statistics_path).exists()
-    leaked = {one for one in lake.leaked(table) if "/_ann-staging/" not in one}
+    leaked = {location for location in lake.leaked(table) if "/_ann-staging/" not in location}
     if unclear:
-        leaked = {one for one in leaked if not is_own_manifest_list(one.rsplit("/", 1)[1])}
+        leaked = {
+            location for location in leaked if not is_own_manifest_list(location.rsplit("/", 1)[1])
+        }
     if raced and leaked:
         later = int(time.time() * 1000) + 2 * 86_400_000
         strays = sorted(stray_metadata(lake, table))

@@ -25,7 +25,7 @@ def refresh(table, declaration, run="refresh", **options):
     table.refresh()
     if done["snapshot_id"] is not None:
         assert newest(table).coverage.base_snapshot_id in {
-            one.snapshot_id for one in table.snapshots()
+            snapshot.snapshot_id for snapshot in table.snapshots()
         }
     assert_right(table, declaration)
     return done
@@ -65,7 +65,7 @@ def assert_right(table, declaration, snapshot_id=None):
 
 
 def shards(table):
-    return {one.shard_id: one for one in newest(table).routing.shards}
+    return {shard.shard_id: shard for shard in newest(table).routing.shards}
 
 
 def delete_merge_on_read(table, per_file):

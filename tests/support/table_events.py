@@ -28,7 +28,7 @@ def publish(table: Table, run: str, **declared) -> str:
 
 def newest(table: Table) -> str:
     entries = slots(table.refresh())
-    order = {one.snapshot_id: one.sequence_number for one in table.snapshots()}
+    order = {snapshot.snapshot_id: snapshot.sequence_number for snapshot in table.snapshots()}
     return entries[max(entries, key=lambda one: order.get(one, -1))].statistics_path
 
 
@@ -77,7 +77,11 @@ def expire_all_but_head(table: Table) -> None:
     head = table.refresh().current_snapshot().snapshot_id
     before = {entry.statistics_path for entry in table.metadata.statistics}
     named = {ref.snapshot_id for ref in table.refs().values()}
-    others = [one.snapshot_id for one in table.snapshots() if one.snapshot_id not in {head, *named}]
+    others = [
+        snapshot.snapshot_id
+        for snapshot in table.snapshots()
+        if snapshot.snapshot_id not in {head, *named}
+    ]
     if others:
         table.maintenance.expire_snapshots().by_ids(others).commit()
     table.refresh()
@@ -88,7 +92,11 @@ def expire_all_but_head(table: Table) -> None:
 
 def index_files(table: Table) -> set[str]:
     folder = f"{table.location()}/metadata"
-    return {one.uri for one in list_objects(table.io, folder) if is_index_name(one.uri)}
+    return {
+        list_stored_object.uri
+        for list_stored_object in list_objects(table.io, folder)
+        if is_index_name(list_stored_object.uri)
+    }
 
 
 def assert_alive(table: Table, *names: str) -> None:

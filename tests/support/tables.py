@@ -103,7 +103,10 @@ def number_rows(table: Table, first_row_ids: dict[int, int]) -> None:
     manifests = snapshot.manifests(table.io)
     with output as writer:
         writer.write_block(
-            [Record(*one._data, first_row_ids[one.sequence_number]) for one in manifests]
+            [
+                Record(*manifest._data, first_row_ids[manifest.sequence_number])
+                for manifest in manifests
+            ]
         )
 
 

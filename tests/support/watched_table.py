@@ -157,7 +157,7 @@ class WatchedTable:
 
     def states(self, kind: str, index: str) -> list[str]:
         """The states of the runs of an index's DAG, the oldest first."""
-        return [one["state"] for one in self.server.runs(f"ann_{kind}_{index}")]
+        return [run["state"] for run in self.server.runs(f"ann_{kind}_{index}")]
 
     def quiet(self) -> bool:
         """Tell whether no run is queued or running."""
@@ -180,7 +180,7 @@ class WatchedTable:
     def covers(self) -> bool:
         """Tell whether searches have nothing to scan, and nothing to mask."""
         found = map(self.status, self.indexes)
-        return all(one.rows_to_scan == one.rows_masked == 0 for one in found)
+        return all(status.rows_to_scan == status.rows_masked == 0 for status in found)
 
     def published(self) -> int:
         return sum(map(is_index_snapshot, self.table.snapshots()))

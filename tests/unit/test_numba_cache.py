@@ -68,8 +68,8 @@ def open_folder():
 def planted(path: Path, marker: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(pickle.dumps(Evil(str(marker))))
-    for one in (path, *path.parents[:3]):
-        one.chmod(0o777)
+    for parent in (path, *path.parents[:3]):
+        parent.chmod(0o777)
 
 
 @pytest.mark.parametrize("how", ["temporary", "configured", "of Numba"])
@@ -101,7 +101,7 @@ def test_what_was_kept_is_loaded_and_for_this_user_alone(files, tmp_path):
     assert files.load("key") == {"machine": "code"}
     assert files.load("other") is None
     assert KernelFiles(str(tmp_path), "kernel", b"later").load("key") is None
-    assert {one.stat().st_mode & 0o777 for one in tmp_path.iterdir()} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])

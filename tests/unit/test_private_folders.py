@@ -53,7 +53,7 @@ def test_what_is_made_is_for_this_user_alone_whatever_the_mask(home):
         assert make(home / "a" / "b" / "c") == home / "a" / "b" / "c"
     finally:
         os.umask(before)
-    assert {mode(home / one) for one in ("a", "a/b", "a/b/c")} == {0o700}
+    assert {mode(home / name) for name in ("a", "a/b", "a/b/c")} == {0o700}
 
 
 @pytest.mark.parametrize("loose", [0o777, 0o757])

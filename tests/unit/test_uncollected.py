@@ -31,7 +31,11 @@ def collecting() -> Iterator[None]:
 
 
 def generation(node: Node) -> int:
-    return next(old for old in range(3) if any(one is node for one in gc.get_objects(old)))
+    return next(
+        old
+        for old in range(3)
+        if any(get_stored_object is node for get_stored_object in gc.get_objects(old))
+    )
 
 
 def test_nothing_is_looked_through_meanwhile_nor_because_of_it_afterwards():

@@ -18,7 +18,7 @@ PATIENCE = 120.0
 def children_of(process: int) -> list[int]:
     """Return the processes that any thread of a process started and that are there."""
     found = Path(f"/proc/{process}/task").glob("*/children")
-    return [int(child) for one in found for child in one.read_text().split()]
+    return [int(child) for path in found for child in path.read_text().split()]
 
 
 def is_java(process: int) -> bool:
@@ -41,7 +41,7 @@ def wait_for(found):
 
 def descendants_of(process: int) -> list[int]:
     mine = children_of(process)
-    return [*mine, *(one for child in mine for one in descendants_of(child))]
+    return [*mine, *(pid for child in mine for pid in descendants_of(child))]
 
 
 def start(*arguments: str) -> subprocess.Popen:
@@ -64,7 +64,7 @@ def declared(words, tmp_path):
 
 def test_no_jvm_is_left_behind_where_the_start_of_spark_is_interrupted(declared):
     command = start("-m", "puffin_ann.cli.main", "build", str(declared))
-    java = wait_for(lambda: [one for one in children_of(command.pid) if is_java(one)])
+    java = wait_for(lambda: [pid for pid in children_of(command.pid) if is_java(pid)])
     command.send_signal(signal.SIGINT)
     said = command.communicate(timeout=PATIENCE)[1]
     assert command.returncode == 130, said
@@ -105,4 +105,4 @@ def test_an_interrupt_while_tasks_are_at_work_ends_them_and_spark_without_a_word
     command.send_signal(signal.SIGINT)
     said = command.communicate(timeout=PATIENCE)[1]
     assert (command.returncode, said) == (130, "")
-    wait_for(lambda: not any(Path(f"/proc/{one}").exists() for one in began))
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in began))

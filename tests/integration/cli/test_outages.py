@@ -95,8 +95,8 @@ def _lake(folder: Path, patch: pytest.MonkeyPatch):
     shutil.copytree(live, kept)
 
     def anew() -> None:
-        for one in (live, folder / "cache"):
-            shutil.rmtree(one, ignore_errors=True)
+        for folder_ in (live, folder / "cache"):
+            shutil.rmtree(folder_, ignore_errors=True)
         shutil.copytree(kept, live)
 
     yield anew
@@ -117,7 +117,7 @@ def versions() -> dict[str, list[str]]:
     """The runs whose versions of each index can be read, the newest first."""
     table = load_table(TABLE)
     return {
-        name: list(dict.fromkeys(one.run_id for one in find_versions(table, name).versions))
+        name: list(dict.fromkeys(version.run_id for version in find_versions(table, name).versions))
         for name in (INDEX, OTHER.name)
     }
 
@@ -162,7 +162,7 @@ KINDS = (".puffin", ".avro", ".parquet", ".metadata.json", "/_ann-staging/", "/m
 @st.composite
 def weathers(draw) -> Weather:
     """A fault, or any, that lasts, passes, comes and goes, or befalls one kind of object."""
-    faults = draw(st.sampled_from([[one] for one in (*FAULTS, CUT)] + [[*FAULTS, CUT]]))
+    faults = draw(st.sampled_from([[fault] for fault in (*FAULTS, CUT)] + [[*FAULTS, CUT]]))
     first = draw(st.integers(0, 150))
     lasts = draw(st.sampled_from([1, 2, 10, 10_000]))
     share = draw(st.sampled_from([1.0, 1.0, 0.3, 0.05]))
@@ -313,4 +313,8 @@ def test_deletes_and_data_that_cannot_be_read_now_are_told_as_an_outage(lake, na
     delete_positions(table, {first: [3]})
     done = carry_out(name, befalls(fault, ".parquet"))
     if isinstance(done, Diagnosis):  # it need not have read them
-        assert not [one for one in done.findings if one.is_problem and "rows that" not in one.what]
+        assert not [
+            finding
+            for finding in done.findings
+            if finding.is_problem and "rows that" not in finding.what
+        ]

@@ -98,7 +98,7 @@ def test_a_plan_names_each_shard_with_its_reason_and_figures(cli, indexed, decla
     assert "5 rows become delta 2" in out
     code, out, _ = cli("plan", *TABLE, "--json")
     decision = json.loads(out)["decision"]
-    assert [one["action"] for one in decision["shards"]] == ["none", "none"]
+    assert [shard["action"] for shard in decision["shards"]] == ["none", "none"]
     assert decision["delta"]["rows"] == 5
     assert decision["bytes_written"] == decision["delta"]["bytes_written"] + decision["other_bytes"]
 
@@ -108,17 +108,17 @@ def test_a_plan_in_a_narrow_terminal_has_each_reason_on_a_line_of_its_own(cli, i
     indexed.append(builds.rows(range(100, 105)))
     lines = cli("plan", *TABLE, width=80)[1].splitlines()
     assert lines[0] == "plan for words_index on test.demo.words"
-    assert [one.split(";")[0] for one in lines[1::2][:3]] == [
+    assert [line.split(";")[0] for line in lines[1::2][:3]] == [
         "shard 0: nothing to do",
         "shard 1: nothing to do",
         "shard 2 (new delta): add",
     ]
-    assert [one for one in lines if one.startswith(" ")] == [
+    assert [line for line in lines if line.startswith(" ")] == [
         "    none of its rows was relocated or removed",
         "    none of its rows was relocated or removed",
         "    5 rows added",
     ]
-    assert [one.split(";")[:2] for one in lines[7:9]] == [
+    assert [line.split(";")[:2] for line in lines[7:9]] == [
         ["rows read, routing, coverage", " 5 rows"],
         ["all: refresh", " 5 rows"],
     ]
@@ -178,14 +178,14 @@ def test_history_tells_what_each_run_did_and_what_is_retained(cli, indexed, decl
     found = json.loads(out)
     assert code == 0
     newest, oldest = found["entries"]
-    records = [one["record"] for one in (newest, oldest)]
-    assert [one["run_id"] for one in records] == ["manual__2026-01-02", "run"]
-    assert [one["action"] for one in records] == ["build", "build"]
-    assert [one["rows"] for one in records] == [80, 60]
-    assert [one["trigger"] for one in (newest, oldest)] == ["manual", "unknown"]
-    assert all(one["bytes_written"] > 0 and one["seconds"] > 0 for one in records)
-    assert [one["bytes_copied"] for one in records] == [0, 0]
-    assert all(0.9 <= one["recall"] <= 1 for one in records)
+    records = [run["record"] for run in (newest, oldest)]
+    assert [record["run_id"] for record in records] == ["manual__2026-01-02", "run"]
+    assert [record["action"] for record in records] == ["build", "build"]
+    assert [record["rows"] for record in records] == [80, 60]
+    assert [run["trigger"] for run in (newest, oldest)] == ["manual", "unknown"]
+    assert all(record["bytes_written"] > 0 and record["seconds"] > 0 for record in records)
+    assert [record["bytes_copied"] for record in records] == [0, 0]
+    assert all(0.9 <= record["recall"] <= 1 for record in records)
     assert (newest["coverage"], oldest["coverage"]) == (1.0, 0.75)
     assert found["retained"] == 2
     code, out, _ = cli("history", *TABLE)
@@ -202,23 +202,23 @@ def test_runs_outlive_their_versions_and_snapshots_in_the_history(cli, indexed, 
         indexed.append(builds.rows(range(100 + 10 * number, 110 + 10 * number)))
         builds.build(declare(), f"cli-{number}")
         indexed.refresh()
-    old = [one.snapshot_id for one in indexed.snapshots()][:-1]
-    for entry in {one.snapshot_id for one in indexed.metadata.statistics} & set(old):
+    old = [snapshot.snapshot_id for snapshot in indexed.snapshots()][:-1]
+    for entry in {statistic.snapshot_id for statistic in indexed.metadata.statistics} & set(old):
         with indexed.update_statistics() as update:
             update.remove_statistics(entry)
     indexed.maintenance.expire_snapshots().by_ids(old).commit()
     code, out, _ = cli("history", *TABLE, "--json")
     found = json.loads(out)
     assert code == 0
-    assert [one["record"]["run_id"] for one in found["entries"]] == [
+    assert [entry["record"]["run_id"] for entry in found["entries"]] == [
         "cli-2",
         "cli-1",
         "cli-0",
         "run",
     ]
-    assert [bool(one["file"]) for one in found["entries"]] == [True, False, False, False]
+    assert [bool(entry["file"]) for entry in found["entries"]] == [True, False, False, False]
     assert found["retained"] == 1
-    assert [one["record"]["rows"] for one in found["entries"]] == [90, 80, 70, 60]
+    assert [entry["record"]["rows"] for entry in found["entries"]] == [90, 80, 70, 60]
 
 
 def test_a_merge_that_more_new_rows_than_expected_make_due_is_left_to_maintenance_and_told(
@@ -245,8 +245,8 @@ def test_a_merge_that_more_new_rows_than_expected_make_due_is_left_to_maintenanc
     assert (due["action"], due["merges"], found in due["reason"]) == ("refresh", True, True)
     second = refresh_in_process(declared, run_id="second", maintenance=True)
     assert second["action"] == "refresh"
-    told = [one.record for one in history("test.demo.words", builds.INDEX).entries]
-    assert [(one.run_id, one.action, one.rows_added, one.rows_gone) for one in told[:2]] == [
+    told = [entry.record for entry in history("test.demo.words", builds.INDEX).entries]
+    assert [(run.run_id, run.action, run.rows_added, run.rows_gone) for run in told[:2]] == [
         ("second", "merge", 0, 0),
         ("first", "refresh", 10, 10),
     ]
@@ -263,10 +263,10 @@ def test_history_tells_refreshes_from_merges_and_copied_from_written_bytes(cli, 
     refresh_in_process(declare(refresh={**small, "delta_ratio": 1.0}), run_id="scheduled__2")
     _, out, _ = cli("history", *TABLE, "--json")
     found = json.loads(out)["entries"]
-    assert [one["trigger"] for one in found] == ["schedule", "asset", "unknown"]
-    assert [one["record"]["action"] for one in found] == ["refresh", "refresh", "build"]
-    assert [one["record"]["rows"] for one in found] == [80, 65, 60]
-    assert [one["record"]["rows_added"] for one in found] == [15, 5, 60]
+    assert [entry["trigger"] for entry in found] == ["schedule", "asset", "unknown"]
+    assert [entry["record"]["action"] for entry in found] == ["refresh", "refresh", "build"]
+    assert [entry["record"]["rows"] for entry in found] == [80, 65, 60]
+    assert [entry["record"]["rows_added"] for entry in found] == [15, 5, 60]
     first = found[1]["record"]
     assert first["reason"] == expected.reason
     with open_puffin(indexed.io, found[1]["file"]) as reader:
@@ -297,7 +297,7 @@ def test_history_tells_the_rows_of_a_table_that_was_emptied(cli, indexed, declar
     assert cli("refresh", builds.INDEX)[0] == 0
     code, out, _ = cli("history", *TABLE)
     assert code == 0
-    (line,) = (one for one in out.splitlines() if "refresh" in one)
+    (line,) = (line for line in out.splitlines() if "refresh" in line)
     rows, came, went = (cell.strip() for cell in line.split("│")[5:8])
     assert (rows, came, went) == ("0", "", "60")
 
@@ -335,11 +335,11 @@ def test_bytes_of_other_indexes_are_copied_not_written(cli, indexed, declare):
     record = entry["record"]
     with open_puffin(indexed.io, entry["file"]) as reader:
         blobs = reader.metadata.blobs
-    mine = [one for one in blobs if one.properties["index"] == "other"]
-    shards = [one for one in mine if "shard" in one.properties]
-    assert record["bytes_written"] == sum(one.length for one in shards)
-    assert record["bytes_copied"] == sum(one.length for one in blobs) - sum(
-        one.length for one in mine
+    mine = [blob for blob in blobs if blob.properties["index"] == "other"]
+    shards = [blob for blob in mine if "shard" in blob.properties]
+    assert record["bytes_written"] == sum(shard.length for shard in shards)
+    assert record["bytes_copied"] == sum(blob.length for blob in blobs) - sum(
+        blob.length for blob in mine
     )
 
 

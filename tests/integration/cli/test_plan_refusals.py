@@ -23,7 +23,7 @@ def cli(monkeypatch, capsys):
         with pytest.raises(SystemExit) as left:
             run()
         said = capsys.readouterr().err.splitlines()
-        return left.value.code or 0, "\n".join(one for one in said if one.startswith("error:"))
+        return left.value.code or 0, "\n".join(line for line in said if line.startswith("error:"))
 
     return call
 

@@ -152,7 +152,7 @@ def test_nothing_that_a_build_and_a_refresh_store_or_hand_on_holds_a_secret(tabl
 
 def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(table, folder, cli):
     builds.build(load_declaration(folder / f"{builds.INDEX}.yaml"), "build")
-    (path,) = (one for one in ours(table) if one.suffix == ".puffin")
+    (path,) = (our for our in ours(table) if our.suffix == ".puffin")
     here, index = "test.demo.words", builds.INDEX
     told = {}
     for arguments in (

@@ -121,7 +121,7 @@ def test_who_asked_a_silent_catalog_leaves_no_thread_behind(
     with pytest.raises(CatalogUnavailableError, match="gave no answer"):
         load_table("mute.demo.words")
     settings.cache_clear()
-    (left,) = [one for one in threading.enumerate() if one.name == "catalog-mute"]
+    (left,) = [thread for thread in threading.enumerate() if thread.name == "catalog-mute"]
     left.join(4)
     assert not left.is_alive()
 
@@ -132,7 +132,7 @@ def test_a_catalog_that_answers_nothing_is_not_asked_by_ever_more_threads() -> N
     for _ in range(timeouts.MOST_UNANSWERED):
         with pytest.raises(CatalogUnavailableError, match="gave no answer"):
             timeouts.within(0.01, "stuck", over.wait)
-    asking = [one for one in threading.enumerate() if one.name == "catalog-stuck"]
+    asking = [thread for thread in threading.enumerate() if thread.name == "catalog-stuck"]
     with pytest.raises(CatalogUnavailableError, match="'stuck' has not answered 4 earlier"):
         timeouts.within(0.01, "stuck", lambda: pytest.fail("was asked"))
     assert timeouts.within(5, "other", lambda: "answer") == "answer"

@@ -53,7 +53,7 @@ def test_the_file_is_registered_under_index_and_base_snapshot(table: Table) -> N
     assert entry.snapshot_ids == (published.snapshot_id, base)
     assert entry.snapshot_id == published.snapshot_id
     assert (entry.file_size, entry.footer_size) == (len(CONTENT), 28)
-    assert all(not one.blob_metadata for one in table.metadata.statistics)
+    assert all(not entry.blob_metadata for entry in table.metadata.statistics)
 
 
 def test_statistics_of_the_base_snapshot_are_left_alone(table: Table) -> None:
@@ -70,7 +70,7 @@ def test_statistics_of_the_base_snapshot_are_left_alone(table: Table) -> None:
     table.update_statistics().set_statistics(foreign).commit()
     published = send(table)
     table.refresh()
-    paths = {one.snapshot_id: one.statistics_path for one in table.metadata.statistics}
+    paths = {entry.snapshot_id: entry.statistics_path for entry in table.metadata.statistics}
     assert paths[base] == foreign.statistics_path
     assert paths[published.snapshot_id].endswith("run-1.puffin")
 

@@ -32,7 +32,7 @@ def test_a_moved_head_is_a_conflict_and_nothing_is_published(table: Table, chang
         send(table, expected=planned)
     table.refresh()
     assert len(table.snapshots()) == snapshots
-    assert not any("run-1" in one.statistics_path for one in table.metadata.statistics)
+    assert not any("run-1" in entry.statistics_path for entry in table.metadata.statistics)
 
 
 @pytest.mark.parametrize("change", ["append", "overwrite", "publish"])
@@ -51,9 +51,9 @@ def test_a_head_that_moves_at_the_last_moment_is_a_conflict(
     with pytest.raises(ConflictError):
         send(faulty)
     faulty.refresh()
-    assert not any("run-1" in one.statistics_path for one in faulty.metadata.statistics)
+    assert not any("run-1" in entry.statistics_path for entry in faulty.metadata.statistics)
     lists = {str(path) for path in manifest_lists(tmp_path)}
-    named = {one.manifest_list.removeprefix("file://") for one in faulty.snapshots()}
+    named = {snapshot.manifest_list.removeprefix("file://") for snapshot in faulty.snapshots()}
     assert lists == named, "the manifest list is removed after a definite refusal"
 
 
@@ -122,7 +122,7 @@ def test_two_writers_in_a_race_publish_one_after_the_other_or_not_at_all(
             thread.start()
         for thread in threads:
             thread.join()
-        won = [one for one in outcomes.values() if isinstance(one, Published)]
+        won = [outcome for outcome in outcomes.values() if isinstance(outcome, Published)]
         assert len(won) == 1, outcomes
         assert head(table) == won[0].snapshot_id
         assert table.current_snapshot().parent_snapshot_id == planned

@@ -69,7 +69,7 @@ def test_a_request_that_lands_late_is_published_once(faulty: Table) -> None:
     published = send(faulty)
     faulty.refresh()
     assert faulty.current_snapshot().snapshot_id == published.snapshot_id
-    runs = [one.summary["ann.words.run-id"] for one in faulty.snapshots()]
+    runs = [snapshot.summary["ann.words.run-id"] for snapshot in faulty.snapshots()]
     assert runs.count("run-1") == 1
 
 

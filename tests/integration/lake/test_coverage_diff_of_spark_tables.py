@@ -138,7 +138,7 @@ def test_snapshots_rolled_back_expired_and_named(lake):
         "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1)"
     )
     # The index went with the snapshots it was registered under; the branch's own has not gone.
-    kept = {one.snapshot_id for one in lake.load().snapshots()}
+    kept = {snapshot.snapshot_id for snapshot in lake.load().snapshots()}
     assert first not in kept
     assert {ref.snapshot_id for ref in lake.load().refs().values()} <= kept
 
@@ -183,7 +183,9 @@ def test_equality_deletes_are_refused_with_the_remedy(embedded_lake):
 
 def deletes_of(lake) -> set[tuple[str, str]]:
     """Path and kind of each delete file that counts at the head."""
-    return {(one.path, one.kind) for file in live_files(lake.load()) for one in file.deletes}
+    return {
+        (delete.path, delete.kind) for file in live_files(lake.load()) for delete in file.deletes
+    }
 
 
 def test_deletion_vectors_stay_when_position_deletes_are_rewritten(rest_lake):

@@ -140,7 +140,7 @@ def eventful(catalog: SqlCatalog) -> Table:
 
 def test_any_snapshot_is_right_through_an_index_of_any_other(eventful: Table) -> None:
     rows = Rows(eventful, table_vector_column(eventful, "vec"))
-    ids = [one.snapshot_id for one in eventful.snapshots()]
+    ids = [snapshot.snapshot_id for snapshot in eventful.snapshots()]
     assert len(ids) >= 12
     truth = {at: tables.live_ids(eventful, at) for at in ids}
     for base, at in product(ids, ids):
@@ -148,7 +148,7 @@ def test_any_snapshot_is_right_through_an_index_of_any_other(eventful: Table) ->
 
 
 def test_manifests_that_differ_tell_what_all_of_them_do(eventful: Table) -> None:
-    ids = [one.snapshot_id for one in eventful.snapshots()]
+    ids = [snapshot.snapshot_id for snapshot in eventful.snapshots()]
     quick = 0
     for base, at in product(ids, ids):
         known = covered(eventful, base)
@@ -156,7 +156,7 @@ def test_manifests_that_differ_tell_what_all_of_them_do(eventful: Table) -> None
         found = changes(
             load_manifest_list(eventful, at),
             CoveredColumns.of(known),
-            [one.manifest_path for one in manifests],
+            [manifest.manifest_path for manifest in manifests],
         )
         live = live_files(eventful, at)
         assert found in (None, difference(known, live, deleted_positions(eventful.io, live)))
@@ -173,7 +173,7 @@ def test_few_manifests_are_read_where_few_differ(
         table.append(tables.rows(first, 10))
     base = table.current_snapshot()
     known = CoveredColumns.of(covered(table, base.snapshot_id))
-    manifests = [one.manifest_path for one in base.manifests(table.io)]
+    manifests = [manifest.manifest_path for manifest in base.manifests(table.io)]
     read: list[str] = []
     monkeypatch.setattr(
         "puffin_ann.lake.read.live_files.read_manifest",
@@ -196,9 +196,9 @@ def test_manifests_of_an_expired_base_are_done_without(catalog: SqlCatalog) -> N
         table.append(tables.rows(first, 10))
     base = table.current_snapshot()
     known = CoveredColumns.of(covered(table, base.snapshot_id))
-    manifests = [one.manifest_path for one in base.manifests(table.io)]
+    manifests = [manifest.manifest_path for manifest in base.manifests(table.io)]
     table.delete("id >= 8 and id < 12")
-    now = {one.manifest_path for one in table.current_snapshot().manifests(table.io)}
+    now = {manifest.manifest_path for manifest in table.current_snapshot().manifests(table.io)}
     at = load_manifest_list(table)
     assert changes(at, known, manifests).masked_rows == 20, "two files were written anew"
     for path in set(manifests) - now:

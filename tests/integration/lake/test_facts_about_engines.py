@@ -139,7 +139,7 @@ def test_expiry_deletes_a_statistics_file_unless_a_surviving_snapshot_has_it_too
     register(rest_lake, rest_uri, shared, head)
     register(rest_lake, rest_uri, shared, old)
     rest_lake.sql(EXPIRE)
-    assert [one.snapshot_id for one in words.refresh().metadata.statistics] == [head]
+    assert [entry.snapshot_id for entry in words.refresh().metadata.statistics] == [head]
     assert exists(words, shared)
 
     register(rest_lake, rest_uri, alone, head)
@@ -166,4 +166,4 @@ def test_a_catalog_accepts_statistics_in_a_slot_that_was_filled_meanwhile(
     first, second = put(words, "first"), put(words, "second")
     register(rest_lake, rest_uri, first, head)
     register(rest_lake, rest_uri, second, head)
-    assert [one.statistics_path for one in words.refresh().metadata.statistics] == [second]
+    assert [entry.statistics_path for entry in words.refresh().metadata.statistics] == [second]

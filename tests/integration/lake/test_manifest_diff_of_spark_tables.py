@@ -35,7 +35,7 @@ def base_at(table: Table, snapshot_id: int) -> tuple[CoveredColumns, list[str]]:
         for number, file in enumerate(files)
     ]
     manifests = table.snapshot_by_id(snapshot_id).manifests(table.io)
-    return CoveredColumns.of(covered), [one.manifest_path for one in manifests]
+    return CoveredColumns.of(covered), [manifest.manifest_path for manifest in manifests]
 
 
 def told(table: Table, bases: dict[int, tuple[CoveredColumns, list[str]]]) -> set[tuple[int, int]]:
@@ -68,7 +68,7 @@ def test_differing_manifests_tell_what_all_of_them_do(request, kind, version):
     for step in (*ROW_CHANGES, *(REWRITES if version == 2 else REWRITES[1:])):
         lake.sql(step)
     table = lake.load()
-    ids = [one.snapshot_id for one in table.snapshots()]
+    ids = [snapshot.snapshot_id for snapshot in table.snapshots()]
     bases = {at: base_at(table, at) for at in ids[1::3]}
     quick = told(table, bases)
     assert all((at, at) in quick for at in bases)

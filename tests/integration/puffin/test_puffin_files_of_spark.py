@@ -60,15 +60,15 @@ def test_statistics_of_spark_are_read_and_carried_by_an_index(catalog, spark, re
 
     (entry,) = table.refresh().metadata.statistics
     sketches = stored(table, entry.statistics_path, THETA)
-    assert [one[1]["ndv"] for one in sketches] == ["60", "60"]
-    assert [one[0][3] for one in sketches] == ["zstd", "zstd"]
+    assert [sketch[1]["ndv"] for sketch in sketches] == ["60", "60"]
+    assert [sketch[0][3] for sketch in sketches] == ["zstd", "zstd"]
     written_by_java = read_by_java(entry.statistics_path)[1]
-    assert [one[3] for one in sketches] == [content for _, content in written_by_java]
+    assert [sketch[3] for sketch in sketches] == [content for _, content in written_by_java]
 
     builds.build(builds.declaration(), "run")
 
     current = table.refresh().current_snapshot().snapshot_id
-    (mine,) = (one for one in table.metadata.statistics if one.snapshot_id == current)
+    (mine,) = (entry for entry in table.metadata.statistics if entry.snapshot_id == current)
     assert mine.statistics_path != entry.statistics_path
     assert stored(table, mine.statistics_path, THETA) == sketches
     listed = [(blob.type, blob.properties["ndv"]) for blob in mine.blob_metadata]

@@ -40,7 +40,7 @@ def catalog(tmp_path, proxy, monkeypatch):
 def keys(s3, table) -> list[str]:
     prefix = table.location().removeprefix(f"s3://{object_store.BUCKET}/")
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=object_store.BUCKET, Prefix=prefix)
-    return [one["Key"] for page in pages for one in page.get("Contents", ())]
+    return [stored_object["Key"] for page in pages for stored_object in page.get("Contents", ())]
 
 
 def test_indexes_are_built_and_carried_in_a_table_on_s3(catalog, s3, proxy):

@@ -86,11 +86,11 @@ def test_uploads_and_staging_of_killed_runs_go_after_the_grace(
     report = clean(table, at_ms=now_ms() + 25 * table_events.HOUR_MS)
 
     assert report.failed == ()
-    assert sorted(one.kind for one in report.gone) == ["staging", "upload"]
+    assert sorted(orphan.kind for orphan in report.gone) == ["staging", "upload"]
     left = s3.list_multipart_uploads(Bucket=object_store.BUCKET, Prefix=folder)["Uploads"]
-    assert [one["Key"] for one in left] == [f"{folder}/other.puffin"]
+    assert [stored_object["Key"] for stored_object in left] == [f"{folder}/other.puffin"]
     keys = s3.list_objects_v2(Bucket=object_store.BUCKET, Prefix=folder)["Contents"]
-    staged = [one["Key"] for one in keys if "/_ann-staging/" in one["Key"]]
+    staged = [key["Key"] for key in keys if "/_ann-staging/" in key["Key"]]
     assert [key for key in staged if "/_lease-" not in key] == []  # leases tell who was last
     assert table_events.index_files(table) == {path}
     table_events.assert_alive(table)

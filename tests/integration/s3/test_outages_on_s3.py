@@ -49,7 +49,7 @@ def test_index_files_behind_an_outage_are_not_built_again(lake):
             refresh_in_process(DECLARED, run_id=f"during-{fault}")
         lake.reset()
     after = require_versions(load_table(DECLARED.table), DECLARED.name)
-    assert [one.run_id for one in after] == [one.run_id for one in before]
+    assert [run.run_id for run in after] == [run.run_id for run in before]
     assert refresh_in_process(DECLARED, run_id="afterwards")["action"] == "refresh"
     table = load_table(DECLARED.table)
     head = table.current_snapshot().snapshot_id
@@ -64,12 +64,12 @@ def test_a_store_that_refuses_its_key_is_named_and_not_the_catalog(lake):
 
 def test_a_listing_that_fails_cleans_nothing(lake):
     table = load_table(DECLARED.table)
-    files = [one.statistics_path for one in table.metadata.statistics]
+    files = [entry.statistics_path for entry in table.metadata.statistics]
     lake.fail("503", "list-type=2")
     with pytest.raises(StoreUnavailableError):
         clean(table, [DECLARED], grace="0s")
     lake.reset()
-    assert all(object_exists(table.io, one) for one in files)
+    assert all(object_exists(table.io, file) for file in files)
 
 
 def test_only_404_says_that_nothing_is_there(lake):

@@ -79,7 +79,7 @@ def get(s3, uri):
 
 def uploads(s3, folder):
     found = s3.list_multipart_uploads(Bucket=BUCKET, Prefix=folder).get("Uploads", [])
-    return [one["Key"] for one in found]
+    return [stored_object["Key"] for stored_object in found]
 
 
 def check(s3, path, finished, shards):

@@ -17,7 +17,7 @@ QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.
 
 
 def folders() -> list:
-    return [one.parent for one in (settings().cache_dir / "shards").glob("*/.complete")]
+    return [path.parent for path in (settings().cache_dir / "shards").glob("*/.complete")]
 
 
 @pytest.mark.parametrize("algorithm", ["exact", "vamana", "ivf_pq"])
@@ -54,7 +54,7 @@ def test_any_spoilt_file_of_the_cache_is_unpacked_again(words, how):
     words.refresh()
     snapshot = words.current_snapshot().snapshot_id
     for folder in folders():
-        for file in [one for one in folder.iterdir() if one.name != ".complete"]:
+        for file in [path for path in folder.iterdir() if path.name != ".complete"]:
             how(file)
             index = open_index(words, builds.INDEX)
             builds.assert_answers(index, words, snapshot, QUERIES, 5)
@@ -97,7 +97,7 @@ def test_a_cache_smaller_than_one_shard_is_done_without(
     index.cache = LocalCache(root, max_bytes=1)
     builds.assert_answers(index, words, snapshot, QUERIES, 5)
     assert not index.damage
-    assert [one.name for one in root.iterdir() if one.name != "names"] == []
+    assert [path.name for path in root.iterdir() if path.name != "names"] == []
     assert "PUFFIN_ANN_CACHE_MAX_BYTES" in caplog.text
 
 

@@ -30,7 +30,7 @@ def publish(table, run_id: str, **changes) -> str:
     plan = builds.build(builds.declaration(**changes), run_id, {"force": True})
     assert plan["action"] == "build"
     head = table.refresh().current_snapshot().snapshot_id
-    (entry,) = [one for one in table.metadata.statistics if one.snapshot_id == head]
+    (entry,) = [entry for entry in table.metadata.statistics if entry.snapshot_id == head]
     return entry.statistics_path.removeprefix("file://")
 
 
@@ -96,7 +96,7 @@ def test_a_file_that_is_removed_under_an_open_index_is_replaced(two_versions):
     index = open_index(table, builds.INDEX)
     os.remove(newer)
     builds.assert_answers(index, table, table.current_snapshot().snapshot_id, QUERIES, 5)
-    assert any("is gone" in one for one in report(index.search(QUERIES, 5))["damaged"])
+    assert any("is gone" in message for message in report(index.search(QUERIES, 5))["damaged"])
 
 
 def test_the_same_version_in_another_file_is_as_good(words):
@@ -133,8 +133,8 @@ def test_a_merge_into_a_damaged_shard_names_it_and_the_other_index_is_maintained
         )
         for name in (builds.INDEX, "second")
     ]
-    for one in declared:
-        builds.build(one, f"build-{one.name}")
+    for declaration in declared:
+        builds.build(declaration, f"build-{declaration.name}")
     path = newest_version(words.refresh(), builds.INDEX).path.removeprefix("file://")
     spoil(path, "graph", shard=1)
     words.append(builds.rows(range(60, 90)))
@@ -227,10 +227,12 @@ def test_the_command_line_warns_beside_its_answers(two_versions, monkeypatch, ca
 
 def test_a_damaged_data_file_is_not_told_as_damage_of_the_index(two_versions):
     table, _, _ = two_versions
-    before = {one.file.file_path for one in table.refresh().scan().plan_files()}
+    before = {plan_file.file.file_path for plan_file in table.refresh().scan().plan_files()}
     table.append(builds.rows(range(70, 80)))
     (file,) = [
-        one.file for one in table.refresh().scan().plan_files() if one.file.file_path not in before
+        plan_file.file
+        for plan_file in table.refresh().scan().plan_files()
+        if plan_file.file.file_path not in before
     ]
     path = file.file_path.removeprefix("file://")
     os.truncate(path, file.file_size_in_bytes // 2)

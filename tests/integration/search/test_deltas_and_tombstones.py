@@ -34,7 +34,7 @@ def some_rows(rng, count):
     return pa.table(
         {
             "id": pa.array(rng.integers(0, 10**6, count)),
-            "word": pa.array([str(one) for one in range(count)]),
+            "word": pa.array([str(number) for number in range(count)]),
             "embedding": pa.array(vectors.tolist(), pa.list_(pa.float32())),
         }
     )
@@ -68,8 +68,8 @@ def table(tmp_path_factory):
 def snapshots(table):
     """Live rows by snapshot, read without the library's search."""
     return {
-        one.snapshot_id: handmade_index.live_rows(table, one.snapshot_id)
-        for one in table.snapshots()
+        snapshot.snapshot_id: handmade_index.live_rows(table, snapshot.snapshot_id)
+        for snapshot in table.snapshots()
     }
 
 
@@ -81,7 +81,7 @@ def opened(table, version, snapshot_id):
 def answers(found, query):
     """Return the distances and locators answered for a query."""
     here = found.filter(pa.compute.equal(found.column("query"), query))
-    locators = [tuple(one.values()) for one in here.column("locator").to_pylist()]
+    locators = [tuple(locator.values()) for locator in here.column("locator").to_pylist()]
     return here.column("distance").to_numpy(), locators
 
 
@@ -90,7 +90,7 @@ def brute_force(rows, metric, query):
     locators, vectors = rows
     distances = METRICS[metric].distances(QUERIES[query][None], vectors)[0]
     order = sorted(range(len(locators)), key=lambda one: (distances[one], locators[one]))
-    return distances[order], [locators[one] for one in order]
+    return distances[order], [locators[place] for place in order]
 
 
 def hold(index, rows, k):
@@ -106,7 +106,9 @@ def hold(index, rows, k):
                 assert locators == order[:wanted]
                 np.testing.assert_array_equal(distances, every[:wanted])
             at = dict(zip(order, every.tolist(), strict=True))
-            assert distances.tolist() == [at[one] for one in locators]  # a dead one is not there
+            assert distances.tolist() == [
+                at[locator] for locator in locators
+            ]  # a dead one is not there
             assert list(zip(distances.tolist(), locators, strict=True)) == sorted(
                 zip(distances.tolist(), locators, strict=True)
             )
@@ -192,9 +194,9 @@ def figures(rows, tombstones):
         routing,
         shards=tuple(
             dataclasses.replace(
-                one, rows=one.rows + rows, tombstones=max(0, one.tombstones + tombstones)
+                shard, rows=shard.rows + rows, tombstones=max(0, shard.tombstones + tombstones)
             )
-            for one in routing.shards
+            for shard in routing.shards
         ),
     )
 
@@ -202,7 +204,7 @@ def figures(rows, tombstones):
 def exchanged(routing):
     """Let each shard have another's figures, whose sum is as it was."""
     shards = routing.shards
-    figures = [(one.rows, one.tombstones) for one in (*shards[1:], shards[0])]
+    figures = [(shard.rows, shard.tombstones) for shard in (*shards[1:], shards[0])]
     return dataclasses.replace(
         routing,
         shards=tuple(
@@ -253,7 +255,7 @@ def test_figures_count_live_rows_and_name_deltas(table, snapshots):
     version = handmade_index.version(table, newest, np.random.default_rng(6), ordered="all")
 
     assert version.vectors == len(snapshots[newest][0])
-    assert version.vectors < sum(one.rows for one in version.routing.shards)
+    assert version.vectors < sum(shard.rows for shard in version.routing.shards)
     opened_version = open_version(table, version, live_state(table, newest))
     assert opened_version.coverage == 1.0
     found = opened_version.search(QUERIES, 3)
@@ -263,7 +265,7 @@ def test_figures_count_live_rows_and_name_deltas(table, snapshots):
 def test_status_and_inspect_tell_deltas_and_tombstones(table, capsys):
     newest = table.current_snapshot().snapshot_id
     version = handmade_index.version(table, newest, np.random.default_rng(7), ordered="all")
-    deltas = [one for one in version.routing.shards if one.kind == "delta"]
+    deltas = [shard for shard in version.routing.shards if shard.kind == "delta"]
     with table.update_statistics() as update:
         update.set_statistics(
             StatisticsFile(
@@ -287,12 +289,14 @@ def test_status_and_inspect_tell_deltas_and_tombstones(table, capsys):
     shown = capsys.readouterr().out
 
     assert (found.shards, found.deltas) == (2, 2)
-    assert found.delta_rows == sum(one.rows - one.tombstones for one in deltas) > 0
-    assert found.tombstones == sum(one.rows for one in version.routing.shards) - found.vectors > 0
+    assert found.delta_rows == sum(delta.rows - delta.tombstones for delta in deltas) > 0
+    assert (
+        found.tombstones == sum(shard.rows for shard in version.routing.shards) - found.vectors > 0
+    )
     assert f"{found.tombstone_ratio:.1%} of a shard" in text
     assert f"2, {found.delta_rows} vectors" in text
-    assert [one["tombstones"] for one in routing["shards"]] == [
-        one.tombstones for one in version.routing.shards
+    assert [shard["tombstones"] for shard in routing["shards"]] == [
+        shard.tombstones for shard in version.routing.shards
     ]
     assert f"delta {deltas[0].shard_id}" in shown
     assert f"{deltas[0].tombstones} of them deleted" in shown

@@ -148,9 +148,11 @@ def test_what_cannot_be_loaded_leaves_nothing_in_the_cache(liar, tmp_path, name)
 def test_doctor_tells_of_blobs_that_contradict_each_other(liar, name, seed):
     liar.lie(name, seed)
 
-    damaged = [one for one in doctor(liar.table.refresh()).findings if one.kind == "damaged"]
+    damaged = [
+        finding for finding in doctor(liar.table.refresh()).findings if finding.kind == "damaged"
+    ]
 
-    assert [one.indexes for one in damaged] == [(builds.INDEX,)]
+    assert [finding.indexes for finding in damaged] == [(builds.INDEX,)]
     assert str(liar.path) in damaged[0].file
 
 
@@ -167,7 +169,9 @@ def test_doctor_tells_of_rows_that_two_shards_hold(liar):
     file.write(liar.path)
     liar.register()
 
-    (damaged,) = [one for one in doctor(liar.table.refresh()).findings if one.kind == "damaged"]
+    (damaged,) = [
+        finding for finding in doctor(liar.table.refresh()).findings if finding.kind == "damaged"
+    ]
 
     assert "that another shard has, too" in damaged.what
 

@@ -56,4 +56,6 @@ def test_the_parse_of_a_task_names_the_same_asset(declarations, load_dags, monke
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "ann_refresh_words")
     (alone,) = assets(load_dags).values()
     assert alone == whole
-    assert [one.name for one in alone.watchers] == [one.name for one in whole.watchers]
+    assert [watcher.name for watcher in alone.watchers] == [
+        watcher.name for watcher in whole.watchers
+    ]

@@ -70,7 +70,7 @@ def test_contenders_alternate_within_a_round_and_stop_where_recall_is_enough():
 
     assert [point.effort for point in curves["ours"]] == [10]
     assert [point.recall for point in curves["theirs"]] == [0.5, 1.0]
-    assert all(len(point.rates) == 2 for one in curves.values() for point in one)
+    assert all(len(point.rates) == 2 for curve in curves.values() for point in curve)
     # Three calls find the efforts; then each round warms and times: ours, theirs, theirs.
     a_round = ["ours", "ours", "theirs", "theirs", "theirs", "theirs"]
     assert calls == ["ours", "theirs", "theirs", *a_round, *a_round]

@@ -74,7 +74,7 @@ def test_results_are_kept_until_they_are_measured_anew(tmp_path, monkeypatch):
     save(Result(family="b", rows=[row()]))
     save(Result(family="a", failure="first"))
     save(Result(family="a", failure="second"))
-    assert [one.failure for one in saved(["a", "missing", "b"])] == ["second", ""]
+    assert [result.failure for result in saved(["a", "missing", "b"])] == ["second", ""]
     assert saved(["b"])[0].rows == [row()]
 
 

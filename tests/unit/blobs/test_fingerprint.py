@@ -25,9 +25,9 @@ def test_a_copy_has_the_same_fingerprint_and_whatever_differs_another():
         blob(head=b"12345678"),
         blob(),
     ]
-    found = [fingerprint(io.BytesIO(one)) for one in blobs]
+    found = [fingerprint(io.BytesIO(blob)) for blob in blobs]
     assert len(set(found)) == len(blobs)
-    assert found == [fingerprint(io.BytesIO(bytes(one))) for one in blobs]
+    assert found == [fingerprint(io.BytesIO(bytes(blob))) for blob in blobs]
 
 
 @pytest.mark.parametrize("spoil", [lambda one: one[:-1], lambda one: one[1:], lambda one: b"PANN"])

@@ -62,7 +62,7 @@ def read_apart(data, folder):
         return value
     whole = routing.with_partitions(value, CELL_BYTES)
     assert whole.probe_partitions <= len(whole.centroids) == CELLS.partitions
-    graphs = {one.shard_id for one in whole.shards if one.kind == "graph"}
+    graphs = {shard.shard_id for shard in whole.shards if shard.kind == "graph"}
     assert set(whole.partition_shards.tolist()) <= graphs
     return whole
 

@@ -30,7 +30,7 @@ def blob_of(type):
     footer = data[-payload_size - 16 :]
     assert footer[:4] == b"PFA1"
     (found,) = [
-        one for one in json.loads(footer[4 : 4 + payload_size])["blobs"] if one["type"] == type
+        load for load in json.loads(footer[4 : 4 + payload_size])["blobs"] if load["type"] == type
     ]
     assert "compression-codec" not in found, "stored without codec"
     return data[found["offset"] : found["offset"] + found["length"]]

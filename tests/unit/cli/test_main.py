@@ -15,10 +15,10 @@ def test_the_help_and_the_readme_tell_every_exit_code():
     told = application.app.info.help.partition("Exit codes: ")[2]
     readme = (ROOT / "README.md").read_text()
     assert f"Exit codes: {told}" in " ".join(readme.split())
-    kinds = [one for one in vars(errors).values() if isinstance(one, type)]
-    codes = {one.exit_code for one in kinds if issubclass(one, errors.PuffinAnnError)}
+    kinds = [var for var in vars(errors).values() if isinstance(var, type)]
+    codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.PuffinAnnError)}
     problems_found = 8  # what doctor leaves with, by itself
-    assert {int(one.split()[0]) for one in told.split(", ")} == {0, problems_found, *codes}
+    assert {int(line.split()[0]) for line in told.split(", ")} == {0, problems_found, *codes}
 
 
 @pytest.mark.parametrize("command", application.app.registered_commands, ids=lambda one: one.name)

@@ -272,7 +272,9 @@ def test_a_bad_file_hides_no_other_declaration(tmp_path):
         (tmp_path / f"{file}.yaml").write_text(f"name: {name}\ntable: c.n.t\ncolumn: v\n")
     (tmp_path / "b.yaml").write_text("metric: [")
     found = read_declarations(tmp_path)
-    assert [one.name for one in found.valid] == ["a"]  # which of two files counts is not known
+    assert [declaration.name for declaration in found.valid] == [
+        "a"
+    ]  # which of two files counts is not known
     assert [str(problem).split(":")[0] for problem in found.problems] == [
         str(tmp_path / "b.yaml"),
         f"{tmp_path / 'c.yaml'} and {tmp_path / 'd.yaml'}",

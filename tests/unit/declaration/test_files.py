@@ -58,7 +58,7 @@ def test_links_as_kubernetes_mounts_a_config_map_are_followed(tmp_path):
     (mounted / "words.yaml").symlink_to("..data/words.yaml")
     (linked := tmp_path / "linked").symlink_to(mounted)
     for place in (mounted, linked):
-        assert [one.name for one in read_declarations(place).valid] == ["words"]
+        assert [declaration.name for declaration in read_declarations(place).valid] == ["words"]
 
 
 def test_a_huge_file_is_refused_without_being_read(tmp_path):

@@ -58,4 +58,6 @@ def test_an_empty_folder_says_nothing_of_what_is_declared(named, tmp_path):
     named(tmp_path)
     assert known_declarations() is None
     (tmp_path / "words.yaml").write_text(DECLARATION)
-    assert [one.name for one in known_declarations().on("demo.glove.words")] == ["words"]
+    assert [declaration.name for declaration in known_declarations().on("demo.glove.words")] == [
+        "words"
+    ]

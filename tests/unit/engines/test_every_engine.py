@@ -61,7 +61,7 @@ def test_each_query_of_a_batch_may_have_a_width_of_its_own(algorithm, threads, t
             np.testing.assert_array_equal(ids[place], alone[0][0])
             np.testing.assert_array_equal(distances[place], alone[1][0])
     nobody = shard.search(queries[:0], 5, width=widths[:0])
-    assert [one.shape for one in nobody] == [(0, 5), (0, 5)]
+    assert [answer.shape for answer in nobody] == [(0, 5), (0, 5)]
 
 
 def test_a_deleted_neighbourhood_is_crossed(algorithm, tmp_path):

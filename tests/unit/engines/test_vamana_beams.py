@@ -137,9 +137,9 @@ def test_missing_records_are_made_when_a_shard_is_opened(folder, tmp_path):
 @pytest.mark.parametrize("name", [RECORDS, FRAME])
 def test_records_cut_short_are_made_anew(name, folder, tmp_path, caplog):
     copy = without_records(folder, tmp_path)
-    for one in (RECORDS, FRAME):
-        whole = (folder / one).read_bytes()
-        (copy / one).write_bytes(whole[: len(whole) // 2] if one == name else whole)
+    for file_name in (RECORDS, FRAME):
+        whole = (folder / file_name).read_bytes()
+        (copy / file_name).write_bytes(whole[: len(whole) // 2] if file_name == name else whole)
     assert ENGINE.open(copy).beam == "edges"
     assert "made again" in caplog.text
     assert (copy / name).read_bytes() == (folder / name).read_bytes()

@@ -58,7 +58,11 @@ def test_what_is_mounted_from_the_host_exists_and_cannot_be_written(name):
 
 
 def test_every_declared_volume_is_used():
-    used = {volume.split(":")[0] for one in SERVICES.values() for volume in one.get("volumes", [])}
+    used = {
+        volume.split(":")[0]
+        for service in SERVICES.values()
+        for volume in service.get("volumes", [])
+    }
     assert set(PROJECT["volumes"]) <= used
 
 
@@ -85,7 +89,7 @@ def test_catalog_and_store_are_the_same_for_all_who_use_them():
         {key: value for key, value in environment(name).items() if key.startswith(prefix)}
         for name in ("scheduler", "spark-worker", "demo-table", "bucket")
     ]
-    assert all(one == configured[0] for one in configured)
+    assert all(volumes == configured[0] for volumes in configured)
     lake = configured[0]
     assert lake[f"{prefix}S3__ENDPOINT"] == environment("catalog")["CATALOG_S3_ENDPOINT"]
     for name in ("s3", "catalog"):

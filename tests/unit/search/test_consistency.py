@@ -99,7 +99,7 @@ def test_a_live_row_where_none_is_indexed_is_refused_and_a_dead_one_is_not(
 def test_rows_left_out_take_no_more_memory_than_they_do_in_the_file():
     every = BitMap(range(2**32 - 2))
     large = CoveredFile(1, "a", 1, 1, 2**32 - 1, (2**32 - 1,), every, BitMap())
-    locators = Locators.of(Rows(*(np.array([one], np.uint32) for one in (1, 0, 2**32 - 2))))
+    locators = Locators.of(Rows(*(np.array([value], np.uint32) for value in (1, 0, 2**32 - 2))))
 
     tracemalloc.start()
     covered = CoveredRows.of(CoveredFiles.of([large]))

@@ -117,7 +117,7 @@ def test_all_that_is_small_is_read_at_once(load, monkeypatch):
 )
 def test_partitions_that_are_not_those_named_are_refused(load, blobs, error, message):
     with pytest.raises(error, match=message):
-        load(*((partitions.TYPE, one, "one") for one in blobs), *named(SMALL))
+        load(*((partitions.TYPE, blob, "one") for blob in blobs), *named(SMALL))
 
 
 @pytest.mark.parametrize(
@@ -215,5 +215,5 @@ def test_blobs_that_share_a_range_or_are_empty_are_read_together(tmp_path):
     with path.open("rb") as stream:
         reader = PuffinReader(stream)
         backwards = [*reversed(blobs), blobs[1]]
-        assert reader.read_all(backwards) == [reader.read(one) for one in backwards]
+        assert reader.read_all(backwards) == [reader.read(backward) for backward in backwards]
         assert reader.read_all([]) == []

@@ -97,7 +97,11 @@ def measured_degree(table, path, length):
     import tempfile
 
     with open_puffin(table.io, path) as reader, tempfile.TemporaryDirectory() as folder:
-        (blob,) = (one for one in reader.find(graph.TYPE) if one.length == length)
+        (blob,) = (
+            blob_of_file
+            for blob_of_file in reader.find(graph.TYPE)
+            if blob_of_file.length == length
+        )
         graph.unpack(reader.open(blob), Path(folder))
         return float(graph.open(Path(folder)).degrees.mean())
 

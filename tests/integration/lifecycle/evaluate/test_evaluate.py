@@ -85,7 +85,7 @@ def test_a_retry_measures_and_records_nothing_twice(built):
 
 def test_every_run_takes_other_rows(built):
     planned = [plan_evaluation(DECLARED, run_id=f"evaluate-{n}") for n in range(2)]
-    seeds = {builds_plan(one).declaration.seed for one in planned}
+    seeds = {builds_plan(pointer).declaration.seed for pointer in planned}
     assert len(seeds) == 2
 
 
@@ -122,7 +122,7 @@ def test_only_the_newest_measurements_are_kept(built, monkeypatch):
     for number in range(1, 6):
         later = {"run_id": f"evaluate-{number}", "at_ms": found.at_ms + number}
         records.record(table, found.model_copy(update=later))
-    runs = [one.run_id for one in evaluations(table, builds.INDEX)]
+    runs = [evaluation.run_id for evaluation in evaluations(table, builds.INDEX)]
     assert runs == ["evaluate-3", "evaluate-4", "evaluate-5"]
 
 
@@ -130,7 +130,9 @@ def test_what_cannot_be_read_hides_nothing_else(built, tmp_path):
     evaluated("evaluate-1")
     (record,) = tmp_path.rglob("_evaluation-*")
     record.with_name("_evaluation-0000000000001-00000000.json").write_text("{half")
-    assert [one.run_id for one in evaluations(load_table(TABLE), builds.INDEX)] == ["evaluate-1"]
+    assert [evaluation.run_id for evaluation in evaluations(load_table(TABLE), builds.INDEX)] == [
+        "evaluate-1"
+    ]
 
 
 def test_clean_up_keeps_what_belongs_to_an_index_until_it_is_dropped(built, tmp_path):

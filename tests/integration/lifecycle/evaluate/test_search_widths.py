@@ -51,7 +51,7 @@ def test_the_width_is_found_on_rows_that_are_not_the_gates_and_recorded(many_wor
     builds.build(declared(recall_target=0.95), "run")
     tuning, judged = tuned[0], measured[-1]
     assert len(measured) > 2, "several widths were tried"
-    assert all(one is tuning for one in measured[:-1])
+    assert all(tried is tuning for tried in measured[:-1])
     assert len(tuning) >= 150
     assert len(judged) >= 150
     both = np.concatenate([np.unique(tuning, axis=0), np.unique(judged, axis=0)])

@@ -64,9 +64,9 @@ def test_searches_are_widened_until_they_find_enough(declaration):
     )
     assert tried[0].measure.recall < TARGET < routing.recall.recall
     assert tried[-1].measure.recall >= TARGET > tried[-2].measure.recall
-    for one in tried:
-        options = {"width": one.width, "probe_partitions": one.probe_partitions}
-        assert one.measure.recall == pytest.approx(recall(index, queries, **options), abs=1e-9)
+    for attempt in tried:
+        options = {"width": attempt.width, "probe_partitions": attempt.probe_partitions}
+        assert attempt.measure.recall == pytest.approx(recall(index, queries, **options), abs=1e-9)
     with pytest.raises(RecallTooLowError, match=rf"--width {tried[-1].width} .*search so"):
         describe_searches(index, K, TARGET, tried)
 
@@ -83,9 +83,11 @@ def test_what_is_enough_is_said_and_no_wider_search_is_tried(declaration):
 def test_where_no_search_finds_enough_the_widest_is_told(declaration):
     index = open_index(declaration.table, builds.INDEX)
     tried = try_searches(index, own(), K, target=1.1)
-    assert [one.width for one in tried] == [tried[0].width * 2**step for step in range(len(tried))]
+    assert [attempt.width for attempt in tried] == [
+        tried[0].width * 2**step for step in range(len(tried))
+    ]
     assert tried[-1].measure.recall >= tried[0].measure.recall
-    low = [Tried(one.width, one.probe_partitions, one.measure) for one in tried[:1]]
+    low = [Tried(attempt.width, attempt.probe_partitions, attempt.measure) for attempt in tried[:1]]
     with pytest.raises(RecallTooLowError, match="no wider one was tried"):
         describe_searches(index, K, TARGET, low)
 

@@ -27,7 +27,7 @@ def later(hours: float = 25) -> int:
 
 
 def going(report) -> dict[str, str]:
-    return {one.location: one.kind for one in report.gone}
+    return {orphan.location: orphan.kind for orphan in report.gone}
 
 
 def publish_versions(table, count: int, **declared) -> list[str]:
@@ -44,7 +44,7 @@ def test_two_versions_stay_and_others_go_a_day_after_they_were_superseded(words)
     first, second, third = publish_versions(words, 3)
     early = clean(words, at_ms=later(23.9))
     assert going(early) == {}
-    assert [one.location for one in early.waiting] == [first]
+    assert [orphan.location for orphan in early.waiting] == [first]
     report = clean(words, at_ms=later())
     assert going(report) == {first: "superseded version"}
     assert table_events.index_files(words) == {second, third}
@@ -112,8 +112,12 @@ def test_a_dry_run_lists_exactly_what_then_goes(words):
     told = clean(words, at_ms=later(), dry_run=True)
     files = table_events.index_files(words)
     assert told.dry_run
-    assert {one.kind for one in told.gone} == {"superseded version", "unpublished file", "staging"}
-    assert all(one.why for one in told.gone)
+    assert {orphan.kind for orphan in told.gone} == {
+        "superseded version",
+        "unpublished file",
+        "staging",
+    }
+    assert all(orphan.why for orphan in told.gone)
     assert table_events.index_files(words) == files
     assert going(clean(words, at_ms=later())) == going(told)
 
@@ -210,7 +214,7 @@ def test_a_commit_without_an_answer_leaves_nothing_once_it_is_clear_that_it_neve
         patch.setattr(type(words.catalog), "commit_table", _no_answer)
         with pytest.raises(UnclearCommitError):
             builds.publish.publish(RunRef.planned(plan))
-    kinds = {one.kind for one in clean(words, at_ms=later()).gone}
+    kinds = {orphan.kind for orphan in clean(words, at_ms=later()).gone}
     assert kinds == {"unpublished file", "manifest list", "staging", "record"}
     assert everything(words) == before
 
@@ -291,7 +295,9 @@ def test_indexes_of_random_histories_keep_their_newest_versions(words):
         table_events.publish(words, f"r{number}", name=("first", "second")[which])
     clean(words, at_ms=later())
     for name in ("first", "second"):
-        runs = {one.routing.properties["run-id"] for one in find_versions(words, name).versions}
+        runs = {
+            version.routing.properties["run-id"] for version in find_versions(words, name).versions
+        }
         mine = [
             f"r{number}" for number in range(7) if order[number] == ("first", "second").index(name)
         ]

@@ -23,7 +23,7 @@ DAYS_MS = 24 * table_events.HOUR_MS
 
 
 def kinds(found, *, problems: bool = True) -> list[str]:
-    return sorted(one.kind for one in found.findings if one.is_problem == problems)
+    return sorted(finding.kind for finding in found.findings if finding.is_problem == problems)
 
 
 def snapshots_of(table) -> tuple[int, int]:
@@ -64,7 +64,7 @@ def test_a_dropped_registration_is_named_and_repaired(words):
 
 def test_a_replaced_registration_is_named_with_what_replaced_it(words):
     table_events.publish(words, "a")
-    theirs = [table_events.analyse(words, one) for one in snapshots_of(words)]
+    theirs = [table_events.analyse(words, snapshot_id) for snapshot_id in snapshots_of(words)]
     (finding,) = doctor(words, DECLARED).findings
     assert finding.kind == "replaced"
     assert theirs[0] in finding.what
@@ -92,7 +92,7 @@ def test_a_lost_index_cannot_be_repaired(words):
     words.io.delete(table_events.publish(words, "a"))
     assert kinds(doctor(words, DECLARED)) == ["dangling", "lost"]
     fixed = doctor(words, DECLARED, fix=True)
-    repaired = {one.kind: one.repaired for one in fixed.findings if one.is_problem}
+    repaired = {finding.kind: finding.repaired for finding in fixed.findings if finding.is_problem}
     assert repaired == {"dangling": True, "lost": False}
     assert fixed.problems_left == 1
 
@@ -127,7 +127,7 @@ def test_an_orphan_is_a_problem_once_its_grace_is_over(words):
     assert kinds(doctor(words, DECLARED), problems=False) == ["orphan"]
     at = now_ms() + 25 * table_events.HOUR_MS
     found = doctor(words, DECLARED, at_ms=at)
-    assert [(one.kind, one.file) for one in found.findings] == [("orphan", orphan)]
+    assert [(finding.kind, finding.file) for finding in found.findings] == [("orphan", orphan)]
     assert doctor(words, DECLARED, fix=True, at_ms=at).problems_left == 0
     assert orphan not in table_events.index_files(words)
 
@@ -135,7 +135,7 @@ def test_an_orphan_is_a_problem_once_its_grace_is_over(words):
 def test_an_index_that_is_no_longer_declared_is_named(words):
     table_events.publish(words, "a")
     found = doctor(words, [builds.declaration(name="another")])
-    assert [(one.kind, one.indexes) for one in found.findings] == [
+    assert [(finding.kind, finding.indexes) for finding in found.findings] == [
         ("undeclared", (builds.INDEX,)),
         ("unbuilt", ("another",)),
     ]
@@ -160,13 +160,13 @@ def lose(table) -> None:
         table.append(builds.rows(range(number, number + 3)))
     table_events.expire_all_but_head(table)
     assert table_events.index_files(table) == set()
-    assert not any("ann." in str(one.summary) for one in table.refresh().snapshots())
+    assert not any("ann." in str(snapshot.summary) for snapshot in table.refresh().snapshots())
 
 
 def test_a_declared_index_that_others_maintenance_took_is_a_problem(words):
     lose(words)
     found = doctor(words, DECLARED)
-    (finding,) = [one for one in found.findings if one.is_problem]
+    (finding,) = [finding for finding in found.findings if finding.is_problem]
     assert (finding.kind, finding.indexes) == ("lost", (builds.INDEX,))
     assert "earlier metadata names its publication" in finding.what
     assert f"puffin-ann build {builds.INDEX}" in finding.remedy
@@ -216,7 +216,9 @@ def test_after_a_rollback_the_version_of_then_is_not_stale(words):
     words.append(builds.rows(range(60, 160)))
     table_events.publish(words, "b")
     words.manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
-    assert [one.kind for one in doctor(words, quick=True).findings if one.is_problem] == []
+    assert [
+        finding.kind for finding in doctor(words, quick=True).findings if finding.is_problem
+    ] == []
 
 
 def test_stale_coverage_is_named_with_its_rows(words):
@@ -229,8 +231,8 @@ def test_stale_coverage_is_named_with_its_rows(words):
     assert finding.kind == "stale"
     assert "scan 55 rows" in finding.what  # the file that held the deleted ones was rewritten
     assert f"puffin-ann refresh {builds.INDEX}" in finding.remedy
-    undeclared = [one for one in doctor(words, []).findings if one.kind == "stale"]
-    assert ["declare it again" in one.remedy for one in undeclared] == [True]
+    undeclared = [finding for finding in doctor(words, []).findings if finding.kind == "stale"]
+    assert ["declare it again" in finding.remedy for finding in undeclared] == [True]
     assert doctor(words, DECLARED, fix=True).problems_left == 1
     table_events.publish(words, "b")
     assert kinds(doctor(words, DECLARED)) == []

@@ -122,7 +122,7 @@ def test_the_guard_and_the_doctor_do_not_miss_what_was_dropped(fixture, request)
     assert guard(table).lost == ()
     assert files(table) == before
     found = doctor(table, [other()] if fixture == "two" else [])
-    assert [one for one in found.findings if one.is_problem] == []
+    assert [finding for finding in found.findings if finding.is_problem] == []
 
 
 def test_a_table_that_moves_meanwhile_keeps_what_came_and_loses_the_index(two, monkeypatch):
@@ -184,7 +184,7 @@ def test_a_run_that_was_planned_before_publishes_after_a_drop_as_another_version
     publish.publish(RunRef.planned(plan))
     two.refresh()
     assert all_index_names(two) == sorted([OTHER, builds.INDEX])
-    assert [one.run_id for one in find_versions(two, builds.INDEX).versions] == ["late"]
+    assert [version.run_id for version in find_versions(two, builds.INDEX).versions] == ["late"]
 
 
 def test_files_go_when_their_grace_is_over_and_not_before(one):

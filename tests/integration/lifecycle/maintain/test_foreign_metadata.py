@@ -155,7 +155,7 @@ def test_a_table_made_anew_in_the_same_place_takes_nothing_of_the_former_one(wor
     assert going(report) == {}
     assert set(former) <= kept(report).keys()
     assert "another table" in kept(report)[former[0]]
-    assert not any(one.is_problem for one in foreign(doctor(again)))
+    assert not any(finding.is_problem for finding in foreign(doctor(again)))
     catalog.rename_table(NAME, "demo.again")
     assert_whole(register(catalog, metadata))
 
@@ -263,9 +263,10 @@ def test_what_is_kept_is_told_where_the_maintenance_is_logged(words, elsewhere):
     (first,) = table_events.index_files(words)
     publish_versions(words, "a1", "a2", retention={"versions": 1, "grace": "0s"})
     told = clean_table("test.demo.words", owner="test")
-    assert any(one.startswith(f"kept superseded version {first}") for one in told)
+    assert any(message.startswith(f"kept superseded version {first}") for message in told)
     assert any(
-        "commit lost a race, or the table is registered a second time" in one for one in told
+        "commit lost a race, or the table is registered a second time" in message
+        for message in told
     )
 
 
@@ -276,9 +277,11 @@ def test_a_damaged_file_that_a_second_catalog_names_is_not_removed(words, elsewh
 
     found = doctor(words, [builds.declaration()], fix=True)
 
-    assert any(one.startswith(f"left damaged file {first} as it is: ") for one in found.actions)
+    assert any(
+        action.startswith(f"left damaged file {first} as it is: ") for action in found.actions
+    )
     assert os.path.exists(local(first))
-    assert [one.repaired for one in found.findings if one.kind == "damaged"] == [False]
+    assert [finding.repaired for finding in found.findings if finding.kind == "damaged"] == [False]
 
 
 def test_a_renamed_index_leaves_its_records_to_a_second_catalog(words, elsewhere):

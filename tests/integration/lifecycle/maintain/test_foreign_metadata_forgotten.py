@@ -38,7 +38,7 @@ def test_after_many_commits_and_lost_races_clean_up_goes_on(words):
             third, fourth = publish_versions(words, "a3", "a4")
         commit(words, f"commit {number}")
     fifth, sixth = publish_versions(words, "a5", "a6")
-    assert not {*strays} & {one.metadata_file for one in words.refresh().metadata.metadata_log}
+    assert not {*strays} & {entry.metadata_file for entry in words.refresh().metadata.metadata_log}
 
     report = clean(words, at_ms=later())
 
@@ -47,7 +47,7 @@ def test_after_many_commits_and_lost_races_clean_up_goes_on(words):
     assert all(strays[2] in why for why in kept(report).values())
     assert {third, fourth, fifth, sixth} <= table_events.index_files(words)
     told = foreign(doctor(words, at_ms=later()))
-    assert [(one.file, one.is_problem) for one in told] == [(strays[2], False)]
+    assert [(message.file, message.is_problem) for message in told] == [(strays[2], False)]
 
     clean(words, at_ms=later(), forget=[strays[2]])
 
@@ -97,7 +97,7 @@ def test_to_forget_the_newest_forgets_no_registration_at_a_file_before_it(
     named = shlex.split(note.partition("run: ")[2])[4::2]
     assert named[-1] == newest
     assert elsewhere.metadata_location.rpartition("/")[2] in named
-    assert [one.rpartition("/")[2] for one in report.forgotten] == [newest]
+    assert [location.rpartition("/")[2] for location in report.forgotten] == [newest]
     assert theirs in kept(report)
     assert_whole(elsewhere)
     assert theirs in going(clean(words, at_ms=later(), forget=named[:-1]))
@@ -144,7 +144,7 @@ def test_nothing_goes_while_a_metadata_file_is_damaged(words):
     assert going(report) == {}
     assert broken in kept(report)[first]
     assert f"--forget-metadata {broken.rpartition('/')[2]}" in report.notes[0]
-    assert [one.is_problem for one in foreign(doctor(words))] == [True]
+    assert [finding.is_problem for finding in foreign(doctor(words))] == [True]
     assert first in going(clean(words, at_ms=later(), forget=[f"file://{broken}"]))
 
 
@@ -170,8 +170,10 @@ def test_nothing_goes_while_a_metadata_file_cannot_be_read(words, monkeypatch):
         clean(words, at_ms=later())
 
     assert table_events.index_files(words) == before
-    assert [one.is_problem for one in foreign(doctor(words))] == [True]
-    assert any("removed nothing" in one for one in doctor(words, fix=True, at_ms=later()).actions)
+    assert [finding.is_problem for finding in foreign(doctor(words))] == [True]
+    assert any(
+        "removed nothing" in action for action in doctor(words, fix=True, at_ms=later()).actions
+    )
     assert table_events.index_files(words) == before
 
 
@@ -182,7 +184,9 @@ def test_a_lost_registration_is_no_orphan_while_earlier_metadata_cannot_be_read(
     head = words.current_snapshot().snapshot_id
     words.refresh().append(builds.rows(range(3)))
     words.maintenance.expire_snapshots().by_id(head).commit()
-    refuse(monkeypatch, *(Path(local(one.metadata_file)) for one in words.metadata.metadata_log))
+    refuse(
+        monkeypatch, *(Path(local(entry.metadata_file)) for entry in words.metadata.metadata_log)
+    )
 
     with pytest.raises(StoreUnavailableError):
         clean(words, at_ms=later(1000))

@@ -51,12 +51,15 @@ def test_without_the_guard_that_expiry_would_lose_the_index(words):
 
 def test_an_index_whose_registrations_were_all_replaced_is_published_again(words):
     path = table_events.publish(words, "a")
-    theirs = {one: table_events.analyse(words, one) for one in (base_of(words), head(words))}
+    theirs = {
+        snapshot_id: table_events.analyse(words, snapshot_id)
+        for snapshot_id in (base_of(words), head(words))
+    }
     at = head(words)
     (action,) = guard(words).actions
     assert "the head's statistics entry belongs to another writer" in action
     entries = slots(words.refresh())
-    assert {one: entries[one].statistics_path for one in theirs} == theirs
+    assert {snapshot_id: entries[snapshot_id].statistics_path for snapshot_id in theirs} == theirs
     assert words.current_snapshot().parent_snapshot_id == at
     mine = entries[head(words)]
     assert mine.statistics_path != path
@@ -71,8 +74,8 @@ def test_an_index_whose_registrations_were_all_replaced_is_published_again(words
 def test_an_index_is_found_behind_any_number_of_others_statistics(words):
     """Engines write some with every append; their files say so, and are not looked into."""
     table_events.publish(words, "a")
-    for one in range(RETAINED_LIMIT + 2):
-        words.append(builds.rows([100 + one]))
+    for number in range(RETAINED_LIMIT + 2):
+        words.append(builds.rows([100 + number]))
         table_events.analyse(words)
     assert find_versions(words, builds.INDEX).versions
     assert newest_version(words, builds.INDEX) is not None
@@ -191,10 +194,10 @@ def test_an_older_version_under_a_head_that_a_branch_continues_from_is_carried_a
     assert guard(words).actions == ()
     assert head(words) == base
     held = take_inventory(words).ours_in(base).holds
-    assert {(one.index, one.base_snapshot_id) for one in held if one.index == builds.INDEX} == {
+    assert {(hold.index, hold.base_snapshot_id) for hold in held if hold.index == builds.INDEX} == {
         (builds.INDEX, base)
     }
-    assert {one.index for one in held} == {builds.INDEX, "second"}
+    assert {hold.index for hold in held} == {builds.INDEX, "second"}
     assert {newer, both} & {entry.statistics_path for entry in slots(words).values()}
     table_events.assert_alive(words, builds.INDEX, "second")
     table_events.expire_all_but_head(words)

@@ -58,12 +58,14 @@ def assert_alive(lake, *names) -> None:
 
 def assert_guarded(lake, *names) -> None:
     """The guard ends, adds no snapshot, and the strictest expiry takes nothing."""
-    before = [one.snapshot_id for one in lake.load().snapshots()]
+    before = [snapshot.snapshot_id for snapshot in lake.load().snapshots()]
     assert guard(lake.load()).lost == ()
     assert guard(lake.load()).actions == ()
-    assert [one.snapshot_id for one in lake.load().snapshots()] == before
+    assert [snapshot.snapshot_id for snapshot in lake.load().snapshots()] == before
     problems = doctor(lake.named(), quick=True).findings
-    assert [one.kind for one in problems if one.is_problem and one.kind != "stale"] == []
+    assert [
+        problem.kind for problem in problems if problem.is_problem and problem.kind != "stale"
+    ] == []
     expire(lake)
     remove_orphans(lake)
     assert_alive(lake, *names)
@@ -91,7 +93,9 @@ def test_without_the_guard_an_expiry_takes_the_index(indexed):
 def test_statistics_that_took_the_slot_are_carried_and_stay_listed(indexed):
     lake = indexed
     analyse(lake)  # throws out the only registration there is
-    found = [one.kind for one in doctor(lake.named(), quick=True).findings if one.is_problem]
+    found = [
+        finding.kind for finding in doctor(lake.named(), quick=True).findings if finding.is_problem
+    ]
     assert found == ["dropped"]
     assert_guarded(lake)
     table = lake.load()
@@ -162,7 +166,7 @@ def test_damage_is_replaced_by_the_older_version_without_a_snapshot(indexed):
     forget_cache()
     snapshots = len(table.snapshots())
     fixed = doctor(lake.named(), fix=True)
-    assert [one.repaired for one in fixed.findings if one.kind == "damaged"] == [True]
+    assert [finding.repaired for finding in fixed.findings if finding.kind == "damaged"] == [True]
     assert not table.io.new_input(newer).exists()
     assert len(lake.load().snapshots()) == snapshots
     assert older in table_events.index_files(lake.load())
@@ -174,10 +178,10 @@ def test_a_dropped_index_goes_and_the_other_stays_without_a_snapshot(indexed):
     build(lake, "second", name="second", metric="ip")
     lake.sql(INSERT)
     analyse(lake)
-    before = [one.snapshot_id for one in lake.load().snapshots()]
+    before = [snapshot.snapshot_id for snapshot in lake.load().snapshots()]
     report = drop(lake.load(), builds.INDEX)
     table = lake.load()
-    assert [one.snapshot_id for one in table.snapshots()] == before
+    assert [snapshot.snapshot_id for snapshot in table.snapshots()] == before
     assert report.snapshot_id == head(table)
     assert under_head(lake) == report.file
     assert lake.distinct_counts()["id"] > 0

@@ -30,7 +30,7 @@ def test_a_clean_up_without_grace_between_any_two_stages_harms_no_build(words):
     for stage, *group in works:
         report = clean(words, grace="0s")
         assert report.gone == ()
-        assert [one.kind for one in report.waiting] == ["staging"]
+        assert [orphan.kind for orphan in report.waiting] == ["staging"]
         stage(InProcess(), run, *group)
     clean(words, grace="0s")
     publish.publish(run)
@@ -57,7 +57,7 @@ def test_what_a_failed_run_left_goes_after_a_quarter_of_an_hour(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
     at = now_ms() + heartbeat.ALIVE_MS
     assert clean(words, grace="0s", at_ms=at - 60_000).gone == ()
-    assert [one.kind for one in clean(words, grace="0s", at_ms=at + 1000).gone] == ["staging"]
+    assert [orphan.kind for orphan in clean(words, grace="0s", at_ms=at + 1000).gone] == ["staging"]
     assert not folder(plan).exists()
 
 
@@ -80,9 +80,9 @@ def test_a_stage_that_works_for_hours_on_one_thing_stays_alive(words, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         stages.train(InProcess(), RunRef.planned(plan))
     assert seen == [()]
-    assert not [one for one in threading.enumerate() if one.name.startswith("heartbeat ")], (
-        "it goes on touching"
-    )
+    assert not [
+        thread for thread in threading.enumerate() if thread.name.startswith("heartbeat ")
+    ], "it goes on touching"
 
 
 def test_a_run_whose_staging_was_cleared_says_who_may_have_done_it_and_what_to_do(words):

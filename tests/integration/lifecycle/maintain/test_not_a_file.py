@@ -64,7 +64,7 @@ def test_it_is_named_with_what_to_do_and_never_removed(replaced):
 def test_the_other_index_goes_on_and_one_build_and_a_hand_mend_all(replaced):
     table, path = replaced
     answers = open_index(table, builds.INDEX).search(table_events.QUERIES, 3)
-    assert any(path in one for one in report(answers)["damaged"])
+    assert any(path in message for message in report(answers)["damaged"])
     table_events.assert_alive(table)
     with pytest.raises(DamagedIndexError, match=r"is damaged.*(directory|symbolic links)"):
         open_index(table, OTHER)
@@ -84,7 +84,7 @@ def test_the_other_index_goes_on_and_one_build_and_a_hand_mend_all(replaced):
 
 def test_a_directory_has_no_bytes_and_is_not_taken_for_gone(replaced):
     table, path = replaced
-    (file,) = [one for one in take_inventory(table).files if one.path.endswith(path)]
+    (file,) = [file for file in take_inventory(table).files if file.path.endswith(path)]
     assert file.bytes is not None
     assert not file.is_usable
     assert path in file.problem

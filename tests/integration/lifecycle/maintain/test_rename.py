@@ -66,7 +66,7 @@ def renamed_to(declaration, **options) -> RenameReport:
 
 def shards_of(table, name: str):
     version = find_versions(table, name).versions[0]
-    return [(one.shard_id, one.rows, one.bytes) for one in version.routing.shards]
+    return [(shard.shard_id, shard.rows, shard.bytes) for shard in version.routing.shards]
 
 
 @pytest.mark.parametrize("algorithm", ["exact", "vamana", "centroid"])
@@ -95,7 +95,10 @@ def test_the_same_index_is_published_under_the_new_name(words, declare, algorith
 
 def under(table, name: str) -> set[str]:
     """Names of what is kept beside an index."""
-    return {one.uri.rpartition("/")[2] for one in list_objects(table.io, index_folder(table, name))}
+    return {
+        list_stored_object.uri.rpartition("/")[2]
+        for list_stored_object in list_objects(table.io, index_folder(table, name))
+    }
 
 
 def test_the_history_goes_on_under_the_new_name_and_tells_that_it_was_renamed(one, declare):

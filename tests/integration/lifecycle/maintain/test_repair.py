@@ -27,7 +27,7 @@ def assert_mended(table, path: str, *indexes: str) -> None:
     assert not os.path.exists(path)
     assert path not in names(table.refresh())
     found = doctor(table, DECLARED)
-    assert [one for one in found.findings if one.kind not in ("stale", "unbuilt")] == []
+    assert [finding for finding in found.findings if finding.kind not in ("stale", "unbuilt")] == []
     assert doctor(table, DECLARED, fix=True).actions == ()
     table_events.assert_alive(table, *indexes)
     for name in indexes or (builds.INDEX,):
@@ -50,14 +50,14 @@ def test_the_older_version_takes_the_place_of_a_damaged_one(two_versions, kind, 
     if quick and kind in ("graph", "rows"):
         assert damaged(found) == []
         return
-    for one in damaged(found):
-        assert one.file.endswith(newer)
-        assert "--fix" in one.remedy
+    for finding in damaged(found):
+        assert finding.file.endswith(newer)
+        assert "--fix" in finding.remedy
     assert damaged(found)
     fixed = doctor(table, DECLARED, fix=True, quick=quick)
-    assert all(one.repaired for one in damaged(fixed))
+    assert all(finding.repaired for finding in damaged(fixed))
     assert fixed.problems_left == 0
-    assert any(f"removed damaged file file://{newer}" in one for one in fixed.actions)
+    assert any(f"removed damaged file file://{newer}" in action for action in fixed.actions)
     assert_mended(table, newer)
     assert open_index(table, builds.INDEX).view.rows_to_scan == 2
     # What was put in its place is behind the table, so that the next run builds.
@@ -95,7 +95,7 @@ def test_rows_that_come_while_a_file_is_mended_are_no_reason_to_fail(
     done = doctor(table, DECLARED, fix=True)
     assert done.problems_left == 0
     # What was published before the slots changed is told; a file that lost the head just goes.
-    told = [one.split()[0] for one in done.actions if not one.startswith("registered")]
+    told = [action.split()[0] for action in done.actions if not action.startswith("registered")]
     assert told == (["removed"] if step == "republish" else ["published", "removed"])
     assert "looking again (1)" in caplog.text
     assert_mended(table, newer)

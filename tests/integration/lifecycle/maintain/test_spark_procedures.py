@@ -40,8 +40,8 @@ def build(lake, run: str, **changes):
 
 
 PROCEDURES = {
-    one.__name__: one
-    for one in (expire, remove_orphans, rewrite_data, rewrite_manifests, analyse, delete_rows)
+    procedure.__name__: procedure
+    for procedure in (expire, remove_orphans, rewrite_data, rewrite_manifests, analyse, delete_rows)
 }
 
 
@@ -76,7 +76,9 @@ def test_a_declared_index_that_statistics_and_expiry_took_is_told_as_lost(embedd
     expire(lake)
     table = lake.load()
     assert not table.io.new_input(path).exists()
-    (finding,) = (one for one in doctor(table, [declared(lake)]).findings if one.is_problem)
+    (finding,) = (
+        finding for finding in doctor(table, [declared(lake)]).findings if finding.is_problem
+    )
     assert (finding.kind, finding.indexes) == ("lost", (builds.INDEX,))
     assert f"puffin-ann build {builds.INDEX}" in finding.remedy
 
@@ -117,14 +119,16 @@ def test_analyse_and_expiry_find_the_index_published_again_with_the_statistics_v
     lake.create(builds.rows(range(60)))
     build(lake, "a")
     analyse(lake)
-    (finding,) = [one for one in doctor(lake.named()).findings if one.kind == "replaced"]
+    (finding,) = [
+        finding for finding in doctor(lake.named()).findings if finding.kind == "replaced"
+    ]
     assert finding.indexes == (builds.INDEX,)
     guard(lake.load())
     table = lake.load()
     (entry,) = [
-        one
-        for one in slots(table).values()
-        if one.snapshot_id == table.current_snapshot().snapshot_id
+        slot
+        for slot in slots(table).values()
+        if slot.snapshot_id == table.current_snapshot().snapshot_id
     ]
     assert [blob.properties["ndv"] for blob in entry.blob_metadata] == ["60"]
     expire(lake)

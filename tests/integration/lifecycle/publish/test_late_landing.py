@@ -39,7 +39,9 @@ def late(rest_lake, proxied_lake, catalog_proxy, monkeypatch):
 
 
 def kinds(lake) -> list[str]:
-    return [one.kind for one in doctor(lake.named(), quick=True).findings if one.is_problem]
+    return [
+        finding.kind for finding in doctor(lake.named(), quick=True).findings if finding.is_problem
+    ]
 
 
 def listed(table, snapshot_id: int) -> list[str]:
@@ -69,7 +71,11 @@ def test_statistics_of_others_are_told_and_carried_along_once_made_again(
     assert listed(table, base) == []
     if moved:
         table.append(builds.rows(range(40, 50)))
-    (told,) = [one for one in doctor(lake.named(), quick=True).findings if one.kind == "displaced"]
+    (told,) = [
+        finding
+        for finding in doctor(lake.named(), quick=True).findings
+        if finding.kind == "displaced"
+    ]
     assert told.file == theirs
     assert told.is_problem == (not moved), "of another state of the table nobody reads them"
 
@@ -104,9 +110,9 @@ def test_an_index_of_a_v3_table_that_a_late_landing_threw_out_is_found_and_publi
     land()
     assert slots(table.refresh())[base].statistics_path != first
     problems = doctor(lake.named(), quick=True).findings
-    assert [(one.kind, one.indexes, one.file) for one in problems if one.is_problem] == [
-        ("dropped", (builds.INDEX,), first)
-    ]
+    assert [
+        (problem.kind, problem.indexes, problem.file) for problem in problems if problem.is_problem
+    ] == [("dropped", (builds.INDEX,), first)]
     guard(lake.load())
     assert kinds(lake) == []
     assert guard(lake.load()).actions == ()

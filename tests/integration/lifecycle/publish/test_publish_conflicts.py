@@ -55,7 +55,7 @@ def test_another_indexs_run_is_carried_along(lake, words, monkeypatch):
     table = publications.assert_sound(lake, builds.INDEX, "second")
     newest = table.current_snapshot().summary["statistics-file"]
     versions = [
-        publications.find_versions(table, one).versions[0] for one in (builds.INDEX, "second")
+        publications.find_versions(table, name).versions[0] for name in (builds.INDEX, "second")
     ]
     assert {version.path for version in versions} == {newest}
 

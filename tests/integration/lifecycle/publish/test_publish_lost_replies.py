@@ -72,9 +72,9 @@ def test_an_unclear_run_deletes_nothing_and_learns_its_outcome(rest_lake, catalo
         publications.publish(plan)
     table = rest_lake.load()
     [kept] = [
-        one
-        for one in rest_lake.leaked(table)
-        if "/_ann-staging/" not in one and one.endswith(".puffin")
+        location
+        for location in rest_lake.leaked(table)
+        if "/_ann-staging/" not in location and location.endswith(".puffin")
     ]
 
     assert catalog_proxy.held[0].send()[0] == 200

@@ -28,7 +28,7 @@ def puffin_files(table) -> list[str]:
 
 def assert_both_answer(table) -> None:
     current = table.current_snapshot().snapshot_id
-    assert [one.index for one in status(table)] == ["first", "second"]
+    assert [index_status.index for index_status in status(table)] == ["first", "second"]
     for name in ("first", "second"):
         builds.assert_answers(open_index(table, name), table, current, QUERIES, 5)
 
@@ -49,7 +49,7 @@ def test_an_index_published_between_assembly_and_commit_is_carried_along(words, 
     assert len(calls) == 3  # the second's, the first's refused one, the first's again
     words.refresh()
     assert_both_answer(words)
-    assert len({one.file for one in status(words)}) == 1
+    assert len({index_status.file for index_status in status(words)}) == 1
     assert len(puffin_files(words)) == 2  # the file of the refused attempt is gone
 
 

@@ -28,7 +28,9 @@ def blob_types(table, path) -> set[str]:
 
 
 def slot(table, snapshot_id):
-    [entry] = [one for one in table.refresh().metadata.statistics if one.snapshot_id == snapshot_id]
+    [entry] = [
+        entry for entry in table.refresh().metadata.statistics if entry.snapshot_id == snapshot_id
+    ]
     return entry
 
 
@@ -52,7 +54,7 @@ def test_a_v3_table_gets_its_index_and_loses_nothing(rest_lake):
     lake.sql("INSERT INTO {t} SELECT id + 100, word, embedding FROM {t} WHERE id < 9")
     lake.sql("DELETE FROM {t} WHERE id % 7 = 0")
     ids = lake.sql("SELECT _row_id AS number FROM {t}")
-    assert len({one.number for one in ids}) == len(ids)
+    assert len({row_id.number for row_id in ids}) == len(ids)
     index = publications.open_index(table.refresh(), builds.INDEX)
     builds.assert_answers_are(index, lake.rows(), publications.QUERIES, 4)
     assert index.coverage < 1
@@ -125,11 +127,11 @@ def test_statistics_written_between_our_look_and_our_commit_are_not_overwritten(
     assert [blob.type for blob in entry.blob_metadata] == [THETA]
     assert THETA in blob_types(table, entry.statistics_path)
     assert (entry.statistics_path == published["path"]) == (mode == "statistics")
-    for one in table.metadata.statistics:
-        assert table.io.new_input(one.statistics_path).exists()
-    puffins = {one for one in rest_lake.files(table) if one.endswith(".puffin")}
-    named = {one.statistics_path for one in table.metadata.statistics}
-    assert {one for one in puffins - named if "/_ann-staging/" not in one} == set()
+    for entry in table.metadata.statistics:
+        assert table.io.new_input(entry.statistics_path).exists()
+    puffins = {file for file in rest_lake.files(table) if file.endswith(".puffin")}
+    named = {entry.statistics_path for entry in table.metadata.statistics}
+    assert {puffin for puffin in puffins - named if "/_ann-staging/" not in puffin} == set()
     index = publications.open_index(table, builds.INDEX)
     builds.assert_answers(
         index, table, table.current_snapshot().snapshot_id, publications.QUERIES, 4
@@ -148,7 +150,7 @@ def test_statistics_written_while_the_file_is_assembled_are_carried(lake, monkey
     assert [blob.type for blob in slot(table, base).blob_metadata] == [THETA]
     index = publications.open_index(table, builds.INDEX)
     builds.assert_answers(index, table, base, publications.QUERIES, 4)
-    assert len([one for one in lake.files(table) if one.endswith(".puffin")]) == 1
+    assert len([file for file in lake.files(table) if file.endswith(".puffin")]) == 1
 
 
 def test_an_index_of_an_old_snapshot_is_registered_there(lake):

@@ -34,12 +34,12 @@ def test_the_state_counts_every_byte_of_the_index_once(indexed):
     state = state_of(indexed, version)
     with open_puffin(indexed.io, version.path) as reader:
         blobs = reader.metadata.blobs
-        identity = sum(one.length for one in reader.find(rows_blob.TYPE))
-    assert sum(one.rows for one in state.shards) == state.rows == 60
-    assert sum(one.all_bytes for one in state.shards) + state.other_bytes == sum(
+        identity = sum(blob.length for blob in reader.find(rows_blob.TYPE))
+    assert sum(shard.rows for shard in state.shards) == state.rows == 60
+    assert sum(shard.all_bytes for shard in state.shards) + state.other_bytes == sum(
         blob.length for blob in blobs
     )
-    assert sum(one.rows_bytes for one in state.shards) == identity
+    assert sum(shard.rows_bytes for shard in state.shards) == identity
     assert (state.fingerprint, state.base_snapshot_id) == (
         builds.declaration().fingerprint(),
         version.coverage.base_snapshot_id,
@@ -98,7 +98,7 @@ def test_the_age_of_changes_is_that_of_the_oldest_known_where_the_base_has_expir
     indexed.append(builds.rows(range(200, 203)))
     indexed.maintenance.expire_snapshots().by_id(expired).commit()
     indexed.refresh()
-    times = [one.timestamp_ms for one in indexed.snapshots()]
+    times = [snapshot.timestamp_ms for snapshot in indexed.snapshots()]
     assert min(times) <= oldest_uncovered_ms(indexed, version) <= max(times)
 
 

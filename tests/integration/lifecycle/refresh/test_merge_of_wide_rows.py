@@ -43,6 +43,6 @@ def test_they_are_merged_and_not_put_off(catalog):
     done = refresh_in_process(declaration, run_id="merge", force=True)
     index = open_index(table.refresh(), builds.INDEX)
     assert "merge" in done["reason"]
-    assert {one.kind for one in index.version.routing.shards} == {"graph"}
-    assert sum(one.rows for one in index.version.routing.shards) == 2640
+    assert {shard.kind for shard in index.version.routing.shards} == {"graph"}
+    assert sum(shard.rows for shard in index.version.routing.shards) == 2640
     assert (index.view.rows_to_scan, index.view.rows_masked) == (0, 0)

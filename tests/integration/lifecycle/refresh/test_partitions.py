@@ -35,7 +35,7 @@ def stored(table, index: str = builds.INDEX) -> list[bytes]:
     version = newest_version(table, index)
     with open_puffin(table.io, version.path) as reader:
         blobs = reader.find(partitions_blob.TYPE, index=index)
-        return [reader.open_stored(one).read() for one in blobs]
+        return [reader.open_stored(blob).read() for blob in blobs]
 
 
 def test_a_delete_and_an_append_copy_them_and_a_merge_makes_them_anew(built):
@@ -45,7 +45,7 @@ def test_a_delete_and_an_append_copy_them_and_a_merge_makes_them_anew(built):
     first = refresh(table, DECLARED, "delete")
     (blob,) = stored(table)
     with open_puffin(table.io, newest(table).path) as reader:
-        small = [one for one in reader.metadata.blobs if "shard" not in one.properties]
+        small = [blob for blob in reader.metadata.blobs if "shard" not in blob.properties]
         assert first["bytes_written"] + first["bytes_copied"] == reader.length
         assert small[0].type == partitions_blob.TYPE, "beside the other small ones"
         assert small == list(reader.metadata.blobs[-3:])
@@ -75,7 +75,7 @@ def test_a_copied_blob_is_counted_as_copied(words):
     version = newest(words)
     with open_puffin(words.io, version.path) as reader:
         new = ("puffin-ann-tombstones-v1", "puffin-ann-routing-v1", "puffin-ann-coverage-v1")
-        written = sum(one.length for one in reader.metadata.blobs if one.type in new)
+        written = sum(blob.length for blob in reader.metadata.blobs if blob.type in new)
         assert done["bytes_written"] == 4 + written + reader.footer_size
 
 
@@ -113,8 +113,10 @@ def test_damage_in_them_is_seen_by_searches_and_by_a_quick_doctor(words):
     assert newer in sentence
     assert open_index(words, builds.INDEX).version.path == older
     holds = {file.path: file.holds for file in take_inventory(words).files}
-    assert all(len(one) == 1 for one in holds.values()), "what a file holds is told without them"
-    (found,) = [one for one in doctor(words, quick=True).findings if one.kind == "damaged"]
+    assert all(len(hold) == 1 for hold in holds.values()), "what a file holds is told without them"
+    (found,) = [
+        finding for finding in doctor(words, quick=True).findings if finding.kind == "damaged"
+    ]
     assert found.file.endswith(newer)
     assert doctor(words, fix=True).problems_left == 0
     assert report(open_index(words.refresh(), builds.INDEX).search(QUERIES, 5))["damaged"] == []

@@ -90,11 +90,11 @@ def test_rows_deleted_merge_on_read_cost_tombstones_alone(build, algorithm):
     delete_merge_on_read(table, 3)
     done = refresh(table, declaration)
     after = shards(table)
-    assert sum(one.tombstones for one in after.values()) == 6
+    assert sum(shard.tombstones for shard in after.values()) == 6
     assert {n: (one.rows, one.bytes) for n, one in after.items()} == {
         n: (one.rows, one.bytes) for n, one in before.items()
     }
-    assert done["bytes_copied"] > sum(one.bytes for one in before.values()) * 0.9
+    assert done["bytes_copied"] > sum(shard.bytes for shard in before.values()) * 0.9
     assert_right(table, declaration, old)
 
 
@@ -103,7 +103,7 @@ def graphs(table):
     version = newest(table)
     with open_puffin(table.io, version.path) as reader:
         blobs = reader.find(graph_blob.TYPE, index=builds.INDEX)
-        return {one.properties["shard"]: reader.read(one) for one in blobs}
+        return {blob.properties["shard"]: reader.read(blob) for blob in blobs}
 
 
 def test_a_compaction_moves_rows_and_copies_graphs_without_a_look_at_them(build, monkeypatch):
@@ -131,8 +131,8 @@ def test_rows_rewritten_by_a_delete_move_and_the_deleted_ones_are_tombstoned(bui
     table.delete("id >= 10 and id < 15")
     refresh(table, declaration)
     after = shards(table)
-    assert sum(one.rows for one in after.values()) == 60
-    assert sum(one.tombstones for one in after.values()) == 5
+    assert sum(shard.rows for shard in after.values()) == 60
+    assert sum(shard.tombstones for shard in after.values()) == 5
 
 
 def test_a_rollback_revives_the_tombstoned_rows(build):
@@ -141,11 +141,11 @@ def test_a_rollback_revives_the_tombstoned_rows(build):
     before = table.current_snapshot().snapshot_id
     delete_merge_on_read(table, 4)
     refresh(table, declaration, "delete")
-    assert sum(one.tombstones for one in shards(table).values()) == 8
+    assert sum(shard.tombstones for shard in shards(table).values()) == 8
     roll_back(table, before)
     refresh(table, declaration, "rollback")
     after = shards(table)
-    assert sum(one.tombstones for one in after.values()) == 0
+    assert sum(shard.tombstones for shard in after.values()) == 0
     assert len(after) == 2
 
 
@@ -163,7 +163,7 @@ def test_equal_rows_are_matched_one_to_one(build):
     refresh(table, declaration, "compaction and more of them")
     roll_back(table, before)
     refresh(table, declaration, "rollback")
-    assert sum(one.rows - one.tombstones for one in shards(table).values()) == 72
+    assert sum(shard.rows - shard.tombstones for shard in shards(table).values()) == 72
 
 
 def test_rows_that_share_a_locator_with_the_dead_can_be_merged(build):
@@ -177,8 +177,8 @@ def test_rows_that_share_a_locator_with_the_dead_can_be_merged(build):
     for number in range(3):
         before = table.current_snapshot().snapshot_id
         path = sorted(task.file.file_path for task in table.scan().plan_files())
-        of_row = [one for one in path if table.io.new_input(one).exists()]
-        delete_positions(table, {one: [number] for one in of_row})
+        of_row = [location for location in path if table.io.new_input(location).exists()]
+        delete_positions(table, {location: [number] for location in of_row})
         table.refresh()
         refresh_in_process(declaration, run_id=f"delete-{number}", force=True)
         table.refresh()
@@ -190,7 +190,7 @@ def test_rows_that_share_a_locator_with_the_dead_can_be_merged(build):
     table.append(builds.rows(range(70, 75)))
     refresh_in_process(merging, run_id="merge", force=True)
     table.refresh()
-    assert {one.kind for one in shards(table).values()} == {"graph"}
+    assert {shard.kind for shard in shards(table).values()} == {"graph"}
 
 
 @pytest.mark.parametrize("algorithm", ["vamana", "centroid"])
@@ -209,7 +209,7 @@ def test_bad_vectors_are_left_out_and_counted(build, algorithm):
     done = refresh(table, declaration)
     if algorithm != "centroid":
         assert (done["rows_added"], done["rows_gone"]) == (3, 0)
-    assert sum(len(one.skipped) for one in newest(table).coverage.files) == 3
+    assert sum(len(file.skipped) for file in newest(table).coverage.files) == 3
     delete_merge_on_read(table, 5)
     refresh(table, declaration, "delete some of them")
 
@@ -249,7 +249,7 @@ def test_a_table_emptied_is_masked_whole(build):
     table.delete("id >= 0")
     refresh_in_process(declaration, run_id="empty", force=True)
     table.refresh()
-    assert all(one.tombstones == one.rows for one in shards(table).values())
+    assert all(shard.tombstones == shard.rows for shard in shards(table).values())
     table.append(builds.rows(range(100, 130)))
     refresh(table, declaration, "new life")
 
@@ -261,10 +261,10 @@ def test_small_deltas_are_absorbed_and_all_of_them_merged(build):
     for number in range(8):
         table.append(builds.rows(range(100 + 4 * number, 104 + 4 * number)))
         refresh(table, declaration, f"append-{number}")
-        kinds.append([one.kind for one in shards(table).values()])
+        kinds.append([shard.kind for shard in shards(table).values()])
     assert max(kind.count("delta") for kind in kinds) <= 3
     assert any(kind.count("delta") == 0 for kind in kinds), "never merged"
-    assert sum(one.rows for one in shards(table).values()) == 92
+    assert sum(shard.rows for shard in shards(table).values()) == 92
 
 
 def test_maintenance_rebuilds_shards_of_many_tombstones(build):
@@ -272,12 +272,12 @@ def test_maintenance_rebuilds_shards_of_many_tombstones(build):
     table = build(declaration)
     delete_merge_on_read(table, 12)
     refresh(table, declaration, "delete")
-    assert sum(one.tombstones for one in shards(table).values()) == 24
+    assert sum(shard.tombstones for shard in shards(table).values()) == 24
     done = refresh(table, declaration, "maintain", maintenance=True)
     assert "rebuild shard" in done["reason"]
     after = shards(table)
-    assert sum(one.rows for one in after.values()) == 36
-    assert sum(one.tombstones for one in after.values()) == 0
+    assert sum(shard.rows for shard in after.values()) == 36
+    assert sum(shard.tombstones for shard in after.values()) == 0
 
 
 def test_only_touched_shards_are_dealt_to_tasks(build):
@@ -297,7 +297,7 @@ def test_only_touched_shards_are_dealt_to_tasks(build):
     first = ids[routing.partition_shards[apart.argmin(axis=1)] == 0]
     table.delete(f"id in ({', '.join(map(str, first[::3]))})")
     refresh(table, declaration, "delete")
-    assert [one.tombstones > 0 for one in shards(table).values()] == [True, False]
+    assert [shard.tombstones > 0 for shard in shards(table).values()] == [True, False]
     assert touched(declaration, maintenance=True) == [0]
     table.append(builds.rows(range(60, 63)))
     assert touched(declaration) == [2]
@@ -336,12 +336,12 @@ def test_vectors_of_deleted_rows_are_in_the_file_until_their_shard_is_rebuilt(bu
 def test_file_ids_are_never_given_again(build):
     declaration = declared(refresh={"delta_ratio": 1.0})
     table = build(declaration)
-    seen = {one.file_id for one in newest(table).coverage.files}
+    seen = {file.file_id for file in newest(table).coverage.files}
     for number in range(3):
         compact(table)
         refresh(table, declaration, f"compaction-{number}")
         version = newest(table)
-        ids = {one.file_id for one in version.coverage.files}
+        ids = {file.file_id for file in version.coverage.files}
         assert not ids & seen
         seen |= ids
         assert int(version.routing.properties[NEXT_FILE_ID]) > max(seen)
@@ -362,4 +362,4 @@ def test_partition_columns_and_keys(catalog):
     table.delete("word = 'w3'")
     compact(table)
     refresh(table, declaration, "compaction")
-    assert sum(one.rows - one.tombstones for one in shards(table).values()) == 15
+    assert sum(shard.rows - shard.tombstones for shard in shards(table).values()) == 15

@@ -101,7 +101,7 @@ def test_files_found_with_an_index_are_opened_once(indexed, monkeypatch):
         footer, "read", lambda source, *args: opened.append(source.name) or original(source, *args)
     )
     assert len(find_versions(indexed, builds.INDEX).versions) == 1
-    assert opened == [one.path for one in find_registered(indexed)]
+    assert opened == [entry.path for entry in find_registered(indexed)]
 
 
 def test_manifests_that_did_not_change_are_not_read(indexed, counted):

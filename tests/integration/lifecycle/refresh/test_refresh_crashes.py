@@ -47,7 +47,9 @@ class Life:
     def published(self) -> list[str]:
         """Return the runs that published, in order."""
         snapshots = filter(is_index_snapshot, load_table(TABLE).snapshots())
-        return [one.summary.additional_properties[f"ann.{INDEX}.run-id"] for one in snapshots]
+        return [
+            snapshot.summary.additional_properties[f"ann.{INDEX}.run-id"] for snapshot in snapshots
+        ]
 
     def search(self) -> None:
         """Hold a search of one snapshot to brute force on that snapshot."""
@@ -108,7 +110,7 @@ def assert_clean_leaves_nothing(tmp_path) -> None:
     assert staged == [] or all(name.startswith("_lease-") for name in staged)
     held = leases.index_lease(load_table(TABLE), INDEX).look()
     assert held is None or held.released
-    registered = {one.statistics_path for one in load_table(TABLE).metadata.statistics}
+    registered = {entry.statistics_path for entry in load_table(TABLE).metadata.statistics}
     files = {f"file://{path}" for path in metadata.glob("ann-*.puffin")}
     assert files <= registered
 
@@ -142,7 +144,7 @@ def test_killed_before_events_all_over_a_rebuild_it_ends_published_once(life, tm
     moments = range(1, events + 1, 3)
     killed = [life.survive(maintenance=True, event=event) for event in moments]
     assert sum(killed) >= len(killed) - 2
-    actions = [one.record.action for one in history(TABLE, INDEX).entries]
+    actions = [entry.record.action for entry in history(TABLE, INDEX).entries]
     assert actions.count("rebuild") >= len(killed)
     assert_clean_leaves_nothing(tmp_path)
 
@@ -154,6 +156,8 @@ def test_killed_at_random_moments_it_ends_published_once(life, tmp_path, seed):
     began = time.monotonic()
     life.refreshes.run(INDEX, "run-0")
     whole = time.monotonic() - began
-    killed = [life.survive(seconds=one) for one in crashing_refreshes.moments(seed, 12, whole)]
+    killed = [
+        life.survive(seconds=moment) for moment in crashing_refreshes.moments(seed, 12, whole)
+    ]
     assert any(killed)
     assert_clean_leaves_nothing(tmp_path)

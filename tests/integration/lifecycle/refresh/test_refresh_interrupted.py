@@ -71,7 +71,7 @@ def run_all(works):
 def assert_published_once(table, runs):
     """One version of the run is published, and it answers as brute force does."""
     table.refresh()
-    published = [one.run_id for one in find_versions(table, builds.INDEX).versions]
+    published = [version.run_id for version in find_versions(table, builds.INDEX).versions]
     assert sorted(published) == sorted(["build", *runs])
     head = table.current_snapshot().snapshot_id
     index = open_index(table, builds.INDEX, head)

@@ -50,7 +50,10 @@ def test_another_metric_is_built_once_and_searched_by(build, publish):
     (now,) = status(table, builds.INDEX)
     assert now.metric == "l2"
     assert_nothing_is_left_to_do(table, other)
-    assert [one.record.run_id for one in history(TABLE, builds.INDEX).entries] == ["other", "build"]
+    assert [entry.record.run_id for entry in history(TABLE, builds.INDEX).entries] == [
+        "other",
+        "build",
+    ]
     for keep in (lambda: guard(TABLE, [other]), lambda: clean(TABLE, [other], at_ms=FAR_MS)):
         keep()
         assert metric_of_answers(table.refresh()) == "l2"
@@ -66,7 +69,7 @@ def test_what_is_due_is_done_once(build, publish):
     merging = declared("vamana", refresh={"delta_ratio": 0.05}, publish=publish)
     assert "the next change or maintenance merges" in refresh(table, merging, "look")["reason"]
     assert refresh(table, merging, "merge", maintenance=True)["action"] == "refresh"
-    assert [one.kind for one in newest(table).routing.shards] == ["graph", "graph"]
+    assert [shard.kind for shard in newest(table).routing.shards] == ["graph", "graph"]
     assert_nothing_is_left_to_do(table, merging)
 
 
@@ -103,7 +106,7 @@ def test_each_publication_has_a_number_above_those_before(build):
     for number in range(3):
         table.append(builds.rows(range(60 + number, 61 + number)))
         refresh(table, declared(), f"append-{number}")
-    numbers = [publication_number(one.path) for one in find_registered(table)]
+    numbers = [publication_number(entry.path) for entry in find_registered(table)]
     assert numbers == sorted(set(numbers), reverse=True)
     assert numbers[0] == 4
 
@@ -113,9 +116,9 @@ def test_numbers_go_on_where_registrations_were_lost(build):
     for number in range(2):
         table.append(builds.rows(range(60 + number, 61 + number)))
         refresh(table, declared(publish="statistics"), f"append-{number}")
-    for one in tuple(table.metadata.statistics):
+    for entry in tuple(table.metadata.statistics):
         with table.update_statistics() as update:
-            update.remove_statistics(one.snapshot_id)
+            update.remove_statistics(entry.snapshot_id)
     other = declared(metric="l2", publish="statistics")
     assert refresh(table.refresh(), other, "anew")["action"] == "build"
     guard(TABLE, [other])

@@ -116,7 +116,7 @@ def test_files_rewritten_with_other_rows_than_expected(build):
     table.overwrite(builds.rows(range(100, 150)))
     done = refresh(table, declaration, "overwrite")
     assert (done["action"], "identify them" in done["reason"]) == ("refresh", True)
-    assert all(one.tombstones == one.rows for one in newest(table).routing.shards[:2])
+    assert all(shard.tombstones == shard.rows for shard in newest(table).routing.shards[:2])
     assert maintained(table, declaration, "none of the rows its shards were")["action"] == "build"
 
 
@@ -127,7 +127,7 @@ def test_a_refresh_dearer_than_building_by_the_rates_that_were_recorded(build, m
     table.append(builds.rows(range(60, 90)))
     done = refresh(table, declaration)
     assert (done["action"], "refreshing is expected to take 3" in done["reason"]) == ("build", True)
-    assert {one.kind for one in newest(table).routing.shards} == {"graph"}
+    assert {shard.kind for shard in newest(table).routing.shards} == {"graph"}
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip"])

@@ -75,9 +75,9 @@ def test_executors_learn_where_the_catalog_is_described_but_not_its_secrets(load
     dag = load_dags()["ann_build_words"]
     conf = [dag.get_task(name).conf for name in ("train", "assign", "gate")]
     conf.append(dag.get_task("build_shards").partial_kwargs["conf"])
-    for one in conf:
-        assert one["spark.executorEnv.PYICEBERG_HOME"] == "/etc/iceberg"
-        assert "hidden" not in json.dumps(one)
+    for argument in conf:
+        assert argument["spark.executorEnv.PYICEBERG_HOME"] == "/etc/iceberg"
+        assert "hidden" not in json.dumps(argument)
 
 
 def test_the_schedule_is_the_declared_one(declarations, load_dags):

@@ -63,4 +63,4 @@ class TestInvalidDeclaration:
         dags = load_dags()
         assert len(dags) == 4
         tags = [dags[f"ann_build_{name}"].tags for name in ("words", "broken")]
-        assert not any("invalid-declaration" in one for one in tags)
+        assert not any("invalid-declaration" in tag for tag in tags)

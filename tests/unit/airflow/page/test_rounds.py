@@ -245,7 +245,7 @@ def test_many_who_look_at_silent_catalogs_take_few_threads_and_hold_up_nobody(ap
             await begun.wait()
             other = await client.get("/other")
             assert other.json() == "done"
-            assert not any(one.done() for one in loads)
+            assert not any(load.done() for load in loads)
             answers = await asyncio.gather(*loads)
             watching.cancel()
         return answers

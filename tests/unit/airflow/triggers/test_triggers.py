@@ -98,12 +98,12 @@ class TestDataSnapshot:
 
         found = events(changed(), 4, append, append_and_publish, append)
         data = [
-            one.snapshot_id
-            for one in table.refresh().snapshots()
-            if one.summary.operation.value == "append"
+            snapshot.snapshot_id
+            for snapshot in table.refresh().snapshots()
+            if snapshot.summary.operation.value == "append"
         ]
-        assert [one["snapshot_id"] for one in found] == data
-        assert [one["previous_snapshot_id"] for one in found] == [None, *data[:-1]]
+        assert [event["snapshot_id"] for event in found] == data
+        assert [event["previous_snapshot_id"] for event in found] == [None, *data[:-1]]
 
     def test_publishing_causes_no_event(self, table):
         table.append(ROWS)
@@ -133,7 +133,7 @@ class TestDataSnapshot:
         store = Store()
         events(changed(store), 1)
         table.refresh().manage_snapshots().rollback_to_snapshot(first).commit()
-        assert [one["snapshot_id"] for one in events(changed(store), 1)] == [first]
+        assert [event["snapshot_id"] for event in events(changed(store), 1)] == [first]
 
     def test_what_is_not_there_yet_is_waited_for(self, table):
         table.catalog.drop_table("glove.words")

@@ -20,11 +20,11 @@ def normal(n, d, seed=0):
 
 def bounds_of(groups, metric, count):
     made = [centroids.of_rows(group, metric, count, seed=1) for group in groups]
-    owners = np.repeat(np.arange(len(groups)), [len(one[0]) for one in made])
+    owners = np.repeat(np.arange(len(groups)), [len(made_of_group[0]) for made_of_group in made])
     return Bounds(
         metric,
-        np.concatenate([one[0] for one in made]),
-        np.concatenate([one[1] for one in made]),
+        np.concatenate([made_of_group[0] for made_of_group in made]),
+        np.concatenate([made_of_group[1] for made_of_group in made]),
         owners,
         len(groups),
     )

@@ -77,7 +77,7 @@ def scored(lists, query):
     if lists.relative:
         apart = squares - 2 * products + moved @ moved
         near = np.einsum("nd,nd->n", words, moved - plain[of])
-        error = np.array([step_of(moved - one, lists) for one in plain])[of]
+        error = np.array([step_of(moved - centroid, lists) for centroid in plain])[of]
     else:
         apart, near = squares - 2 * products, words @ moved
         error = np.full(ROWS, step_of(moved, lists))
@@ -100,7 +100,10 @@ def test_a_search_refines_the_best_scores_of_the_nearest_lists(
         sizes = np.cumsum(np.diff(lists.starts)[order])
         looked = max(probes, int(np.searchsorted(sizes, refined)) + 1)
         places = np.concatenate(
-            [np.arange(*lists.starts[one : one + 2]) for one in order[:looked].tolist()]
+            [
+                np.arange(*lists.starts[list_number : list_number + 2])
+                for list_number in order[:looked].tolist()
+            ]
         )
         last = np.sort(scores[places])[min(refined, len(places)) - 1]
         exact = METRICS[metric].distances(query[None], shard.vectors(np.arange(ROWS)))[0]
@@ -126,8 +129,8 @@ def test_lists_are_probed_from_the_nearest_on(metric, kind, shards):
         for probes in (1, 4):
             rows = np.concatenate(
                 [
-                    lists.ordinals[slice(*lists.starts[one : one + 2])]
-                    for one in order[:probes].tolist()
+                    lists.ordinals[slice(*lists.starts[list_number : list_number + 2])]
+                    for list_number in order[:probes].tolist()
                 ]
             )
             found = shard._searcher.search(

@@ -176,7 +176,7 @@ def test_bulk_building_prunes_what_was_found_both_ways(seed):
         chosen,
     )
     for row in range(ROWS):
-        both_ways = [*found[row], *(one for one in range(ROWS) if row in found[one])]
+        both_ways = [*found[row], *(number for number in range(ROWS) if row in found[number])]
         expected = pruned(space, nearest_to(space, row, both_ways), MOST, 1.25)
         assert forward[row, : chosen[row]].tolist() == expected
 

@@ -76,8 +76,8 @@ def test_a_metadata_file_tells_its_table_its_time_and_what_it_names(tmp_path, na
             (6, "s3://b/t/metadata/v2.metadata.json"),
         ),
         names=frozenset(
-            f"s3://b/t/metadata/{one}"
-            for one in ("snap-1.avro", "snap-2.avro", "ann-1.puffin", "ann-2.puffin", "p.parquet")
+            f"s3://b/t/metadata/{name}"
+            for name in ("snap-1.avro", "snap-2.avro", "ann-1.puffin", "ann-2.puffin", "p.parquet")
         ),
     )
     assert head(uri) == found.head

@@ -49,8 +49,10 @@ class Folder:
     def look(self, current: str, *, since_ms: int | None = None, **options) -> Reach:
         document = json.loads(self.files[current])
         log = [
-            SimpleNamespace(timestamp_ms=one["timestamp-ms"], metadata_file=one["metadata-file"])
-            for one in document["metadata-log"]
+            SimpleNamespace(
+                timestamp_ms=entry["timestamp-ms"], metadata_file=entry["metadata-file"]
+            )
+            for entry in document["metadata-log"]
         ]
         table = SimpleNamespace(
             io=None,
@@ -94,7 +96,7 @@ def history(folder: Folder, count: int, before: str = "") -> list[str]:
 
 
 def foreign(reach: Reach) -> dict[str, str]:
-    return {one.location: one.kind for one in reach.foreign}
+    return {file.location: file.kind for file in reach.foreign}
 
 
 @settings(max_examples=60)

@@ -28,14 +28,14 @@ def table_of(snapshots: dict[int, int], *entries: tuple[int, str]) -> SimpleName
 def test_files_come_newest_first_and_once() -> None:
     table = table_of({10: 1, 20: 2, 5: 3}, (10, "a"), (5, "b"), (20, "a"))
     found = find_registered(table)
-    assert [(one.path, one.snapshot_ids) for one in found] == [("b", (5,)), ("a", (20, 10))]
-    assert [one.file_size for one in found] == [5, 20]
-    assert {one.listed for one in found} == {frozenset({"theta"})}
+    assert [(entry.path, entry.snapshot_ids) for entry in found] == [("b", (5,)), ("a", (20, 10))]
+    assert [entry.file_size for entry in found] == [5, 20]
+    assert {entry.listed for entry in found} == {frozenset({"theta"})}
 
 
 def test_entries_of_snapshots_that_are_gone_come_last() -> None:
     found = find_registered(table_of({10: 1}, (99, "lost"), (10, "a")))
-    assert [one.path for one in found] == ["a", "lost"]
+    assert [entry.path for entry in found] == ["a", "lost"]
 
 
 def test_a_table_without_statistics_has_none() -> None:

@@ -89,7 +89,7 @@ def test_any_byte_may_be_wrong(path):
         except PuffinAnnError as error:
             refused.append(str(error))
     assert len(refused) > 100
-    assert [one for one in refused if str(path) not in one] == []
+    assert [message for message in refused if str(path) not in message] == []
 
 
 def test_errors_of_ours_pass():

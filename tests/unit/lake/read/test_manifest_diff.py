@@ -51,7 +51,8 @@ def live_rows_at(history: ManifestHistory, at: int) -> list[tuple[str, int, int,
     files = files_of(history.at(at))
     deleted = history.deleted(None, files)
     return [
-        (one.path, one.size, one.sequence_number, deleted.get(one.path, BitMap())) for one in files
+        (file.path, file.size, file.sequence_number, deleted.get(file.path, BitMap()))
+        for file in files
     ]
 
 
@@ -225,7 +226,7 @@ def test_deletes_numbered_before_a_file_was_added_need_its_entry() -> None:
 
 def test_deletes_of_a_new_files_own_commit_are_read_though_the_base_has_them() -> None:
     history, _, base = after("append_and_delete")
-    [file] = [one for one in history._live() if one.sequence_number == base + 1]
+    [file] = [entry for entry in history._live() if entry.sequence_number == base + 1]
     history._replace([file], [])
     with history.readable():
         covered = covered_at(history, base + 2)

@@ -68,7 +68,7 @@ KINDS = {
     ),
     "decimal": (pa.decimal128(9, 2), [[Decimal("1.25")], [Decimal("-9.00")]], ["1.25", "-9.00"]),
     "boolean": (pa.bool_(), [[True], [False], [None]], ["true"]),
-    "uuid": (pa.uuid(), [[one.bytes] for one in UUIDS], [str(UUIDS[1])]),
+    "uuid": (pa.uuid(), [[uuid.bytes] for uuid in UUIDS], [str(UUIDS[1])]),
 }
 
 

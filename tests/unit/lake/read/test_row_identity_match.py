@@ -22,7 +22,7 @@ def one_at_a_time(removed, added) -> list[int]:
     free = defaultdict(deque)
     for place, identity in enumerate(added):
         free[identity].append(place)
-    return [free[one].popleft() if free[one] else -1 for one in removed]
+    return [free[row].popleft() if free[row] else -1 for row in removed]
 
 
 @given(FEW | EDGES, FEW | EDGES)
@@ -94,7 +94,7 @@ def test_an_update_that_was_rolled_back_is_not_taken_for_the_same_row(changes, d
     shown = data.draw(st.sampled_from(states))  # as it may be after a rollback to any state
     removed, added = list(indexed.values()), list(shown.values())
     places = match_identities(
-        identities([one[:2] for one in removed]), identities([one[:2] for one in added])
+        identities([row[:2] for row in removed]), identities([row[:2] for row in added])
     )
     for (_, _, value), place in zip(removed, places.tolist(), strict=True):
         if place >= 0:

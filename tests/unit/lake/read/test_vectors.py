@@ -154,7 +154,7 @@ def test_an_extension_type_is_read_by_its_storage() -> None:
     ("lengths", "usual"), [([3, 2, 2], 2), ([0, 3, 2, 2, 3], 3), ([None, 0], 0), ([], 0)]
 )
 def test_vectors_are_as_long_as_most_of_them_are(lengths: list[int | None], usual: int) -> None:
-    lists = [None if one is None else [1.0] * one for one in lengths]
+    lists = [None if length is None else [1.0] * length for length in lengths]
     arrays = [
         pa.array(lists[:1], pa.list_(pa.float32())),
         pa.array(lists[1:], pa.list_(pa.float32())),

@@ -14,7 +14,10 @@ IO = PyArrowFileIO()
 
 
 def names(folder: Path) -> list[str]:
-    return [one.uri.rpartition("/")[2] for one in list_objects(IO, f"file://{folder}")]
+    return [
+        list_stored_object.uri.rpartition("/")[2]
+        for list_stored_object in list_objects(IO, f"file://{folder}")
+    ]
 
 
 def test_links_that_lead_nowhere_are_nothing_and_those_to_themselves_something(tmp_path):

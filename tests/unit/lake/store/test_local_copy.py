@@ -127,12 +127,12 @@ def test_an_object_is_assembled_of_bytes_and_ranges_in_order(tmp_path_factory, p
     folder = tmp_path_factory.mktemp("assembled")
     assembly = Assembly(PyArrowFileIO(), Names(f"file://{folder}/new", "ann", "run", 1))
     expected = b""
-    for one in pieces:
-        if isinstance(one, bytes):
-            assembly.object_plan.write(one)
-            expected += one
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            assembly.object_plan.write(piece)
+            expected += piece
         else:
-            number, offset, length = one
+            number, offset, length = piece
             source = folder / f"source-{number}"
             source.write_bytes(bytes(255 - byte for byte in DATA) if number % 2 else DATA)
             kept = min(length, 5000 - offset)

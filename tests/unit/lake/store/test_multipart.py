@@ -68,7 +68,7 @@ class Client:
         if self.meanwhile:
             self.meanwhile.pop(0)(UploadId)
         parts = self._of(UploadId).parts
-        wanted = {one["PartNumber"]: one["ETag"] for one in MultipartUpload["Parts"]}
+        wanted = {part["PartNumber"]: part["ETag"] for part in MultipartUpload["Parts"]}
         if wanted != {number: tag for number, (tag, _) in parts.items()}:
             raise refusal("InvalidPart", 400)
         self.finish(UploadId)

@@ -11,7 +11,10 @@ def row_groups(part: tuple[int, int, int], groups: list[int]) -> list[tuple[int,
     """Which row groups of which file a part stands for, as `reading.open_part` has it."""
     file, number, parts = part
     count = groups[file]
-    return [(file, one) for one in range(count * number // parts, count * (number + 1) // parts)]
+    return [
+        (file, position)
+        for position in range(count * number // parts, count * (number + 1) // parts)
+    ]
 
 
 @given(
@@ -29,8 +32,8 @@ def test_pieces_are_the_row_groups_of_the_parts_in_order(files, parts, threads):
         parts=tuple((at, number, parts) for at in range(len(files)) for number in range(parts))
     )
     pieces = _pieces(planned, task, threads)
-    expected = [one for part in task.parts for one in row_groups(part, groups)]
-    assert [one for piece in pieces for one in row_groups(piece, groups)] == expected
+    expected = [row_group for part in task.parts for row_group in row_groups(part, groups)]
+    assert [row_group for piece in pieces for row_group in row_groups(piece, groups)] == expected
     assert len(pieces) <= max(len(task.parts), PIECES_A_THREAD * threads + len(task.parts))
     for file, _, count in pieces:
         assert count == parts or planned[file].rows / count >= PIECE_ROWS

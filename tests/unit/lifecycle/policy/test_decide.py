@@ -15,7 +15,7 @@ from tests.support.index_states import HOUR_MS, NOW, change, declared, delta, gr
 
 
 def actions(decision):
-    return {one.shard_id: one.action for one in decision.shards}
+    return {shard.shard_id: shard.action for shard in decision.shards}
 
 
 def test_an_index_that_is_not_published_is_built():
@@ -65,7 +65,7 @@ def test_appended_rows_become_a_delta_and_no_shard_is_touched():
     assert decision.delta is not None
     assert (decision.delta.shard_id, decision.delta.rows) == (2, 1000)
     assert not decision.matches
-    assert decision.bytes_copied == sum(one.all_bytes for one in state().shards)
+    assert decision.bytes_copied == sum(shard.all_bytes for shard in state().shards)
     # Vector, row identity and partition of each row, and little else.
     assert 1000 * 432 <= decision.delta.bytes_written <= 1.02 * 1000 * 432
     assert "1,000 rows become delta 2" in decision.reason
@@ -75,11 +75,11 @@ def test_deleted_rows_become_tombstones_in_proportion_to_the_shards():
     shards = (graph(0, 75_000), graph(1, 25_000))
     decision = decide(state(*shards), change(live=96_000, rows_gone=4000), declared(), now_ms=NOW)
     assert actions(decision) == {0: "mask", 1: "mask"}
-    assert [one.rows for one in decision.shards] == [3000, 1000]
+    assert [shard.rows for shard in decision.shards] == [3000, 1000]
     assert decision.delta is None
-    written = sum(one.bytes_written for one in decision.shards)
+    written = sum(shard.bytes_written for shard in decision.shards)
     assert written <= 2 * 4000 + 16_000
-    assert decision.bytes_copied == sum(one.all_bytes for one in shards)
+    assert decision.bytes_copied == sum(shard.all_bytes for shard in shards)
 
 
 def test_a_compaction_remaps_and_expects_no_delta():
@@ -87,7 +87,7 @@ def test_a_compaction_remaps_and_expects_no_delta():
     decision = decide(state(), found, declared(), now_ms=NOW)
     assert decision.matches
     assert actions(decision) == {0: "remap", 1: "remap"}
-    assert [one.bytes_written < 2 * 50_000 * 28 for one in decision.shards] == [True, True]
+    assert [shard.bytes_written < 2 * 50_000 * 28 for shard in decision.shards] == [True, True]
     assert decision.delta is not None
     assert decision.delta.rows == 0
     assert decision.delta.absorbed == ()
@@ -128,7 +128,7 @@ def test_deltas_above_their_ratio_are_merged_with_the_rows_that_came():
     assert decision.merges
     assert decision.delta is None
     assert set(actions(decision).values()) == {"merge"}
-    inserted = [one.rows for one in decision.shards if one.kind == "graph"]
+    inserted = [shard.rows for shard in decision.shards if shard.kind == "graph"]
     assert sum(inserted) == 5500
     assert "5.5% of those in shards, above refresh.delta_ratio 5.0%" in decision.reason
     assert decision.bytes_copied == 0
@@ -230,14 +230,16 @@ def test_shards_are_told_that_a_maintenance_window_rebuilds_for_their_dead_rows(
     told = dead_shards(index, found, declared(), now_ms=NOW)
     assert told == pytest.approx(due)
     decision = decide(index, found, declared(), now_ms=NOW, maintenance=True)
-    assert set(told) == {one.shard_id for one in decision.shards if "are deleted" in one.reason}
+    assert set(told) == {
+        shard.shard_id for shard in decision.shards if "are deleted" in shard.reason
+    }
 
 
 def test_a_table_without_live_rows_is_masked_whatever_is_declared():
     found = change(live=0, rows_gone=100_000, rows_left_behind=100_000, column="changed")
     decision = decide(state(), found, declared(seed=5), now_ms=NOW)
     assert actions(decision) == {0: "mask", 1: "mask"}
-    assert sum(one.rows for one in decision.shards) == 100_000
+    assert sum(shard.rows for shard in decision.shards) == 100_000
     assert "no row is live any more" in decision.reason
     emptied = state(graph(0, tombstones=50_000), graph(1, tombstones=50_000))
     for maintenance in (False, True):
@@ -299,18 +301,18 @@ def test_parts_sum_up_and_none_is_above_its_weight(total, weights):
 
 
 @given(st.lists(st.integers(1, 2000), min_size=1, max_size=200))
-def test_deltas_stay_few_and_a_row_is_written_anew_seldom(appends):
+def test_deltas_stay_few_and_a_row_is_seldom_written_again(appends):
     deltas: dict[int, ShardState] = {}
     written = 0
     for number, rows in enumerate(appends):
         absorbed = absorbable(rows, deltas.values())
-        total = rows + sum(one.live for one in absorbed)
-        for one in absorbed:
-            del deltas[one.shard_id]
+        total = rows + sum(shard.live for shard in absorbed)
+        for shard in absorbed:
+            del deltas[shard.shard_id]
         deltas[number] = delta(number, total)
         written += total
     bits = sum(appends).bit_length()
     assert len(deltas) <= bits
-    assert sum(one.rows for one in deltas.values()) == sum(appends)
+    assert sum(delta.rows for delta in deltas.values()) == sum(appends)
     # Each time a row is absorbed its delta has grown by half at least.
     assert written <= sum(appends) * (2 * bits + 2)

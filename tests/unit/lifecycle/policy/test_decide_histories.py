@@ -145,15 +145,15 @@ class Histories(RuleBasedStateMachine):
     def check_sums(self, decision):
         shards, delta = decision.shards, decision.delta
         for name in ("bytes_written", "seconds"):
-            parts = sum(getattr(one, name) for one in shards)
+            parts = sum(getattr(shard, name) for shard in shards)
             parts += getattr(delta, name) if delta else 0
             parts += decision.other_bytes if name == "bytes_written" else decision.other_seconds
             assert getattr(decision, name) == pytest.approx(parts)
-        assert decision.bytes_copied == sum(one.bytes_copied for one in shards)
+        assert decision.bytes_copied == sum(shard.bytes_copied for shard in shards)
         if decision.action == "none":
             assert decision.bytes_written == decision.seconds == 0
-        assert min([0.0, *(one.seconds for one in shards)]) == 0.0
-        assert all(one.rows >= 0 and one.bytes_written >= 0 for one in shards)
+        assert min([0.0, *(shard.seconds for shard in shards)]) == 0.0
+        assert all(shard.rows >= 0 and shard.bytes_written >= 0 for shard in shards)
 
     def check_covered(self):
         answered = self.index.answered()

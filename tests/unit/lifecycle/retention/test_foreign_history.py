@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from puffin_ann.lake.metadata.foreign import Foreign, Reach
-from puffin_ann.lifecycle.retention.foreign_history import SHOWN, blocking, told
+from puffin_ann.lifecycle.retention.foreign_history import SHOWN, blocking, describe
 
 ROOT = "s3://lake/db/words"
 
@@ -25,7 +25,7 @@ def file(name: str, kind: str, **fields) -> Foreign:
 
 
 def test_where_nothing_is_foreign_nothing_is_told():
-    assert told(reach()) == []
+    assert describe(reach()) == []
 
 
 def test_a_location_that_may_be_anothers_blocks_all_removal():
@@ -60,7 +60,7 @@ def test_what_can_be_read_blocks_nothing(kind):
 
 
 def test_files_of_one_other_table_are_told_once_by_the_newest_with_a_command_for_all():
-    notes = told(
+    notes = describe(
         reach(
             file("00002-b", "other table", table_uuid="u", updated_ms=2),
             file("00003-c", "other table", table_uuid="u", updated_ms=3),
@@ -80,14 +80,14 @@ def test_files_of_one_other_table_are_told_once_by_the_newest_with_a_command_for
 
 
 def test_a_second_registration_is_a_problem_and_one_catalog_is_to_write():
-    (note,) = told(reach(file("00001-a", "other history")))
+    (note,) = describe(reach(file("00001-a", "other history")))
     assert note.is_problem
     assert note.remedy.startswith("let one catalog alone write the table")
 
 
 def test_of_stray_commits_the_newest_are_told_and_need_nothing():
     strays = [file(f"0000{at}", "single commit", updated_ms=at) for at in range(SHOWN + 2)]
-    notes = told(reach(*strays))
+    notes = describe(reach(*strays))
     assert [note.file for note in notes] == [stray.location for stray in strays[:1:-1]]
     assert all(note.remedy.startswith("none needed") for note in notes)
 
@@ -95,5 +95,5 @@ def test_of_stray_commits_the_newest_are_told_and_need_nothing():
 def test_a_file_whose_name_another_has_too_is_named_by_its_location():
     here = file("00001-a", "single commit")
     there = Foreign("s3://lake/copy/metadata/00001-a.metadata.json", "single commit")
-    notes = told(reach(here, there))
+    notes = describe(reach(here, there))
     assert [note.remedy.rpartition(" ")[2] for note in notes] == [here.location, there.location]

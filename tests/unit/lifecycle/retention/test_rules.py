@@ -67,9 +67,9 @@ def test_the_versions_to_keep_are_each_in_one_kept_file_and_no_other_is(history,
     files = published(history)
     verdicts = apply_retention(files, keeps(most), {})
     newest = {}
-    for one in files:
-        for holding in one.holds:
-            newest.setdefault((holding.index, holding.version), one.number)
+    for file in files:
+        for holding in file.holds:
+            newest.setdefault((holding.index, holding.version), file.number)
     wanted = set()
     for index in INDEXES:
         wanted |= set([number for (name, _), number in newest.items() if name == index][:most])
@@ -100,7 +100,7 @@ def test_a_tag_keeps_the_file_registered_under_its_snapshot(history, data):
     tagged = data.draw(st.sampled_from(files))
     (snapshot,) = tagged.entries
     verdicts = apply_retention(files, keeps(1), {snapshot: ("tag 'v1'",)})
-    (verdict,) = (one for one in verdicts if one.file is tagged)
+    (verdict,) = (verdict for verdict in verdicts if verdict.file is tagged)
     assert f"tag 'v1' stands at snapshot {snapshot}" in verdict.reasons
 
 

@@ -101,4 +101,4 @@ def test_a_process_that_spark_started_imports_no_module_from_an_archive():
     places, cached = result.stdout.splitlines()
     assert places.split()[0] == str(home / "__init__.py")
     assert ".zip" not in places
-    assert all(one not in cached for one in front)
+    assert all(entry not in cached for entry in front)

@@ -50,7 +50,7 @@ def test_a_task_uses_the_threads_that_spark_gives_it(monkeypatch, cores, tasks, 
 def test_answers_come_in_the_order_of_the_payloads():
     given = [str(number) for number in range(7)]
     assert OnSpark(LocalContext(2)).run(lambda one: one + "!", given) == [
-        one + "!" for one in given
+        text + "!" for text in given
     ]
     assert OnSpark(LocalContext(2)).run(lambda one: one, []) == []
 

@@ -63,7 +63,7 @@ def test_a_call_that_fails_in_the_cache_keeps_nobody_from_searching(
     real = getattr(owner, name)
 
     def failing(*arguments, **others):
-        if any(str(one).startswith(str(root)) for one in arguments):
+        if any(str(argument).startswith(str(root)) for argument in arguments):
             raise OSError(number, os.strerror(number), str(root))
         return real(*arguments, **others)
 

@@ -72,9 +72,9 @@ def test_processes_that_want_more_than_the_cache_holds_all_get_what_they_ask_for
         )
         for number in range(3)
     ]
-    said = [one.communicate()[1].decode() for one in several]
-    assert [one.returncode for one in several] == [0, 0, 0], said
-    left = [one.name for one in tmp_path.iterdir() if one.name.startswith(("fill-", "gone-"))]
+    said = [process.communicate()[1].decode() for process in several]
+    assert [process.returncode for process in several] == [0, 0, 0], said
+    left = [path.name for path in tmp_path.iterdir() if path.name.startswith(("fill-", "gone-"))]
     assert left == []
 
 
@@ -134,4 +134,4 @@ def test_of_two_that_fill_one_key_at_once_both_end_with_one_folder(tmp_path):
 
     with cache.held("key", late) as folder:
         assert (folder / "data").read_text() == "x"
-    assert [one.name for one in tmp_path.iterdir()] == [folder.name]
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
