@@ -132,10 +132,10 @@ def test_what_another_user_put_in_the_way_meanwhile_is_refused(opened, monkeypat
     """Between finding that a folder is missing and making it, in a folder that is open to all."""
     (opened / "shared").mkdir()
     (opened / "shared").chmod(0o1777)
-    make = os.mkdir
+    mkdir = os.mkdir
 
     def overtaken(path, mode):
-        make(path, mode)
+        mkdir(path, mode)
         Path(path).chmod(0o777)
         raise FileExistsError(17, "File exists", str(path))
 

@@ -174,7 +174,7 @@ class MetadataReader:
 
 
 def read_metadata(io: FileIO, location: str) -> dict[str, Any] | None:
-    """Read a metadata file as plain JSON whose fields are as `check_fields` says; None if it is gone.
+    """Read a metadata file as plain JSON, checked by `check_fields`; None if it is gone.
 
     Raises:
         StoreUnavailableError: the store does not give it now.
