@@ -42,11 +42,11 @@ def test_indexes_of_one_table_are_carried_along(words):
     builds.build(builds.declaration(name="first"), "c", {"force": True})
     words.refresh()
     found = status(words)
-    assert [one.index for one in found] == ["first", "second"]
-    assert len({one.file for one in found}) == 1
+    assert [state.index for state in found] == ["first", "second"]
+    assert len({state.file for state in found}) == 1
     current = words.current_snapshot().snapshot_id
-    for one in found:
-        builds.assert_answers(open_index(words, one.index), words, current, QUERIES, 5)
+    for state in found:
+        builds.assert_answers(open_index(words, state.index), words, current, QUERIES, 5)
 
 
 def test_rows_written_during_the_build_are_searched_and_the_base_stays_what_was_indexed(words):
