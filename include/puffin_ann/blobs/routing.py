@@ -18,6 +18,8 @@ from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.errors import BlobFormatError
 
 KIND = "rout"
+RUN_ID = "run-id"
+"""The property that names the run which published the version."""
 TYPE = "puffin-ann-routing-v1"
 
 MINOR = 1
@@ -134,6 +136,11 @@ class Routing:
     recall: Recall | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     apart: Apart | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The run that published the version; empty if the properties name none."""
+        return self.properties.get(RUN_ID, "")
 
     @property
     def measured(self) -> Recall | None:

@@ -310,7 +310,7 @@ def index_names(reader: PuffinReader, marks: Mapping[str, Dropped]) -> set[str]:
 
 def version_id(routing: Routing, base_snapshot_id: int) -> str:
     """Return what tells a version from others of its index: the run that published it."""
-    return routing.properties.get("run-id", "") or str(base_snapshot_id)
+    return routing.run_id or str(base_snapshot_id)
 
 
 def require_versions(table: Table, index: str) -> tuple[IndexVersion, ...]:

@@ -8,6 +8,7 @@ from puffin_ann.errors import RecallTooLowError, StagingError
 from puffin_ann.lifecycle.build import staged_index
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.train import TrainResult
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import BuiltShard, Gated
 from puffin_ann.lifecycle.evaluate.measure import RecallMeter
 from puffin_ann.lifecycle.evaluate.tune import choose_widths
@@ -23,7 +24,7 @@ def run_gate(
     summary: AssignSummary,
     shards: list[BuiltShard],
     seconds: Mapping[str, float],
-    figures: Mapping[str, str],
+    figures: IndexProperties,
     *,
     algorithm: str,
 ) -> Gated:
@@ -35,7 +36,7 @@ def run_gate(
         summary: what was read of the table.
         shards: those that were built.
         seconds: by stage, how long it took.
-        figures: what earlier stages counted, for the routing blob's properties.
+        figures: what earlier stages counted.
         algorithm: what the shards were built with.
     """
     began = time.monotonic()

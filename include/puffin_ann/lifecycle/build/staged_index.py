@@ -5,7 +5,6 @@ publishing copies its shards in and clears where they lay.
 """
 
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -25,16 +24,9 @@ from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.shard import CREATED_BY
 from puffin_ann.lifecycle.build.train import TrainResult
-from puffin_ann.lifecycle.documents.index_properties import (
-    COLUMN_TYPE,
-    DRIFT,
-    FINGERPRINT,
-    NEXT_FILE_ID,
-    STAGE_SECONDS,
-)
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import BuildPlan, BuiltShard, RunPlan
 from puffin_ann.lifecycle.policy.decision import Drift
-from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
 from puffin_ann.puffin.writer import PuffinWriter
 
 
@@ -43,13 +35,22 @@ def routing_of(
     trained: TrainResult,
     summary: AssignSummary,
     shards: list[BuiltShard],
-    properties: Mapping[str, str],
+    figures: IndexProperties,
     *,
     algorithm: str,
 ) -> Routing:
     """Return the routing of a freshly built index, before anything was measured."""
     declaration = plan.declaration
     kept = slice(0, 0) if algorithm == CENTROID else slice(None)
+    noted = figures.noting(
+        fingerprint=declaration.fingerprint(),
+        declaration=declaration.model_dump_json(),
+        run_id=plan.run_id,
+        drift=drift_of(summary, shards),
+        next_file_id=len(plan.files),
+    )
+    if plan.column_type:
+        noted = noted.noting(column_type=plan.column_type)
     return Routing(
         metric=declaration.metric,
         algorithm=algorithm,
@@ -73,15 +74,7 @@ def routing_of(
         search_width=64,
         probe_partitions=len(trained.centroids[kept]),
         recall=None,
-        properties={
-            FINGERPRINT: declaration.fingerprint(),
-            PROPERTY: declaration.model_dump_json(),
-            "run-id": plan.run_id,
-            DRIFT: drift_of(summary, shards).model_dump_json(),
-            NEXT_FILE_ID: str(len(plan.files)),
-            **({COLUMN_TYPE: plan.column_type} if plan.column_type else {}),
-            **properties,
-        },
+        properties=noted.texts,
     )
 
 
@@ -159,7 +152,7 @@ def measured(
         search_width=width,
         probe_partitions=probe_partitions,
         recall=recall,
-        properties={**routing.properties, STAGE_SECONDS: json.dumps(dict(seconds))},
+        properties=IndexProperties(routing.properties).noting(stage_seconds=dict(seconds)).texts,
     )
 
 

@@ -5,7 +5,6 @@ through executors and the table's store only. Each stage ends by creating its do
 by looking for it.
 """
 
-import json
 import logging
 import time
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.gate import require_passed, run_gate
 from puffin_ann.lifecycle.build.shard import build_shard
 from puffin_ann.lifecycle.build.train import TrainResult
-from puffin_ann.lifecycle.documents.index_properties import RATES, SKIPPED
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import (
     ASSIGN,
     CHOICE,
@@ -272,16 +271,15 @@ def _measure(
         raise StagingGoneError(f"the staged index cannot be read: {error}") from error
 
 
-def _figures(trained: Trained, assigned: Assigned, groups: Sequence[BuiltGroup]) -> dict[str, str]:
-    """Return what the stages counted, for the routing blob's properties."""
-    figures = {
-        SKIPPED: json.dumps(assigned.skipped),
-        "vector-bytes-read": str(assigned.vector_bytes_read),
-        RATES: _rates(assigned, groups).model_dump_json(),
-    }
-    if trained.choice.trials:
-        figures["trials"] = json.dumps([trial.model_dump() for trial in trained.choice.trials])
-    return figures
+def _figures(trained: Trained, assigned: Assigned, groups: Sequence[BuiltGroup]) -> IndexProperties:
+    """Return what the stages counted."""
+    noted = IndexProperties().noting(
+        skipped=assigned.skipped,
+        vector_bytes_read=assigned.vector_bytes_read,
+        rates=_rates(assigned, groups),
+    )
+    trials = trained.choice.trials
+    return noted.noting(trials=trials) if trials else noted
 
 
 def _rates(assigned: Assigned, groups: Sequence[BuiltGroup]) -> Rates:

@@ -155,7 +155,7 @@ def _measure(
         index=declaration.name,
         table=plan.table,
         run_id=plan.run_id,
-        version_run_id=routing.properties.get("run-id", ""),
+        version_run_id=routing.run_id,
         at_ms=now_ms(),
         snapshot_id=plan.base_snapshot_id,
         base_snapshot_id=index.version.coverage.base_snapshot_id,

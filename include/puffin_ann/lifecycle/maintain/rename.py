@@ -1,6 +1,5 @@
 """Publish an index under another name, without building it."""
 
-import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -23,14 +22,14 @@ from puffin_ann.lake.metadata.dropped import NEVER, find_dropped, mark
 from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.staging import Staging
-from puffin_ann.lifecycle.documents.index_properties import FINGERPRINT, HISTORY
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
+from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.evaluate.records import evaluation_files
 from puffin_ann.lifecycle.maintain.drop import versions_of, without
 from puffin_ann.lifecycle.maintain.guard import live_files
 from puffin_ann.lifecycle.publish.republish import Renamed, republish
-from puffin_ann.lifecycle.publish.run_records import RunRecord, records_in, with_record
+from puffin_ann.lifecycle.publish.run_records import with_record
 from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
-from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
 from puffin_ann.lifecycle.retention.withheld import is_shared
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
@@ -297,7 +296,7 @@ def _is_of_shape(table: Table, name: str, declaration: IndexDeclaration) -> bool
 
 
 def _has_shape(table: Table, version: IndexVersion, declaration: IndexDeclaration) -> bool:
-    if version.routing.properties.get(FINGERPRINT) != declaration.fingerprint():
+    if IndexProperties(version.routing.properties).fingerprint != declaration.fingerprint():
         return False
     try:
         column = table_vector_column(table, declaration.column)
@@ -364,13 +363,16 @@ def _carry_records(table: Table, before: str, after: str) -> None:
 def _routing(version: IndexVersion, declaration: IndexDeclaration, record: RunRecord) -> bytes:
     """Return the routing blob with the declaration in force; shards are in the same file again."""
     routing = version.routing
-    recorded = {**routing.properties, PROPERTY: declaration.model_dump_json()}
-    recorded[HISTORY] = with_record(record, records_in(routing.properties))
-    recorded["renamed-from"] = json.dumps({"index": version.index, "run-id": version.run_id})
+    before = IndexProperties(routing.properties)
+    noted = before.noting(
+        declaration=declaration.model_dump_json(),
+        history=with_record(record, before.history),
+        renamed_from={"index": version.index, "run-id": version.run_id},
+    )
     return routing_blob.encode(
         replace(
             routing,
-            properties=recorded,
+            properties=noted.texts,
             shards=tuple(replace(shard, file="") for shard in routing.shards),
         ),
         routing.apart,

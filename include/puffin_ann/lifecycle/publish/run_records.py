@@ -4,12 +4,9 @@ A version carries the records of the runs before it, so that they last as long a
 however many versions and snapshots expire.
 """
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import routing as routing_blob
@@ -17,60 +14,15 @@ from puffin_ann.blobs.routing import Routing
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.metadata.dropped import find_dropped, is_dropped
 from puffin_ann.lake.metadata.registered import find_registered
-from puffin_ann.lifecycle.documents.index_properties import HISTORY, read_property, stage_seconds
-from puffin_ann.lifecycle.documents.run import RunPlan
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
+from puffin_ann.lifecycle.documents.refresh import RefreshPlan
+from puffin_ann.lifecycle.documents.run import BuildPlan, RunPlan
+from puffin_ann.lifecycle.documents.run_record import Deed, RunRecord
 from puffin_ann.lifecycle.policy.decision import Decision
-from puffin_ann.moments import Moment
 from puffin_ann.search.versions import IndexVersion, open_puffin, version_id
 
 KEPT = 100
 """Most records that a version carries."""
-
-Deed = Literal["build", "refresh", "merge", "rebuild", "rename", "evaluate", "published"]
-"""What a run did: a refresh that merges deltas or rebuilds shards is called by that."""
-
-
-class RunRecord(BaseModel):
-    """What one run did.
-
-    Attributes:
-        run_id: of the run; it says what triggered it.
-        at_ms: when it was planned, milliseconds since 1970.
-        reason: why it did what it did, in one sentence.
-        base_snapshot_id: snapshot whose rows it covers.
-        rows: live rows indexed.
-        rows_added: rows that the version before did not have, or all.
-        rows_gone: rows of the version before that are not live any more.
-        bytes_written: new bytes of the index's blobs, but for routing, partitions and coverage.
-        bytes_copied: bytes carried over from published files, other indexes' included.
-        seconds: of its stages up to publication.
-        recall: measured before publication; None if it was not.
-        coverage: share of the live rows that it covers; known of evaluations.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    run_id: str
-    action: Deed
-    at_ms: Moment
-    reason: str = ""
-    base_snapshot_id: int = 0
-    rows: int = 0
-    rows_added: int = 0
-    rows_gone: int = 0
-    bytes_written: int = 0
-    bytes_copied: int = 0
-    seconds: FiniteFloat = 0.0
-    recall: FiniteFloat | None = None
-    coverage: FiniteFloat | None = None
-
-
-_RECORDS = TypeAdapter(tuple[RunRecord, ...])
-
-
-def records_in(properties: Mapping[str, str]) -> tuple[RunRecord, ...]:
-    """Return the records that a version carries, the newest first; none if they cannot be read."""
-    return read_property(properties, HISTORY, _RECORDS, ())
 
 
 def recorded(
@@ -94,7 +46,7 @@ def recorded(
         rows_added: rows that the version before did not have, or all.
         rows_gone: rows of the version before that are not live any more.
     """
-    before = records_in(newest_properties(table, version.index, known=version))
+    before = newest_properties(table, version.index, known=version).history
     mine = _record(plan, version).model_copy(
         update={
             "rows_added": rows_added,
@@ -104,26 +56,27 @@ def recorded(
         }
     )
     routing = version.routing
-    return replace(routing, properties={**routing.properties, HISTORY: with_record(mine, before)})
+    noted = IndexProperties(routing.properties).noting(history=with_record(mine, before))
+    return replace(routing, properties=noted.texts)
 
 
-def with_record(mine: RunRecord, before: Iterable[RunRecord]) -> str:
-    """Return the records that a version carries as JSON: one, and those before it."""
-    kept = [mine, *(record for record in before if record.run_id != mine.run_id)][:KEPT]
-    return json.dumps([record.model_dump(exclude_defaults=True) for record in kept])
+def with_record(mine: RunRecord, before: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
+    """Return the records that a version carries: one, and those before it."""
+    return (mine, *(record for record in before if record.run_id != mine.run_id))[:KEPT]
 
 
 def _record(plan: RunPlan, version: IndexVersion) -> RunRecord:
-    decision: Decision | None = getattr(plan, "decision", None)
+    decision = plan.decision if isinstance(plan, RefreshPlan) else None
+    reason = plan.reason if isinstance(plan, BuildPlan) else ""
     routing = version.routing
     return RunRecord(
         run_id=plan.run_id,
         action=_deed(decision),
         at_ms=plan.planned_ms,
-        reason=decision.reason if decision else getattr(plan, "reason", ""),
+        reason=decision.reason if decision else reason,
         base_snapshot_id=plan.base_snapshot_id,
         rows=version.vectors,
-        seconds=round(sum(stage_seconds(routing.properties).values()), 3),
+        seconds=round(sum(IndexProperties(routing.properties).stage_seconds.values()), 3),
         recall=routing.measured.recall if routing.measured and decision is None else None,
     )
 
@@ -138,8 +91,8 @@ def _deed(decision: Decision | None) -> Deed:
 
 def newest_properties(
     table: Table, index: str, known: IndexVersion | None = None
-) -> Mapping[str, str]:
-    """Return the routing blob's properties of the newest version; empty if there is none.
+) -> IndexProperties:
+    """Return what is noted in the newest version; nothing if there is none.
 
     Args:
         table: as it was loaded.
@@ -152,13 +105,13 @@ def newest_properties(
     marks = find_dropped(table)
     for entry in find_registered(table):
         if known is not None and entry.path == known.path:
-            return known.routing.properties
+            return IndexProperties(known.routing.properties)
         try:
             with open_puffin(table.io, entry.path, entry.file_size) as reader:
                 for blob in reader.find(routing_blob.TYPE, index=index):
                     routing = routing_blob.decode(reader.read(blob))
                     if not is_dropped(marks, index, version_id(routing, blob.snapshot_id)):
-                        return routing.properties
+                        return IndexProperties(routing.properties)
         except (FormatError, FileNotFoundError):
             continue  # its history is lost with it
-    return {}
+    return IndexProperties()

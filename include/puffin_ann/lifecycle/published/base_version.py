@@ -6,7 +6,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.lifecycle.documents.index_properties import FINGERPRINT
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.search.failover import may_answer
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
 from puffin_ann.search.versions import IndexVersion, find_versions, newest_version
@@ -61,7 +61,7 @@ def nearest_version(
             found.append(BaseVersion(version, view_of(table, version, live)))
 
     def distance(base: BaseVersion) -> tuple[bool, int]:
-        made_by = base.version.routing.properties.get(FINGERPRINT, "")
+        made_by = IndexProperties(base.version.routing.properties).fingerprint
         return fingerprint not in (None, made_by), base.view.cost
 
     return min((base for base in found if may_answer(base.version, newest)), key=distance)

@@ -1,10 +1,8 @@
 """Read what a decision rests on: the state of the newest version, and what changed since."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 import numpy as np
-from pydantic import TypeAdapter
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import rows as rows_blob
@@ -18,21 +16,11 @@ from puffin_ann.lake.read.live_files import LiveFile
 from puffin_ann.lake.read.parquet import dimension_of
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
 from puffin_ann.lake.store.locations import relative_path
-from puffin_ann.lifecycle.documents.index_properties import (
-    COLUMN_TYPE,
-    DRIFT,
-    FINGERPRINT,
-    RATES,
-    read_property,
-)
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.ingest.key_column import require_key
-from puffin_ann.lifecycle.policy.decision import Drift, Rates
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
-from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
 from puffin_ann.search.versions import IndexVersion, open_puffin
-
-M = TypeVar("M", Rates, Drift)
 
 
 def state_of(table: Table, version: IndexVersion) -> IndexState:
@@ -43,20 +31,21 @@ def state_of(table: Table, version: IndexVersion) -> IndexState:
         StoreUnavailableError: its store does not answer.
     """
     routing = version.routing
+    noted = IndexProperties(routing.properties)
     sizes, other = _sizes(table, version)
     state = IndexState(
         algorithm=routing.algorithm,
         metric=routing.metric,
         dimension=routing.dimension,
         norm_bound=routing.norm_bound,
-        fingerprint=routing.properties.get(FINGERPRINT, ""),
-        declaration=routing.properties.get(PROPERTY, ""),
+        fingerprint=noted.fingerprint,
+        declaration=noted.declaration,
         base_snapshot_id=version.coverage.base_snapshot_id,
         rows=_rows(version),
         shards=tuple(_shard(entry, sizes.get(entry.shard_id, {})) for entry in routing.shards),
         other_bytes=other,
-        rates=_recorded(routing.properties, RATES, Rates),
-        drift=_recorded(routing.properties, DRIFT, Drift),
+        rates=noted.rates,
+        drift=noted.drift,
         partitions=len(routing.centroids),
     )
     return _with_imbalance(state)
@@ -118,12 +107,6 @@ def _shard(entry: ShardEntry, sizes: Mapping[str, int]) -> ShardState:
         rows_bytes=sizes.get(rows_blob.TYPE, 0),
         tombstone_bytes=sizes.get(tombstones_blob.TYPE, 0),
     )
-
-
-def _recorded(properties: Mapping[str, str], key: str, kind: type[M]) -> M:
-    """Return what an earlier run recorded; the defaults where it did not, or in another format."""
-    value = read_property(properties, key, TypeAdapter(kind), kind())
-    return value if value.is_sound else kind()
 
 
 def change_of(
@@ -219,8 +202,8 @@ def _why_not_this_column(
             f"column {column.name!r} is not the one that was indexed: its field id is "
             f"{column.field_id}, not {version.field_id}"
         )
-    before = version.routing.properties.get(COLUMN_TYPE, column.element)
-    if before != column.element:
+    before = IndexProperties(version.routing.properties).column_type
+    if before not in (None, column.element):
         return f"column {column.name!r} holds {column.element} now; indexed were {before}"
     width = version.routing.dimension
     if not new_files or sum(file.rows for file in new_files) <= view.rows_answered:

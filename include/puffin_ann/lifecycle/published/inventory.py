@@ -20,9 +20,9 @@ from puffin_ann.lake.metadata.registered import NAMED_BY, publication_number
 from puffin_ann.lake.store.listing import StoredObject, canonical, list_objects
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.objects import FOLDER, object_length
-from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.moments import now_ms
-from puffin_ann.search.versions import open_puffin, read_confirmed
+from puffin_ann.search.versions import open_puffin, read_confirmed, version_id
 
 log = logging.getLogger("puffin_ann")
 
@@ -263,12 +263,12 @@ def _content(
         with open_puffin(io, path, length) as reader:
             holds = []
             for blob in reader.find(routing_blob.TYPE):
-                properties = routing_blob.decode(reader.read(blob)).properties
+                routing = routing_blob.decode(reader.read(blob))
                 index = blob.properties.get("index", "")
                 if not is_name(index):
                     continue
-                version = properties.get("run-id", "") or str(blob.snapshot_id)
-                declaration = properties.get(PROPERTY, "")
+                version = version_id(routing, blob.snapshot_id)
+                declaration = IndexProperties(routing.properties).declaration
                 gone_ms = marks[index].at_ms if is_dropped(marks, index, version) else 0
                 holds.append(Holding(index, version, blob.snapshot_id, declaration, gone_ms))
             return tuple(holds), reader.footer_size

@@ -14,9 +14,6 @@ from puffin_ann.declaration import IndexDeclaration, SparkOptions, parse_declara
 from puffin_ann.errors import DeclarationError
 from puffin_ann.foreign_json import parse
 
-PROPERTY = "declaration"
-"""The property of a routing blob that holds it, as JSON."""
-
 
 @dataclass(frozen=True)
 class Recorded:
@@ -32,7 +29,7 @@ class Recorded:
 
     @classmethod
     def of(cls, text: str) -> "Recorded":
-        """Return what the property's text says."""
+        """Return what the text says: `IndexProperties.declaration`."""
         try:
             fields = parse(text)
         except ValueError:

@@ -1,6 +1,5 @@
 """The version that a refresh publishes: its routing and coverage, and where its blobs come from."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,14 +19,7 @@ from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.build.assign import AssignSummary
-from puffin_ann.lifecycle.documents.index_properties import (
-    DRIFT,
-    NEXT_FILE_ID,
-    RATES,
-    SKIPPED,
-    STAGE_SECONDS,
-    count_skipped,
-)
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.refresh import (
     CHANGES,
     AppliedGroup,
@@ -38,7 +30,6 @@ from puffin_ann.lifecycle.documents.refresh import (
 )
 from puffin_ann.lifecycle.documents.run import load
 from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Drift, Rates
-from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
@@ -97,22 +88,24 @@ def build_version(workspace: Workspace) -> VersionContent:
     for one in _kept(plan, source, applied):
         entries.append(_entry(one, source))
         blobs[one.shard_id] = _sources(one, plan, source)
+    before = IndexProperties(source.routing.properties)
+    noted = before.noting(
+        declaration=plan.declaration.model_dump_json(),
+        run_id=plan.run_id,
+        stage_seconds={
+            "read": changes.seconds,
+            "apply": sum(group.seconds for group in groups),
+        },
+        vector_bytes_read=changes.vector_bytes_read,
+        skipped=_skipped(before.skipped, changes),
+        next_file_id=plan.next_file_id,
+        rates=_rates(plan, changes, list(applied.values())),
+        drift=_drift(plan, source, changes, summary),
+    )
     routing = replace(
         _raised(source.routing, plan, summary),
         shards=tuple(entries),
-        properties={
-            **source.routing.properties,
-            PROPERTY: plan.declaration.model_dump_json(),
-            "run-id": plan.run_id,
-            STAGE_SECONDS: json.dumps(
-                {"read": changes.seconds, "apply": sum(group.seconds for group in groups)}
-            ),
-            "vector-bytes-read": str(changes.vector_bytes_read),
-            SKIPPED: json.dumps(_skipped(source.routing, changes)),
-            NEXT_FILE_ID: str(plan.next_file_id),
-            RATES: _rates(plan, changes, list(applied.values())).model_dump_json(),
-            DRIFT: _drift(plan, source, changes, summary).model_dump_json(),
-        },
+        properties=noted.texts,
     )
     version = replace(
         source, path=plan.source, snapshot_id=None, routing=routing, coverage=coverage
@@ -220,9 +213,8 @@ def _read_file(
     return file
 
 
-def _skipped(routing: Routing, changes: Changes) -> dict[str, int]:
+def _skipped(before: Mapping[str, int], changes: Changes) -> dict[str, int]:
     """Return how many rows were skipped since the index was built, by reason."""
-    before = count_skipped(routing.properties)
     return {
         reason: before.get(reason, 0) + changes.skipped.get(reason, 0)
         for reason in sorted({*before, *changes.skipped})

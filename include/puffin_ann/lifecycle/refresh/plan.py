@@ -13,7 +13,7 @@ from puffin_ann.lake.read.live_files import LiveFile
 from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.lake.store.locations import absolute_path, relative_path
 from puffin_ann.lifecycle.build.plan import assign_tasks, shard_groups
-from puffin_ann.lifecycle.documents.index_properties import next_file_id
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import (
     PlannedFile,
@@ -126,7 +126,7 @@ def plan_files(
     version, changed = basis.version, basis.view.changed
     ids = version.coverage.columns.file_ids
     next_id = int(ids.max(initial=-1)) + 1
-    next_id = max(next_id, next_file_id(version.routing.properties, version.path))
+    next_id = max(next_id, IndexProperties(version.routing.properties).next_file_id(version.path))
     restored = {file.path: file for file, _ in basis.view.scanned}
     covered: list[CoveredFile] = []
     read: list[PlannedFile] = []

@@ -7,8 +7,9 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
 from puffin_ann.lake.catalog.tables import load_table, name_of
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
+from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.evaluate.records import evaluations
-from puffin_ann.lifecycle.publish.run_records import RunRecord, records_in
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, require_versions
 
@@ -89,7 +90,7 @@ def _records(table: Table, index: str, versions: Iterable[IndexVersion]) -> Iter
     yield from _of_snapshots(table, index)
     for version in reversed(tuple(versions)):
         yield _of_version(table, version)
-        yield from records_in(version.routing.properties)
+        yield from IndexProperties(version.routing.properties).history
 
 
 def _of_snapshots(table: Table, index: str) -> Iterator[RunRecord]:

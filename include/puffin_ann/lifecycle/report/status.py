@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 from rich.table import Table as Grid
 
@@ -12,16 +12,11 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
-from puffin_ann.lifecycle.documents.index_properties import (
-    FINGERPRINT,
-    count_skipped,
-    read_property,
-    stage_seconds,
-)
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import Trial
 from puffin_ann.lifecycle.maintain.rename import renamings
 from puffin_ann.lifecycle.published.index_state import bytes_of
-from puffin_ann.lifecycle.published.recorded_declaration import PROPERTY, Recorded
+from puffin_ann.lifecycle.published.recorded_declaration import Recorded
 from puffin_ann.moments import as_time
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import (
@@ -125,11 +120,9 @@ def status(
     ]
 
 
-_TRIALS = TypeAdapter(tuple[Trial, ...])
-
-
 def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus:
     routing = version.routing
+    noted = IndexProperties(routing.properties)
     view = view_of(table, version, live)
     recall = routing.measured
     deltas = [shard for shard in routing.shards if shard.kind == "delta"]
@@ -137,7 +130,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         index=version.index,
         table=name_of(table),
         algorithm=routing.algorithm,
-        trials=read_property(routing.properties, "trials", _TRIALS, ()),
+        trials=noted.trials,
         metric=routing.metric,
         dimension=routing.dimension,
         snapshot_id=version.snapshot_id,
@@ -153,7 +146,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         vectors=version.vectors,
         tombstones=sum(shard.tombstones for shard in routing.shards),
         tombstone_ratio=version.tombstone_ratio,
-        skipped=count_skipped(routing.properties),
+        skipped=noted.skipped,
         coverage=view.coverage,
         rows_to_scan=view.rows_to_scan,
         rows_masked=view.rows_masked,
@@ -165,10 +158,10 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         recall_target=recall.target if recall else None,
         search_width=routing.search_width,
         probe_partitions=routing.probe_partitions,
-        seconds=stage_seconds(routing.properties),
-        fingerprint=routing.properties.get(FINGERPRINT, ""),
-        run_id=routing.properties.get("run-id", ""),
-        declaration=dict(Recorded.of(routing.properties.get(PROPERTY, "")).fields),
+        seconds=noted.stage_seconds,
+        fingerprint=noted.fingerprint,
+        run_id=noted.run_id,
+        declaration=dict(Recorded.of(noted.declaration).fields),
     )
 
 

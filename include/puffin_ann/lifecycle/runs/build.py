@@ -13,7 +13,7 @@ from puffin_ann.lifecycle.build.plan import (
     nothing_to_do,
 )
 from puffin_ann.lifecycle.build.whole_table import plan_of_whole_table
-from puffin_ann.lifecycle.documents.index_properties import FINGERPRINT
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import (
     PLAN,
     BuildPlan,
@@ -157,7 +157,7 @@ def _newest(table: Table, index: str, live: LiveState) -> NewestVersion | None:
         return None
     routing = version.routing
     return NewestVersion(
-        fingerprint=routing.properties.get(FINGERPRINT, ""),
+        fingerprint=IndexProperties(routing.properties).fingerprint,
         is_current=view_of(table, version, live).cost == 0,
         recall=1.0 if routing.recall is None else routing.recall.recall,
     )

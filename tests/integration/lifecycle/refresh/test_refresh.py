@@ -6,7 +6,7 @@ import pytest
 
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.engines.vamana import VamanaEngine
-from puffin_ann.lifecycle.documents.index_properties import NEXT_FILE_ID
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
@@ -344,7 +344,7 @@ def test_file_ids_are_never_given_again(build):
         ids = {file.file_id for file in version.coverage.files}
         assert not ids & seen
         seen |= ids
-        assert int(version.routing.properties[NEXT_FILE_ID]) > max(seen)
+        assert IndexProperties(version.routing.properties).next_file_id(version.path) > max(seen)
 
 
 def test_partition_columns_and_keys(catalog):

@@ -3,32 +3,32 @@
 import numpy as np
 import pyarrow as pa
 
-from puffin_ann.lifecycle.documents.index_properties import DRIFT, RATES
-from puffin_ann.lifecycle.policy.decision import Drift, Rates
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
+from puffin_ann.lifecycle.policy.decision import Rates
 from puffin_ann.lifecycle.published.index_state import state_of
 from puffin_ann.lifecycle.report.preview import preview
 from tests.support import builds
 from tests.support.refreshes import declared, delete_merge_on_read, maintained, newest, refresh
 
 
-def recorded_rates(table):
-    return Rates.model_validate_json(newest(table).routing.properties[RATES])
+def noted(table) -> IndexProperties:
+    return IndexProperties(newest(table).routing.properties)
 
 
 def test_rates_are_those_of_runs_of_many_rows_and_later_plans_go_by_them(build, words):
     declaration = declared("vamana", refresh={"delta_ratio": 0.05})
     words.append(builds.rows(range(60, 1200)))
     table = build(declaration)
-    built = recorded_rates(table)
+    built = noted(table).rates
     assert built.build != Rates().build
     assert built.insert == Rates().insert, "nothing was inserted yet"
     table.append(builds.rows(range(1200, 1203)))
     refresh(table, declaration, "few")
-    assert recorded_rates(table).insert == built.insert, "a few rows say nothing"
+    assert noted(table).rates.insert == built.insert, "a few rows say nothing"
     table.append(builds.rows(range(1300, 2400)))
     expected = preview(table, declaration).decision
     refresh(table, declaration, "many")
-    found = recorded_rates(table)
+    found = noted(table).rates
     assert found.insert != built.insert
     assert state_of(table, newest(table)).rates == found
     assert expected.seconds > 1100 / built.insert
@@ -37,12 +37,10 @@ def test_rates_are_those_of_runs_of_many_rows_and_later_plans_go_by_them(build, 
 def test_drift_is_recorded(build):
     declaration = declared("vamana", refresh={"delta_ratio": 1.0})
     table = build(declaration)
-    properties = newest(table).routing.properties
-    assert Drift.model_validate_json(properties[DRIFT]).built > 0
+    assert noted(table).drift.built > 0
     table.append(builds.rows(range(60, 66)))
     refresh(table, declaration)
-    properties = newest(table).routing.properties
-    drift = Drift.model_validate_json(properties[DRIFT])
+    drift = noted(table).drift
     assert drift.added > 0
     assert drift.largest_norm > 0
 
@@ -50,13 +48,13 @@ def test_drift_is_recorded(build):
 def test_rows_far_from_all_centroids_that_were_merged_at_once_are_seen(build):
     declaration = declared("vamana", refresh={"delta_ratio": 0.05})
     table = build(declaration)
-    before = Drift.model_validate_json(newest(table).routing.properties[DRIFT])
+    before = noted(table).drift
     far = builds.rows(range(60, 72))
     vectors = 10 * np.array(far.column("embedding").to_pylist())
     column = far.schema.field("embedding")
     table.append(far.set_column(2, column, pa.array(vectors.tolist(), column.type)))
     assert "merge" in refresh(table, declaration, "append")["reason"]
-    drift = Drift.model_validate_json(newest(table).routing.properties[DRIFT])
+    drift = noted(table).drift
     assert drift.merged == 12
     assert drift.added > 4 * before.built
     done = maintained(table, declaration, "times as far from their centroids")
@@ -68,11 +66,11 @@ def test_rows_that_leave_and_come_keep_what_was_merged_apart_from_deltas(build):
     table = build(declaration)
     table.append(builds.rows(range(60, 72)))
     refresh(table, declaration, "append")
-    merged = newest(table).routing.properties[DRIFT]
+    merged = noted(table).drift
     delete_merge_on_read(table, 2)
     refresh(table, declaration, "delete")
-    assert newest(table).routing.properties[DRIFT] == merged
+    assert noted(table).drift == merged
     table.append(builds.rows(range(80, 82)))
     refresh(table, declaration, "append-2")
-    drift = Drift.model_validate_json(newest(table).routing.properties[DRIFT])
+    drift = noted(table).drift
     assert (drift.merged, drift.added > 0) == (0, True)

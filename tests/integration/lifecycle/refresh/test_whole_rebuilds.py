@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.types import DoubleType
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle.documents.index_properties import FINGERPRINT
+from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.policy.decision import Rates
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
@@ -33,7 +33,7 @@ def test_other_parameters(build):
     other = builds.declaration(algorithm="vamana", parameters={**VAMANA, "R": 12})
     done = refresh(table, other, "other parameters")
     assert (done["action"], "'R': 12" in done["reason"]) == ("build", True)
-    assert newest(table).routing.properties[FINGERPRINT] == other.fingerprint()
+    assert IndexProperties(newest(table).routing.properties).fingerprint == other.fingerprint()
 
 
 def test_what_shapes_no_byte_publishes_nothing(build):

@@ -8,7 +8,6 @@ from pyroaring import BitMap
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.lake.read.coverage_diff import Difference
 from puffin_ann.lake.read.live_files import LiveFile
-from puffin_ann.lifecycle.documents.index_properties import NEXT_FILE_ID
 from puffin_ann.lifecycle.policy.decision import Decision, DeltaAction, ShardAction
 from puffin_ann.lifecycle.refresh.plan import Basis, deal_groups, plan_files
 
@@ -73,7 +72,7 @@ def test_a_file_that_is_gone_is_left_out_and_its_id_is_not_given_again():
 
 
 def test_the_ids_of_files_that_were_gone_before_are_not_given_again_either():
-    given = basis([covered(0, "a")], added=[(live("new"), [])], properties={NEXT_FILE_ID: "9"})
+    given = basis([covered(0, "a")], added=[(live("new"), [])], properties={"next-file-id": "9"})
     now, read, next_id = planned(given)
     assert list(now) == [0, 9]
     assert (read, next_id) == ({9: f"{LOCATION}/new"}, 10)
