@@ -183,9 +183,10 @@ class Workspace:
 class OpenRun(RunRef):
     """A run whose stages follow each other in this process, opened once for all of them.
 
-    To load the table, and to read the plan and the version that is refreshed, for each stage and
-    task anew took longer than all else that is done about a few deleted rows: 324 ms in place of
-    117 (GloVe, 18,000 rows, 1 % deleted; medians of nine, in turns, on a machine that others used).
+    To load the table, and to read the plan and the version that is refreshed, again for each stage
+    and task takes as long as all else that is done about a few deleted rows: 141 ms in place of 66
+    (GloVe, 18,000 rows, 1 % deleted; medians of nine refreshes each, in turns; 204 and 144 ms
+    while others used the machine).
 
     Sent to another process, such as a worker of Spark, it is a `RunRef` and opened there.
     """
