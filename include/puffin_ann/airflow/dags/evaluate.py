@@ -57,10 +57,10 @@ do; it is skipped while no version is published. It changes nothing, and so wait
                     queries=int(given["queries"]),
                 )
 
-        @task(retries=0)
+        @task(task_id="judge", retries=0)
         @fail_plainly()
-        def judge(planned: dict[str, Any]) -> None:
-            """Fail where the recall is under the target."""
+        def clear_and_judge(planned: dict[str, Any]) -> None:
+            """Clear what the run staged, and fail where the recall is under the target."""
             from puffin_ann.lifecycle.documents.run_ref import RunRef
             from puffin_ann.lifecycle.runs import evaluate
 
@@ -70,5 +70,5 @@ do; it is skipped while no version is published. It changes nothing, and so wait
         measure = StageOperator(
             **stage_arguments(declaration, KIND, "measure", "evaluate", has_lease=False)
         )
-        planned >> measure >> judge(planned)
+        planned >> measure >> clear_and_judge(planned)
     return dag

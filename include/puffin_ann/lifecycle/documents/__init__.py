@@ -2,5 +2,6 @@
 
 A stage is done when its document exists; the first one created wins. `run` has the documents of
 every run and of builds, `refresh` those of refreshes. `run_ref` is what names a run.
-`index_properties` has the keys of a routing blob's properties, and reads what runs noted there.
+`index_properties` reads and writes what runs note in an index, a routing blob's properties, and
+among it each run's `run_record`.
 """
