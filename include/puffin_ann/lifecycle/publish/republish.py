@@ -94,9 +94,9 @@ def republish(
     if mode == "statistics":
         here = inventory.ours_in(head)
         live = _as_under_head(here, live, but=renamed.before if renamed else "")
-    run = uuid.uuid4().hex[:12]
+    run_id = uuid.uuid4().hex[:12]
     number = max((publication_number(file.path) for file in live.values()), default=0)
-    names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run}", number)
+    names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run_id}", number)
     assembly = Assembly(table.io, names)
     ours = list(_live_blobs(table, live, assembly.object_plan))
     carried, foreign = _foreign_blobs(table, head, assembly.object_plan)
@@ -106,7 +106,7 @@ def republish(
                 renamed.put(writer, reader, blob)
             else:
                 writer.copy(reader, blob)
-        finished = writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run}"})
+        finished = writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run_id}"})
     path = assembly.make()
     request = Request(
         expected_head=head,
@@ -114,7 +114,7 @@ def republish(
         path=path,
         file_size=finished.length,
         footer_size=finished.footer_size,
-        summary=_summary(live, run, renamed),
+        summary=_summary(live, run_id, renamed),
         blob_metadata=listed_blobs(finished.metadata.blobs),
         mode=mode,
         run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
@@ -150,8 +150,8 @@ def _log(path: str, snapshot_id: int, file: FinishedFile, live: Collection[str])
     )
 
 
-def _summary(live: Mapping[str, IndexFile], run: str, renamed: Renamed | None) -> dict[str, str]:
-    summary = {f"ann.{NAME}.run-id": run}
+def _summary(live: Mapping[str, IndexFile], run_id: str, renamed: Renamed | None) -> dict[str, str]:
+    summary = {f"ann.{NAME}.run-id": run_id}
     for index, file in live.items():
         for held in file.holds:
             if held.index == index:

@@ -56,10 +56,10 @@ def refresh_in_process(
     """
     step = progress or (lambda _: nullcontext())
     for attempt in range(1, ATTEMPTS + 1):
-        this_run = run_id if attempt == 1 else f"{run_id}-{attempt}"
+        attempt_run_id = run_id if attempt == 1 else f"{run_id}-{attempt}"
         with step("plan"):
             plan, workspace = plan_and_open(
-                declaration, run_id=this_run, maintenance=maintenance, force=force
+                declaration, run_id=attempt_run_id, maintenance=maintenance, force=force
             )
         if plan["action"] == "none":
             published: dict[str, Any] = {}
