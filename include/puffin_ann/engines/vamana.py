@@ -16,8 +16,8 @@ from puffin_ann.ann.clustering import product_quantisation
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.vamana import append_files
-from puffin_ann.ann.vamana.packed import layout as edge_records
-from puffin_ann.ann.vamana.packed.layout import Records
+from puffin_ann.ann.vamana.packed import layout as packed_layout
+from puffin_ann.ann.vamana.packed.layout import PackedNodes
 from puffin_ann.ann.vamana.packed_policy import open_or_make
 from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
 from puffin_ann.blobs import graph as graph_blob
@@ -47,7 +47,7 @@ class VamanaShard(StoredVectors):
         graph: as `blobs.graph.open` gives it, its neighbours and degrees checked.
         space: `(n, w) float32`, the rows as they are searched.
         zero_rows: `(z,) int64`, those of them without a direction, if that matters.
-        records: of the graph, if there are any.
+        packed: of the graph, if there are any.
         beam: what the beam reads; see `Searcher`.
     """
 
@@ -57,7 +57,7 @@ class VamanaShard(StoredVectors):
         space: NDArray[np.float32],
         *,
         zero_rows: NDArray[np.int64] | None = None,
-        records: Records | None = None,
+        packed: PackedNodes | None = None,
         beam: Beam = "auto",
     ) -> None:
         super().__init__(graph)
@@ -72,13 +72,13 @@ class VamanaShard(StoredVectors):
         self._searcher = Searcher(
             _linked(graph, space),
             codes=codes,
-            records=records,
+            packed=packed,
             zero_rows=zero_rows,
             beam=beam,
         )
         touched = [self._vectors]
-        if self.beam == "edges" and records is not None:
-            touched.append(records.array)
+        if self.beam == "edges" and packed is not None:
+            touched.append(packed.array)
         else:
             touched += [graph.neighbours, graph.degrees]
             touched += [] if np.may_share_memory(space, self._vectors) else [space]
@@ -280,23 +280,23 @@ class VamanaEngine:
     def prepare(self, directory: Path, *, searched: bool = True) -> None:
         """Add to an unpacked graph what searches read.
 
-        That is the rows as they are searched, which insertions read, too, and records where they
-        are worth it, see `packed_policy`; none if few searches are to come.
+        That is the rows as they are searched, which insertions read, too, and packed nodes where
+        they are worth it, see `packed_policy`; none if few searches are to come.
         """
         graph = graph_blob.open(directory)
         space = spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE, lasting=searched)
         if searched:
-            _records(graph, space, directory, _beam(graph))
+            _packed(graph, space, directory, _beam(graph))
         else:
-            edge_records.refuse(directory)
+            packed_layout.refuse(directory)
 
     def open(self, directory: Path, beam: Beam | None = None) -> VamanaShard:
         """Open an unpacked shard.
 
         Args:
             directory: what `unpack` filled.
-            beam: what the beam reads, see `Searcher`; None for what the index declares. Records
-                that the folder lacks are made in memory where `edges` is asked for.
+            beam: what the beam reads, see `Searcher`; None for what the index declares. Packed
+                nodes that the folder lacks are made in memory where `edges` is asked for.
 
         Raises:
             LocalCopyError: The folder does not hold a whole unpacked shard.
@@ -307,12 +307,12 @@ class VamanaEngine:
         space, zero_rows = vectors, None
         if len(vectors) and spaces.is_needed(graph.metric, graph.dimension):
             space, zero_rows = _opened_space(graph, directory / SPACE)
-        records = _records(graph, space, directory, beam)
-        if records is None and beam == "edges" and graph.rows and graph.max_degree:
-            records = edge_records.make(
+        packed = _packed(graph, space, directory, beam)
+        if packed is None and beam == "edges" and graph.rows and graph.max_degree:
+            packed = packed_layout.make(
                 space, graph.neighbours, graph.degrees, threads=settings().thread_count
             )
-        return VamanaShard(graph, space, zero_rows=zero_rows, records=records, beam=beam)
+        return VamanaShard(graph, space, zero_rows=zero_rows, packed=packed, beam=beam)
 
 
 def _vectors(graph: Graph) -> NDArray[np.float32]:
@@ -338,7 +338,9 @@ def _linked(graph: Graph, space: NDArray[np.float32]) -> Linked:
     )
 
 
-def _records(graph: Graph, space: NDArray[np.float32], folder: Path, beam: Beam) -> Records | None:
+def _packed(
+    graph: Graph, space: NDArray[np.float32], folder: Path, beam: Beam
+) -> PackedNodes | None:
     if not graph.max_degree or beam in ("full", "pq"):
         return None
     threads = settings().thread_count

@@ -1,4 +1,4 @@
-"""What a Vamana shard's searches read: records where they are worth it, whatever is asked for."""
+"""What a Vamana shard's searches read: packed nodes where they pay, whatever is asked for."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.ann.vamana import packed_policy
-from puffin_ann.ann.vamana.packed.layout import FRAME, RECORDS
+from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED
 from puffin_ann.engines.vamana import VamanaEngine
 from puffin_ann.settings import Settings
 from tests.support.shard_checks import (
@@ -41,11 +41,11 @@ def allow(monkeypatch, **settings):
 
 
 def without_records(folder, tmp_path):
-    """Return a copy of a shard's folder that lacks its records."""
+    """Return a copy of a shard's folder that lacks its packed nodes."""
     copy = tmp_path / "copy"
     copy.mkdir()
     for path in folder.iterdir():
-        if path.name not in (RECORDS, FRAME):
+        if path.name not in (PACKED, FRAME):
             os.link(path, copy / path.name)
     return copy
 
@@ -83,7 +83,7 @@ def test_a_search_over_records_that_keeps_nearly_every_row_finds_the_nearest(fol
 def test_a_declared_beam_is_taken_when_the_shard_is_opened(beam, tmp_path):
     shard = opened("vamana", normal(1000, 24), tmp_path, beam=beam)
     assert shard.beam == beam
-    assert (tmp_path / "shard" / RECORDS).exists() == (beam == "edges")
+    assert (tmp_path / "shard" / PACKED).exists() == (beam == "edges")
 
 
 def test_narrow_rows_and_small_shards_are_searched_without_records(tmp_path):
@@ -103,7 +103,7 @@ def test_records_stay_below_what_the_settings_allow(limit, folder, tmp_path, mon
     assert ENGINE.open(folder).beam == "full"
     copy = without_records(folder, tmp_path)
     assert ENGINE.open(copy).beam == "full"
-    assert not (copy / RECORDS).exists()
+    assert not (copy / PACKED).exists()
 
 
 def test_records_are_not_made_on_a_disk_nearly_full(folder, tmp_path, monkeypatch):
@@ -128,16 +128,16 @@ def test_missing_records_are_made_when_a_shard_is_opened(folder, tmp_path):
     copy = without_records(folder, tmp_path)
     (copy / "records-1-otherwise.npy").write_bytes(b"of another machine")
     assert ENGINE.open(copy).beam == "edges"
-    for name in (RECORDS, FRAME):
+    for name in (PACKED, FRAME):
         assert (copy / name).read_bytes() == (folder / name).read_bytes()
     assert (copy / "records-1-otherwise.npy").read_bytes() == b"of another machine"
     assert not list(copy.glob("records-*/"))
 
 
-@pytest.mark.parametrize("name", [RECORDS, FRAME])
+@pytest.mark.parametrize("name", [PACKED, FRAME])
 def test_records_cut_short_are_made_anew(name, folder, tmp_path, caplog):
     copy = without_records(folder, tmp_path)
-    for file_name in (RECORDS, FRAME):
+    for file_name in (PACKED, FRAME):
         whole = (folder / file_name).read_bytes()
         (copy / file_name).write_bytes(whole[: len(whole) // 2] if file_name == name else whole)
     assert ENGINE.open(copy).beam == "edges"
@@ -148,7 +148,7 @@ def test_records_cut_short_are_made_anew(name, folder, tmp_path, caplog):
 def test_resident_bytes_are_what_the_beam_reads(folder):
     vectors, rows = ROWS * WIDE * 4, ROWS
     sizes = {beam: ENGINE.open(folder, beam).resident_bytes for beam in ("full", "pq", "edges")}
-    assert sizes["edges"] == vectors + (folder / RECORDS).stat().st_size - 128
+    assert sizes["edges"] == vectors + (folder / PACKED).stat().st_size - 128
     assert sizes["full"] == vectors + rows * (64 * 4 + 2)
     assert sizes["pq"] == sizes["full"] + rows * WIDE // 4
 
@@ -162,7 +162,7 @@ def test_records_that_do_not_find_the_way_are_given_up(tmp_path):
     vectors = narrow_clusters()
     shard = opened("vamana", vectors, tmp_path)
     assert shard.beam == "full"
-    assert not (tmp_path / "shard" / RECORDS).exists()
+    assert not (tmp_path / "shard" / PACKED).exists()
     made_at = (tmp_path / "shard" / FRAME).stat().st_mtime_ns
     assert ENGINE.open(tmp_path / "shard").beam == "full"
     assert (tmp_path / "shard" / FRAME).stat().st_mtime_ns == made_at  # not tried again

@@ -1,8 +1,8 @@
-"""Which shards have records: wide ones, not too large, that are searched as well by them.
+"""Which shards have packed nodes: wide ones, not too large, that are searched as well by them.
 
 Queries per second of one thread at recall@10 of 0.90, 0.95 and 0.99, all beams over one graph:
 
-| rows | records | full vectors | product-quantised codes |
+| rows | packed nodes | full vectors | product-quantised codes |
 |---|---|---|---|
 | GloVe, 99,000 × 100 | 51,700, 35,200, 14,700 | 27,600, 17,000, 7,500 | 14,000, 9,300, 4,900 |
 | glosses, 39,000 × 384 | 51,400, 40,000, 19,700 | 23,400, 16,000, 6,400 | 18,000, 14,500, 7,500 |
@@ -29,36 +29,36 @@ from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS
 from puffin_ann.ann.graph.space import padded_width
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.vamana.packed import layout
-from puffin_ann.ann.vamana.packed.layout import FRAME, RECORDS, Layout, Records
+from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED, Layout, PackedNodes
 from puffin_ann.ann.vamana.search import Linked, Searcher
 from puffin_ann.settings import settings
 
 NARROWEST = 80
 """Numbers in a row of the space: see above."""
 CACHE_PARTS = 16
-"""A shard's records may take one part of so many of the cache."""
+"""A shard's packed nodes may take one part of so many of the cache."""
 TRIED_ROWS, TRIED_NEIGHBOURS, TRIED_WIDTH = 100, 10, 32
 ENOUGH = 0.9
-"""Share of neighbours, as near as those that full vectors find, that records must find: 0.93 to 1
-wherever rows do not lie in such clusters, in which it is 0.2."""
+"""Share of neighbours, as near as those that full vectors find, that packed nodes must find: 0.93
+to 1 wherever rows do not lie in such clusters, in which it is 0.2."""
 
 log = logging.getLogger("puffin_ann")
 
 
 def open_or_make(
     folder: Path, linked: Linked, threads: int, *, forced: bool = False
-) -> Records | None:
-    """Return the records of a shard's folder, made if they are not there; None without.
+) -> PackedNodes | None:
+    """Return the packed nodes of a shard's folder, made if they are not there; None without.
 
     There are none of rows of extreme length, or where the disk has no room for them; and, unless
-    they are forced, none of narrow rows, of so few that all are compared anyway, where records
+    they are forced, none of narrow rows, of so few that all are compared anyway, where packed nodes
     would be larger than the settings allow, and where too little is found by them.
 
     Args:
         folder: of the shard. Files appear in it under their names only when they are whole.
         linked: the shard's graph.
-        threads: threads to use; the records do not depend on it.
-        forced: whether records are wanted at any price.
+        threads: threads to use; the packed nodes do not depend on it.
+        forced: whether packed nodes are wanted at any price.
     """
     (rows, width), degrees = linked.space.shape, linked.degrees
     needed = rows * Layout.of(width, degrees).stride
@@ -80,7 +80,7 @@ def open_or_make(
 
 
 def expected_bytes(rows: int, metric: str, dimension: int, max_degree: int) -> int:
-    """Return the bytes of the records that a shard of such rows will have; 0 if it has none."""
+    """Return the bytes of the packed nodes that a shard of such rows will have; 0 without any."""
     width = padded_width(metric, dimension)
     needed = rows * Layout(width, -(-max_degree // BLOCK)).stride
     return needed if max_degree and _is_worth_its_room(rows, width, needed) else 0
@@ -91,13 +91,13 @@ def _is_worth_its_room(rows: int, width: int, needed: int) -> bool:
     return rows > EXHAUSTIVE_ROWS and width >= NARROWEST and needed <= most
 
 
-def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> Records | None:
+def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> PackedNodes | None:
     with tempfile.TemporaryDirectory(prefix="records-", dir=folder) as work:
         made = layout.make(
             linked.space, linked.neighbours, linked.degrees, threads=threads, folder=Path(work)
         )
         if made is not None and (forced or finds_enough(linked, made)):
-            os.replace(Path(work, RECORDS), folder / RECORDS)
+            os.replace(Path(work, PACKED), folder / PACKED)
         else:
             made = None
             layout.refuse(Path(work))
@@ -105,12 +105,12 @@ def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> Records |
     return made
 
 
-def finds_enough(linked: Linked, made: Records) -> bool:
-    """Tell if records find nearly what full vectors do, asked for rows of the shard."""
+def finds_enough(linked: Linked, made: PackedNodes) -> bool:
+    """Tell if packed nodes find nearly what full vectors do, asked for rows of the shard."""
     rows = np.linspace(0, len(linked.vectors) - 1, TRIED_ROWS).astype(np.int64)
     queries = np.ascontiguousarray(linked.vectors[rows])
     by_rows, by_records = (
         searcher.search(queries, TRIED_NEIGHBOURS, width=TRIED_WIDTH)[1]
-        for searcher in (Searcher(linked, beam="full"), Searcher(linked, records=made))
+        for searcher in (Searcher(linked, beam="full"), Searcher(linked, packed=made))
     )
     return float((by_records <= by_rows[:, -1:]).mean()) >= ENOUGH

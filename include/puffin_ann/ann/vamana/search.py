@@ -1,4 +1,4 @@
-"""Search a graph: by a beam over records, over full vectors, or over product-quantised codes.
+"""Search a graph: by a beam over packed nodes, over full vectors, or over product-quantised codes.
 
 Whichever it is, the distances of the answers are measured on the rows as they are stored.
 """
@@ -20,14 +20,14 @@ from puffin_ann.ann.graph.searcher import Answering
 from puffin_ann.ann.vamana import kernels_search as kernels
 from puffin_ann.ann.vamana.packed.kernels_search import search_packed
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph
-from puffin_ann.ann.vamana.packed.layout import Records
+from puffin_ann.ann.vamana.packed.layout import PackedNodes
 
 Beam = Literal["auto", "full", "pq", "edges"]
 Chosen = Literal["full", "pq", "edges"]
 
 FULL_BYTES = 1024
-"""Without records, rows of the space up to this size are read whole by the beam, larger ones by
-code."""
+"""Without packed nodes, rows of the space up to this size are read whole by the beam, larger
+ones by code."""
 EXPANSIONS: Mapping[Chosen, int] = {"edges": 40, "pq": 100, "full": 160}
 """Rows compared one by one in the time that a candidate takes which is kept, see `Answering`.
 Measured at 100 and 384 dimensions."""
@@ -48,18 +48,18 @@ class Codes:
     codes: NDArray[np.uint8]
 
 
-def choose_beam(beam: Beam, width: int, *, codes: bool, records: bool) -> Chosen:
+def choose_beam(beam: Beam, width: int, *, codes: bool, packed: bool) -> Chosen:
     """Return what a beam reads: what was asked for, if it is there.
 
-    Left to choose, it is records wherever there are some, as `packed_policy` has found.
+    Left to choose, it is packed nodes wherever there are some, as `packed_policy` has found.
 
     Args:
         beam: what was asked for.
         width: numbers in a row of the space.
         codes: whether there are any.
-        records: likewise.
+        packed: whether there are packed nodes.
     """
-    if records and beam in ("auto", "edges"):
+    if packed and beam in ("auto", "edges"):
         return "edges"
     if codes and (beam == "pq" or (beam != "full" and 4 * width > FULL_BYTES)):
         return "pq"
@@ -93,7 +93,7 @@ class Searcher:
     Args:
         linked: the graph.
         codes: product-quantised rows, or None.
-        records: of this graph, or None; what is in them need not be trusted.
+        packed: of this graph, or None; what is in them need not be trusted.
         zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction.
         beam: what the beam reads, see `choose_beam`.
     """
@@ -103,24 +103,24 @@ class Searcher:
         linked: Linked,
         *,
         codes: Codes | None = None,
-        records: Records | None = None,
+        packed: PackedNodes | None = None,
         zero_rows: NDArray[np.int64] | None = None,
         beam: Beam = "auto",
     ) -> None:
         space = linked.space
         self.beam = choose_beam(
-            beam, space.shape[1], codes=codes is not None, records=records is not None
+            beam, space.shape[1], codes=codes is not None, packed=packed is not None
         )
         self._answering = Answering(
             linked.metric, linked.vectors, zero_rows, expansion=EXPANSIONS[self.beam]
         )
-        if self.beam == "edges" and records is not None:
+        if self.beam == "edges" and packed is not None:
             self._run = self._search_packed
-            layout, frame = records.layout, records.frame
-            flat = read_only(records.array).reshape(-1)
+            layout, frame = packed.layout, packed.frame
+            flat = read_only(packed.array).reshape(-1)
             # For the inner product all rows of the space are as long as the first.
             first = np.asarray(space[:1], np.float64)
-            packed = PackedGraph(
+            graph_fields = PackedGraph(
                 flat,
                 flat.view(np.uint32),
                 layout.stride,
@@ -133,7 +133,7 @@ class Searcher:
                 frame.within,
                 float(np.sqrt((first * first).sum())),
             )
-            self._packed: Fields = tuple(packed)
+            self._packed: Fields = tuple(graph_fields)
             return
         self._space: Fields = tuple(Space(read_only(space).reshape(-1), space.shape[1]))
         graph = FlatAdjacency(

@@ -1,4 +1,4 @@
-"""Records of a graph against references in NumPy: how they are made, and how they are searched."""
+"""Packed nodes against references in NumPy: how they are made, and how they are searched."""
 
 import math
 
@@ -18,7 +18,7 @@ from puffin_ann.ann.vamana.packed import (
     kernels_tables,
 )
 from puffin_ann.ann.vamana.packed import (
-    layout as records,
+    layout as packed_layout,
 )
 from puffin_ann.ann.vamana.packed.layout import Frame, Layout
 from puffin_ann.ann.vamana.search import Linked, Searcher
@@ -61,7 +61,7 @@ def coded(edges):
 
 
 class Reference:
-    """What records should hold."""
+    """What packed nodes should hold."""
 
     def __init__(self, space, neighbours, degrees):
         self.frame = Frame.of(space)
@@ -87,14 +87,14 @@ class Reference:
 
 
 def parts_of(made, node, block):
-    """Cut a record into its row, number of blocks, and a block's codes, sums, factors, numbers."""
+    """Cut a node into its row, number of blocks, and a block's codes, sums, factors, rows."""
     layout = made.layout
-    record = made.array[node]
-    row = record[: layout.head].view(np.float32)
-    count = int(record[layout.head : layout.head + 4].view(np.uint32)[0])
+    packed = made.array[node]
+    row = packed[: layout.head].view(np.float32)
+    count = int(packed[layout.head : layout.head + 4].view(np.uint32)[0])
     at = layout.head + kernels_pack.HEAD_BYTES + block * (layout.code_bytes + 384)
-    codes = record[at : at + layout.code_bytes]
-    tail = record[at + layout.code_bytes :]
+    codes = packed[at : at + layout.code_bytes]
+    tail = packed[at + layout.code_bytes :]
     return (
         row,
         count,
@@ -108,10 +108,10 @@ def parts_of(made, node, block):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("rows", "width", "most"), [(40, 16, 5), (90, 112, 64), (50, 400, 33)])
 def test_records_hold_what_their_twin_does(rows, width, most, threads, monkeypatch):
-    monkeypatch.setattr(records, "MADE_ROWS", 7)
+    monkeypatch.setattr(packed_layout, "MADE_ROWS", 7)
     space = 5 + normal(rows, width)
     neighbours, degrees = some_graph(rows, most)
-    made = records.make(space, neighbours, degrees, threads=threads)
+    made = packed_layout.make(space, neighbours, degrees, threads=threads)
     reference = Reference(space, neighbours, degrees)
     assert made.array.shape == (rows, made.layout.stride)
     for node in range(rows):
@@ -176,7 +176,7 @@ def walked(space, neighbours, degrees, query, keep, wanted):
 def test_walking_finds_what_its_reference_does(seed, keep):
     space, query = normal(300, 96, seed), normal(1, 96, seed + 100)
     neighbours, degrees = some_graph(300, 40, seed)
-    made = records.make(space, neighbours, degrees, threads=1)
+    made = packed_layout.make(space, neighbours, degrees, threads=1)
     frame, layout = made.frame, made.layout
     placed = rotated(frame, query)[0].astype(np.float32)
     floats, tables = np.empty(8 * 96, np.float32), np.empty(8 * 96, np.uint8)
@@ -264,9 +264,9 @@ def test_a_walk_over_everything_gives_the_answers_of_brute_force(
     space = spaces.of_rows(vectors, metric, path)
     neighbours, degrees = some_graph(400, 8, seed)
     linked = Linked(metric, vectors, space, neighbours, degrees, 3)
-    made = records.make(space, neighbours, degrees, threads=1)
+    made = packed_layout.make(space, neighbours, degrees, threads=1)
     zero_rows = spaces.zero_rows(path) if metric == "cosine" else None
-    searcher = Searcher(linked, records=made, zero_rows=zero_rows, beam="edges")
+    searcher = Searcher(linked, packed=made, zero_rows=zero_rows, beam="edges")
     assert searcher.beam == "edges"
     deleted = (generator.random(400) < deleted_share).astype(np.uint8) if deleted_share else None
     ids, distances = searcher.search(queries, k, width=400, deleted=deleted)
@@ -282,14 +282,16 @@ def test_a_walk_over_everything_gives_the_answers_of_brute_force(
 def test_records_need_not_be_trusted():
     vectors, queries = normal(600, 96), normal(40, 96, 1)
     neighbours, degrees = some_graph(600, 12)
-    made = records.make(vectors, neighbours, degrees, threads=1)
+    made = packed_layout.make(vectors, neighbours, degrees, threads=1)
     for seed in range(20):
         generator = np.random.default_rng(seed)
         spoilt = made.array.copy()
         where = generator.integers(0, spoilt.size, 10 ** (1 + seed % 5))
         spoilt.reshape(-1)[where] = generator.integers(0, 256, len(where))
         linked = Linked("l2", vectors, vectors, neighbours, degrees, 0)
-        searcher = Searcher(linked, records=records.Records(made.layout, made.frame, spoilt))
+        searcher = Searcher(
+            linked, packed=packed_layout.PackedNodes(made.layout, made.frame, spoilt)
+        )
         ids, distances = searcher.search(queries, 10, width=60)
         np.testing.assert_array_equal(
             distances, METRICS["l2"].pair_distances(queries, vectors, ids)
@@ -300,7 +302,7 @@ def test_records_need_not_be_trusted():
 @pytest.mark.parametrize("size", [1e25, 1e-40, 1e-25])
 def test_rows_of_extreme_length_have_no_records(size):
     space = (normal(50, 96) * size).astype(np.float32)
-    assert records.make(space, *some_graph(50, 4), threads=1) is None
+    assert packed_layout.make(space, *some_graph(50, 4), threads=1) is None
 
 
 def test_one_row_far_away_does_not_move_the_origin():
@@ -312,8 +314,8 @@ def test_one_row_far_away_does_not_move_the_origin():
 def test_rows_that_are_all_alike_have_records():
     for space in (np.zeros((300, 96), np.float32), np.ones((300, 96), np.float32)):
         linked = Linked("l2", space, space, *some_graph(300, 8), 0)
-        made = records.make(space, linked.neighbours, linked.degrees, threads=1)
-        ids, distances = Searcher(linked, records=made).search(space[:2], 5, width=20)
+        made = packed_layout.make(space, linked.neighbours, linked.degrees, threads=1)
+        ids, distances = Searcher(linked, packed=made).search(space[:2], 5, width=20)
         assert (distances == 0).all()
         assert (ids >= 0).all()
 

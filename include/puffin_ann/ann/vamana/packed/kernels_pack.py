@@ -1,6 +1,6 @@
-"""Making records, and the two things that searches do likewise: rotating, and measuring rows.
+"""Making packed nodes, and two things that searches do as well: rotating, and measuring rows.
 
-See `layout` for what a record is and for the sums below.
+See `layout` for what a packed node is and for the sums below.
 """
 
 import math
@@ -80,17 +80,17 @@ def write_rows(
     scale: np.float32,
     across: NDArray[np.float32],
     within: NDArray[np.float32],
-    records: NDArray[np.uint8],
+    packed: NDArray[np.uint8],
     stride: Whole,
 ) -> None:
-    """Write `(m, w)` rows into the first m records, as the frame says."""
+    """Write `(m, w)` rows into the first m packed nodes, as the frame says."""
     width = rows.shape[1]
     moved = np.empty(width, np.float32)
     room = np.empty(width, np.float32)
     for i in range(len(rows)):
         for z in range(U64(width)):
             moved[z] = (rows[i, z] - origin[z]) * scale
-        rotate(moved, across, within, room, records, U64(i) * U64(stride), U64(4))
+        rotate(moved, across, within, room, packed, U64(i) * U64(stride), U64(4))
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -123,7 +123,7 @@ def _code(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _pack(levels: NDArray[np.uint8], records: NDArray[np.uint8], at: Whole) -> None:
+def _pack(levels: NDArray[np.uint8], packed: NDArray[np.uint8], at: Whole) -> None:
     """Write the codes of a block, two levels each, in this machine's order (see `fastscan`)."""
     for i in range(U64(_HALF)):
         for code in range(U64(levels.shape[1] // 2)):
@@ -135,12 +135,12 @@ def _pack(levels: NDArray[np.uint8], records: NDArray[np.uint8], at: Whole) -> N
             group, place = code // U64(GROUP), code % U64(GROUP)
             inside = i * U64(GROUP) + place if _BY_ROWS else place * U64(_HALF) + i
             where = U64(at) + group * U64(GROUP_BYTES) + inside
-            records[where] = np.uint8(low | high << np.uint8(4))
+            packed[where] = np.uint8(low | high << np.uint8(4))
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def write_edges(
-    records: NDArray[np.uint8],
+    packed: NDArray[np.uint8],
     stride: Whole,
     width: Whole,
     code_bytes: Whole,
@@ -149,9 +149,9 @@ def write_edges(
     first: Whole,
     last: Whole,
 ) -> None:
-    """Write the blocks of records from `first` to before `last`; all rows are there already."""
-    floats = records.view(np.float32)
-    numbers = records.view(np.uint32)
+    """Write the blocks of the packed nodes `first` to `last` - 1; all rows are there already."""
+    floats = packed.view(np.float32)
+    numbers = packed.view(np.uint32)
     own = np.empty(width, np.float32)
     edge = np.empty(width, np.float32)
     levels = np.zeros((BLOCK, width), np.uint8)
@@ -178,25 +178,25 @@ def write_edges(
                 floats[tail + i] = total
                 floats[tail + U64(BLOCK) + i] = factor
                 numbers[tail + U64(2 * BLOCK) + i] = U64(row)
-            _pack(levels, records, at)
+            _pack(levels, packed, at)
             at += U64(code_bytes) + U64(3) * _TABLE_BYTES
 
 
 @njit(inline="always")
-def squared_from(records, at, row, width):  # type: ignore[no-untyped-def]
-    """Return the squared distance of the row of the record at a byte and a `(w,) float32` row."""
+def squared_from(packed, at, row, width):  # type: ignore[no-untyped-def]
+    """Return the squared distance of the row of a packed node, from its first byte, and a row."""
     one = fill(F32(0))
     other = one
     pairs = U64(width) >> U64(5)
     for i in range(pairs):
         z = i * U64(32)
-        left = subtract(load_floats(records, at + z * U64(4)), load_floats(row, z))
+        left = subtract(load_floats(packed, at + z * U64(4)), load_floats(row, z))
         z += U64(16)
-        right = subtract(load_floats(records, at + z * U64(4)), load_floats(row, z))
+        right = subtract(load_floats(packed, at + z * U64(4)), load_floats(row, z))
         one = multiply_add(left, left, one)
         other = multiply_add(right, right, other)
     if U64(width) & U64(16):
         z = pairs * U64(32)
-        left = subtract(load_floats(records, at + z * U64(4)), load_floats(row, z))
+        left = subtract(load_floats(packed, at + z * U64(4)), load_floats(row, z))
         one = multiply_add(left, left, one)
     return add(one, other)

@@ -1,9 +1,9 @@
-"""A graph as searches like it best: for each row one record, with codes of its neighbours in it.
+"""A graph as searches like it best: for each row a packed node, with codes of its neighbours.
 
-A record holds the row, how many blocks follow, and in blocks of 32 the neighbours: 2 bits for each
-dimension of the edge that leads there, two factors that make a squared distance of them, and the
-row's number. One expansion then reads consecutive memory and looks at no neighbour's own row, and
-byte shuffles estimate 32 distances at once (SymphonyQG, Gou et al., SIGMOD 2025; the unbiased
+A packed node holds the row, how many blocks follow, and in blocks of 32 the neighbours: 2 bits for
+each dimension of the edge that leads there, two factors that make a squared distance of them, and
+the row's number. One expansion then reads consecutive memory and looks at no neighbour's own row,
+and byte shuffles estimate 32 distances at once (SymphonyQG, Gou et al., SIGMOD 2025; the unbiased
 estimate by a correction for each edge is that of RaBitQ, Gao and Long, SIGMOD 2024).
 
 For an edge r = x - c let u be its code's vector, and f = ‖r‖² / ⟨u, r⟩. Since f·u is r plus an
@@ -16,9 +16,9 @@ where the first term is measured exactly when c is expanded, the bracket and 2f 
 dimension, as SymphonyQG has it, the error is twice as large, and 30 to 60 % fewer queries are
 answered at equal recall (100 and 384 dimensions); quantisers trained on the edges were not better.
 
-Records are made when a shard is unpacked, and mapped from its folder (see `packed_policy`); they
-are 5 to 8 times the vectors, and depend on the machine (`fastscan.ORDER`), so that they have no
-place in a blob. Huge pages gained nothing, a plain mapping of a file is as fast.
+Packed nodes are made when a shard is unpacked, and mapped from its folder (see `packed_policy`).
+They are 5 to 8 times the vectors, and depend on the machine (`fastscan.ORDER`), so that they have
+no place in a blob. Huge pages gained nothing, a plain mapping of a file is as fast.
 """
 
 import math
@@ -36,23 +36,23 @@ from puffin_ann.ann.simd import fastscan
 from puffin_ann.ann.vamana.packed import kernels_pack as kernels
 
 MADE_ROWS = 4096
-"""Records made by one thread at a time."""
+"""Packed nodes made by one thread at a time."""
 
 FORM = 1
-"""To be raised when records or frames change: folders outlive a version of this package."""
-RECORDS = f"records-{FORM}-{fastscan.ORDER}.npy"
+"""To be raised when packed nodes or frames change: folders outlive a version of this package."""
+PACKED = f"records-{FORM}-{fastscan.ORDER}.npy"
 FRAME = f"frame-{FORM}-{fastscan.ORDER}.npy"
 """Files of a shard's folder; machines of another order leave each other's alone."""
 
 ORIGIN_ROWS = 1024
 EXTREME = 60
-"""Rows longer than 2⁶⁰, or all of them shorter than 2⁻⁶⁰, have no records: squares of what differs
-little among them, or the scale itself, would leave float32."""
+"""Rows longer than 2⁶⁰, or all of them shorter than 2⁻⁶⁰, have no packed nodes: squares of what
+differs little among them, or the scale itself, would leave float32."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things lie in a record, in bytes; all of it in whole cache lines.
+    """Where things lie in a packed node, in bytes; all of it in whole cache lines.
 
     Attributes:
         width: numbers in a row.
@@ -79,14 +79,14 @@ class Layout:
 
     @property
     def stride(self) -> int:
-        """Bytes of a record."""
+        """Bytes of a packed node."""
         block = self.code_bytes + 3 * 4 * fastscan.BLOCK
         return self.head + kernels.HEAD_BYTES + self.blocks * block
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """How rows of the space are brought into records: (x - origin) · scale, rotated.
+    """How rows of the space are brought into packed nodes: (x - origin) · scale, rotated.
 
     The origin, about the middle, takes away what all rows have in common, and a power of two brings
     all lengths below 1, so that no square leaves float32. The rotation is a Kronecker product: each
@@ -141,8 +141,8 @@ class Frame:
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
-    """All records of a shard.
+class PackedNodes:
+    """All packed nodes of a shard.
 
     Attributes:
         layout: of each.
@@ -162,14 +162,14 @@ def make(
     *,
     threads: int,
     folder: Path | None = None,
-) -> Records | None:
-    """Make the records of a graph; None if rows are too long or short for the sums.
+) -> PackedNodes | None:
+    """Make the packed nodes of a graph; None if rows are too long or short for the sums.
 
     Args:
         space: `(n, w) float32`, n ≥ 1, w a multiple of 16.
         neighbours: `(n, R) uint32`, every one below n; trusted.
         degrees: `(n,) uint16`, none above R; trusted.
-        threads: threads to use; the records do not depend on it.
+        threads: threads to use; the packed nodes do not depend on it.
         folder: where to write them, for `open_packed`; they are kept in memory if it is None.
     """
     rows, width = space.shape
@@ -181,22 +181,22 @@ def make(
     if folder is None:
         array = np.zeros(shape, np.uint8)
     else:
-        array = new_array(folder / RECORDS, np.uint8, shape)
+        array = new_array(folder / PACKED, np.uint8, shape)
         np.save(folder / FRAME, frame.flat())
-    records = Records(layout, frame, array.view(np.ndarray))
-    _fill(records, space, neighbours, degrees, threads)
-    return records
+    packed = PackedNodes(layout, frame, array.view(np.ndarray))
+    _fill(packed, space, neighbours, degrees, threads)
+    return packed
 
 
 def _fill(
-    records: Records,
+    packed: PackedNodes,
     space: NDArray[np.float32],
     neighbours: NDArray[np.uint32],
     degrees: NDArray[np.uint16],
     threads: int,
 ) -> None:
     rows, width = space.shape
-    layout, frame, flat = records.layout, records.frame, records.array.reshape(-1)
+    layout, frame, flat = packed.layout, packed.frame, packed.array.reshape(-1)
     neighbours, degrees = read_only(neighbours), read_only(degrees)
 
     def rows_from(at: int) -> None:
@@ -223,8 +223,8 @@ def _fill(
         pass
 
 
-def open_packed(folder: Path, width: int, degrees: NDArray[np.uint16]) -> Records | None:
-    """Map the records that `make` wrote; None if `refuse` was called for them.
+def open_packed(folder: Path, width: int, degrees: NDArray[np.uint16]) -> PackedNodes | None:
+    """Map the packed nodes that `make` wrote; None if `refuse` was called for them.
 
     Raises:
         FileNotFoundError: they were not made, or not by a machine like this.
@@ -234,14 +234,14 @@ def open_packed(folder: Path, width: int, degrees: NDArray[np.uint16]) -> Record
     if not len(flat):
         return None
     layout, frame = Layout.of(width, degrees), Frame.from_flat(flat, width)
-    array = np.load(folder / RECORDS, mmap_mode="r", allow_pickle=False)
+    array = np.load(folder / PACKED, mmap_mode="r", allow_pickle=False)
     if array.dtype != np.uint8 or array.shape != (len(degrees), layout.stride):
         raise ValueError(f"records of shape {array.shape} and type {array.dtype}")
-    return Records(layout, frame, array.view(np.ndarray))
+    return PackedNodes(layout, frame, array.view(np.ndarray))
 
 
 def refuse(folder: Path) -> None:
-    """Note that a shard is to have no records."""
+    """Note that a shard is to have no packed nodes."""
     np.save(folder / FRAME, np.empty(0))
 
 
