@@ -251,7 +251,7 @@ def _by_width(
     groups = [np.flatnonzero(widths == width) for width in np.unique(widths)]
     found = [search(queries[group], width=int(widths[group[0]])) for group in groups]
     back = np.argsort(np.concatenate(groups))
-    ids, distances = (np.concatenate(one)[back] for one in zip(*found, strict=True))
+    ids, distances = (np.concatenate(parts)[back] for parts in zip(*found, strict=True))
     return ids, distances
 
 

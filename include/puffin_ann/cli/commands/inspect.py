@@ -98,5 +98,5 @@ def _content_lines(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for item in content.get("trials", []):
         figures = (f"{name.replace('_', ' ')} {item[name]}" for name in item if name != "algorithm")
         yield f"trial of {item.get('algorithm', '?')}", ", ".join(figures)
-    sections = (f"{one['kind']} {one['length']:,}" for one in content["sections"])
+    sections = (f"{section['kind']} {section['length']:,}" for section in content["sections"])
     yield "sections", ", ".join(sections)

@@ -108,7 +108,10 @@ def change_slots(table: Table, change: SlotChange, *, expected_head: int | None)
 def _updates(table: Table, change: SlotChange) -> tuple[TableUpdate, ...]:
     held = slots(table)
     return (
-        *(RemoveStatisticsUpdate(snapshot_id=one) for one in sorted(change.clear & held.keys())),
+        *(
+            RemoveStatisticsUpdate(snapshot_id=snapshot_id)
+            for snapshot_id in sorted(change.clear & held.keys())
+        ),
         *(SetStatisticsUpdate(statistics=entry) for entry in change.register.values()),
         *((SetPropertiesUpdate(updates=dict(change.properties)),) if change.properties else ()),
     )

@@ -136,7 +136,7 @@ def _as_under_head(
     here: IndexFile | None, live: Mapping[str, IndexFile], *, but: str
 ) -> dict[str, IndexFile]:
     """Return the files to take indexes from, the one under the head before all others."""
-    held = {one.index for one in here.holds} - {but} if here and here.is_usable else set()
+    held = {hold.index for hold in here.holds} - {but} if here and here.is_usable else set()
     return {index: here if here and index in held else file for index, file in live.items()}
 
 
