@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING
+from warnings import catch_warnings, simplefilter
 
 from puffin_ann import errors
 from puffin_ann.errors import PuffinAnnError
@@ -89,7 +90,14 @@ class WhenNeeded:
         if self._started is not None:
             runner, warming = self._started
             self._started = None
-            stop(runner.spark, None if kind is KeyboardInterrupt else warming)
+            if kind is not KeyboardInterrupt:
+                stop(runner.spark, warming)
+                return
+            # The call that was broken off may have taken the connection to the JVM with it, of
+            # which PySpark warns. The JVM ends with this process in any case.
+            with catch_warnings():
+                simplefilter("ignore", RuntimeWarning)
+                stop(runner.spark, None)
 
     def started(self) -> OnSpark:
         """Return the runner on the session, which is started now if it was not before."""
