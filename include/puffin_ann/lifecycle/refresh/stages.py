@@ -164,9 +164,7 @@ def _read_added(runner: Runner, workspace: Workspace, removed: RemovedRows) -> A
     began = time.monotonic()
     tasks = range(len(workspace.refresh_plan.read_tasks))
     if not tasks:
-        return AddedRows(
-            tasks=(), seconds=0.0
-        )  # nothing to remember, and each document costs a wait
+        return AddedRows(tasks=(), seconds=0.0)  # nothing that a second attempt would read again
     threads = runner.threads_per_task(len(tasks))
     read = partial(_read_task, prefixes=removed.prefixes, threads=threads)
     found = run_each(runner, workspace.run, read, tasks)
