@@ -74,7 +74,7 @@ class CoveredFiles(Sequence[CoveredFile]):
         sequence_numbers: (n,) int64.
         rows: (n,) int64.
         deleted: by place in this sequence, the bitmaps that are not empty.
-        skipped: likewise.
+        skipped: as above.
         group_counts: (n,) int64, row groups of each file.
         all_row_groups: (g,) uint32, rows of each row group, in the order of files.
     """

@@ -2,7 +2,7 @@
 
 Not hnswlib's own file: that one is trusted blindly by the library, holds nothing by which damage
 would be seen, and is tied to a machine's word. Layer 0 is written as a graph blob writes its
-adjacency, the upper layers likewise, list by list. `unpack` checks every number, so that a search
+adjacency, and so the upper layers, list by list. `unpack` checks every number, so that a search
 kernel, and hnswlib where a shard is extended, may trust what they are given.
 """
 

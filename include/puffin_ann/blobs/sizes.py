@@ -100,7 +100,7 @@ def predict(shape: IndexShape, blob: int | None = None, unpacked: int | None = N
     Args:
         shape: of the index.
         blob: bytes of a shard's blob; default: of a graph blob.
-        unpacked: bytes of a shard in the search cache; likewise.
+        unpacked: bytes of a shard in the search cache; as above.
     """
     one = math.ceil(shape.rows / shape.shards)
     return _sized(

@@ -110,8 +110,8 @@ class DeltaEngine:
             partitions: `(n,) uint32`, the routing blob's partition nearest to each row.
             metric: `l2`, `cosine` or `ip`.
             norm_bound: as for `ShardEngine.build`.
-            seed: likewise.
-            threads: likewise.
+            seed: as above.
+            threads: as above.
             scratch: an existing folder that outlives what is returned.
             progress: told how far the build is.
         """

@@ -115,7 +115,7 @@ class Index:
                 `indexed` leaves them out.
             width: search width in the shard of a query's nearest cell, and the more
                 below it in another, the farther that is; default: what the build measured.
-            probe_partitions: nearest cells whose shards are probed; default: likewise. Of an
+            probe_partitions: nearest cells whose shards are probed; default: as above. Of an
                 index of centroids: nearest data files compared; default: all that can matter.
             allow_fewer: answer with fewer than k rows where fewer are live, instead of an error.
 

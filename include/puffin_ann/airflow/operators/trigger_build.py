@@ -57,7 +57,7 @@ class TriggerBuildOperator(TriggerDagRunOperator):
 def another_run(context: Context) -> DagRunTriggerException:
     """Return what makes Airflow start this DAG again, with what was set in the trigger form.
 
-    A plan that was superseded is good for nothing, however often its task is tried again. The other
+    A plan that was superseded is of no use, however often its task is tried again. The other
     run waits for the end of this one.
     """
     dag_run = context["dag_run"]

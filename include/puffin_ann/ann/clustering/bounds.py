@@ -1,7 +1,7 @@
 """How near the rows of a file can be to a query: proven lower bounds from coded centroids.
 
 Every centroid c is kept as one byte a number: c = s·z + e, with the length of e known. A query u is
-coded likewise as u = t·y + f. Then ⟨y, z⟩ is a sum of integers, exact, over a quarter of the bytes
+coded so, too, as u = t·y + f. Then ⟨y, z⟩ is a sum of integers, exact, over a quarter of the bytes
 that float32 would take, and
 
     ‖u − c‖ ≥ ‖t·y − s·z‖ − ‖f‖ − ‖e‖        ⟨u, c⟩ ≤ t·s·⟨y, z⟩ + ‖f‖·‖s·z‖ + ‖u‖·‖e‖

@@ -2,5 +2,5 @@
 
 `metrics` defines the distances; `exact` finds the nearest rows by comparing all, `range_search` all
 rows within a distance, `live_rows` those that a mask leaves alive. `types` names what searches
-return; `blas` and `memmap` tame the threads and the memory maps below.
+return; `blas` and `memmap` limit the threads and the memory maps below.
 """

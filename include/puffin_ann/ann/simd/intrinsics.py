@@ -83,7 +83,7 @@ def constant(result: Result, emit: Emit) -> Any:
 
 
 def unary(result: Result, emit: Emit) -> Any:
-    """Return one of one argument, likewise."""
+    """Return one of one argument, in the same way."""
 
     def typed(context: Any, x: Any) -> Any:
         return (result or x)(x), _generator(emit)
@@ -92,7 +92,7 @@ def unary(result: Result, emit: Emit) -> Any:
 
 
 def binary(result: Result, emit: Emit) -> Any:
-    """Return one of two arguments, likewise."""
+    """Return one of two arguments, in the same way."""
 
     def typed(context: Any, x: Any, y: Any) -> Any:
         return (result or x)(x, y), _generator(emit)
@@ -101,7 +101,7 @@ def binary(result: Result, emit: Emit) -> Any:
 
 
 def ternary(result: Result, emit: Emit) -> Any:
-    """Return one of three arguments, likewise."""
+    """Return one of three arguments, in the same way."""
 
     def typed(context: Any, x: Any, y: Any, z: Any) -> Any:
         return (result or x)(x, y, z), _generator(emit)

@@ -81,7 +81,7 @@ def _show_clean(report: "CleanReport") -> None:
     for note in report.notes:
         say(f"note: {note}")
     for file in report.forgotten:
-        say(f"of no account{'' if report.dry_run else ' from now on'}: {file}")
+        say(f"ignored{'' if report.dry_run else ' from now on'}: {file}")
     for problem in report.failed:
         say(f"not removed: {problem}")
 

@@ -1,4 +1,4 @@
-"""Let foreign metadata files be of no account: one commit sets a property of the table."""
+"""Let foreign metadata files be ignored: one commit sets a property of the table."""
 
 import json
 from collections.abc import Collection, Iterable

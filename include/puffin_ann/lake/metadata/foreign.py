@@ -87,7 +87,7 @@ class Reach:
         older: those that are older than what is known of the table's history, or stray and older
             than its log: what they name, this table named, or never came to be.
         foreign: those that are neither, but for the forgotten ones.
-        forgotten: those of no account, by the table's property or as asked for.
+        forgotten: those that are ignored, by the table's property or as asked for.
         uncounted: number of foreign ones beyond those that were read.
     """
 
@@ -115,7 +115,7 @@ def look_around(
         table: is loaded again.
         since_ms: a stray file made later is foreign, however short the log is: milliseconds since
             1970.
-        forget: metadata files of no account, besides those that the table's property names.
+        forget: metadata files that are ignored, besides those that the table's property names.
         reader: knows the files that it read before.
 
     Raises:
@@ -277,7 +277,7 @@ class _Sorter:
 
     def _parts_of_histories(self, versions: Mapping[str, Version | Unread]) -> set[str]:
         """Return the versions that are some of several in a row: no commit that lost a race is."""
-        by_name = {uri.rpartition("/")[2]: uri for uri in versions}  # however the folder is spelt
+        by_name = {uri.rpartition("/")[2]: uri for uri in versions}  # however the folder is written
         parts: set[str] = set()
         for uri, version in versions.items():
             if isinstance(version, Version) and version.head.table_uuid == self._mine:

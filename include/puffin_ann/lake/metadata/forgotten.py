@@ -1,4 +1,4 @@
-"""Which foreign metadata files somebody said are of no account: a property of the table tells."""
+"""Which foreign metadata files somebody asked to ignore: a property of the table tells."""
 
 from pyiceberg.table import Table
 
@@ -10,7 +10,7 @@ PROPERTY = "puffin-ann.forgotten-metadata"
 
 
 def forgotten(table: Table) -> frozenset[str]:
-    """Return the metadata files of no account, canonically; a property that is not ours is none."""
+    """Return the metadata files that are ignored, canonically; a foreign property names none."""
     try:
         found = parse(table.properties.get(PROPERTY, "[]"))
     except ValueError:

@@ -94,7 +94,7 @@ def read_row_group(
 ) -> pa.Table:
     """Read some columns of one row group of an open data file, in the table's current schema.
 
-    Values are promoted and filled in as `read_rows` does; it raises likewise.
+    Values are promoted and filled in as `read_rows` does; it raises the same errors.
     """
     rows = np.arange(parquet.metadata.row_group(row_group).num_rows)
     return _RowReader(table, _select(table, columns), path, parquet).read(row_group, rows)

@@ -34,7 +34,7 @@ class StoredObject:
     """An object of the store.
 
     Attributes:
-        uri: location, spelt as the folder that was listed.
+        uri: location, written as the folder that was listed.
         bytes: length.
         modified_ms: milliseconds since 1970 when it was last written.
     """

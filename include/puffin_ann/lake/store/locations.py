@@ -43,7 +43,7 @@ class TableFolders:
     Attributes:
         location: of the table; relative paths of data files lie in it.
         data: folders of data files, the location first.
-        metadata: folders of manifests, likewise.
+        metadata: folders of manifests, in the same way.
     """
 
     location: str
@@ -113,7 +113,7 @@ def relative_path(location: str, path: str) -> str:
 
 
 def is_within(folder: str, path: str) -> bool:
-    """Tell whether an absolute location lies in a folder, however each of them is spelt."""
+    """Tell whether an absolute location lies in a folder, however each of them is written."""
     root, place = _spelt_folder(folder), _spelt(path)
     return bool(root and place and place.startswith(root))
 

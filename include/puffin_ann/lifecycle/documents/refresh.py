@@ -25,7 +25,7 @@ class RefreshPlan(RunPlan):
         registered: Puffin files that were registered when this was planned.
         decision: what is done to each shard.
         state_rates: rates that earlier runs recorded.
-        state_drift: likewise, drift.
+        state_drift: as above, for drift.
         read_tasks: which parts of `files` each task reads.
         next_file_id: above any id in use.
         buckets: identities are matched in so many parts, by their first bits; a power of two.

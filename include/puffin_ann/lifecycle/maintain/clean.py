@@ -130,7 +130,7 @@ class _Look:
     Args:
         inventory: of the table.
         found: what there is to remove, now or later; nothing is looked at for nothing.
-        forget: metadata files of no account.
+        forget: metadata files that are ignored.
     """
 
     def __init__(

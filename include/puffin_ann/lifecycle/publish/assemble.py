@@ -92,7 +92,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
 
     Raises:
         ConflictError: the head moved during every attempt; nothing was published.
-        SupersededError: another run published the index since this refresh was planned; likewise.
+        SupersededError: another run published the index since this refresh was planned; as above.
         UnclearCommitError: the catalog's answer was lost; nothing was deleted.
     """
     finished = done(workspace.staging, PUBLISH, PublishedVersion)

@@ -30,7 +30,7 @@ class HistoryEntry(BaseModel):
         record: what it did.
         trigger: what started it, as far as its id tells.
         snapshot_id: snapshot under which the version is registered; None if it is not any more.
-        file: the file that holds it; empty likewise.
+        file: the file that holds it; empty in the same case.
         coverage: share of the rows live now that a retained version covers, or of those that an
             evaluation searched; None for versions that are gone.
     """

@@ -45,7 +45,7 @@ def preview(
     maintenance: bool = False,
     at_ms: int | None = None,
 ) -> Preview:
-    """Decide what is due now; changes nothing. What the run would refuse is refused likewise.
+    """Decide what is due now; changes nothing. What the run would refuse is refused here, too.
 
     Args:
         table: by name, or as loaded.

@@ -111,7 +111,7 @@ def _strays(reach: Reach) -> list[Told]:
 
 
 def _way_out(reach: Reach, files: Iterable[Foreign]) -> str:
-    """Return the command by which files are of no account, as a shell takes it."""
+    """Return the command by which files are ignored, as a shell takes it."""
     ordered = sorted(files, key=lambda foreign: (foreign.updated_ms, foreign.location))
     named = (f"--forget-metadata {shlex.quote(_shortest(reach, foreign))}" for foreign in ordered)
     return f"run: puffin-ann clean {shlex.quote(name_of(reach.table))} {' '.join(named)}"

@@ -67,7 +67,7 @@ class Protection:
             table: is loaded again.
             at_ms: what counts as now.
             grace_ms: a stray metadata file counts for so long at least.
-            forget: metadata files of no account.
+            forget: metadata files that are ignored.
             reader: knows what it read before.
 
         Raises:

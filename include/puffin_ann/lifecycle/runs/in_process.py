@@ -40,7 +40,7 @@ def refresh_in_process(
         declaration: the index.
         run_id: names the run.
         maintenance: as of `runs.refresh.plan_refresh`.
-        force: likewise.
+        force: as above.
         runner: where the stages' tasks run; default: in this process.
         progress: told what is done.
 

@@ -1,4 +1,4 @@
-"""What tells an object of ours from others, whichever way the folder that it lies in is spelt.
+"""What tells an object of ours from others, whichever way the folder that it lies in is written.
 
 One folder has many spellings: `a//b`, `a/./b`, a link, another scheme or port. So where something
 is about to be removed, what is named is not compared by where it is said to lie, but by its name:

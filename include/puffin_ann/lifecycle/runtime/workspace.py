@@ -62,7 +62,7 @@ class Workspace:
         table: that is indexed.
         run: which run.
         known_plan: its plan, where it need not be read.
-        known_source: the version that is refreshed, likewise.
+        known_source: the version that is refreshed, in the same way.
         opened_at: when the table was loaded, by `time.monotonic`.
     """
 

@@ -86,7 +86,7 @@ def _dead(workspace: Workspace, removed: RemovedRowsOfShard) -> DeadRows:
 def apart(rows: Rows, dead: NDArray[np.bool_]) -> Rows:
     """Move dead rows out of places that others have taken: no two rows may have one locator.
 
-    That befalls equal rows: one of them comes back to its place under the ordinal of another.
+    That happens to equal rows: one of them comes back to its place under the ordinal of another.
     """
     order = np.lexsort((rows.offsets, rows.row_groups, rows.file_ids))
     ordered = np.stack([rows.file_ids[order], rows.row_groups[order], rows.offsets[order]])
