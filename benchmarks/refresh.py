@@ -130,7 +130,7 @@ class Life:
         routing = self.version().routing
         return {
             "rows": sum(shard.rows for shard in routing.shards),
-            "dead": sum(shard.tombstones for shard in routing.shards),
+            "deleted": sum(shard.tombstones for shard in routing.shards),
             "deltas": sum(shard.kind == "delta" for shard in routing.shards),
             "graph rows": sum(shard.rows for shard in routing.shards if shard.kind == "graph"),
         }
@@ -242,15 +242,15 @@ def _merge_on_read(lived: Life, data: DataSet) -> list[Row]:
     cost = lived.change(lived.delete_merge_on_read, 0.01)
     after = lived.blobs()
     coverage = after["coverage"] - before["coverage"]
-    dead = cost.deeds["dead"]
+    deleted = cost.deeds["deleted"]
     note = (
-        f"{cost.written:,} new bytes for {dead:,} deleted rows, tombstones {after['tombstones']:,} "
-        f"({after['tombstones'] / dead:.2f} B a row), coverage {after['coverage']:,} "
+        f"{cost.written:,} new bytes for {deleted:,} deleted rows, tombstones {after['tombstones']:,} "
+        f"({after['tombstones'] / deleted:.2f} B a row), coverage {after['coverage']:,} "
         f"({coverage:+,}), routing {after['routing']:,}"
     )
     built = lived.build()
     what = "refresh after 1 % was deleted merge-on-read"
-    beyond = cost.written - coverage - BYTES_A_DELETED_ROW * dead
+    beyond = cost.written - coverage - BYTES_A_DELETED_ROW * deleted
     return [
         _row("refresh-delete", what, data, cost, built, 0.01, note),
         Row(
@@ -284,7 +284,7 @@ def _compaction(lived: Life, data: DataSet) -> list[Row]:
 
 def _moved(lived: Life, cost: _Cost) -> str:
     return (
-        f"{cost.deeds['deltas']} deltas, {cost.deeds['dead']:,} rows dead, "
+        f"{cost.deeds['deltas']} deltas, {cost.deeds['deleted']:,} rows deleted, "
         f"{cost.deeds['inserted']:,} inserted; {cost.written:,} new bytes"
     )
 
