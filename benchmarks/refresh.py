@@ -244,8 +244,8 @@ def _merge_on_read(lived: Life, data: DataSet) -> list[Row]:
     coverage = after["coverage"] - before["coverage"]
     deleted = cost.deeds["deleted"]
     note = (
-        f"{cost.written:,} new bytes for {deleted:,} deleted rows, tombstones {after['tombstones']:,} "
-        f"({after['tombstones'] / deleted:.2f} B a row), coverage {after['coverage']:,} "
+        f"{cost.written:,} new bytes for {deleted:,} deleted rows, "
+        f"tombstones {after['tombstones']:,} ({after['tombstones'] / deleted:.2f} B a row), coverage {after['coverage']:,} "
         f"({coverage:+,}), routing {after['routing']:,}"
     )
     built = lived.build()
