@@ -245,8 +245,8 @@ def _merge_on_read(lived: Life, data: DataSet) -> list[Row]:
     deleted = cost.deeds["deleted"]
     note = (
         f"{cost.written:,} new bytes for {deleted:,} deleted rows, "
-        f"tombstones {after['tombstones']:,} ({after['tombstones'] / deleted:.2f} B a row), coverage {after['coverage']:,} "
-        f"({coverage:+,}), routing {after['routing']:,}"
+        f"tombstones {after['tombstones']:,} ({after['tombstones'] / deleted:.2f} B a row), "
+        f"coverage {after['coverage']:,} ({coverage:+,}), routing {after['routing']:,}"
     )
     built = lived.build()
     what = "refresh after 1 % was deleted merge-on-read"
