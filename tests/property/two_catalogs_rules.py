@@ -15,7 +15,7 @@ from pyiceberg.utils.config import Config
 
 from puffin_ann import open_index
 from puffin_ann.declaration import RefreshOptions
-from puffin_ann.lake.metadata.foreign import look_around
+from puffin_ann.lake.metadata.foreign import find_metadata_in_reach
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings as library_settings
@@ -111,7 +111,7 @@ class TwoCatalogsRules(RuleBasedStateMachine):
     def one_catalog_is_given_up(self):
         """What the other knew, and what came before a restore, is of no account any more."""
         table = self._table("one")
-        reach = look_around(table, since_ms=0)
+        reach = find_metadata_in_reach(table, since_ms=0)
         report = clean(
             table, at_ms=later(1000), forget=[file.location for file in reach.foreign], grace="1h"
         )

@@ -24,7 +24,7 @@ from puffin_ann.cli.commands.search import search
 from puffin_ann.cli.commands.size import size
 from puffin_ann.cli.commands.status import status
 from puffin_ann.cli.output import errors_to
-from puffin_ann.cli.spark_session import is_told
+from puffin_ann.cli.spark_session import is_for_terminal
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.redaction import REDACTION, redact
 from puffin_ann.terminal import LiteralFormatter, printable
@@ -79,7 +79,7 @@ def options(
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(LiteralFormatter(LOGGED))
-        handler.addFilter(is_told)
+        handler.addFilter(is_for_terminal)
         handler.addFilter(REDACTION)  # what others log, too
     if verbose:
         logging.getLogger("puffin_ann").setLevel(logging.INFO)

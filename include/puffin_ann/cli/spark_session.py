@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Master = Annotated[str, typer.Option(help="Spark master, such as local[*] or spark://host:7077.")]
 
 
-def is_told(record: logging.LogRecord) -> bool:
+def is_for_terminal(record: logging.LogRecord) -> bool:
     """Tell whether a record is for the terminal: all but what an interrupt broke off.
 
     Py4J logs the call to Spark that was waited for, with two tracebacks.

@@ -10,10 +10,10 @@ from tests.support import builds
 def test_what_an_interrupt_broke_off_is_not_logged(caplog):
     while_shut_down = BrokenPipeError()
     while_shut_down.__context__ = KeyboardInterrupt()
-    caplog.handler.addFilter(spark_session.is_told)
+    caplog.handler.addFilter(spark_session.is_for_terminal)
     for error in (KeyboardInterrupt(), ValueError(), while_shut_down, None):
         logging.getLogger("py4j").error("told", exc_info=error)
-    caplog.handler.removeFilter(spark_session.is_told)
+    caplog.handler.removeFilter(spark_session.is_for_terminal)
     told = [record.exc_info and type(record.exc_info[1]) for record in caplog.records]
     assert told == [ValueError, None]
 

@@ -62,7 +62,7 @@ def _signed(value: np.float32, row: Whole) -> np.uint64:
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, inline="always")
-def _apart(
+def _distance(
     product: bool,
     one: NDArray[np.float32],
     at_one: Whole,
@@ -104,7 +104,7 @@ def descend(
     rows, w, at = space.rows, U64(space.width), U64(query)
     neighbours, degrees, first = upper.neighbours, upper.degrees, upper.first
     node = U64(entry)
-    nearest = _apart(product, rows, node * w, queries, at, w)
+    nearest = _distance(product, rows, node * w, queries, at, w)
     for step in range(upper.top):
         layer = U64(upper.top - step)
         moved = True
@@ -113,7 +113,7 @@ def descend(
             line = U64(first[node]) + layer - U64(1)
             for j in range(U64(degrees[line])):
                 row = U64(neighbours[line * U64(upper.links) + j])
-                found = _apart(product, rows, row * w, queries, at, w)
+                found = _distance(product, rows, row * w, queries, at, w)
                 if found < nearest:
                     nearest = found
                     node = row
@@ -163,7 +163,7 @@ def beam(
             if size == full or stamps[start] == stamp:
                 return size
             stamps[start] = stamp
-            new = _signed(_apart(product, rows, start * w, queries, at, w), start)
+            new = _signed(_distance(product, rows, start * w, queries, at, w), start)
             if is_deleted(deleted, start):
                 count = min(count, most - U64(1))
                 beside = U64(insert(passed, count, new))
@@ -181,7 +181,7 @@ def beam(
                 prefetch(rows, U64(unseen[j]) * w + z)
         for j in range(unknown):
             row = U64(unseen[j])
-            new = _signed(_apart(product, rows, row * w, queries, at, w), row)
+            new = _signed(_distance(product, rows, row * w, queries, at, w), row)
             size, current, count, beside = put(
                 new, is_deleted(deleted, row), pool, size, full, current, passed, count, beside
             )

@@ -63,7 +63,7 @@ def insert(
             work.add(different[at : at + BATCH])
             progress(at / len(different))
     for copy in added[leader != added]:
-        work.hang(int(copy) + first, int(leader[copy]) + first)
+        work.link_duplicate(int(copy) + first, int(leader[copy]) + first)
     kernels_connectivity.make_reachable(
         Space(space.reshape(-1), space.shape[1]), graph, REPAIR_KEEP
     )
@@ -143,12 +143,12 @@ class _Work:
         alone = twins == kernels.NONE
         self._link(rows[alone], chosen[alone], counts[alone], rows[~alone])
         for row, twin in zip(rows[~alone], twins[~alone], strict=True):
-            self.hang(int(row), int(twin))
+            self.link_duplicate(int(row), int(twin))
 
-    def hang(self, row: int, top: int) -> None:
+    def link_duplicate(self, row: int, top: int) -> None:
         """Hang a row below one that equals it."""
         arity = max(1, min(ARITY, self._most // 2 - 1))
-        kernels.hang_below(self._space, self._graph, row, top, arity)
+        kernels.link_duplicate_below(self._space, self._graph, row, top, arity)
 
     def _link(
         self,

@@ -226,8 +226,10 @@ def _place_of_equal(lengths: NDArray[np.float32], degree: Whole, arity: Whole, r
 
 
 @njit(cache=True, nogil=True)
-def hang_below(space: Space, graph: Adjacency, row: Whole, top: Whole, arity: Whole) -> None:
-    """Hang a new row below one equal to it, so that nothing that was reachable ceases to be.
+def link_duplicate_below(
+    space: Space, graph: Adjacency, row: Whole, top: Whole, arity: Whole
+) -> None:
+    """Link a new row below one equal to it, so that nothing that was reachable ceases to be.
 
     The row gets into the list of `top`: where there is room, or in the place of another equal row
     if there are `arity` of them already, or of the furthest. It leads back to `top` and to what it

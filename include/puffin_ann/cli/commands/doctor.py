@@ -43,17 +43,17 @@ def doctor(
 
     Blobs are unpacked, one shard at a time, to tell those that contradict each other.
 
-    Leaves with exit code 8 if problems are found and not repaired.
+    Exits with code 8 if problems are found and not repaired.
 
     Example: puffin-ann doctor demo.glove.words --quick
     """
     from puffin_ann.lifecycle.maintain import doctor as doctors
     from puffin_ann.lifecycle.runs.maintain import declared_on
-    from puffin_ann.lifecycle.runtime.leases import take_away
+    from puffin_ann.lifecycle.runtime import leases
 
     if fix:
         declared_on(table)  # nothing is removed while it is not known what is to be kept
-    taken = (take_away(table, break_lease),) if break_lease is not None else ()
+    taken = (leases.break_lease(table, break_lease),) if break_lease is not None else ()
     with all_declared_on(table) as declared:
         found = doctors.doctor(table, declared, fix=fix, quick=quick)
         found = found.model_copy(update={"actions": (*taken, *found.actions)})

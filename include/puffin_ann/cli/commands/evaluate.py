@@ -35,7 +35,7 @@ def evaluate(
 ) -> None:
     """Measure the recall of a published index on the table as it is, and record it.
 
-    Leaves with exit code 5 if it is under the declared target.
+    Exits with code 5 if it is under the declared target.
 
     Example: puffin-ann evaluate glove_words
 

@@ -100,7 +100,7 @@ class Reach:
     uncounted: int = 0
 
 
-def look_around(
+def find_metadata_in_reach(
     table: Table,
     *,
     since_ms: int,
@@ -125,7 +125,7 @@ def look_around(
     if problem := location_problem(fresh):
         return Reach(fresh, elsewhere=problem)
     reader = reader or MetadataReader()
-    line = _Line(fresh, reader)
+    line = _KnownHistory(fresh, reader)
     unknown = {key: file.uri for key, file in stored.items()}
     while len(line.beyond(unknown)) > FEW and line.step():
         pass
@@ -165,7 +165,7 @@ def _listed(table: Table) -> tuple[Table, dict[str, StoredObject]]:
     raise StagingError(f"the location of {name_of(table)} changes too fast to be looked at")
 
 
-class _Line:
+class _KnownHistory:
     """The history of a catalog entry: its current metadata, its log, and what that leads back to.
 
     Attributes:
@@ -228,7 +228,7 @@ class _Sorter:
         self,
         table: Table,
         stored: Mapping[str, StoredObject],
-        line: _Line,
+        line: _KnownHistory,
         reader: MetadataReader,
         since_ms: int,
     ) -> None:

@@ -207,7 +207,7 @@ class Lease:
         self._place.put_new(f"{_name(held.number)}.released", b"{}")
         return True
 
-    def take_away(self) -> Held | None:
+    def break_lease(self) -> Held | None:
         """End the lease of whoever has it, who goes on without; None if nobody has it.
 
         What two runs do to one index at a time comes to no harm, as nothing that has to be right

@@ -49,9 +49,9 @@ class Parts:
         return concatenate([read.rows for read in self.reads], dimension)
 
     @property
-    def sifted(self) -> IdentifiedRows:
-        """The rows sifted out of all row groups."""
-        return IdentifiedRows.joined([read.sifted for read in self.reads])
+    def filtered_out(self) -> IdentifiedRows:
+        """The rows filtered out of all row groups."""
+        return IdentifiedRows.joined([read.filtered_out for read in self.reads])
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -65,7 +65,7 @@ def read_parts(
     task: AssignTask,
     only: Mapping[int, BitMap] | None = None,
     *,
-    sift: RowFilter | None = None,
+    row_filter: RowFilter | None = None,
     threads: int = 1,
 ) -> Parts:
     """Read one task's parts of the table.
@@ -75,7 +75,7 @@ def read_parts(
         files: what the task's numbers are places in.
         task: names the parts.
         only: by file id, the positions that are wanted; of files it does not name, all live ones.
-        sift: by identity, rows whose vectors are not kept; called in several threads.
+        row_filter: by identity, rows whose vectors are not kept; called in several threads.
         threads: threads to use.
     """
 
@@ -86,7 +86,7 @@ def read_parts(
         opened = open_part(workspace, files[file_number], part_number, parts)
         wanted = (only or {}).get(opened.file.file_id)
         for row_group, size in zip(opened.row_groups, opened.row_group_rows, strict=True):
-            rows = opened.read(row_group, identities=True, only=wanted, sift=sift)
+            rows = opened.read(row_group, identities=True, only=wanted, row_filter=row_filter)
             found.reads.append(rows)
             found.row_groups.append((opened.file.file_id, row_group, size))
         return found

@@ -48,8 +48,8 @@ class ReadRowGroup:
     """The rows of one row group.
 
     Attributes:
-        rows: live rows with a usable vector, in order, but for those sifted out.
-        sifted: those.
+        rows: live rows with a usable vector, in order, but for those filtered out.
+        filtered_out: those.
         deleted: positions in the file that row-level deletes name.
         skipped: positions in the file of live rows without a usable vector.
         reasons: how many of them, by reason.
@@ -57,7 +57,7 @@ class ReadRowGroup:
     """
 
     rows: StagedRows
-    sifted: IdentifiedRows
+    filtered_out: IdentifiedRows
     deleted: BitMap
     skipped: BitMap
     reasons: Counter[str]
@@ -92,7 +92,7 @@ class RowGroupRange:
         *,
         identities: bool,
         only: BitMap | None = None,
-        sift: RowFilter | None = None,
+        row_filter: RowFilter | None = None,
     ) -> ReadRowGroup:
         """Read one row group's vector column, and the key column where identities are wanted.
 
@@ -101,7 +101,7 @@ class RowGroupRange:
             identities: whether they are wanted.
             only: positions in the file that are wanted; None means all. Of a row group without a
                 live one among them nothing is read.
-            sift: by identity, rows whose vectors are not kept; asks for identities.
+            row_filter: by identity, rows whose vectors are not kept; asks for identities.
         """
         plan = self.workspace.plan
         first, last = self.starts[row_group], self.starts[row_group + 1]
@@ -124,7 +124,7 @@ class RowGroupRange:
             self.column,
             plan.dimension,
             parquet=self.parquet,
-            view=sift is not None,  # most are let go of right after they were hashed
+            view=row_filter is not None,  # most are let go of right after they were hashed
         )
         keep = live & batch.valid
         offsets = np.flatnonzero(keep)
@@ -135,11 +135,11 @@ class RowGroupRange:
         if identities:
             keys = self._keys(row_group)
             hashes = hash_rows(vectors, None if keys is None else keys.take(pa.array(offsets)))
-        rows, sifted = _apart(vectors, locators, hashes, sift)
+        rows, filtered_out = _split(vectors, locators, hashes, row_filter)
         reasons = Counter(batch.reasons(live))
         return ReadRowGroup(
             rows=rows,
-            sifted=sifted,
+            filtered_out=filtered_out,
             deleted=BitMap(deleted.tolist()),
             skipped=BitMap((np.flatnonzero(live & ~batch.valid) + first).tolist()),
             reasons=reasons,
@@ -155,14 +155,14 @@ class RowGroupRange:
         return read.column(key)
 
 
-def _apart(
+def _split(
     vectors: NDArray[np.float32],
     locators: NDArray[np.uint32],
     identities: NDArray[np.uint64],
-    sift: RowFilter | None,
+    row_filter: RowFilter | None,
 ) -> tuple[StagedRows, IdentifiedRows]:
-    """Take rows apart into those that are kept whole, and those sifted out."""
-    out = sift(identities) if sift is not None else np.zeros(len(identities), np.bool_)
+    """Take rows apart into those that are kept whole, and those filtered out."""
+    out = row_filter(identities) if row_filter is not None else np.zeros(len(identities), np.bool_)
     if not out.any():
         return StagedRows(vectors, locators, identities), IdentifiedRows.joined([])
     kept = np.flatnonzero(~out)

@@ -30,7 +30,7 @@ from puffin_ann.lifecycle.documents.refresh import (
 )
 from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile, done, load, store
 from puffin_ann.lifecycle.documents.run_ref import RunRef
-from puffin_ann.lifecycle.refresh.apply.remap import touch_up
+from puffin_ann.lifecycle.refresh.apply.remap import update_rows_and_tombstones
 from puffin_ann.lifecycle.refresh.apply.rewrite_shard import ShardRewriter
 from puffin_ann.lifecycle.refresh.apply.take_from_deltas import take_from_deltas
 from puffin_ann.lifecycle.refresh.detect import added_rows, removed_rows
@@ -361,4 +361,4 @@ def _apply(rewriter: ShardRewriter, shard_id: int) -> AppliedShard | None:
         return rewriter.insert(shard)
     if action == "rebuild":
         return rewriter.rebuild(shard)
-    return touch_up(rewriter.workspace, rewriter.version, shard, rewriter.changes)
+    return update_rows_and_tombstones(rewriter.workspace, rewriter.version, shard, rewriter.changes)

@@ -15,7 +15,7 @@ from puffin_ann.declaration import RetentionOptions
 from puffin_ann.errors import PuffinAnnError, StoreUnavailableError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.metadata.files import MetadataReader, Unread
-from puffin_ann.lake.metadata.foreign import Foreign, Reach, look_around
+from puffin_ann.lake.metadata.foreign import Foreign, Reach, find_metadata_in_reach
 from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lake.store.locations import is_within, metadata_folder, staging_folders
 from puffin_ann.lifecycle.retention.foreign_history import SHOWN, blocking
@@ -76,7 +76,7 @@ class Protection:
         reader = reader or MetadataReader()
         grace = RetentionOptions().grace_ms if grace_ms is None else grace_ms
         since = (now_ms() if at_ms is None else at_ms) - grace
-        reach = look_around(table, since_ms=since, forget=forget, reader=reader)
+        reach = find_metadata_in_reach(table, since_ms=since, forget=forget, reader=reader)
         return cls(reach, reader)
 
     @cached_property

@@ -80,7 +80,7 @@ def leases_of(table: Table) -> list[tuple[str, Lease]]:
     ]
 
 
-def take_away(table: str | Table, index: str) -> str:
+def break_lease(table: str | Table, index: str) -> str:
     """End the lease on an index, or on the table's index file where `index` is the table's name.
 
     Whoever has it goes on, and may do for nothing what another run does meanwhile. Returns who had
@@ -91,7 +91,7 @@ def take_away(table: str | Table, index: str) -> str:
     """
     loaded = load_table(table)
     lease = table_lease(loaded) if index == name_of(loaded) else index_lease(loaded, index)
-    held = lease.take_away()
+    held = lease.break_lease()
     if held is None:
         raise NotFoundError(f"nobody holds the lease on {lease.what}")
     return f"took the lease on {lease.what} away from {held.described}"

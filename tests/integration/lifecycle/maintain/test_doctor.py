@@ -354,6 +354,6 @@ def test_a_lease_is_broken_by_name_alone(words, command):
         code, said = command(*arguments, name)
         assert "away from publish (run run-a)" in " ".join(said.split())
     with pytest.raises(NotFoundError, match="nobody holds"):
-        leases.take_away(words, builds.INDEX)
+        leases.break_lease(words, builds.INDEX)
     with pytest.raises(BadInputError, match="no name of an index"):
-        leases.take_away(words, "../../evil")
+        leases.break_lease(words, "../../evil")

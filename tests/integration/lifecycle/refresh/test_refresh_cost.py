@@ -117,7 +117,7 @@ def test_of_rows_that_only_moved_no_vector_is_kept(indexed, monkeypatch):
 
     def read(self, *args, **kwargs):
         found = original(self, *args, **kwargs)
-        sizes.append((len(found.rows.vectors), len(found.sifted.locators)))
+        sizes.append((len(found.rows.vectors), len(found.filtered_out.locators)))
         return found
 
     monkeypatch.setattr(row_groups.RowGroupRange, "read", read)

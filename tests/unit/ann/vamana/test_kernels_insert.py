@@ -73,7 +73,7 @@ def test_hanging_equal_rows_loses_nothing_that_could_be_reached(most, arity):
     degrees[0] = most
 
     for row in range(30, 60):
-        kernels.hang_below(space_of(space), Adjacency(lists, degrees, 0), row, 0, arity)
+        kernels.link_duplicate_below(space_of(space), Adjacency(lists, degrees, 0), row, 0, arity)
 
     seen, waiting = {0}, [0]
     while waiting:

@@ -13,7 +13,7 @@ from puffin_ann.errors import StoreUnavailableError
 from puffin_ann.lake.metadata import files
 from puffin_ann.lake.metadata import foreign as foreign_metadata
 from puffin_ann.lake.metadata.files import location_problem
-from puffin_ann.lake.metadata.foreign import Reach, look_around
+from puffin_ann.lake.metadata.foreign import Reach, find_metadata_in_reach
 from puffin_ann.lake.store.listing import StoredObject
 
 HOME = "s3://b/t"
@@ -72,7 +72,7 @@ class Folder:
             patch.setattr(foreign_metadata, "list_objects", self._listed)
             patch.setattr(files, "open_object", self._open)
             since = self.now_ms if since_ms is None else since_ms
-            return look_around(table, since_ms=since, **options)
+            return find_metadata_in_reach(table, since_ms=since, **options)
 
     def _listed(self, _, folder):
         assert folder == f"{HOME}/metadata"

@@ -210,9 +210,9 @@ def test_what_stands_where_a_claim_should_is_told_rather_than_asked_for_for_ever
 
 
 def test_taken_away_it_is_free_and_its_run_learns_so(lease):
-    assert lease.take_away() is None
+    assert lease.break_lease() is None
     lease.acquire("run-a", "build", 60)
-    assert lease.take_away().claim.owner == "run-a"
+    assert lease.break_lease().claim.owner == "run-a"
     assert not lease.renew("run-a", 60)
     assert lease.acquire("run-b", "refresh", 60).number == 2
 

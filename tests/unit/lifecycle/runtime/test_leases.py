@@ -82,12 +82,12 @@ def test_but_they_do_to_publish(table, clock):
 
 def test_who_waits_is_told_once_and_comes_next(table, clock):
     told: list[str] = []
-    is_told = threading.Event()
+    is_for_terminal = threading.Event()
     order: list[str] = []
 
     def tell(text: str) -> None:
         told.append(text)
-        is_told.set()
+        is_for_terminal.set()
 
     def second() -> None:
         with leases.writing(table, "words", "run-b", "refresh", tell=tell):
@@ -96,7 +96,7 @@ def test_who_waits_is_told_once_and_comes_next(table, clock):
     with leases.writing(table, "words", "run-a", "build"):
         thread = threading.Thread(target=second)
         thread.start()
-        assert is_told.wait(30)
+        assert is_for_terminal.wait(30)
         clock.advance(2 * LEASE_SECONDS)  # longer than a lease lasts without a heartbeat
         order.append("a")
     while thread.is_alive():

@@ -76,14 +76,14 @@ def rows_now(
     if not count:
         return ShardRows(rows, dead, relocated=False, died=died)
     now = replace(rows, file_ids=locators[0], row_groups=locators[1], offsets=locators[2])
-    return ShardRows(apart(now, dead), dead, relocated=True, died=died)
+    return ShardRows(set_aside_clashes(now, dead), dead, relocated=True, died=died)
 
 
 def _dead(workspace: Workspace, removed: RemovedRowsOfShard) -> DeadRows:
     return arrays_from_bytes(DeadRows, workspace.fetch_bytes(removed.dead))
 
 
-def apart(rows: Rows, dead: NDArray[np.bool_]) -> Rows:
+def set_aside_clashes(rows: Rows, dead: NDArray[np.bool_]) -> Rows:
     """Move dead rows out of places that others have taken: no two rows may have one locator.
 
     That happens to equal rows: one of them comes back to its place under the ordinal of another.
@@ -99,7 +99,7 @@ def apart(rows: Rows, dead: NDArray[np.bool_]) -> Rows:
     return rows_blob.set_aside(rows, np.flatnonzero(clash & dead))
 
 
-def touch_up(
+def update_rows_and_tombstones(
     workspace: Workspace, version: IndexVersion, shard: ShardEntry, changes: Changes
 ) -> AppliedShard:
     """Write a shard's tombstones and, if rows were relocated, its rows blob; the others stay."""

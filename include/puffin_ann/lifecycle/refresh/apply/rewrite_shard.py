@@ -26,9 +26,9 @@ from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
 from puffin_ann.lifecycle.refresh.apply.load_rows import CHUNK_ROWS, FreshRows, fetch
 from puffin_ann.lifecycle.refresh.apply.remap import (
     ShardRows,
-    apart,
     rows_now,
-    touch_up,
+    set_aside_clashes,
+    update_rows_and_tombstones,
     write_rows,
     write_tombstones,
 )
@@ -98,7 +98,7 @@ class ShardRewriter:
             now = rows_now(self.workspace, self.version, shard, self.changes)
             fresh = self._fetch(shard.shard_id, scratch)
             if not len(fresh.rows.vectors):
-                return touch_up(self.workspace, self.version, shard, self.changes)
+                return update_rows_and_tombstones(self.workspace, self.version, shard, self.changes)
             made = self._inserted(shard, now, fresh, scratch)
             applied = self._checked(shard, made, now, fresh, scratch, began)
             return applied or self._rebuilt(shard, now, fresh, scratch, began)
@@ -116,7 +116,7 @@ class ShardRewriter:
             fresh = self._fetch(number, scratch)
             if now.dead.all() and not len(fresh.rows.vectors):
                 # Nothing can be built of no row.
-                return touch_up(self.workspace, self.version, shard, self.changes)
+                return update_rows_and_tombstones(self.workspace, self.version, shard, self.changes)
             return self._rebuilt(shard, now, fresh, scratch, began)
 
     def _fetch(self, shard: int | None, scratch: Path) -> FreshRows:
@@ -186,7 +186,7 @@ class ShardRewriter:
             return None
         blobs = {
             self._made_by.blob_type: encoded,
-            rows_blob.TYPE: write_rows(apart(rows, dead), scratch),
+            rows_blob.TYPE: write_rows(set_aside_clashes(rows, dead), scratch),
         }
         if dead.any():
             blobs[tombstones_blob.TYPE] = write_tombstones(np.flatnonzero(dead), scratch)

@@ -67,14 +67,14 @@ def read_task(
     task, wanted = plan.read_tasks[number], _wanted(workspace)
     # Of a table that was rewritten nearly every row was only relocated: their vectors are let go as
     # they are read. Centroids of a file stand for all its rows, so that of those all are kept.
-    is_sifted = prefixes is not None and plan.algorithm != CENTROID
-    sift = prefixes.may_hold if prefixes is not None and is_sifted else None
-    parts = read_parts(workspace, plan.files, task, wanted, sift=sift, threads=threads)
+    is_filtered = prefixes is not None and plan.algorithm != CENTROID
+    row_filter = prefixes.may_hold if prefixes is not None and is_filtered else None
+    parts = read_parts(workspace, plan.files, task, wanted, row_filter=row_filter, threads=threads)
     rows = parts.rows(plan.dimension)
     candidates = []
     if prefixes is not None:
-        relocated = parts.sifted
-        if not is_sifted:
+        relocated = parts.filtered_out
+        if not is_filtered:
             may_have_moved = prefixes.may_hold(rows.identities)
             relocated = IdentifiedRows(
                 rows.locators[may_have_moved], rows.identities[may_have_moved]
