@@ -149,7 +149,7 @@ def test_rows_moved_by_sparks_compaction_are_found_in_their_new_places(watched, 
     for name in INDEXES:
         assert found[name], "a refresh ran"
         (now,) = watched.told("status", NAME, name)
-        # The graph is as it was, the dead among it: rows got their new places.
+        # The graph is as it was, deleted rows among it: rows got their new places.
         assert (now["vectors"], now["tombstones"]) == (ROWS + 2 * MORE - GONE, GONE)
         assert (now["rows_masked"], now["rows_to_scan"], now["coverage"]) == (0, 0, 1.0)
         assert watched.nearest(name, GONE, MORE) == words(GONE, MORE)

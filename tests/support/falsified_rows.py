@@ -102,9 +102,9 @@ def head_of_rows(file, rng):
 def a_tombstone_at_another_row(file, rng):
     blob = file.some(rng, tombstones)
     found = tombstones.decode(blob.content())
-    dead = rng.choice(list(found))
+    deleted = rng.choice(list(found))
     other = rng.choice([number for number in range(max(found) + 5) if number not in found])
-    found.discard(dead)
+    found.discard(deleted)
     found.add(other)
     blob.sections = sections_of(tombstones.encode(found), tombstones.KIND)
 

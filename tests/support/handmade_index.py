@@ -1,4 +1,4 @@
-"""Index versions made by hand: any rows in any shard or delta, in any order, dead ones among them.
+"""Index versions made by hand: any rows in any shard or delta, deleted ones too, in any order.
 
 No build or refresh makes such a mess, so what holds for these versions holds for theirs.
 """
@@ -39,7 +39,7 @@ PARAMETERS = {
 
 @dataclass
 class Content:
-    """The rows of a data file: its row groups' sizes and all vectors, dead or alive."""
+    """The rows of a data file: its row groups' sizes and all vectors, deleted or live."""
 
     groups: tuple[int, ...]
     vectors: np.ndarray
@@ -80,13 +80,13 @@ class Part:
     locators: list
     vectors: list
     partitions: list
-    dead: set
+    deleted: set
 
-    def add(self, rng, locator, vector, partition, *, dead=False):
+    def add(self, rng, locator, vector, partition, *, deleted=False):
         at = int(rng.integers(len(self.locators) + 1))
-        self.dead = {ordinal + (ordinal >= at) for ordinal in self.dead}
-        if dead:
-            self.dead.add(at)
+        self.deleted = {ordinal + (ordinal >= at) for ordinal in self.deleted}
+        if deleted:
+            self.deleted.add(at)
         self.locators.insert(at, locator)
         self.vectors.insert(at, vector)
         self.partitions.insert(at, partition)
@@ -101,7 +101,7 @@ def version(
     algorithm="exact",
     shards=2,
     deltas=2,
-    dead=0.3,
+    tombstones=0.3,
     ordered="no",
     change=lambda routing: routing,
 ):
@@ -115,7 +115,7 @@ def version(
         algorithm: of the index.
         shards: how many.
         deltas: how many.
-        dead: tombstones, as a share of the live rows of each part.
+        tombstones: how many, as a share of the live rows of each part.
         ordered: `rows` for ordinals in locator order, `all` for file ids in the order of paths,
             too: so builds make them.
         change: makes another routing of the right one.
@@ -169,7 +169,7 @@ def version(
             radii[partition] = max(radii[partition], math.nextafter(apart[partition], math.inf))
         part.add(rng, locator, vector, partition)
     for part in parts:
-        _bury(part, rng, dead, stale, unindexed, width, 2 * shards)
+        _add_deleted(part, rng, tombstones, stale, unindexed, width, 2 * shards)
         if ordered != "no":
             _sort(part)
     if ordered != "all":
@@ -196,20 +196,20 @@ def version(
     )
 
 
-def _bury(part, rng, share, stale, unindexed, width, partitions):
-    """Add dead rows, some where nobody knows the file and some at deleted rows of known ones."""
+def _add_deleted(part, rng, share, stale, unindexed, width, partitions):
+    """Add deleted rows, some where nobody knows the file and some at deleted rows of known ones."""
     for number in range(int(share * len(part.locators)) + (share > 0) * int(rng.integers(2))):
         locator = (int(rng.choice(stale)), int(rng.integers(9)), number)
         if unindexed and rng.random() < 0.5:
             locator = unindexed[int(rng.integers(len(unindexed)))][0]
         if locator not in part.locators:
             vector = rng.integers(-2, 3, width).astype(np.float32)
-            part.add(rng, locator, vector, int(rng.integers(partitions)), dead=True)
+            part.add(rng, locator, vector, int(rng.integers(partitions)), deleted=True)
 
 
 def _sort(part):
     order = sorted(range(len(part.locators)), key=part.locators.__getitem__)
-    part.dead = {order.index(ordinal) for ordinal in part.dead}
+    part.deleted = {order.index(ordinal) for ordinal in part.deleted}
     for name in ("locators", "vectors", "partitions"):
         setattr(part, name, [getattr(part, name)[ordinal] for ordinal in order])
 
@@ -237,12 +237,12 @@ def _written(table, base, parts, coverage, figures, change):
             blob = io.BytesIO()
             rows_blob.write(Rows(*(np.ascontiguousarray(column) for column in table_of.T)), blob)
             add(rows_blob.TYPE, blob.getvalue(), shard=str(part.shard_id))
-            if part.dead:
-                bits = tombstones_blob.encode(BitMap(part.dead))
+            if part.deleted:
+                bits = tombstones_blob.encode(BitMap(part.deleted))
                 add(tombstones_blob.TYPE, bits, "zstd", shard=str(part.shard_id))
             entries.append(
                 ShardEntry(
-                    part.shard_id, "", len(part.vectors), len(data), len(part.dead), part.kind
+                    part.shard_id, "", len(part.vectors), len(data), len(part.deleted), part.kind
                 )
             )
         routing, apart = change(Routing(**figures, shards=tuple(entries))), None

@@ -16,16 +16,16 @@ RATES = Rates(read=1e6, insert=1e6, build=10.0, copy_bytes=1e9)
 
 @dataclass
 class Shard:
-    """Rows by the file they are said to stand in; those in `dead` are tombstoned."""
+    """Rows by the file they are said to stand in; those in `deleted` are tombstoned."""
 
     kind: str
     rows: dict[int, int] = field(default_factory=dict)
-    dead: set[int] = field(default_factory=set)
+    deleted: set[int] = field(default_factory=set)
     stored: int = 0
 
     @property
     def live(self) -> dict[int, int]:
-        return {row: file for row, file in self.rows.items() if row not in self.dead}
+        return {row: file for row, file in self.rows.items() if row not in self.deleted}
 
 
 class ModelIndex:
@@ -60,7 +60,7 @@ class ModelIndex:
                 shard.stored - len(shard.live),
                 50 * shard.stored,
                 rows_bytes * shard.stored,
-                4 if shard.dead else 0,
+                4 if shard.deleted else 0,
             )
             for number, shard in self.shards.items()
         )
@@ -79,90 +79,90 @@ class ModelIndex:
         )
 
     def change(self, live: Mapping[int, int], oldest_ms: int) -> Change:
-        come, gone = set(live.items()) - self.covered, self.covered - set(live.items())
+        added, removed = set(live.items()) - self.covered, self.covered - set(live.items())
         there = set(live.values())
         return Change(
             snapshot_id=2,
             live_rows=len(live),
-            rows_added=len(come),
-            rows_gone=len(gone),
-            rows_restored=sum(file in self.files for _, file in come),
-            rows_left_behind=sum(file not in there for _, file in gone),
-            oldest_ms=oldest_ms if come or gone else 0,
+            rows_added=len(added),
+            rows_gone=len(removed),
+            rows_restored=sum(file in self.files for _, file in added),
+            rows_left_behind=sum(file not in there for _, file in removed),
+            oldest_ms=oldest_ms if added or removed else 0,
         )
 
     def identify(self, live: Mapping[int, int], matches: bool) -> Identified:
         """Say what became of each row, as a run does that reads them."""
-        come = dict(set(live.items()) - self.covered)
-        moved: set[int] = set()
-        dead: dict[int, int] = {}
+        added = dict(set(live.items()) - self.covered)
+        relocated: set[int] = set()
+        deleted: dict[int, int] = {}
         for number, shard in self.shards.items():
             for row, file in shard.rows.items():
-                if live.get(row) == file and row not in shard.dead:
+                if live.get(row) == file and row not in shard.deleted:
                     continue
-                if matches and row in come and row not in moved:
-                    moved.add(row)
-                elif row not in shard.dead:
-                    dead[number] = dead.get(number, 0) + 1
-        return Identified(len(moved), len(come) - len(moved), dead)
+                if matches and row in added and row not in relocated:
+                    relocated.add(row)
+                elif row not in shard.deleted:
+                    deleted[number] = deleted.get(number, 0) + 1
+        return Identified(len(relocated), len(added) - len(relocated), deleted)
 
     def apply(self, decision: Decision, live: Mapping[int, int], *, exact: bool) -> None:
-        come = dict(set(live.items()) - self.covered)
+        new = dict(set(live.items()) - self.covered)
         actions = {shard.shard_id: shard for shard in decision.shards}
         assert actions.keys() == self.shards.keys()
         if decision.matches:
-            come = self._remap(actions, come)
+            new = self._remap(actions, new)
         self._mask(actions, live)
         if decision.merges:
             assert decision.delta is None
-            self._merge(actions, come)
+            self._merge(actions, new)
         else:
-            self._add_delta(decision, come)
+            self._add_delta(decision, new)
         for number, action in actions.items():
             if action.action == "rebuild":
                 shard = self.shards[number]
                 assert shard.live or not exact, "nothing can be built of no row"
                 if not shard.live:
                     continue
-                shard.rows, shard.dead = shard.live, set()
+                shard.rows, shard.deleted = shard.live, set()
                 shard.stored = len(shard.rows)
         self.cover(live)
 
-    def _remap(self, actions: Mapping[int, ShardAction], come: dict[int, int]) -> dict[int, int]:
-        left = dict(come)
+    def _remap(self, actions: Mapping[int, ShardAction], added: dict[int, int]) -> dict[int, int]:
+        left = dict(added)
         for number, shard in self.shards.items():
             for row, file in shard.rows.items():
-                is_gone = row in shard.dead or (row, file) in self.covered
-                if row in left and is_gone:
+                is_removed = row in shard.deleted or (row, file) in self.covered
+                if row in left and is_removed:
                     assert actions[number].action in ("remap", "merge", "rebuild")
                     shard.rows[row] = left.pop(row)
-                    shard.dead.discard(row)
+                    shard.deleted.discard(row)
         return left
 
     def _mask(self, actions: Mapping[int, ShardAction], live: Mapping[int, int]) -> None:
         for number, shard in self.shards.items():
-            died = {row for row, file in shard.live.items() if live.get(row) != file}
-            assert not died or actions[number].action != "none"
-            shard.dead |= died
+            newly_deleted = {row for row, file in shard.live.items() if live.get(row) != file}
+            assert not newly_deleted or actions[number].action != "none"
+            shard.deleted |= newly_deleted
 
-    def _merge(self, actions: Mapping[int, ShardAction], come: Mapping[int, int]) -> None:
-        added = dict(come)
+    def _merge(self, actions: Mapping[int, ShardAction], new: Mapping[int, int]) -> None:
+        added = dict(new)
         for number in [number for number, one in self.shards.items() if one.kind == "delta"]:
             assert actions[number].action == "merge"
             added |= self.shards.pop(number).live
         for row, file in added.items():
             assert actions[row % self.count].action in ("merge", "rebuild")
             shard = self.home(row)
-            # A dead row of the same identity keeps its ordinal beside the new one.
+            # A deleted row of the same identity keeps its ordinal beside the new one.
             shard.stored += 1
             shard.rows[row] = file
-            shard.dead.discard(row)
+            shard.deleted.discard(row)
 
-    def _add_delta(self, decision: Decision, come: Mapping[int, int]) -> None:
+    def _add_delta(self, decision: Decision, new: Mapping[int, int]) -> None:
         if decision.delta is None:
-            assert not come
+            assert not new
             return
-        rows = dict(come)
+        rows = dict(new)
         for number in decision.delta.absorbed:
             rows |= self.shards.pop(number).live
         if rows:

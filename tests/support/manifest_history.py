@@ -66,7 +66,7 @@ class ManifestHistory:
             )
             for file in files
         }
-        return {path: dead for path, dead in found.items() if dead}
+        return {path: positions for path, positions in found.items() if positions}
 
     def _key(self, delete: DeleteFile) -> tuple[str, int | None]:
         return (delete.path, delete.content_offset)
@@ -143,12 +143,12 @@ class ManifestHistory:
         file = self._one(random)
         if file is None:
             return
-        dead = {at for at in range(file.rows) if random.random() < 0.4}
+        deleted = {at for at in range(file.rows) if random.random() < 0.4}
         old = [delete for delete in self._deletes_of(file.path) if delete.file_format == "PUFFIN"]
         if self.vectors:
             for delete in old:
-                dead |= self.positions[delete.path, delete.content_offset][file.path]
-        new = self._delete({file.path: dead}, file, named=True)
+                deleted |= self.positions[delete.path, delete.content_offset][file.path]
+        new = self._delete({file.path: deleted}, file, named=True)
         self._redelete(old if self.vectors else [], [new])
 
     def delete_rows_belatedly(self, random: Random) -> None:
@@ -178,9 +178,11 @@ class ManifestHistory:
             for entry in self._live()
             if (entry.spec_id, entry.partition) == (file.spec_id, file.partition)
         ]
-        dead = {entry.path: {at for at in range(ROWS) if random.random() < 0.3} for entry in near}
+        deleted = {
+            entry.path: {at for at in range(ROWS) if random.random() < 0.3} for entry in near
+        }
         return self._redelete(
-            [], [self._delete(dead, file, named=False, bounds=random.random() < 0.5)]
+            [], [self._delete(deleted, file, named=False, bounds=random.random() < 0.5)]
         )
 
     def merge_deletes(self, random: Random) -> None:
@@ -189,16 +191,16 @@ class ManifestHistory:
         old = [] if file is None else self._deletes_of(file.path)
         if file is None or not old:
             return
-        dead: set[int] = set()
+        deleted: set[int] = set()
         for delete in old:
             if file.sequence_number <= delete.sequence_number:
-                dead |= self.positions[delete.path, delete.content_offset][file.path]
+                deleted |= self.positions[delete.path, delete.content_offset][file.path]
         number = max(delete.sequence_number for delete in old)
-        new = self._delete({file.path: dead}, file, named=True)
+        new = self._delete({file.path: deleted}, file, named=True)
         self._redelete(old, [replace(new, sequence_number=number)])
 
     def drop_deletes(self, random: Random) -> None:
-        """What no writer does: rows are alive again."""
+        """What no writer does: rows are live again."""
         self._commit(deletes=tuple(delete for delete in self.head.deletes if random.random() < 0.5))
 
     def delete_by_equality(self, random: Random) -> None:
@@ -291,22 +293,24 @@ class ManifestHistory:
         ]
 
     def _delete(
-        self, dead: dict[str, set[int]], file: Entry, *, named: bool, bounds: bool = True
+        self, deleted: dict[str, set[int]], file: Entry, *, named: bool, bounds: bool = True
     ) -> Entry:
         name = self._name("delete")
         offset = 4 if self.vectors else None
-        self.positions[name, offset] = dead
+        self.positions[name, offset] = deleted
         return replace(
             file,
             content=FileContent.POSITION_DELETES,
             path=name,
             file_format="PUFFIN" if self.vectors else "PARQUET",
-            rows=sum(map(len, dead.values())),
+            rows=sum(map(len, deleted.values())),
             sequence_number=self.sequence_number,
             file_sequence_number=self.sequence_number,
             referenced_data_file=file.path if named else None,
             content_offset=offset,
-            path_bounds=(min(dead).encode(), max(dead).encode()) if dead and bounds else None,
+            path_bounds=(min(deleted).encode(), max(deleted).encode())
+            if deleted and bounds
+            else None,
         )
 
     def _redelete(self, gone: list[Entry], new: list[Entry]) -> None:

@@ -104,8 +104,9 @@ class IcebergIndexTombstoneSensor(IndexSensor):
     """Wait until so many rows of a shard are deleted that it should be rebuilt.
 
     That is when the next run of `ann_maintain_<index>` would rebuild shards because more than
-    `rebuild.tombstone_ratio` of their rows are dead: tombstones, and rows deleted since, from when
-    a refresh would publish them. For people who do not want to wait for the maintenance window::
+    `rebuild.tombstone_ratio` of their rows are deleted: tombstones, and rows deleted since, which
+    count from when a refresh would publish them. For people who do not want to wait for the
+    maintenance window::
 
         with DAG("rebuild_words", schedule="@continuous", max_active_runs=1, catchup=False):
             due = IcebergIndexTombstoneSensor(task_id="due", index="words")

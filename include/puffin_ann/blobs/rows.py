@@ -36,7 +36,7 @@ MAX_ROWS = 1 << 32
 SORTED, PERMUTED = 0, 1
 
 NOWHERE = (1 << 32) - 1
-"""File id of dead rows that were set aside; no file ever gets it."""
+"""File id of deleted rows that were set aside; no file ever gets it."""
 
 IdentityKind = Literal["hash", "lineage"]
 _IDENTITY_KINDS: tuple[IdentityKind, ...] = ("hash", "lineage")
@@ -98,20 +98,20 @@ class Rows:
         )
 
 
-def set_aside(rows: Rows, dead: NDArray[np.int64]) -> Rows:
-    """Return rows of which dead ones lie nowhere.
+def set_aside(rows: Rows, deleted: NDArray[np.int64]) -> Rows:
+    """Return rows of which deleted ones lie nowhere.
 
     A row that comes restored (a rollback brought its file's row back) may stand in the
-    same shard as a dead one that lay there, and no two rows of a blob may have one locator.
+    same shard as a deleted one that lay there, and no two rows of a blob may have one locator.
 
     Args:
         rows: of a shard.
-        dead: (m,) int64, ordinals.
+        deleted: (m,) int64, ordinals.
     """
     file_ids, groups, offsets = (
         np.array(column) for column in (rows.file_ids, rows.row_groups, rows.offsets)
     )
-    file_ids[dead], groups[dead], offsets[dead] = NOWHERE, 0, dead
+    file_ids[deleted], groups[deleted], offsets[deleted] = NOWHERE, 0, deleted
     return replace(rows, file_ids=file_ids, row_groups=groups, offsets=offsets)
 
 

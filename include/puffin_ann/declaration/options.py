@@ -104,7 +104,7 @@ class RebuildOptions(Model):
         default=0.2,
         gt=0.0,
         le=1.0,
-        description="Share of dead rows above which a shard is rebuilt.",
+        description="Share of deleted rows above which a shard is rebuilt.",
     )
     drift: float = Field(
         default=1.5,

@@ -53,8 +53,8 @@ class LiveState:
     @property
     def rows(self) -> int:
         """Number of live rows."""
-        dead = sum(len(positions) for positions in self.deleted.values())
-        return sum(file.rows for file in self.files) - dead
+        deleted = sum(len(positions) for positions in self.deleted.values())
+        return sum(file.rows for file in self.files) - deleted
 
 
 def live_state(table: Table, snapshot_id: int | None) -> LiveState:

@@ -71,16 +71,16 @@ def answered_and_scanned(table: Table, rows: Rows, base: int, at: int) -> list[i
     found = difference(known, live, deleted_positions(table.io, live))
     seen: list[int] = []
     for file in known:
-        dead = found.masked.get(file.file_id, BitMap())
-        if dead is not ALL:
-            seen += rows.ids(file.path, ALL, file.deleted | dead)
+        masked = found.masked.get(file.file_id, BitMap())
+        if masked is not ALL:
+            seen += rows.ids(file.path, ALL, file.deleted | masked)
     assert len(seen) == found.covered_rows
     for file, positions in found.scanned:
-        dead = BitMap()
+        deleted = BitMap()
         if positions is ALL:
-            dead = deleted_positions(table.io, [file]).get(file.path, BitMap())
-            assert not dead, "a file with deleted rows is not to be scanned whole"
-        seen += rows.ids(file.path, positions, dead)
+            deleted = deleted_positions(table.io, [file]).get(file.path, BitMap())
+            assert not deleted, "a file with deleted rows is not to be scanned whole"
+        seen += rows.ids(file.path, positions, deleted)
     assert len(seen) == found.live_rows
     return sorted(seen)
 

@@ -24,13 +24,13 @@ def seen_ids(table: Table, snapshot_id: int | None = None) -> list[int]:
     column = table_vector_column(table, "embedding")
     found: list[int] = []
     for file in files:
-        dead = deleted.get(file.path, BitMap())
+        positions = deleted.get(file.path, BitMap())
         first = 0
         with open_file(table.io, file.path) as parquet:
             for group in range(parquet.num_row_groups):
                 batch = read_vectors(table.io, file.path, group, column, parquet=parquet)
-                alive = [i for i in range(len(batch.valid)) if first + i not in dead]
-                found += batch.matrix[alive, 0].astype(int).tolist()
+                live = [i for i in range(len(batch.valid)) if first + i not in positions]
+                found += batch.matrix[live, 0].astype(int).tolist()
                 first += len(batch.valid)
         assert first == file.rows
     return sorted(found)

@@ -22,7 +22,7 @@ EXPIRE = (
 def base_at(table: Table, snapshot_id: int) -> tuple[CoveredColumns, list[str]]:
     """What an index built on a snapshot would cover, and the snapshot's manifests."""
     files = live_files(table, snapshot_id)
-    dead = deleted_positions(table.io, files)
+    deleted = deleted_positions(table.io, files)
     covered = [
         Covered(
             number,
@@ -30,7 +30,7 @@ def base_at(table: Table, snapshot_id: int) -> tuple[CoveredColumns, list[str]]:
             file.size,
             file.sequence_number,
             file.rows,
-            dead.get(file.path, BitMap()),
+            deleted.get(file.path, BitMap()),
         )
         for number, file in enumerate(files)
     ]

@@ -22,7 +22,7 @@ REWRITE = "CALL {c}.system.rewrite_data_files(table => '{n}', options => map('re
 def located(table, snapshot_id=None):
     """Live rows of a snapshot: by (path, position), the identity, the id and the vector."""
     files = live_files(table, snapshot_id)
-    dead = deleted_positions(table.io, files)
+    deleted = deleted_positions(table.io, files)
     name = table_vector_column(table, "embedding").name
     rows = {}
     for file in files:
@@ -37,7 +37,7 @@ def located(table, snapshot_id=None):
                 else:
                     identities = hash_rows(vectors, data.column("id"))
                 for at in range(len(data)):
-                    if position not in dead.get(file.path, ()):
+                    if position not in deleted.get(file.path, ()):
                         value = (data.column("id")[at].as_py(), vectors[at].tobytes())
                         rows[file.path, position] = (tuple(identities[at].tolist()), value)
                     position += 1

@@ -108,11 +108,11 @@ def test_deletion_vectors_of_spark_are_read_and_carried(catalog, spark, read_by_
     table = catalog.load_table("demo.vectors")
     files = live_files(table)
     assert any(file.deletes for file in files)
-    dead = deleted_positions(table.io, files)
+    deleted = deleted_positions(table.io, files)
     left = set()
     for file in files:
         ids = table.io.new_input(file.path)
-        left |= set(ids_of(ids).tolist()) - {ids_of(ids)[at] for at in dead.get(file.path, ())}
+        left |= set(ids_of(ids).tolist()) - {ids_of(ids)[at] for at in deleted.get(file.path, ())}
     assert left == {row.id for row in spark.sql("SELECT id FROM test.demo.vectors").collect()}
 
     (path, *_) = {delete.path for file in files for delete in file.deletes}

@@ -108,7 +108,7 @@ def hold(index, rows, k):
             at = dict(zip(order, every.tolist(), strict=True))
             assert distances.tolist() == [
                 at[locator] for locator in locators
-            ]  # a dead one is not there
+            ]  # a deleted one is not there
             assert list(zip(distances.tolist(), locators, strict=True)) == sorted(
                 zip(distances.tolist(), locators, strict=True)
             )
@@ -151,13 +151,13 @@ def hold_within(index, rows, share):
     algorithm=st.sampled_from(ALGORITHMS),
     shards=st.integers(1, 3),
     deltas=st.integers(0, 3),
-    dead=st.sampled_from([0.0, 0.2, 1.0, 4.0]),
+    tombstones=st.sampled_from([0.0, 0.2, 1.0, 4.0]),
     base=st.integers(0, 10),
     at=st.integers(0, 10),
     ordered=st.sampled_from(["no", "rows", "all"]),
 )
 def test_any_version_answers_any_snapshot_right(
-    table, snapshots, seed, metric, algorithm, shards, deltas, dead, base, at, ordered
+    table, snapshots, seed, metric, algorithm, shards, deltas, tombstones, base, at, ordered
 ):
     rng = np.random.default_rng(seed)
     known = list(snapshots)
@@ -169,7 +169,7 @@ def test_any_version_answers_any_snapshot_right(
         algorithm=algorithm,
         shards=shards,
         deltas=deltas,
-        dead=dead,
+        tombstones=tombstones,
         ordered=ordered,
     )
     asked = known[at % len(known)]
@@ -224,7 +224,7 @@ def one_partition(routing):
 
 
 @pytest.mark.parametrize(
-    ("dead", "change", "said"),
+    ("tombstones", "change", "said"),
     [
         (0.0, figures(1, 1), "rows by the routing blob need|0 tombstones blobs"),
         (1.0, figures(1, 1), "the routing blob says|rows by the routing blob need"),
@@ -236,12 +236,12 @@ def one_partition(routing):
         (0.0, one_partition, "a row of partition . of 1|, of 1"),
     ],
 )
-def test_a_version_that_contradicts_itself_is_refused(table, snapshots, dead, change, said):
+def test_a_version_that_contradicts_itself_is_refused(table, snapshots, tombstones, change, said):
     newest = table.current_snapshot().snapshot_id
 
     for exhaustive in (True, False):
         with pytest.raises(FormatError, match=said):
-            searched(table, newest, exhaustive, dead=dead, change=change)
+            searched(table, newest, exhaustive, tombstones=tombstones, change=change)
 
 
 def searched(table, snapshot_id, exhaustive, **how):

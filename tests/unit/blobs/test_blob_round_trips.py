@@ -105,9 +105,9 @@ def test_equal_tombstones_have_equal_bytes_whatever_made_them():
     assert tombstones.encode(grown) == tombstones.encode(made)
 
 
-def test_a_dead_row_set_aside_leaves_its_place_to_another():
+def test_a_deleted_row_set_aside_leaves_its_place_to_another():
     value = sample_rows(6)
-    dead = np.array([1, 4])
+    deleted = np.array([1, 4])
     doubled = dataclasses.replace(
         value,
         **{name: getattr(value, name).copy() for name in ("file_ids", "row_groups", "offsets")},
@@ -115,12 +115,12 @@ def test_a_dead_row_set_aside_leaves_its_place_to_another():
     for column in (doubled.file_ids, doubled.row_groups, doubled.offsets):
         column[4] = column[2]
 
-    back = rows.read(io.BytesIO(written(rows.write, rows.set_aside(doubled, dead))))
+    back = rows.read(io.BytesIO(written(rows.write, rows.set_aside(doubled, deleted))))
 
     live = [0, 2, 3, 5]
     for name in ("file_ids", "row_groups", "offsets"):
         assert getattr(back, name)[live].tolist() == getattr(value, name)[live].tolist()
-    assert back.file_ids[dead].tolist() == [2**32 - 1] * 2
+    assert back.file_ids[deleted].tolist() == [2**32 - 1] * 2
     assert (back.identities == value.identities).all()
     with pytest.raises(BlobFormatError, match="one locator"):
         written(rows.write, doubled)

@@ -18,7 +18,7 @@ SHARDS = {
     "exact": ("exact", {}),
 }
 LEAST = {"vamana by codes": 0.6, "hnsw": 0.7, "ivf_pq": 0.65}
-"""Recall of the narrowest search, where it is below 0.8 with every row alive, too."""
+"""Recall of the narrowest search, where it is below 0.8 with every row live, too."""
 
 
 @pytest.fixture(scope="module")

@@ -29,10 +29,10 @@ FILES = CoveredFiles.of(
 )
 
 
-def shard(*locators, dead=()):
+def shard(*locators, deleted=()):
     columns = (np.array(column, np.uint32) for column in zip(*locators, strict=True))
-    entry = ShardEntry(4, "", len(locators), 0, len(dead), "graph")
-    return entry, CoveredRows.of(FILES), Locators.of(Rows(*columns)), np.array(dead, np.uint32)
+    entry = ShardEntry(4, "", len(locators), 0, len(deleted), "graph")
+    return entry, CoveredRows.of(FILES), Locators.of(Rows(*columns)), np.array(deleted, np.uint32)
 
 
 SOUND = [(2, 0, 0), (2, 0, 2), (2, 0, 3), (2, 1, 0), (2, 1, 4), (7, 0, 0), (7, 0, 4), (8, 0, 2)]
@@ -83,7 +83,7 @@ def test_rows_of_covered_files_are_let_through(order):
     ],
 )
 @pytest.mark.parametrize("few", [0, 2, 1000])
-def test_a_live_row_where_none_is_indexed_is_refused_and_a_dead_one_is_not(
+def test_a_live_row_where_none_is_indexed_is_refused_and_a_deleted_one_is_not(
     locator, few, monkeypatch
 ):
     monkeypatch.setattr(consistency, "FEW_ROWS", few)
@@ -91,9 +91,9 @@ def test_a_live_row_where_none_is_indexed_is_refused_and_a_dead_one_is_not(
 
     with pytest.raises(BlobFormatError, match="x has row 8 in file"):
         check_rows("x", *shard(*rows))
-    check_rows("x", *shard(*rows, dead=[8]))
+    check_rows("x", *shard(*rows, deleted=[8]))
     with pytest.raises(BlobFormatError, match="x has row 8 in file"):
-        check_rows("x", *shard(*rows, (5, 0, 0), dead=[9]))
+        check_rows("x", *shard(*rows, (5, 0, 0), deleted=[9]))
 
 
 def test_rows_left_out_take_no_more_memory_than_they_do_in_the_file():
@@ -110,10 +110,10 @@ def test_rows_left_out_take_no_more_memory_than_they_do_in_the_file():
 
 
 def test_no_row_is_indexed_where_nothing_is_covered():
-    entry, _, locators, dead = shard(*SOUND)
+    entry, _, locators, deleted = shard(*SOUND)
 
     with pytest.raises(BlobFormatError, match="no row is indexed"):
-        check_rows("x", entry, CoveredRows.of(CoveredFiles.of([])), locators, dead)
+        check_rows("x", entry, CoveredRows.of(CoveredFiles.of([])), locators, deleted)
 
 
 def test_more_rows_than_there_must_be_are_refused_before_they_are_decoded():

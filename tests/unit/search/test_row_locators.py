@@ -33,7 +33,7 @@ EVERY = [
     for offset in range(rows)
 ]
 STALE = [(7, 0, 0), (7, 900, 3), (2**32 - 3, 1, 1)]
-"""Locators of dead rows, in files that nobody knows any more."""
+"""Locators of deleted rows, in files that nobody knows any more."""
 
 
 def starts(file):

@@ -64,10 +64,10 @@ class IndexStaleTrigger(IndexTrigger):
 
 
 class IndexTombstoneTrigger(IndexTrigger):
-    """Fire once when a maintenance window would rebuild shards of an index for their dead rows.
+    """Fire once when a maintenance window would rebuild shards of an index for their deleted rows.
 
     Args:
-        ratio: share of a shard's rows that may be dead; None: what the index declares.
+        ratio: share of a shard's rows that may be deleted; None: what the index declares.
     """
 
     def __init__(self, *, ratio: float | None = None, **kwargs: Any) -> None:

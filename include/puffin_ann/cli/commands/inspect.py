@@ -92,9 +92,12 @@ def _content_lines(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in content["head"].items():
         yield name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value)
     for item in content.get("shards", []):
-        dead = f", {item['tombstones']:,} of them deleted" if item["tombstones"] else ""
+        deleted = f", {item['tombstones']:,} of them deleted" if item["tombstones"] else ""
         name = f"{'delta' if item['kind'] == 'delta' else 'shard'} {item['shard_id']}"
-        yield name, f"{item['rows']:,} rows{dead}, {item['bytes']:,} bytes {item['file']}".rstrip()
+        yield (
+            name,
+            f"{item['rows']:,} rows{deleted}, {item['bytes']:,} bytes {item['file']}".rstrip(),
+        )
     for item in content.get("trials", []):
         figures = (f"{name.replace('_', ' ')} {item[name]}" for name in item if name != "algorithm")
         yield f"trial of {item.get('algorithm', '?')}", ", ".join(figures)

@@ -123,7 +123,7 @@ class Difference:
         covered_rows: live rows that need no scan: indexed, or skipped as not indexable.
         masked_rows: indexed rows that are not live.
         removed: places of covered files that are not live.
-        dead: by place of a live covered file, the positions deleted now; of others, what was
+        deleted: by place of a live covered file, the positions deleted now; of others, what was
             deleted in the base snapshot is.
         added: live files that are not covered, with the positions deleted from them.
     """
@@ -135,7 +135,7 @@ class Difference:
     masked_rows: int
     # How the sets were found, which may be known of more files than need be.
     removed: frozenset[int] = field(default=frozenset(), compare=False)
-    dead: Mapping[int, BitMap] = field(default_factory=dict, compare=False)
+    deleted: Mapping[int, BitMap] = field(default_factory=dict, compare=False)
     added: Sequence[tuple[LiveFile, BitMap]] = field(default=(), compare=False)
 
     @property
@@ -165,7 +165,7 @@ def difference(
     at = {file.path: number for number, file in enumerate(live)}
     removed: list[int] = []
     known: dict[int, LiveFile] = {}
-    dead: dict[int, BitMap] = {}
+    deleted_by_place: dict[int, BitMap] = {}
     new = np.ones(len(live), np.bool_)
     keys = zip(
         columns.paths,
@@ -186,12 +186,12 @@ def difference(
             continue
         new[number] = False
         if path in deleted or place in columns.deleted:
-            known[place], dead[place] = file, deleted.get(path, _NONE)
+            known[place], deleted_by_place[place] = file, deleted.get(path, _NONE)
     added = [live[number] for number in np.flatnonzero(new).tolist()]
     return tally(
         columns,
         removed,
-        dead,
+        deleted_by_place,
         [(file, deleted.get(file.path, _NONE)) for file in added],
         known.__getitem__,
     )
@@ -200,7 +200,7 @@ def difference(
 def tally(
     covered: CoveredColumns,
     removed: Collection[int],
-    dead: Mapping[int, BitMap],
+    deleted: Mapping[int, BitMap],
     added: Sequence[tuple[LiveFile, BitMap]],
     file_at: Callable[[int], LiveFile],
 ) -> Difference:
@@ -209,11 +209,11 @@ def tally(
     Args:
         covered: files of an index version.
         removed: places of those that are not live.
-        dead: by place of a live one, the positions deleted now; of others, what was deleted in the
-            base snapshot is deleted still.
+        deleted: by place of a live one, the positions deleted now; of others, what was deleted in
+            the base snapshot is deleted still.
         added: live files that are not covered, with the positions deleted from them.
-        file_at: gives the live file at a place of `dead`; asked where rows that were deleted in
-            the base snapshot are alive.
+        file_at: gives the live file at a place of `deleted`; asked where rows that were deleted in
+            the base snapshot are live.
     """
     masked: dict[int, Positions] = {}
     scanned: list[tuple[LiveFile, Positions]] = []
@@ -221,27 +221,27 @@ def tally(
     is_live = np.ones(len(covered.paths), np.bool_)
     is_live[np.fromiter(removed, np.int64)] = False
     ids = covered.file_ids
-    for place in sorted([*np.flatnonzero(~is_live).tolist(), *dead]):
+    for place in sorted([*np.flatnonzero(~is_live).tolist(), *deleted]):
         if not is_live[place]:
             if covered.indexed[place]:
                 masked[int(ids[place])] = ALL
                 masked_rows += int(covered.indexed[place])
             continue
         was, skipped = covered.deleted_from(place), covered.not_indexable(place)
-        if newly := dead[place] - was - skipped:
+        if newly := deleted[place] - was - skipped:
             masked[int(ids[place])] = newly
             masked_rows += len(newly)
-        # Rows deleted at the base were not indexed; an older snapshot may hold them alive.
-        if again := was - dead[place] - skipped:
+        # Rows deleted at the base were not indexed; an older snapshot may hold them live.
+        if again := was - deleted[place] - skipped:
             scanned.append((file_at(place), again))
             scanned_rows += len(again)
-    live_rows = int(covered.rows[is_live].sum()) - _dead_rows(covered, is_live, dead)
+    live_rows = int(covered.rows[is_live].sum()) - _deleted_rows(covered, is_live, deleted)
     for file, positions in added:
-        if alive := file.rows - len(positions):
+        if live_in_file := file.rows - len(positions):
             added_files: Positions = BitMap(range(file.rows)) - positions if positions else ALL
             scanned.append((file, added_files))
-            scanned_rows += alive
-            live_rows += alive
+            scanned_rows += live_in_file
+            live_rows += live_in_file
     scanned.sort(key=lambda one: one[0].path)
     return Difference(
         masked,
@@ -250,15 +250,15 @@ def tally(
         live_rows - scanned_rows,
         masked_rows,
         frozenset(removed),
-        dead,
+        deleted,
         added,
     )
 
 
-def _dead_rows(
-    covered: CoveredColumns, is_live: NDArray[np.bool_], dead: Mapping[int, BitMap]
+def _deleted_rows(
+    covered: CoveredColumns, is_live: NDArray[np.bool_], deleted: Mapping[int, BitMap]
 ) -> int:
-    as_before = (place for place in covered.deleted if is_live[place] and place not in dead)
-    return sum(len(positions) for positions in dead.values()) + sum(
+    as_before = (place for place in covered.deleted if is_live[place] and place not in deleted)
+    return sum(len(positions) for positions in deleted.values()) + sum(
         len(covered.deleted[place]) for place in as_before
     )

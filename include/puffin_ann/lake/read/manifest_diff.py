@@ -7,7 +7,7 @@ holds for delete manifests: a file that no differing delete file speaks of has t
 as at the base, and those the version holds.
 
 What is found must be what reading everything would find. Where that is not certain (the base's
-manifests are gone from the store, counts do not agree, rows deleted at the base are alive again),
+manifests are gone from the store, counts do not agree, rows deleted at the base are live again),
 nothing is found, and the caller reads everything.
 """
 
@@ -88,15 +88,15 @@ class _Comparison:
         was_data, was_deletes = self._base_entries()
         files = self._files(was_data)
         new_deletes = read_entries(self._at.io, self._new_deletes)
-        dead = self._deleted_otherwise(files, new_deletes, was_deletes)
+        deleted_by_place = self._deleted_otherwise(files, new_deletes, was_deletes)
         added = self._added(files, new_deletes)
         deleted = deleted_positions(self._at.io, added)
         return tally(
             self._covered,
             files.removed,
-            dead,
+            deleted_by_place,
             [(file, deleted.get(file.path, BitMap())) for file in added],
-            _alive_again,
+            _live_again,
         )
 
     def _base_entries(self) -> tuple[list[Entry], list[Entry]]:
@@ -245,5 +245,5 @@ def _identity(entry: Entry) -> tuple[str, int | None, str | None]:
     return (entry.path, entry.content_offset, entry.referenced_data_file)
 
 
-def _alive_again(place: int) -> LiveFile:
-    raise _Uncertain(f"rows deleted from covered file {place} at the base are alive again")
+def _live_again(place: int) -> LiveFile:
+    raise _Uncertain(f"rows deleted from covered file {place} at the base are live again")

@@ -17,7 +17,7 @@ class RefreshPlan(RunPlan):
     """A run that makes a new version out of the newest one.
 
     `files` are those of the base snapshot that the version does not cover, and covered ones of
-    which rows are alive again; in order of their ids.
+    which rows are live again; in order of their ids.
 
     Attributes:
         source: Puffin file of the version that is refreshed.
@@ -61,7 +61,7 @@ class RemovedRowsOfShard(Document):
     """The rows of a shard that are not live where it has them.
 
     Attributes:
-        dead: an .npz file, see `removed_rows.DeadRows`.
+        deleted: an .npz file, see `removed_rows.DeletedRows`.
         newly_deleted: rows removed since the version was made.
         already_deleted: rows that were tombstoned.
         identified: by bucket, .npz files, see `removed_rows.RelocationCandidates`; empty if nothing
@@ -69,7 +69,7 @@ class RemovedRowsOfShard(Document):
     """
 
     shard_id: int
-    dead: StagedFile
+    deleted: StagedFile
     newly_deleted: int
     already_deleted: int
     identified: tuple[StagedFile, ...]
@@ -153,7 +153,8 @@ class Changes(Document):
         relocations: per bucket and shard.
         rows: rows of the segments.
         relocated: relocated rows, which only got another locator.
-        dead: rows of the version that are not live where it has them, relocated ones included.
+        rows_removed: rows of the version that are not live where it has them, relocated ones
+            included.
         skipped: by reason, added rows that have no usable vector.
         read: rows with a usable vector that were read of the table, or relocated.
     """
@@ -164,7 +165,7 @@ class Changes(Document):
     summary: StagedFile | None
     rows: int
     relocated: int
-    dead: int
+    rows_removed: int
     skipped: dict[str, int]
     read: int
     vector_bytes_read: int

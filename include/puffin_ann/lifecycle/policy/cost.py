@@ -48,33 +48,33 @@ def untouched(state: IndexState, shard: ShardState) -> Cost:
     return Cost(copied=shard.all_bytes, seconds=shard.all_bytes / state.rates.copy_bytes)
 
 
-def masked(state: IndexState, shard: ShardState, dead: int) -> Cost:
+def masked(state: IndexState, shard: ShardState, deleted: int) -> Cost:
     """Write tombstones again; the rows blob is read, to find whose they are."""
     copied = shard.bytes + shard.rows_bytes
     return Cost(
-        written=shard.tombstone_bytes + TOMBSTONE_BYTES * dead + BLOB_OVERHEAD,
+        written=shard.tombstone_bytes + TOMBSTONE_BYTES * deleted + BLOB_OVERHEAD,
         copied=copied,
         seconds=(copied + shard.rows_bytes) / state.rates.copy_bytes,
     )
 
 
-def remapped(state: IndexState, shard: ShardState, dead: int) -> Cost:
+def remapped(state: IndexState, shard: ShardState, deleted: int) -> Cost:
     """Write the rows blob again, and tombstones."""
     return Cost(
-        written=shard.rows_bytes + masked(state, shard, dead).written,
+        written=shard.rows_bytes + masked(state, shard, deleted).written,
         copied=shard.bytes,
         seconds=(shard.bytes + 2 * shard.rows_bytes) / state.rates.copy_bytes,
     )
 
 
-def merged(state: IndexState, shard: ShardState, dead: int, added: int) -> Cost:
+def merged(state: IndexState, shard: ShardState, deleted: int, added: int) -> Cost:
     """Insert rows into a shard, and write all of it."""
     engine, identity = row_bytes(state)
     old = shard.bytes + shard.rows_bytes
     seconds = 2 * old / state.rates.copy_bytes
     # Without a graph a row is put in its place, not searched for.
     seconds += added / (state.rates.read if state.algorithm == EXACT else state.rates.insert)
-    tombstones = masked(state, shard, dead).written if dead or shard.tombstones else 0
+    tombstones = masked(state, shard, deleted).written if deleted or shard.tombstones else 0
     return Cost(
         written=old + tombstones + round(added * (engine + identity)),
         seconds=seconds,

@@ -70,10 +70,10 @@ def decide(
     return refresh
 
 
-def dead_shards(
+def find_shards_to_rebuild(
     state: IndexState, change: Change, declaration: IndexDeclaration, *, now_ms: int
 ) -> dict[int, float]:
-    """Return the shards that a maintenance window rebuilds for their dead rows: the share of those.
+    """Return the share of deleted rows, by shard that a maintenance window rebuilds for them.
 
     Removed rows count from when a refresh would publish them. Deltas are among them, unless all
     are merged; a shard of which nothing lives is not.
@@ -97,7 +97,7 @@ class _Due:
     Attributes:
         merge: why deltas are merged; empty if they are not.
         rebuild: by shard, why it is rebuilt alone.
-        absorb: by delta, why it is rewritten without its dead rows.
+        absorb: by delta, why it is rewritten without its deleted rows.
     """
 
     merge: str
@@ -315,14 +315,16 @@ def _shard_actions(
     added = apportion(_merging(state, expected) if due.merge else 0, _capacity(state.graphs))
     for shard in state.shards:
         number = shard.shard_id
-        dead = expected.dead.get(number, 0)
+        deleted = expected.deleted.get(number, 0)
         if number in due.rebuild:
             rows = expected.live(shard) + added[number]
             cost = estimate.rebuilt(state, shard, rows)
             yield _action(shard, "rebuild", due.rebuild[number], rows, cost)
         elif due.merge and shard.kind == "graph":
-            cost = estimate.merged(state, shard, dead, added[number])
-            yield _action(shard, "merge", due.merge, added[number] + dead + relocated[number], cost)
+            cost = estimate.merged(state, shard, deleted, added[number])
+            yield _action(
+                shard, "merge", due.merge, added[number] + deleted + relocated[number], cost
+            )
         elif due.merge:
             yield _action(shard, "merge", "goes into shards", expected.live(shard), Cost())
         elif delta and number in delta.absorbed:
@@ -345,19 +347,19 @@ def _in_place(
     state: IndexState, change: Change, expected: Expected, shard: ShardState, relocated: int
 ) -> ShardAction:
     """Say what is done to a shard whose blob is carried over."""
-    dead = expected.dead.get(shard.shard_id, 0)
-    spared = change.identified is not None and not (expected.relocated or dead)
+    deleted = expected.deleted.get(shard.shard_id, 0)
+    spared = change.identified is not None and not (expected.relocated or deleted)
     if not shard.rows or spared:
         return _action(
             shard, "none", "none of its rows was relocated or removed", 0, _kept(state, shard)
         )
     if expected.matches:
-        reason = f"about {relocated:,} of its rows relocated, {dead:,} removed"
-        cost = estimate.remapped(state, shard, dead)
-        return _action(shard, "remap", reason, relocated + dead, cost)
+        reason = f"about {relocated:,} of its rows relocated, {deleted:,} removed"
+        cost = estimate.remapped(state, shard, deleted)
+        return _action(shard, "remap", reason, relocated + deleted, cost)
     if change.rows_gone and shard.live:
-        reason = f"about {dead:,} of its rows removed"
-        return _action(shard, "mask", reason, dead, estimate.masked(state, shard, dead))
+        reason = f"about {deleted:,} of its rows removed"
+        return _action(shard, "mask", reason, deleted, estimate.masked(state, shard, deleted))
     return _action(
         shard, "none", "none of its rows was relocated or removed", 0, _kept(state, shard)
     )

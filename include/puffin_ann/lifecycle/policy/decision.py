@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 Action = Literal["none", "mask", "remap", "merge", "rebuild"]
-"""What is done to one shard: nothing, tombstones for dead rows, new locators for relocated rows
+"""What is done to one shard: nothing, tombstones for deleted rows, new locators for relocated rows
 (and tombstones), deltas inserted into it (and all of that), or building it from its live rows
 (and from deltas, if they are merged in the same run). A delta with `merge` is used up: by the graph
 shards if the decision merges, else by the new delta that absorbs it."""

@@ -20,28 +20,28 @@ class Expected:
         matches: whether added rows may be removed rows.
         relocated: rows that stay in their shard with another locator.
         new: rows that are new to the index.
-        dead: by shard, rows that become tombstones.
+        deleted: by shard, rows that become tombstones.
     """
 
     matches: bool
     relocated: int
     new: int
-    dead: Mapping[int, int]
+    deleted: Mapping[int, int]
 
     def live(self, shard: ShardState) -> int:
         """Rows of a shard that are live then."""
-        return shard.live - self.dead.get(shard.shard_id, 0)
+        return shard.live - self.deleted.get(shard.shard_id, 0)
 
     def live_in(self, shards: Iterable[ShardState]) -> int:
         """Rows of shards that are live then."""
         return sum(self.live(shard) for shard in shards)
 
     def ratio(self, shard: ShardState) -> float:
-        """Share of a shard's rows that is then dead."""
+        """Share of a shard's rows that is then deleted."""
         return 1 - self.live(shard) / shard.rows if shard.rows else 0.0
 
 
-UNCHANGED = Expected(matches=False, relocated=0, new=0, dead={})
+UNCHANGED = Expected(matches=False, relocated=0, new=0, deleted={})
 
 
 def expect(state: IndexState, change: Change) -> Expected:
@@ -54,12 +54,12 @@ def expect(state: IndexState, change: Change) -> Expected:
     )
     known = change.identified
     if known is not None:
-        return Expected(matches, known.relocated, known.new, known.dead)
-    dead = apportion(
+        return Expected(matches, known.relocated, known.new, known.deleted)
+    deleted = apportion(
         change.rows_gone - relocated, {shard.shard_id: shard.live for shard in state.shards}
     )
     back = restored if matches else 0
-    return Expected(matches, relocated + back, change.rows_added - relocated - back, dead)
+    return Expected(matches, relocated + back, change.rows_added - relocated - back, deleted)
 
 
 def apportion(total: int, weights: Mapping[int, int]) -> dict[int, int]:
@@ -84,7 +84,7 @@ def apportion(total: int, weights: Mapping[int, int]) -> dict[int, int]:
 def absorbable(rows: int, deltas: Iterable[ShardState]) -> list[ShardState]:
     """Return the deltas that a new one of so many rows takes the place of, the smallest first.
 
-    Sizes count dead rows as well: those never change, so that sizes which doubled go on to.
+    Sizes count deleted rows as well: those never change, so that sizes which doubled go on to.
     """
     absorbed: list[ShardState] = []
     for delta in sorted(deltas, key=lambda one: (one.rows, one.shard_id)):

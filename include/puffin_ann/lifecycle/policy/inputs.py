@@ -103,12 +103,12 @@ class Identified:
     Attributes:
         relocated: rows that stay in their shard with another locator, restored ones included.
         new: rows that are new to the index.
-        dead: by shard, rows that become tombstones; shards without any may lack.
+        deleted: by shard, rows that become tombstones; shards without any may lack.
     """
 
     relocated: int
     new: int
-    dead: Mapping[int, int]
+    deleted: Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ class Change:
         live_rows: rows live in it.
         rows_added: live rows that the version does not cover.
         rows_gone: rows that it has and that are not live where it has them.
-        rows_revived: those of `rows_added` that stand in files it covers: deleted when it was made,
-            and back by a rollback.
-        rows_left_behind: those of `rows_gone` whose whole file has gone; a rewrite puts them, or
+        rows_restored: those of `rows_added` that are in files it covers: deleted when it was made,
+            and live again after a rollback.
+        rows_left_behind: those of `rows_gone` whose whole file is gone; a rewrite puts them, or
             most of them, into another.
         files_added: files with rows that it does not cover.
         files_gone: files it covers that are not live.

@@ -138,7 +138,7 @@ def change_in(
     """Return the change that a view shows, as `change_of` does."""
     require_key(table, declaration)
     columns = version.coverage.columns
-    whole = [number for number, dead in view.masked.items() if dead is ALL]
+    whole = [number for number, positions in view.masked.items() if positions is ALL]
     left = np.isin(columns.file_ids, np.array(whole, np.int64))
     restored = _in_covered_files(table, version, view)
     new_files = [one for one, _ in view.scanned if one.path not in restored]

@@ -133,20 +133,20 @@ def plan_files(
     for place, old in enumerate(version.coverage.columns):
         if place in changed.removed:
             continue
-        dead = changed.dead.get(place, old.deleted)
-        covered.append(old if dead == old.deleted else replace(old, deleted=dead))
+        deleted = changed.deleted.get(place, old.deleted)
+        covered.append(old if deleted == old.deleted else replace(old, deleted=deleted))
         file = restored.get(absolute_path(location, old.path))
         if file is not None:
             read.append(PlannedFile.of(old.file_id, file))
-    for file, dead in sorted(changed.added, key=lambda one: one[0].path):
-        covered.append(_covered(file, next_id, location, dead))
+    for file, deleted in sorted(changed.added, key=lambda one: one[0].path):
+        covered.append(_covered(file, next_id, location, deleted))
         read.append(PlannedFile.of(next_id, file))
         next_id += 1
     covered.sort(key=lambda one: one.file_id)
     return covered, tuple(sorted(read, key=lambda one: one.file_id)), next_id
 
 
-def _covered(file: LiveFile, file_id: int, location: str, dead: BitMap) -> CoveredFile:
+def _covered(file: LiveFile, file_id: int, location: str, deleted: BitMap) -> CoveredFile:
     return CoveredFile(
         file_id=file_id,
         path=relative_path(location, file.path),
@@ -154,7 +154,7 @@ def _covered(file: LiveFile, file_id: int, location: str, dead: BitMap) -> Cover
         sequence_number=file.sequence_number,
         rows=file.rows,
         row_groups=(file.rows,) if file.rows else (),
-        deleted=dead,
+        deleted=deleted,
         skipped=BitMap(),
     )
 

@@ -93,7 +93,7 @@ def _read_changes(runner: Runner, workspace: Workspace) -> Changes:
     )
     log.info(
         "changes: %d rows removed, %d relocated, %d for shards or a delta, %d skipped, in %.1f s",
-        changes.dead,
+        changes.rows_removed,
         changes.relocated,
         changes.rows,
         sum(skipped.values()),
@@ -248,7 +248,7 @@ def _changes(removed: RemovedRows, matched: Matched, outcomes: Sequence[AssignOu
         summary=None,
         rows=sum(outcome.rows for outcome in outcomes),
         relocated=relocated,
-        dead=sum(shard.newly_deleted for shard in removed.shards),
+        rows_removed=sum(shard.newly_deleted for shard in removed.shards),
         skipped=dict(skipped),
         read=sum(outcome.rows for outcome in outcomes) + relocated,
         vector_bytes_read=sum(outcome.vector_bytes_read for outcome in outcomes),

@@ -13,7 +13,7 @@ from puffin_ann.declaration import (
     seconds_of,
 )
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lifecycle.policy.decide import dead_shards
+from puffin_ann.lifecycle.policy.decide import find_shards_to_rebuild
 from puffin_ann.lifecycle.published.base_version import BaseVersion, version_to_refresh
 from puffin_ann.lifecycle.published.index_state import change_in, oldest_uncovered_ms, state_of
 from puffin_ann.moments import now_ms
@@ -45,7 +45,7 @@ class Tombstones(BaseModel):
     Attributes:
         is_due: a maintenance window would rebuild shards for it.
         reason: one sentence for people.
-        ratios: of each of these shards, the share of its rows that is dead.
+        ratios: of each of these shards, the share of its rows that is deleted.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -103,7 +103,7 @@ def tombstones_of(index: str, ratio: float | None = None) -> Tombstones:
 def tombstones(
     declaration: IndexDeclaration, *, ratio: float | None = None, at_ms: int | None = None
 ) -> Tombstones:
-    """Return which shards of an index a maintenance window would rebuild for their dead rows.
+    """Return which shards of an index a maintenance window would rebuild for their deleted rows.
 
     Rows deleted since it was published count from when a refresh would publish them, as many of
     each shard as are expected there.
@@ -125,7 +125,7 @@ def tombstones(
         bound, name = ratio, "the ratio asked for,"
         options = declaration.rebuild.model_copy(update={"tombstone_ratio": ratio})
         declaration = declaration.model_copy(update={"rebuild": options})
-    ratios = dead_shards(
+    ratios = find_shards_to_rebuild(
         state_of(table, version),
         change_in(table, version, live, view, declaration),
         declaration,

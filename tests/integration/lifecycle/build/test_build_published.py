@@ -62,7 +62,7 @@ def test_rows_written_during_the_build_are_searched_and_the_base_stays_what_was_
     builds.assert_answers(index, words, words.current_snapshot().snapshot_id, QUERIES, 70)
 
 
-def test_an_overwrite_during_the_build_leaves_no_dead_row_to_be_found(words):
+def test_an_overwrite_during_the_build_leaves_no_deleted_row_to_be_found(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
     builds.run_stages(plan)
     words.refresh().overwrite(builds.rows(range(100, 120)))

@@ -76,7 +76,7 @@ def test_fewer_usable_vectors_than_shards_are_indexed_and_found(catalog, algorit
     builds.assert_answers(index, table, table.refresh().current_snapshot().snapshot_id, vectors, 2)
 
 
-def test_rows_that_turn_out_to_hold_no_vector_are_missed_as_dead_ones_are(words):
+def test_rows_that_turn_out_to_hold_no_vector_are_missed_as_deleted_ones_are(words):
     builds.build(builds.declaration(), "run")
     words.refresh()
     more = builds.rows(range(1000, 1003))

@@ -135,7 +135,7 @@ def test_rows_rewritten_by_a_delete_move_and_the_deleted_ones_are_tombstoned(bui
     assert sum(shard.tombstones for shard in after.values()) == 5
 
 
-def test_a_rollback_revives_the_tombstoned_rows(build):
+def test_a_rollback_restores_the_tombstoned_rows(build):
     declaration = declared("vamana", refresh={"delta_ratio": 1.0})
     table = build(declaration)
     before = table.current_snapshot().snapshot_id
@@ -166,7 +166,7 @@ def test_equal_rows_are_matched_one_to_one(build):
     assert sum(shard.rows - shard.tombstones for shard in shards(table).values()) == 72
 
 
-def test_rows_that_share_a_locator_with_the_dead_can_be_merged(build):
+def test_rows_that_share_a_locator_with_deleted_ones_can_be_merged(build):
     """Of equal rows one may come back in the place of another, and both go into one shard."""
     declaration = declared("exact", shards=1, refresh={"delta_ratio": 1.0})
     table = build(declaration)
@@ -319,18 +319,18 @@ def test_vectors_of_deleted_rows_are_in_the_file_until_their_shard_is_rebuilt(bu
     table = build(declaration)
     _, every = builds.live(table)
     delete_merge_on_read(table, 12)
-    alive = {vector.tobytes() for vector in builds.live(table)[1]}
-    gone = {vector.tobytes() for vector in every} - alive
+    live = {vector.tobytes() for vector in builds.live(table)[1]}
+    gone = {vector.tobytes() for vector in every} - live
 
     def stored():
         held = b"".join(graphs(table).values())
-        return {vector for vector in gone | alive if vector in held}
+        return {vector for vector in gone | live if vector in held}
 
     refresh(table, declaration, "delete")
-    assert stored() == gone | alive
+    assert stored() == gone | live
     assert len(gone) > 20
     refresh(table, declaration, "maintain", maintenance=True)
-    assert stored() == alive
+    assert stored() == live
 
 
 def test_file_ids_are_never_given_again(build):

@@ -120,7 +120,7 @@ def test_a_run_killed_anywhere_goes_on_and_publishes_once(changed, declaration, 
     assert_published_once(changed, ["run"])
 
 
-@pytest.mark.parametrize("beginning", ["", "changes", "dead", "plan"])
+@pytest.mark.parametrize("beginning", ["", "changes", "deleted", "plan"])
 def test_a_refresh_whose_staging_vanishes_is_planned_anew(changed, declaration, beginning):
     pointer = plan(declaration)
     first, *later = stages(pointer)

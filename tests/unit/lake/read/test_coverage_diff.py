@@ -27,7 +27,7 @@ def tables(draw: st.DrawFn):
     ]
     live = [LiveFile(*key, rows_of(*key)) for key in now]
     deleted = {key[0]: clip(draw(POSITIONS), key) for key in now}
-    return covered, live, {path: dead for path, dead in deleted.items() if dead}
+    return covered, live, {path: positions for path, positions in deleted.items() if positions}
 
 
 def clip(positions: BitMap, key: tuple[str, int, int]) -> BitMap:
@@ -51,17 +51,17 @@ def model(covered, live, deleted) -> dict[str, set[Row]]:
                 known.add(row)
             elif at not in file.deleted:
                 indexed.add(row)
-    alive = {
+    live_rows = {
         (file.path, file.size, file.sequence_number, at)
         for file in live
         for at in range(file.rows)
         if at not in deleted.get(file.path, ())
     }
     return {
-        "masked": indexed - alive,
-        "scanned": alive - indexed - known,
-        "covered": alive & (indexed | known),
-        "live": alive,
+        "masked": indexed - live_rows,
+        "scanned": live_rows - indexed - known,
+        "covered": live_rows & (indexed | known),
+        "live": live_rows,
     }
 
 

@@ -59,11 +59,11 @@ def live_rows_at(history: ManifestHistory, at: int) -> list[tuple[str, int, int,
 def live_now(covered: list[Covered], found: Difference) -> list[tuple[str, int, int, BitMap]]:
     """The same, of covered files and what is known to be different: what a refresh covers."""
     kept = [
-        (one.path, one.size, one.sequence_number, found.dead.get(place, one.deleted))
+        (one.path, one.size, one.sequence_number, found.deleted.get(place, one.deleted))
         for place, one in enumerate(covered)
         if place not in found.removed
     ]
-    added = [(one.path, one.size, one.sequence_number, dead) for one, dead in found.added]
+    added = [(one.path, one.size, one.sequence_number, deleted) for one, deleted in found.added]
     return sorted([*kept, *added], key=lambda one: one[0])
 
 
@@ -238,8 +238,8 @@ def test_deletes_of_a_new_files_own_commit_are_read_though_the_base_has_them() -
 def test_rows_deleted_since_add_to_those_deleted_at_the_base() -> None:
     history, _, base = after()
     file = history._live()[0]
-    for number, dead in enumerate(({0}, {1, 2})):
-        delete = history._delete({file.path: dead}, file, named=True)
+    for number, deleted in enumerate(({0}, {1, 2})):
+        delete = history._delete({file.path: deleted}, file, named=True)
         history._redelete([], [delete])
         assert history.head == history.snapshots[base + number + 1]
     with history.readable():

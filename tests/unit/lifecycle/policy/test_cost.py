@@ -19,8 +19,8 @@ def test_a_shard_that_is_left_alone_writes_nothing():
     assert expected.seconds == pytest.approx(expected.copied / 1e6)
 
 
-def test_tombstones_cost_by_dead_rows_and_copy_the_rest():
-    few, many = (cost.masked(state(), graph(), dead) for dead in (10, 1010))
+def test_tombstones_cost_by_deleted_rows_and_copy_the_rest():
+    few, many = (cost.masked(state(), graph(), deleted) for deleted in (10, 1010))
     assert many.written - few.written == 1000 * cost.TOMBSTONE_BYTES
     assert few.copied == many.copied == 50_000 * 628
 
@@ -42,7 +42,7 @@ def test_a_row_that_is_inserted_costs_a_search_and_one_of_an_exact_index_does_no
     assert added == pytest.approx([100.0, 1.0])
 
 
-def test_a_merge_writes_the_old_rows_the_new_ones_and_tombstones_only_if_any_are_dead():
+def test_a_merge_writes_the_old_rows_the_new_ones_and_tombstones_only_if_any_are_deleted():
     clean = cost.merged(state(), graph(rows=1000), 0, 100)
     assert clean.written == 1100 * 628
     assert cost.merged(state(), graph(rows=1000), 5, 100).written > clean.written

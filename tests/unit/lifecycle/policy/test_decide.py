@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.declaration import parse_declaration
-from puffin_ann.lifecycle.policy.decide import dead_shards, decide
+from puffin_ann.lifecycle.policy.decide import decide, find_shards_to_rebuild
 from puffin_ann.lifecycle.policy.decision import Rates
 from puffin_ann.lifecycle.policy.forecast import absorbable, apportion
 from puffin_ann.lifecycle.policy.inputs import Identified, ShardState
@@ -93,7 +93,7 @@ def test_a_compaction_remaps_and_expects_no_delta():
     assert decision.delta.absorbed == ()
 
 
-def test_a_rollback_of_deletes_revives_rows_instead_of_adding_them():
+def test_a_rollback_of_deletes_restores_rows_instead_of_adding_them():
     shards = (graph(0, tombstones=500), graph(1, tombstones=500))
     found = change(rows_added=1000, rows_restored=1000)
     decision = decide(state(*shards), found, declared(), now_ms=NOW)
@@ -101,7 +101,7 @@ def test_a_rollback_of_deletes_revives_rows_instead_of_adding_them():
     assert actions(decision) == {0: "remap", 1: "remap"}
 
 
-def test_rows_that_were_never_indexed_cannot_be_revived():
+def test_rows_that_were_never_indexed_cannot_be_restored():
     decision = decide(state(), change(rows_added=1000, rows_restored=1000), declared(), now_ms=NOW)
     assert not decision.matches
     assert decision.delta is not None
@@ -113,7 +113,7 @@ def test_what_was_identified_takes_the_place_of_what_was_expected():
         rows_added=50_000,
         rows_gone=50_000,
         rows_left_behind=50_000,
-        identified=Identified(relocated=48_000, new=2000, dead={1: 2000}),
+        identified=Identified(relocated=48_000, new=2000, deleted={1: 2000}),
     )
     decision = decide(state(), found, declared(), now_ms=NOW)
     assert decision.delta is not None
@@ -158,7 +158,7 @@ def test_a_merge_that_only_a_waiting_change_would_make_due_waits_with_it():
     assert decide(state(*shards), late, declared(), now_ms=NOW).merges
 
 
-def test_dead_rows_of_deltas_do_not_count_towards_a_merge():
+def test_deleted_rows_of_deltas_do_not_count_towards_a_merge():
     index = state(graph(0), graph(1), delta(2, 6000, tombstones=900))
     found = change(rows_added=1)
     assert decide(index, found, declared(), now_ms=NOW).merges
@@ -225,9 +225,11 @@ def test_a_shard_of_which_nothing_lives_is_not_rebuilt_of_nothing():
     ],
     ids=["few", "many", "waiting", "waited long enough", "emptied", "delta", "merged anyway"],
 )
-def test_shards_are_told_that_a_maintenance_window_rebuilds_for_their_dead_rows(shards, found, due):
+def test_shards_are_told_that_a_maintenance_window_rebuilds_for_their_deleted_rows(
+    shards, found, due
+):
     index = state(*shards)
-    told = dead_shards(index, found, declared(), now_ms=NOW)
+    told = find_shards_to_rebuild(index, found, declared(), now_ms=NOW)
     assert told == pytest.approx(due)
     decision = decide(index, found, declared(), now_ms=NOW, maintenance=True)
     assert set(told) == {

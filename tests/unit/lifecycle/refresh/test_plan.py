@@ -31,7 +31,7 @@ def live(path: str, rows: int = 100) -> LiveFile:
     return LiveFile(f"{LOCATION}/{path}", 20, 2, rows)
 
 
-def basis(files, *, removed=(), dead=None, added=(), scanned=(), properties=None) -> Basis:
+def basis(files, *, removed=(), deleted=None, added=(), scanned=(), properties=None) -> Basis:
     """A version of files, and how the table differs from it."""
     routing = SimpleNamespace(properties=properties or {})
     version = SimpleNamespace(coverage=Coverage(7, files, ()), routing=routing, path="v.puffin")
@@ -42,7 +42,7 @@ def basis(files, *, removed=(), dead=None, added=(), scanned=(), properties=None
         0,
         0,
         removed=frozenset(removed),
-        dead={place: BitMap(rows) for place, rows in (dead or {}).items()},
+        deleted={place: BitMap(rows) for place, rows in (deleted or {}).items()},
         added=[(file, BitMap(rows)) for file, rows in added],
     )
     view = SimpleNamespace(changed=changed, scanned=scanned)
@@ -79,7 +79,7 @@ def test_the_ids_of_files_that_were_gone_before_are_not_given_again_either():
 
 
 def test_a_file_with_more_deletes_keeps_all_else_and_is_not_read():
-    given = basis([covered(0, "a", deleted=[3]), covered(1, "b")], dead={0: [3, 4], 1: []})
+    given = basis([covered(0, "a", deleted=[3]), covered(1, "b")], deleted={0: [3, 4], 1: []})
     now, read, _ = planned(given)
     assert now[0].deleted == BitMap([3, 4])
     assert (now[0].row_groups, now[0].skipped) == ((60, 40), BitMap([99]))
@@ -88,7 +88,9 @@ def test_a_file_with_more_deletes_keeps_all_else_and_is_not_read():
 
 
 def test_a_covered_file_whose_rows_are_back_is_read_under_its_own_id():
-    given = basis([covered(4, "a", deleted=[3])], dead={0: []}, scanned=[(live("a"), BitMap([3]))])
+    given = basis(
+        [covered(4, "a", deleted=[3])], deleted={0: []}, scanned=[(live("a"), BitMap([3]))]
+    )
     now, read, next_id = planned(given)
     assert now[4].deleted == BitMap()
     assert (read, next_id) == ({4: f"{LOCATION}/a"}, 5)

@@ -17,7 +17,7 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.lifecycle.build.shard import stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes, RemovedRowsOfShard
 from puffin_ann.lifecycle.refresh.detect.relocated_rows import Relocations
-from puffin_ann.lifecycle.refresh.detect.removed_rows import DeadRows, read_shard
+from puffin_ann.lifecycle.refresh.detect.removed_rows import DeletedRows, read_shard
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.versions import IndexVersion
@@ -32,21 +32,21 @@ class ShardRows:
 
     Attributes:
         rows: locators of live rows are those of the new version.
-        dead: (n,) bool.
+        deleted: (n,) bool.
         relocated: whether a locator changed.
-        died: whether other rows are dead than in the version refreshed.
+        tombstones_changed: whether other rows are deleted than in the version refreshed.
     """
 
     rows: Rows
-    dead: NDArray[np.bool_]
+    deleted: NDArray[np.bool_]
     relocated: bool
-    died: bool
+    tombstones_changed: bool
 
 
 def rows_now(
     workspace: Workspace, version: IndexVersion, shard: ShardEntry, changes: Changes
 ) -> ShardRows:
-    """Return the rows of a shard, moved and dead ones as they are in the new version."""
+    """Return the rows of a shard, relocated and deleted ones as they are in the new version."""
     rows, already_deleted = read_shard(workspace.table.io, version, shard)
     removed = next(
         (
@@ -56,11 +56,11 @@ def rows_now(
         ),
         None,
     )
-    dead = np.zeros(len(rows), np.bool_)
-    dead[already_deleted] = True
+    deleted = np.zeros(len(rows), np.bool_)
+    deleted[already_deleted] = True
     if removed is None:
-        return ShardRows(rows, dead, relocated=False, died=False)
-    dead[_dead(workspace, removed).newly_deleted] = True
+        return ShardRows(rows, deleted, relocated=False, tombstones_changed=False)
+    deleted[_read_deleted(workspace, removed).newly_deleted] = True
     locators = [rows.file_ids.copy(), rows.row_groups.copy(), rows.offsets.copy()]
     count = 0
     for relocation in changes.relocations:
@@ -68,23 +68,28 @@ def rows_now(
             relocations = arrays_from_bytes(
                 Relocations, workspace.fetch_bytes(relocation.relocations)
             )
-            dead[relocations.ordinals] = False
+            deleted[relocations.ordinals] = False
             for column, values in zip(locators, relocations.locators.T, strict=True):
                 column[relocations.ordinals] = values
             count += len(relocations.ordinals)
-    died = not np.array_equal(np.flatnonzero(dead), already_deleted)
+    tombstones_changed = not np.array_equal(np.flatnonzero(deleted), already_deleted)
     if not count:
-        return ShardRows(rows, dead, relocated=False, died=died)
+        return ShardRows(rows, deleted, relocated=False, tombstones_changed=tombstones_changed)
     now = replace(rows, file_ids=locators[0], row_groups=locators[1], offsets=locators[2])
-    return ShardRows(set_aside_clashes(now, dead), dead, relocated=True, died=died)
+    return ShardRows(
+        set_aside_clashes(now, deleted),
+        deleted,
+        relocated=True,
+        tombstones_changed=tombstones_changed,
+    )
 
 
-def _dead(workspace: Workspace, removed: RemovedRowsOfShard) -> DeadRows:
-    return arrays_from_bytes(DeadRows, workspace.fetch_bytes(removed.dead))
+def _read_deleted(workspace: Workspace, removed: RemovedRowsOfShard) -> DeletedRows:
+    return arrays_from_bytes(DeletedRows, workspace.fetch_bytes(removed.deleted))
 
 
-def set_aside_clashes(rows: Rows, dead: NDArray[np.bool_]) -> Rows:
-    """Move dead rows out of places that others have taken: no two rows may have one locator.
+def set_aside_clashes(rows: Rows, deleted: NDArray[np.bool_]) -> Rows:
+    """Move deleted rows out of places that others have taken: no two rows may have one locator.
 
     That happens to equal rows: one of them comes back to its place under the ordinal of another.
     """
@@ -96,7 +101,7 @@ def set_aside_clashes(rows: Rows, dead: NDArray[np.bool_]) -> Rows:
     clash = np.zeros(len(rows), np.bool_)
     clash[order[1:][same]] = True
     clash[order[:-1][same]] = True
-    return rows_blob.set_aside(rows, np.flatnonzero(clash & dead))
+    return rows_blob.set_aside(rows, np.flatnonzero(clash & deleted))
 
 
 def update_rows_and_tombstones(
@@ -106,7 +111,11 @@ def update_rows_and_tombstones(
     began = time.monotonic()
     if any(relocation.shard_id == shard.shard_id for relocation in changes.relocations):
         now = rows_now(workspace, version, shard, changes)
-        dead, rows, died = np.flatnonzero(now.dead), now.rows, now.died
+        deleted, rows, tombstones_changed = (
+            np.flatnonzero(now.deleted),
+            now.rows,
+            now.tombstones_changed,
+        )
     else:
         rows = None
         removed = next(
@@ -117,12 +126,12 @@ def update_rows_and_tombstones(
             ),
             None,
         )
-        found = DeadRows(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        found = DeletedRows(np.zeros(0, np.int64), np.zeros(0, np.int64))
         if removed is not None and removed.newly_deleted:
-            found = _dead(workspace, removed)
-        died = bool(len(found.newly_deleted))
-        dead = np.union1d(found.newly_deleted, found.already_deleted)
-    if rows is None and not died:
+            found = _read_deleted(workspace, removed)
+        tombstones_changed = bool(len(found.newly_deleted))
+        deleted = np.union1d(found.newly_deleted, found.already_deleted)
+    if rows is None and not tombstones_changed:
         return AppliedShard(
             **_of(shard),
             file=None,
@@ -141,10 +150,10 @@ def update_rows_and_tombstones(
         elif rows is not None:
             folder = stack.enter_context(scratch_folder(f"shard-{shard.shard_id}"))
             blobs[rows_blob.TYPE] = write_rows(rows, folder)
-        if died and len(dead):
-            blobs[tombstones_blob.TYPE] = tombstones_of(dead)
+        if tombstones_changed and len(deleted):
+            blobs[tombstones_blob.TYPE] = tombstones_of(deleted)
         return AppliedShard(
-            **{**_of(shard), "tombstones": len(dead)},
+            **{**_of(shard), "tombstones": len(deleted)},
             file=stage_shard(workspace, workspace.refresh_plan, shard.shard_id, blobs)
             if blobs
             else None,
@@ -174,13 +183,13 @@ def write_rows(rows: Rows, folder: Path) -> Path:
     return path
 
 
-def write_tombstones(dead: NDArray[np.int64], folder: Path) -> Path:
+def write_tombstones(deleted: NDArray[np.int64], folder: Path) -> Path:
     """Write a tombstones blob of ordinals to a file of a folder."""
     path = folder / "tombstones.blob"
-    path.write_bytes(tombstones_of(dead))
+    path.write_bytes(tombstones_of(deleted))
     return path
 
 
-def tombstones_of(dead: NDArray[np.int64]) -> bytes:
+def tombstones_of(deleted: NDArray[np.int64]) -> bytes:
     """Return a tombstones blob of ordinals."""
-    return tombstones_blob.encode(BitMap(dead.astype(np.uint32)))
+    return tombstones_blob.encode(BitMap(deleted.astype(np.uint32)))

@@ -114,7 +114,7 @@ class ShardRewriter:
             now = rows_now(self.workspace, self.version, shard, self.changes)
             number = shard.shard_id if self.workspace.refresh_plan.decision.merges else -1
             fresh = self._fetch(number, scratch)
-            if now.dead.all() and not len(fresh.rows.vectors):
+            if now.deleted.all() and not len(fresh.rows.vectors):
                 # Nothing can be built of no row.
                 return update_rows_and_tombstones(self.workspace, self.version, shard, self.changes)
             return self._rebuilt(shard, now, fresh, scratch, began)
@@ -155,7 +155,7 @@ class ShardRewriter:
         return self._made_by.insert(
             self._unpacked(shard, scratch),
             fresh.rows.vectors,
-            deleted=now.dead if now.dead.any() else None,
+            deleted=now.deleted if now.deleted.any() else None,
             parameters=plan.declaration.parameters_of(routing.algorithm),
             norm_bound=routing.norm_bound,
             seed=plan.declaration.seed + shard.shard_id,
@@ -174,11 +174,11 @@ class ShardRewriter:
     ) -> AppliedShard | None:
         """Return the grown shard; None if too few neighbours are found in it."""
         rows = now.rows.followed_by(fresh.rows.located)
-        dead = np.concatenate([now.dead, np.zeros(len(fresh.rows.vectors), np.bool_)])
+        deleted = np.concatenate([now.deleted, np.zeros(len(fresh.rows.vectors), np.bool_)])
         encoded = scratch / "inserted.blob"
         with encoded.open("wb") as out:
             self._made_by.encode(made, out)
-        recall = self._recall(encoded, dead, scratch / "inserted")
+        recall = self._recall(encoded, deleted, scratch / "inserted")
         if (
             recall is not None
             and recall.recall < self.workspace.refresh_plan.declaration.recall_target
@@ -186,15 +186,15 @@ class ShardRewriter:
             return None
         blobs = {
             self._made_by.blob_type: encoded,
-            rows_blob.TYPE: write_rows(set_aside_clashes(rows, dead), scratch),
+            rows_blob.TYPE: write_rows(set_aside_clashes(rows, deleted), scratch),
         }
-        if dead.any():
-            blobs[tombstones_blob.TYPE] = write_tombstones(np.flatnonzero(dead), scratch)
+        if deleted.any():
+            blobs[tombstones_blob.TYPE] = write_tombstones(np.flatnonzero(deleted), scratch)
         return self._applied(
             shard.shard_id,
             "graph",
             rows,
-            dead,
+            deleted,
             blobs,
             len(fresh.rows.vectors),
             "insert",
@@ -207,10 +207,10 @@ class ShardRewriter:
     ) -> AppliedShard:
         plan, routing = self.workspace.refresh_plan, self.version.routing
         old = self._made_by.open(self._unpacked(shard, scratch))
-        alive = np.flatnonzero(~now.dead)
-        rows = now.rows.take(alive).followed_by(fresh.rows.located)
+        live = np.flatnonzero(~now.deleted)
+        rows = now.rows.take(live).followed_by(fresh.rows.located)
         order = np.lexsort((rows.offsets, rows.row_groups, rows.file_ids))
-        vectors = _gathered(old, alive, fresh.rows.vectors, order, scratch)
+        vectors = _gathered(old, live, fresh.rows.vectors, order, scratch)
         made = self._made_by.build(
             vectors,
             metric=routing.metric,
@@ -238,7 +238,7 @@ class ShardRewriter:
             shard.shard_id, "graph", rows, None, blobs, len(order), "rebuild", recall, began
         )
 
-    def _recall(self, encoded: Path, dead: NDArray[np.bool_], folder: Path) -> Measure | None:
+    def _recall(self, encoded: Path, deleted: NDArray[np.bool_], folder: Path) -> Measure | None:
         """Measure a shard by what searches read, as the width was chosen; see `recall_of`."""
         routing = self.version.routing
         if routing.algorithm == EXACT:
@@ -248,7 +248,7 @@ class ShardRewriter:
             self._made_by.unpack(source, folder)
         return recall_of(
             self._made_by.open(folder),
-            dead,
+            deleted,
             k=self.workspace.refresh_plan.declaration.gate.k,
             width=routing.search_width,
             seed=self.workspace.refresh_plan.declaration.seed,
@@ -260,7 +260,7 @@ class ShardRewriter:
         shard_id: int,
         kind: Any,
         rows: Rows,
-        dead: NDArray[np.bool_] | None,
+        deleted: NDArray[np.bool_] | None,
         blobs: Mapping[str, Path],
         added: int,
         action: str,
@@ -271,7 +271,7 @@ class ShardRewriter:
             shard_id=shard_id,
             kind=kind,
             rows=len(rows),
-            tombstones=0 if dead is None else int(np.count_nonzero(dead)),
+            tombstones=0 if deleted is None else int(np.count_nonzero(deleted)),
             bytes=sum(blobs[blob].stat().st_size for blob in blobs if blob != tombstones_blob.TYPE),
             file=stage_shard(self.workspace, self.workspace.refresh_plan, shard_id, blobs),
             blobs=tuple(blobs),
@@ -284,7 +284,7 @@ class ShardRewriter:
 
 def recall_of(
     shard: SearchableShard,
-    dead: NDArray[np.bool_],
+    deleted: NDArray[np.bool_],
     *,
     k: int,
     width: int,
@@ -296,14 +296,14 @@ def recall_of(
     Returns:
         The recall; None where no row has a neighbour.
     """
-    alive = np.flatnonzero(~dead)
-    if len(alive) < 2:
+    live = np.flatnonzero(~deleted)
+    if len(live) < 2:
         return None
     generator = np.random.default_rng(seed)
-    chosen = np.sort(generator.choice(alive, min(CHECKED_ROWS, len(alive)), replace=False))
+    chosen = np.sort(generator.choice(live, min(CHECKED_ROWS, len(live)), replace=False))
     queries = np.ascontiguousarray(shard.vectors(chosen))
-    wanted = min(k + 1, len(alive))
-    mask = dead if dead.any() else None
+    wanted = min(k + 1, len(live))
+    mask = deleted if deleted.any() else None
     widest = max(width, wanted)
     ids, near = shard.search(queries, wanted, width=widest, deleted=mask, threads=threads)
     true_ids, true = shard.exhaustive(queries, wanted, deleted=mask, threads=threads)
@@ -321,7 +321,7 @@ def _new(scratch: Path, name: str) -> Path:
 
 def _gathered(
     old: SearchableShard,
-    alive: NDArray[np.int64],
+    live: NDArray[np.int64],
     added: NDArray[np.float32],
     order: NDArray[np.int64],
     scratch: Path,
@@ -330,9 +330,9 @@ def _gathered(
     vectors = new_array(scratch / "gathered.npy", np.float32, (len(order), old.dimension))
     for start in range(0, len(order), CHUNK_ROWS):
         chosen = order[start : start + CHUNK_ROWS]
-        is_old = chosen < len(alive)
+        is_old = chosen < len(live)
         part = np.empty((len(chosen), old.dimension), np.float32)
-        part[is_old] = old.vectors(alive[chosen[is_old]])
-        part[~is_old] = added[chosen[~is_old] - len(alive)]
+        part[is_old] = old.vectors(live[chosen[is_old]])
+        part[~is_old] = added[chosen[~is_old] - len(live)]
         vectors[start : start + len(chosen)] = part
     return vectors

@@ -27,7 +27,7 @@ def take_from_deltas(
     *,
     threads: int,
 ) -> AssignOutcome:
-    """Stage the live rows of a delta by cell; dead ones are left behind for good.
+    """Stage the live rows of a delta by cell; deleted ones are left behind for good.
 
     Args:
         workspace: of the run.
@@ -38,7 +38,7 @@ def take_from_deltas(
         threads: threads to use.
     """
     now = rows_now(workspace, version, shard, changes)
-    alive = np.flatnonzero(~now.dead)
+    live = np.flatnonzero(~now.deleted)
     path = version.file_of(shard)
     with scratch_folder(f"delta-{shard.shard_id}") as folder:
         with open_puffin(workspace.table.io, path) as reader:
@@ -51,8 +51,8 @@ def take_from_deltas(
             raise BlobFormatError(f"{where} has rows without identities")
         locators = np.stack([now.rows.file_ids, now.rows.row_groups, now.rows.offsets], axis=1)
         rows = StagedRows(
-            np.ascontiguousarray(delta.vectors(alive)),
-            locators[alive].astype(np.uint32),
-            now.rows.identities[alive],
+            np.ascontiguousarray(delta.vectors(live)),
+            locators[live].astype(np.uint32),
+            now.rows.identities[live],
         )
         return stage(workspace, number, Parts([], []), rows, version.routing, threads=threads)

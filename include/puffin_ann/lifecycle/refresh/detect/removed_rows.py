@@ -55,7 +55,7 @@ class MaskedAndRestored:
 
 
 @dataclass(frozen=True)
-class DeadRows:
+class DeletedRows:
     """Ordinals of a shard's rows that are not live where it has them.
 
     Attributes:
@@ -131,14 +131,14 @@ def _shard_in(
 ) -> tuple[Rows, NDArray[np.int64]]:
     blobs = shard_blobs(reader, version, shard)
     rows = rows_blob.read(BytesIO(reader.read(blobs.rows)), shard.rows)
-    dead = np.zeros(0, np.int64)
+    deleted = np.zeros(0, np.int64)
     if blobs.tombstones is not None:
         data = reader.read(blobs.tombstones)
         bitmap = tombstones_blob.decode(data, shard.rows, shard.tombstones)
-        dead = np.asarray(bitmap.to_array(), np.int64)
+        deleted = np.asarray(bitmap.to_array(), np.int64)
     where = f"{reader.name}: shard {shard.shard_id}"
-    check_rows(where, shard, version.covered, Locators.of(rows), dead)
-    return rows, dead
+    check_rows(where, shard, version.covered, Locators.of(rows), deleted)
+    return rows, deleted
 
 
 def find_removed_rows(
@@ -170,7 +170,7 @@ def _staged(
     rows: Rows,
     already_deleted: NDArray[np.int64],
 ) -> RemovedRowsOfShard:
-    """Stage which rows of a shard are dead, those tombstoned `already_deleted` included."""
+    """Stage which rows of a shard are deleted, those tombstoned `already_deleted` included."""
     plan = workspace.refresh_plan
     masked = Locators.of(rows).masked(difference)
     if masked is None:
@@ -194,8 +194,8 @@ def _staged(
             identified.append(staged)
     return RemovedRowsOfShard(
         shard_id=shard.shard_id,
-        dead=workspace.stage_bytes(
-            f"dead-{name}.npz", arrays_to_bytes(DeadRows(newly_deleted, already_deleted))
+        deleted=workspace.stage_bytes(
+            f"deleted-{name}.npz", arrays_to_bytes(DeletedRows(newly_deleted, already_deleted))
         ),
         newly_deleted=len(newly_deleted),
         already_deleted=len(already_deleted),
