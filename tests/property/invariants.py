@@ -10,8 +10,8 @@ from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.metadata.log import manifest_lists_of
 from puffin_ann.lake.store.listing import canonical, list_objects
-from puffin_ann.lifecycle.published.inventory import take_inventory
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
+from puffin_ann.lifecycle.versions.inventory import take_inventory
 from tests.property.others_rules import registered_paths
 from tests.support import builds, table_events
 

@@ -14,9 +14,9 @@ from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.publish import assemble as publishing
-from puffin_ann.lifecycle.published.inventory import take_inventory
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
+from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.moments import now_ms
 from tests.support import builds, table_events
 

@@ -9,7 +9,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from puffin_ann import open_index
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.store.listing import list_objects
-from puffin_ann.lifecycle.published.inventory import is_index_name
+from puffin_ann.lifecycle.versions.inventory import is_index_name
 from puffin_ann.puffin.writer import PuffinWriter
 from tests.support import builds
 

@@ -12,7 +12,7 @@ are the packages; each imports only from those below it:
     build       build a whole index: plan, train, assign, build shards, measure
     evaluate    measure recall: exact answers, the measurement, the choice of a search width
     retention   decide which files may go, and why others must stay
-    published   read what is published: files, versions, the state a refresh starts from
+    versions    read the published versions: their files, the state a refresh starts from
     ingest      read rows of the table: checked, sampled, staged by shard
     spark       start Spark and its Python workers; run tasks on executors
     runtime     what every stage opens first: workspace, leases, heartbeat, runners

@@ -69,7 +69,7 @@ def _ask(planned: "DropReport", *, as_json: bool) -> None:
 
 def _ask_for_the_name(planned: "DropReport", *, may_ask: bool) -> None:
     """Have the index's name typed: that no declaration here names it may be this machine's lack."""
-    from puffin_ann.lifecycle.published.recorded_declaration import Recorded
+    from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 
     told = (
         f"index {planned.index!r} of {planned.table} is published and not declared here, which is "

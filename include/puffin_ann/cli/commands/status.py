@@ -27,8 +27,8 @@ def status(
     Example: puffin-ann status demo.glove.words glove_words
     """
     from puffin_ann.lake.catalog.tables import load_table
-    from puffin_ann.lifecycle.published.recorded_declaration import Recorded
     from puffin_ann.lifecycle.report import status as statuses
+    from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 
     with all_declared_on(table, index=index) as declared:
         found = statuses.status(load_table(table), index, declared)

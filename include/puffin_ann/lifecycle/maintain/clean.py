@@ -19,7 +19,6 @@ from puffin_ann.lake.metadata.files import MetadataReader
 from puffin_ann.lake.store.listing import abort, delete_object, unfinished_uploads
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.maintain.forget_metadata import forget_metadata
-from puffin_ann.lifecycle.published.inventory import Inventory, take_inventory
 from puffin_ann.lifecycle.retention.foreign_history import describe
 from puffin_ann.lifecycle.retention.orphans import Kind, Orphan, find_orphans
 from puffin_ann.lifecycle.retention.withheld import Protection
@@ -28,6 +27,7 @@ from puffin_ann.lifecycle.runtime.object_names import (
     needed_locations,
     object_name,
 )
+from puffin_ann.lifecycle.versions.inventory import Inventory, take_inventory
 
 log = logging.getLogger("puffin_ann")
 

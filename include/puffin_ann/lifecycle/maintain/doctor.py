@@ -25,12 +25,12 @@ from puffin_ann.lifecycle.maintain.foreign_statistics import find_displaced, is_
 from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, guard, plan_guard
 from puffin_ann.lifecycle.maintain.lease_findings import lease_findings
 from puffin_ann.lifecycle.maintain.repair import Damage, find_damage, repair
-from puffin_ann.lifecycle.published.base_version import nearest_version
-from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.retention.foreign_history import describe
 from puffin_ann.lifecycle.retention.orphans import find_orphans
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 from puffin_ann.lifecycle.retention.withheld import Protection
+from puffin_ann.lifecycle.versions.base_version import nearest_version
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import load_version
 

@@ -8,8 +8,8 @@ from puffin_ann.lifecycle.maintain.findings import Finding
 from puffin_ann.lifecycle.maintain.guard import GuardPlan
 from puffin_ann.lifecycle.maintain.published_before import why_published_before
 from puffin_ann.lifecycle.maintain.rename import advice_to_rename, renamings
-from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory
-from puffin_ann.lifecycle.published.recorded_declaration import Recorded
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
+from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 
 
 def find_lost(

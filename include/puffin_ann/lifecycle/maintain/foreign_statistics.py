@@ -10,7 +10,7 @@ from pyiceberg.table.statistics import BlobMetadata
 
 from puffin_ann.lake.commit.overwritten_statistics import THETA, Displaced, find_overwritten
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lifecycle.published.inventory import Inventory, is_index_name
+from puffin_ann.lifecycle.versions.inventory import Inventory, is_index_name
 
 
 def find_displaced(table: Table) -> list[Displaced]:

@@ -21,8 +21,6 @@ from puffin_ann.lake.metadata.dropped import NEVER, find_dropped
 from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
 from puffin_ann.lifecycle.publish.carried_blobs import listed_blobs
 from puffin_ann.lifecycle.publish.republish import republish
-from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
-from puffin_ann.lifecycle.published.inventory import live_files as live_files
 from puffin_ann.lifecycle.retention.rules import (
     Verdict,
     apply_retention,
@@ -30,6 +28,8 @@ from puffin_ann.lifecycle.retention.rules import (
     policies,
 )
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.versions.inventory import live_files as live_files
 from puffin_ann.search.versions import open_puffin
 
 log = logging.getLogger("puffin_ann")

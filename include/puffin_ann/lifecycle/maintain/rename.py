@@ -29,11 +29,11 @@ from puffin_ann.lifecycle.maintain.drop import versions_of, without
 from puffin_ann.lifecycle.maintain.guard import live_files
 from puffin_ann.lifecycle.publish.republish import Renamed, republish
 from puffin_ann.lifecycle.publish.run_records import with_record
-from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.retention.withheld import is_shared
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.search.versions import (
     IndexVersion,
     all_index_names,

@@ -27,9 +27,9 @@ from puffin_ann.lifecycle.maintain.contradictions import contradiction
 from puffin_ann.lifecycle.maintain.guard import live_files, plan_guard
 from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
 from puffin_ann.lifecycle.publish.republish import republish
-from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.versions import IndexVersion, open_puffin

@@ -13,7 +13,7 @@ from puffin_ann.lake.metadata.dropped import find_dropped
 from puffin_ann.lake.metadata.registered import Registered, find_registered
 from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lake.store.objects import object_exists
-from puffin_ann.lifecycle.published.inventory import is_index_name
+from puffin_ann.lifecycle.versions.inventory import is_index_name
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.versions import index_names, open_puffin

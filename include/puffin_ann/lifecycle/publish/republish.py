@@ -26,7 +26,7 @@ from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lifecycle.build.shard import CREATED_BY
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_blobs, open_pinned
-from puffin_ann.lifecycle.published.inventory import IndexFile, Inventory
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter

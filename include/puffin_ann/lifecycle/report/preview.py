@@ -11,8 +11,8 @@ from puffin_ann.lifecycle.maintain.rename import advice_to_rename
 from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import Change
-from puffin_ann.lifecycle.published.base_version import version_to_refresh
-from puffin_ann.lifecycle.published.index_state import change_in, state_of
+from puffin_ann.lifecycle.versions.base_version import version_to_refresh
+from puffin_ann.lifecycle.versions.index_state import change_in, state_of
 from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state

@@ -14,8 +14,8 @@ from puffin_ann.declaration import (
 )
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.policy.decide import find_shards_to_rebuild
-from puffin_ann.lifecycle.published.base_version import BaseVersion, version_to_refresh
-from puffin_ann.lifecycle.published.index_state import change_in, oldest_uncovered_ms, state_of
+from puffin_ann.lifecycle.versions.base_version import BaseVersion, version_to_refresh
+from puffin_ann.lifecycle.versions.index_state import change_in, oldest_uncovered_ms, state_of
 from puffin_ann.moments import now_ms
 from puffin_ann.search.snapshot_view import LiveState, live_state
 

@@ -15,8 +15,8 @@ from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import Trial
 from puffin_ann.lifecycle.maintain.rename import renamings
-from puffin_ann.lifecycle.published.index_state import bytes_of
-from puffin_ann.lifecycle.published.recorded_declaration import Recorded
+from puffin_ann.lifecycle.versions.index_state import bytes_of
+from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 from puffin_ann.moments import as_time
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import (

@@ -21,7 +21,6 @@ from puffin_ann.lake.store.locations import (
 )
 from puffin_ann.lake.store.staging import is_partial
 from puffin_ann.lifecycle.documents.run import EVALUATED
-from puffin_ann.lifecycle.published.inventory import Inventory
 from puffin_ann.lifecycle.retention.rules import (
     Verdict,
     apply_retention,
@@ -34,6 +33,7 @@ from puffin_ann.lifecycle.runtime.object_names import (
     needed_locations,
     object_name,
 )
+from puffin_ann.lifecycle.versions.inventory import Inventory
 
 _log = logging.getLogger("puffin_ann")
 

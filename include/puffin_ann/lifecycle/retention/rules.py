@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.foreign_json import object_of, parse
-from puffin_ann.lifecycle.published.inventory import Holding, IndexFile
+from puffin_ann.lifecycle.versions.inventory import Holding, IndexFile
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from puffin_ann.lifecycle.maintain.repair import require_whole
 from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import Change
-from puffin_ann.lifecycle.published.base_version import version_to_refresh
-from puffin_ann.lifecycle.published.index_state import change_in, state_of
 from puffin_ann.lifecycle.refresh.plan import Basis, make_plan
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime import run_ids
 from puffin_ann.lifecycle.runtime.workspace import Workspace
+from puffin_ann.lifecycle.versions.base_version import version_to_refresh
+from puffin_ann.lifecycle.versions.index_state import change_in, state_of
 from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state

@@ -9,7 +9,7 @@ from puffin_ann.lake.metadata.expiry import Horizon
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain import guard as guarding
 from puffin_ann.lifecycle.maintain.guard import guard
-from puffin_ann.lifecycle.published.inventory import take_inventory
+from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.moments import now_ms
 from puffin_ann.search.versions import RETAINED_LIMIT, find_versions, newest_version
 from tests.support import builds, table_events

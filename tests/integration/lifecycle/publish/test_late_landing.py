@@ -100,7 +100,7 @@ def test_an_index_of_a_v3_table_that_a_late_landing_threw_out_is_found_and_publi
 
     The store tells the time in seconds, and all of it happens within one.
     """
-    monkeypatch.setattr("puffin_ann.lifecycle.published.inventory._published_ms", lambda *_: 1000)
+    monkeypatch.setattr("puffin_ann.lifecycle.versions.inventory._published_ms", lambda *_: 1000)
     lake = rest_lake
     table = lake.create_by_spark(builds.rows(range(40)))
     base = table.current_snapshot().snapshot_id

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.declaration import RetentionOptions, parse_declaration
-from puffin_ann.lifecycle.published.inventory import Holding, IndexFile
 from puffin_ann.lifecycle.retention.rules import Verdict, apply_retention, policies
+from puffin_ann.lifecycle.versions.inventory import Holding, IndexFile
 
 HOUR_MS = 3_600_000
 INDEXES = ("first", "second")

@@ -1,4 +1,4 @@
-"""Read what is published in a table.
+"""Read the published versions of a table's indexes; nothing here changes anything.
 
 `inventory` lists every index file. `base_version` finds the version that a refresh starts from,
 `index_state` reads what a decision rests on: the state of that version, and what changed since.

@@ -6,9 +6,9 @@ import pytest
 
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.errors import ColumnNotFoundError
-from puffin_ann.lifecycle.published.index_state import change_of, oldest_uncovered_ms, state_of
 from puffin_ann.lifecycle.report.preview import preview
 from puffin_ann.lifecycle.runs.refresh import plan_refresh
+from puffin_ann.lifecycle.versions.index_state import change_of, oldest_uncovered_ms, state_of
 from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import open_puffin, require_versions
 from tests.support import builds
