@@ -73,23 +73,23 @@ def live_rows(table, snapshot_id):
 
 @dataclass
 class Part:
-    """A shard or delta in the making: locators (n, 3), vectors (n, d), partitions, tombstones."""
+    """A shard or delta in the making: locators (n, 3), vectors (n, d), cells, tombstones."""
 
     shard_id: int
     kind: str
     locators: list
     vectors: list
-    partitions: list
+    cells: list
     deleted: set
 
-    def add(self, rng, locator, vector, partition, *, deleted=False):
+    def add(self, rng, locator, vector, cell, *, deleted=False):
         at = int(rng.integers(len(self.locators) + 1))
         self.deleted = {ordinal + (ordinal >= at) for ordinal in self.deleted}
         if deleted:
             self.deleted.add(at)
         self.locators.insert(at, locator)
         self.vectors.insert(at, vector)
-        self.partitions.insert(at, partition)
+        self.cells.insert(at, cell)
 
 
 def version(
@@ -122,7 +122,6 @@ def version(
     """
     state = live_state(table, base)
     files = [file for file in state.files if ordered == "all" or rng.random() < 0.85]
-    width = DIMENSION
     ids = rng.permutation(3 * len(files) + 5)[: len(files)]
     ids = np.sort(ids) if ordered == "all" else ids
     stale = [number for number in range(3 * len(files) + 8) if number not in ids]
@@ -150,7 +149,7 @@ def version(
         )
     norm = max((float(np.linalg.norm(vector)) for _, vector in rows), default=0.0) * 1.001
     lift = METRICS[metric].to_search_space
-    centroids = lift(rng.integers(-2, 3, (2 * shards, width)).astype(np.float32), norm)
+    centroids = lift(rng.integers(-2, 3, (2 * shards, DIMENSION)).astype(np.float32), norm)
     names = rng.permutation(3 * (shards + deltas))[: shards + deltas].tolist()
     parts = [
         Part(name, "graph" if place < shards else "delta", [], [], [], set())
@@ -161,15 +160,15 @@ def version(
     for locator, vector in rows:
         lifted = lift(vector[None], norm)[0].astype(np.float64)
         apart = np.linalg.norm(centroids.astype(np.float64) - lifted, axis=1)
-        partition = int(apart.argmin())
-        part = parts[owners[partition]]
+        cell = int(apart.argmin())
+        part = parts[owners[cell]]
         if deltas and rng.random() < 0.3:
             part = parts[shards + int(rng.integers(deltas))]
         else:
-            radii[partition] = max(radii[partition], math.nextafter(apart[partition], math.inf))
-        part.add(rng, locator, vector, partition)
+            radii[cell] = max(radii[cell], math.nextafter(apart[cell], math.inf))
+        part.add(rng, locator, vector, cell)
     for part in parts:
-        _add_deleted(part, rng, tombstones, stale, unindexed, width, 2 * shards)
+        _add_deleted(part, rng, tombstones, stale, unindexed, DIMENSION, 2 * shards)
         if ordered != "no":
             _sort(part)
     if ordered != "all":
@@ -183,7 +182,7 @@ def version(
         {
             "metric": metric,
             "algorithm": algorithm,
-            "dimension": width,
+            "dimension": DIMENSION,
             "centroids": centroids,
             "partition_shards": np.array([names[owner] for owner in owners], np.uint32),
             "partition_rows": np.ones(2 * shards, np.uint64),
@@ -196,21 +195,21 @@ def version(
     )
 
 
-def _add_deleted(part, rng, share, stale, unindexed, width, partitions):
+def _add_deleted(part, rng, share, stale, unindexed, dimension, cells):
     """Add deleted rows, some where nobody knows the file and some at deleted rows of known ones."""
     for number in range(int(share * len(part.locators)) + (share > 0) * int(rng.integers(2))):
         locator = (int(rng.choice(stale)), int(rng.integers(9)), number)
         if unindexed and rng.random() < 0.5:
             locator = unindexed[int(rng.integers(len(unindexed)))][0]
         if locator not in part.locators:
-            vector = rng.integers(-2, 3, width).astype(np.float32)
-            part.add(rng, locator, vector, int(rng.integers(partitions)), deleted=True)
+            vector = rng.integers(-2, 3, dimension).astype(np.float32)
+            part.add(rng, locator, vector, int(rng.integers(cells)), deleted=True)
 
 
 def _sort(part):
     order = sorted(range(len(part.locators)), key=part.locators.__getitem__)
     part.deleted = {order.index(ordinal) for ordinal in part.deleted}
-    for name in ("locators", "vectors", "partitions"):
+    for name in ("locators", "vectors", "cells"):
         setattr(part, name, [getattr(part, name)[ordinal] for ordinal in order])
 
 
@@ -262,8 +261,8 @@ def encoded(part, figures):
     blob = io.BytesIO()
     with tempfile.TemporaryDirectory() as scratch:
         if part.kind == "delta":
-            partitions = np.array(part.partitions, np.uint32)
-            DELTA.encode(DELTA.build(vectors, partitions, **common, scratch=Path(scratch)), blob)
+            cells = np.array(part.cells, np.uint32)
+            DELTA.encode(DELTA.build(vectors, cells, **common, scratch=Path(scratch)), blob)
             return DELTA.blob_type, blob.getvalue()
         made = engine(figures["algorithm"])
         chosen = made.check(PARAMETERS.get(figures["algorithm"], {}), figures["dimension"])

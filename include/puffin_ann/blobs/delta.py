@@ -27,18 +27,16 @@ class Delta:
     """Recent rows: a graph over them, and `(n,) uint32` cells of the routing blob."""
 
     graph: Graph
-    partitions: NDArray[np.uint32]
+    cells: NDArray[np.uint32]
 
 
 def write(delta: Delta, out: Sink) -> int:
     """Write the blob and return its length in bytes; errors as of `graph.write`."""
-    if delta.partitions.shape != (delta.graph.rows,):
-        raise BlobFormatError(
-            f"delta: {delta.partitions.shape} partitions for {delta.graph.rows} rows"
-        )
+    if delta.cells.shape != (delta.graph.rows,):
+        raise BlobFormatError(f"delta: {delta.cells.shape} cells for {delta.graph.rows} rows")
     writer = ContainerWriter(out, KIND)
     graph.write_sections(delta.graph, writer)
-    writer.put("part", delta.partitions.astype("<u4", copy=False))
+    writer.put("part", delta.cells.astype("<u4", copy=False))
     return writer.finish()
 
 
@@ -48,9 +46,9 @@ def unpack(source: BinaryIO, directory: Path) -> None:
     folder = mapped.Folder(directory)
     values = graph.unpack_sections(reader, folder)
     rows = reader.record("head", graph.HEAD)["rows"]
-    partitions = reader.array("part", "<u4", (int(rows),))
-    with folder.array("partitions", "<u4", partitions.shape) as file:
-        file.write(partitions.tobytes())
+    cells = reader.array("part", "<u4", (int(rows),))
+    with folder.array("partitions", "<u4", cells.shape) as file:
+        file.write(cells.tobytes())
     folder.finish(values)
 
 

@@ -85,7 +85,7 @@ class Ivf:
 
     @property
     def dimension(self) -> int:
-        """Width d of the vectors."""
+        """Numbers d in a vector."""
         return int(self.vectors.shape[1])
 
     @property

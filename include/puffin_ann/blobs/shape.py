@@ -13,7 +13,7 @@ class IndexShape:
 
     Attributes:
         rows: indexed rows.
-        dimension: width of a vector.
+        dimension: numbers in a vector.
         metric: `"l2"`, `"cosine"` or `"ip"`.
         max_degree: R of the graph; 0 for exhaustive search.
         mean_degree: mean neighbours of a node; an estimate if None.

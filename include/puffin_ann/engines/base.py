@@ -34,7 +34,7 @@ class SearchableShard(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Width d of vectors and queries."""
+        """Numbers d in a vector."""
 
     @property
     def metric(self) -> str:

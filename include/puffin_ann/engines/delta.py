@@ -27,12 +27,12 @@ class DeltaShard:
     """An opened delta, searched as any shard.
 
     Attributes:
-        partitions: `(n,) uint32`, the routing blob's partition of each row.
+        cells: `(n,) uint32`, the cell of each row, by the routing blob.
     """
 
-    def __init__(self, shard: SearchableShard, partitions: NDArray[np.uint32]) -> None:
+    def __init__(self, shard: SearchableShard, cells: NDArray[np.uint32]) -> None:
         self._shard = shard
-        self.partitions = partitions
+        self.cells = cells
 
     @property
     def rows(self) -> int:
@@ -41,7 +41,7 @@ class DeltaShard:
 
     @property
     def dimension(self) -> int:
-        """Width d of vectors and queries."""
+        """Numbers d in a vector."""
         return self._shard.dimension
 
     @property
@@ -94,7 +94,7 @@ class DeltaEngine:
     def build(
         self,
         vectors: NDArray[np.float32],
-        partitions: NDArray[np.uint32],
+        cells: NDArray[np.uint32],
         *,
         metric: str,
         norm_bound: float,
@@ -107,7 +107,7 @@ class DeltaEngine:
 
         Args:
             vectors: `(n, d) float32`, finite; kept, not copied.
-            partitions: `(n,) uint32`, the routing blob's partition nearest to each row.
+            cells: `(n,) uint32`, the cell nearest to each row, by the routing blob.
             metric: `l2`, `cosine` or `ip`.
             norm_bound: as for `ShardEngine.build`.
             seed: as above.
@@ -126,13 +126,13 @@ class DeltaEngine:
             scratch=scratch,
             progress=progress,
         )
-        return Delta(graph, partitions)
+        return Delta(graph, cells)
 
     def encode(self, built: Delta, out: BinaryIO) -> int:
         """Write the blob and return its length in bytes.
 
         Raises:
-            BlobFormatError: there is not one partition to a row.
+            BlobFormatError: there is not one cell to a row.
         """
         return delta_blob.write(built, out)
 
@@ -156,8 +156,8 @@ class DeltaEngine:
         """
         delta = delta_blob.open(directory)
         if delta.graph.max_degree:
-            return DeltaShard(engine("vamana").open(directory), delta.partitions)
-        return DeltaShard(ExactShard(delta.graph), delta.partitions)
+            return DeltaShard(engine("vamana").open(directory), delta.cells)
+        return DeltaShard(ExactShard(delta.graph), delta.cells)
 
 
 DELTA = DeltaEngine()

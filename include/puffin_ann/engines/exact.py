@@ -72,7 +72,7 @@ class StoredVectors:
 
     @property
     def dimension(self) -> int:
-        """Width d of the vectors."""
+        """Numbers d in a vector."""
         return int(self._vectors.shape[1])
 
     @property

@@ -212,6 +212,6 @@ def check_engine(
             + "the routing blob says {} of {} for {}".format(*should)
         )
     if isinstance(searchable, DeltaShard) and searchable.rows:
-        highest, partitions = int(searchable.partitions.max()), len(routing.centroids)
-        if highest >= partitions:
-            raise BlobFormatError(f"{where} has a row of partition {highest}, of {partitions}")
+        highest, cells = int(searchable.cells.max()), len(routing.centroids)
+        if highest >= cells:
+            raise BlobFormatError(f"{where} has a row of partition {highest}, of {cells}")

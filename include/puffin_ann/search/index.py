@@ -59,7 +59,7 @@ class Index:
 
     @property
     def dimension(self) -> int:
-        """Width of the vectors."""
+        """Numbers in a vector."""
         return self.version.routing.dimension
 
     @property

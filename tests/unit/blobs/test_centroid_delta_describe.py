@@ -75,9 +75,9 @@ def test_delta_comes_back_memory_mapped(tmp_path):
 
 
 def test_delta_without_a_partition_for_each_row_is_refused():
-    value = dataclasses.replace(sample_delta(), partitions=np.zeros(59, np.uint32))
+    value = dataclasses.replace(sample_delta(), cells=np.zeros(59, np.uint32))
 
-    with pytest.raises(BlobFormatError, match="partitions"):
+    with pytest.raises(BlobFormatError, match="cells"):
         delta.write(value, io.BytesIO())
 
 

@@ -15,15 +15,15 @@ def normal(n, d, seed=0):
     return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
 
 
-def encoded(vectors, folder, metric="l2", partitions=None, seed=0):
+def encoded(vectors, folder, metric="l2", cells=None, seed=0):
     scratch = folder / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
-    if partitions is None:
-        partitions = np.arange(len(vectors), dtype=np.uint32) % 7
+    if cells is None:
+        cells = np.arange(len(vectors), dtype=np.uint32) % 7
     norm = float(np.linalg.norm(vectors, axis=1).max(initial=0.0))
     built = DELTA.build(
         vectors,
-        partitions,
+        cells,
         metric=metric,
         norm_bound=norm,
         seed=seed,
@@ -54,7 +54,7 @@ def test_few_rows_are_answered_exactly(metric, rows, tmp_path):
     expected = nearest(vectors, queries, 8, metric, deleted)
     np.testing.assert_array_equal(answers, expected)
     np.testing.assert_array_equal(delta.exhaustive(queries, 8, deleted=deleted), expected)
-    np.testing.assert_array_equal(delta.partitions, np.arange(rows) % 7)
+    np.testing.assert_array_equal(delta.cells, np.arange(rows) % 7)
     assert (delta.rows, delta.dimension, delta.resident_bytes) == (rows, 9, rows * 36)
 
 
@@ -72,7 +72,7 @@ def test_many_rows_get_a_graph_and_answers_stay_sound(metric, tmp_path):
         assert recall(answers[1], expected[1]) > 0.95
         np.testing.assert_array_equal(delta.exhaustive(queries, 10, deleted=mask), expected)
     np.testing.assert_array_equal(delta.vectors(np.array([3, 1])), vectors[[3, 1]])
-    np.testing.assert_array_equal(delta.partitions, np.arange(len(vectors)) % 7)
+    np.testing.assert_array_equal(delta.cells, np.arange(len(vectors)) % 7)
 
 
 def test_equal_rows_give_equal_bytes(tmp_path):
@@ -81,9 +81,9 @@ def test_equal_rows_give_equal_bytes(tmp_path):
     assert encoded(vectors, tmp_path / "a") == encoded(vectors, tmp_path / "b")
 
 
-def test_a_delta_whose_partitions_do_not_fit_its_rows_is_refused(tmp_path):
-    with pytest.raises(BlobFormatError, match="partitions"):
-        encoded(normal(5, 3), tmp_path, partitions=np.zeros(4, np.uint32))
+def test_a_delta_whose_cells_do_not_fit_its_rows_is_refused(tmp_path):
+    with pytest.raises(BlobFormatError, match="cells"):
+        encoded(normal(5, 3), tmp_path, cells=np.zeros(4, np.uint32))
 
 
 def test_a_spoilt_delta_is_refused(tmp_path):

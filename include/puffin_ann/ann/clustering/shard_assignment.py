@@ -8,7 +8,7 @@ from puffin_ann.errors import TooFewRowsError
 POWER_ROUNDS = 32
 
 
-def partitions_to_shards(
+def assign_cells_to_shards(
     centroids: NDArray[np.float32], expected_rows: ArrayLike, shards: int
 ) -> NDArray[np.uint32]:
     """Return the shard of each cell, numbered from 0.
@@ -28,13 +28,13 @@ def partitions_to_shards(
     Raises:
         TooFewRowsError: there are more shards than cells.
     """
-    partitions = len(centroids)
-    if not 1 <= shards <= partitions:
-        raise TooFewRowsError(f"{partitions} partitions cannot be spread over {shards} shards")
+    cells = len(centroids)
+    if not 1 <= shards <= cells:
+        raise TooFewRowsError(f"{cells} partitions cannot be spread over {shards} shards")
     weights = np.asarray(expected_rows, dtype=np.float64)
     wide = np.asarray(centroids, dtype=np.float64)
-    result = np.zeros(partitions, dtype=np.uint32)
-    pending = [(np.arange(partitions), 0, shards)]
+    result = np.zeros(cells, dtype=np.uint32)
+    pending = [(np.arange(cells), 0, shards)]
     while pending:
         members, first, count = pending.pop()
         if count == 1:

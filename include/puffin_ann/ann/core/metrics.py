@@ -36,7 +36,7 @@ class Metric:
     queries_to_search_space: Callable[[Floats], Floats]
 
     def search_dimension(self, dimension: int) -> int:
-        """Return dc, the width of vectors in the search space."""
+        """Return dc, how many numbers a vector has in the search space."""
         return dimension + 1 if self.name == "ip" else dimension
 
     def distances(self, queries: Floats, vectors: Floats) -> Floats:

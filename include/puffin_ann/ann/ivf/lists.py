@@ -60,7 +60,7 @@ class Trained:
 
     @property
     def dimension(self) -> int:
-        """Width d of the rows."""
+        """Numbers d in a row."""
         return len(self.origin)
 
     def to_space(self, rows: Floats) -> Floats:

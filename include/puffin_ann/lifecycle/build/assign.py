@@ -84,7 +84,7 @@ def run_task(
     parts = read_parts(workspace, plan.files, task, threads=threads)
     rows = parts.rows(plan.dimension)
     placed = place(rows, plan.declaration.metric, trained, threads=threads)
-    staged, shards = rows, trained.partition_shards[placed.partitions]
+    staged, shards = rows, trained.partition_shards[placed.cells]
     if plan.declaration.algorithm == CENTROID:  # no shard takes a row: they stay in the table
         staged, shards = rows.take(np.zeros(0, dtype=np.int64)), shards[:0]
     name = attempt_unique(f"segment-{number:05d}")
@@ -116,14 +116,14 @@ class Placed:
     """Where rows lie among the centroids.
 
     Attributes:
-        partitions: (n,) uint32.
+        cells: (n,) uint32.
         rows: (k,) uint64, by cell.
         radii: (k,) float32, what each cell needs to hold its rows, rounded up.
         distance_sum: of the rows to their centroids.
         largest_norm: of the rows, as they are stored.
     """
 
-    partitions: NDArray[np.uint32]
+    cells: NDArray[np.uint32]
     rows: NDArray[np.uint64]
     radii: NDArray[np.float32]
     distance_sum: float
@@ -138,11 +138,11 @@ def place(rows: StagedRows, metric: str, trained: TrainResult, *, threads: int) 
         nowhere = np.zeros(len(rows.vectors), np.uint32)
         return Placed(nowhere, np.zeros(0, np.uint64), np.zeros(0, np.float32), 0.0, largest)
     space = METRICS[metric].to_search_space(rows.vectors, float(trained.norm_bound[0]))
-    partitions, squared = kmeans.assign(space, trained.centroids, threads=threads)
+    cells, squared = kmeans.assign(space, trained.centroids, threads=threads)
     return Placed(
-        partitions,
-        np.bincount(partitions, minlength=count).astype(np.uint64),
-        radii(space, trained.centroids, partitions, metric),
+        cells,
+        np.bincount(cells, minlength=count).astype(np.uint64),
+        radii(space, trained.centroids, cells, metric),
         float(np.sqrt(np.maximum(squared, 0)).sum(dtype=np.float64)),
         largest,
     )

@@ -61,7 +61,7 @@ def run_gate(
         index,
         meter.part(0, tuning),
         target=declaration.recall_target,
-        partitions=plan.partition_count,
+        cells=plan.cell_count,
     )
     measure = meter.part(tuning, len(trained.queries)).measure(
         index, width=width, probe_partitions=probe

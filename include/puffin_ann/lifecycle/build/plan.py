@@ -95,7 +95,7 @@ def shard_groups(shards: int, max_submits: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def sample_rows(rows: int, partitions: int, *, row_bytes: int, sample_bytes: int) -> int:
+def sample_rows(rows: int, cells: int, *, row_bytes: int, sample_bytes: int) -> int:
     """Return how many rows to train on: the larger of 1 % and 256 per centroid, within bounds."""
-    wanted = max(-(-rows // 100), 256 * partitions)
-    return max(partitions, min(rows, wanted, sample_bytes // row_bytes))
+    wanted = max(-(-rows // 100), 256 * cells)
+    return max(cells, min(rows, wanted, sample_bytes // row_bytes))

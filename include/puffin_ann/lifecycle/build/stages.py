@@ -79,7 +79,7 @@ def _train(runner: Runner, workspace: Workspace) -> Trained:
         sampled_rows=sum(task.rows for task in tasks),
         seconds=time.monotonic() - began,
     )
-    log.info("train: %d centroids in %.1f s", workspace.build_plan.partition_count, trained.seconds)
+    log.info("train: %d centroids in %.1f s", workspace.build_plan.cell_count, trained.seconds)
     for trial in trained.choice.trials:
         log.info(
             "train: %s reaches recall %.4f at width %d with %.0f queries a second on one thread, "

@@ -47,7 +47,7 @@ def sample_tasks(plan: BuildPlan) -> list[SampleTask]:
     """Choose the files to sample, and how many rows of each; at random, by the run's seed."""
     wanted = sample_rows(
         plan.expected_rows,
-        plan.partition_count,
+        plan.cell_count,
         row_bytes=4 * plan.dimension,
         sample_bytes=settings().sample_bytes,
     )
@@ -100,12 +100,12 @@ def train(plan: BuildPlan, rows: StagedRows, *, threads: int) -> TrainResult:
     norm_bound = float(np.sqrt(np.einsum("ij,ij->i", rows.vectors, rows.vectors).max()))
     space = metric.to_search_space(rows.vectors, norm_bound)
     # With fewer rows than cells some are taken again: the cells of the copies stay empty.
-    partitions = plan.partition_count
-    enough = space[np.arange(max(usable, partitions)) % usable]
-    centroids = kmeans.train(enough, partitions, seed=declaration.seed, threads=threads)
+    cells = plan.cell_count
+    enough = space[np.arange(max(usable, cells)) % usable]
+    centroids = kmeans.train(enough, cells, seed=declaration.seed, threads=threads)
     nearest, _ = kmeans.assign(space, centroids, threads=threads)
-    sizes = np.bincount(nearest, minlength=partitions)
-    shards = shard_assignment.partitions_to_shards(centroids, sizes, plan.shard_count)
+    sizes = np.bincount(nearest, minlength=cells)
+    shards = shard_assignment.assign_cells_to_shards(centroids, sizes, plan.shard_count)
     queries = rows.vectors[held_out(plan, usable)]
     return TrainResult(
         centroids=centroids,

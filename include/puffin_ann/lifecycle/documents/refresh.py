@@ -92,7 +92,7 @@ class AddedRowsOfTask(Document):
     """What one task read of the table.
 
     Attributes:
-        outcome: the rows that surely are new, staged by partition, and all counts.
+        outcome: the rows that surely are new, staged by cell, and all counts.
         candidates: by bucket, .npz files, see `row_groups.IdentifiedRows`: rows that may have been
             there.
     """
@@ -147,9 +147,9 @@ class Changes(Document):
 
     Attributes:
         removed: by shard, if rows were removed.
-        segments: rows that are added to shards or become the delta, staged by partition.
-        summary: an .npz file, see `assign.AssignSummary`; its blocks are partitions, in the order
-            of `added_rows.partition_order`. None if nothing was read.
+        segments: rows that are added to shards or become the delta, staged by cell.
+        summary: an .npz file, see `assign.AssignSummary`; its blocks are cells, in the order
+            of `added_rows.cell_order`. None if nothing was read.
         relocations: per bucket and shard.
         rows: rows of the segments.
         relocated: relocated rows, which only got another locator.

@@ -73,7 +73,7 @@ class RunPlan(Document):
         base_snapshot_id: snapshot whose live rows are indexed.
         base_sequence_number: sequence number of that snapshot.
         field_id: field id of the vector column.
-        dimension: width of the vectors.
+        dimension: numbers in a vector.
         files: data files that are read.
         manifests: paths of the base snapshot's manifests.
         column_type: of the column's elements.
@@ -117,8 +117,8 @@ class BuildPlan(RunPlan):
         return self.shards or self.declaration.shards
 
     @property
-    def partition_count(self) -> int:
-        """Partitions of the whole index."""
+    def cell_count(self) -> int:
+        """Cells of the whole index."""
         return self.declaration.partitions // self.declaration.shards * self.shard_count
 
 

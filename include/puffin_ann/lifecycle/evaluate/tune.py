@@ -18,7 +18,7 @@ FEW_QUERIES, UNTUNED_WIDTH = 50, 256
 
 
 def choose_widths(
-    index: Index, meter: RecallMeter, *, target: float, partitions: int
+    index: Index, meter: RecallMeter, *, target: float, cells: int
 ) -> tuple[int, int]:
     """Find the fastest search that reaches the target on the tuning queries, with some to spare.
 
@@ -34,18 +34,16 @@ def choose_widths(
     if not len(index.version.routing.centroids):
         return WIDTHS[0], 0  # files are left out by proven bounds only: nothing to choose
     if index.version.routing.algorithm == EXACT:
-        return WIDTHS[0], partitions
+        return WIDTHS[0], cells
     if len(meter.queries) < FEW_QUERIES:
-        return max(UNTUNED_WIDTH, 4 * meter.k), partitions
-    pairs = _pairs(index, meter, target + (1.0 - target) / 4, partitions)
+        return max(UNTUNED_WIDTH, 4 * meter.k), cells
+    pairs = _pairs(index, meter, target + (1.0 - target) / 4, cells)
     if not pairs:
-        return WIDTHS[-1], partitions
+        return WIDTHS[-1], cells
     return meter.fastest(index, pairs)
 
 
-def _pairs(
-    index: Index, meter: RecallMeter, wanted: float, partitions: int
-) -> list[tuple[int, int]]:
+def _pairs(index: Index, meter: RecallMeter, wanted: float, cells: int) -> list[tuple[int, int]]:
     """Return widths with the fewest cells by which each of them finds enough."""
 
     def is_enough(place: int, probe: int) -> bool:
@@ -54,7 +52,7 @@ def _pairs(
 
     pairs: list[tuple[int, int]] = []
     place = len(WIDTHS) - 1
-    ladder = [partitions] if len(index.version.routing.shards) == 1 else _probes(partitions)
+    ladder = [cells] if len(index.version.routing.shards) == 1 else _probes(cells)
     for probe in ladder:
         if not is_enough(place, probe):
             continue
@@ -65,6 +63,6 @@ def _pairs(
     return pairs
 
 
-def _probes(partitions: int) -> Iterator[int]:
+def _probes(cells: int) -> Iterator[int]:
     ladder = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-    return (tried for tried in chain(ladder, [partitions]) if tried <= partitions)
+    return (tried for tried in chain(ladder, [cells]) if tried <= cells)

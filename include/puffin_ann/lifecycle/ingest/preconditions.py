@@ -56,7 +56,7 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
             f"in {rows} rows"
         )
     check_subspaces(declaration.algorithm, declaration.parameters, dimension)
-    check_partitions(declaration, rows, dimension)
+    check_cells(declaration, rows, dimension)
     return Fit(column, rows, dimension)
 
 
@@ -78,7 +78,7 @@ def shards_for(declaration: IndexDeclaration, rows: int) -> int:
     return min(declaration.shards_built, rows)
 
 
-def check_partitions(declaration: IndexDeclaration, rows: int, dimension: int) -> None:
+def check_cells(declaration: IndexDeclaration, rows: int, dimension: int) -> None:
     """Refuse more cells than one blob holds, which is written when all else is built.
 
     That it is compressed does not count: centroids hardly can be.
@@ -86,7 +86,7 @@ def check_partitions(declaration: IndexDeclaration, rows: int, dimension: int) -
     Args:
         declaration: of the index.
         rows: of the table.
-        dimension: width of its vectors.
+        dimension: numbers in a vector.
 
     Raises:
         BadInputError: says how many there may be.

@@ -96,12 +96,12 @@ def new_delta(state: IndexState, rows: int) -> Cost:
     engine, identity = row_bytes(state)
     if rows <= COMPARED_ROWS:
         engine = _vector_bytes(state)
-    partition = 4
+    cell_bytes = 4
     seconds = rows * engine / state.rates.copy_bytes
     if rows > COMPARED_ROWS:
         seconds += rows / state.rates.build
     return Cost(
-        written=round(rows * (engine + identity + partition)) + 2 * BLOB_OVERHEAD if rows else 0,
+        written=round(rows * (engine + identity + cell_bytes)) + 2 * BLOB_OVERHEAD if rows else 0,
         seconds=seconds,
     )
 

@@ -28,7 +28,7 @@ def why_drifted(state: IndexState, declaration: IndexDeclaration) -> str:
     shards = sum(graph.live for graph in state.graphs)
     added = drift.merged or sum(delta.live for delta in state.deltas)
     far = drift.built > 0 and drift.added > rebuild.drift * drift.built
-    enough = added >= DRIFT_SHARE * shards and shards >= ROWS_PER_CENTROID * state.partitions
+    enough = added >= DRIFT_SHARE * shards and shards >= ROWS_PER_CENTROID * state.cells
     if far and enough:
         return (
             f"rows added are {drift.added / drift.built:.2f} times as far from their centroids as "

@@ -47,7 +47,7 @@ class IndexState:
 
     Attributes:
         algorithm: engine of its shards.
-        dimension: width of its vectors.
+        dimension: numbers in a vector.
         norm_bound: largest norm that the centroids of metric `ip` allow for.
         fingerprint: of the declaration it was built by.
         declaration: that declaration, as JSON; empty if it is not known.
@@ -57,7 +57,7 @@ class IndexState:
         other_bytes: bytes of its blobs that belong to no shard: routing, coverage, centroids.
         rates: how fast its work went when it was last done.
         drift: how well it fits the rows added since it was built.
-        partitions: its k-means cells; 0 if that is not known.
+        cells: its k-means cells; 0 if that is not known.
     """
 
     algorithm: str
@@ -72,7 +72,7 @@ class IndexState:
     other_bytes: int = 0
     rates: Rates = field(default_factory=Rates)
     drift: Drift = field(default_factory=Drift)
-    partitions: int = 0
+    cells: int = 0
 
     @property
     def graphs(self) -> tuple[ShardState, ...]:

@@ -46,7 +46,7 @@ def state_of(table: Table, version: IndexVersion) -> IndexState:
         other_bytes=other,
         rates=noted.rates,
         drift=noted.drift,
-        partitions=len(routing.centroids),
+        cells=len(routing.centroids),
     )
     return _with_imbalance(state)
 

@@ -45,7 +45,7 @@ def test_the_state_counts_every_byte_of_the_index_once(indexed):
         version.coverage.base_snapshot_id,
     )
     assert state.drift.imbalance == pytest.approx(state.imbalance)
-    assert state.partitions == len(version.routing.centroids)
+    assert state.cells == len(version.routing.centroids)
 
 
 def test_a_build_records_how_far_rows_are_from_their_centroids(indexed):

@@ -94,7 +94,7 @@ def test_every_shard_gets_a_partition_whatever_the_sizes(data):
     shards = data.draw(st.integers(1, partitions))
     sizes = data.draw(st.lists(st.integers(0, 1000), min_size=partitions, max_size=partitions))
     centroids = np.random.default_rng(partitions).standard_normal((partitions, 3))
-    found = shard_assignment.partitions_to_shards(centroids.astype(np.float32), sizes, shards)
+    found = shard_assignment.assign_cells_to_shards(centroids.astype(np.float32), sizes, shards)
     assert found.dtype == np.uint32
     assert set(found.tolist()) == set(range(shards))
 
@@ -103,22 +103,22 @@ def test_shards_are_balanced_by_rows_and_not_by_partitions():
     generator = np.random.default_rng(0)
     centroids = generator.standard_normal((256, 5)).astype(np.float32)
     sizes = generator.integers(10, 1000, 256)
-    found = shard_assignment.partitions_to_shards(centroids, sizes, 8)
+    found = shard_assignment.assign_cells_to_shards(centroids, sizes, 8)
     rows = np.bincount(found, weights=sizes)
     assert rows.max() / rows.min() < 1.15
 
 
 def test_partitions_near_each_other_share_a_shard():
     corners = np.array([[0, 0], [0, 100], [50, 0], [50, 100]], np.float32)
-    found = shard_assignment.partitions_to_shards(blobs(corners, 8), np.full(32, 10), 4)
+    found = shard_assignment.assign_cells_to_shards(blobs(corners, 8), np.full(32, 10), 4)
     assert all(len(set(found[at : at + 8].tolist())) == 1 for at in range(0, 32, 8))
 
 
 def test_equal_centroids_are_spread_all_the_same():
-    found = shard_assignment.partitions_to_shards(np.ones((6, 3), np.float32), [5] * 6, 3)
+    found = shard_assignment.assign_cells_to_shards(np.ones((6, 3), np.float32), [5] * 6, 3)
     np.testing.assert_array_equal(np.bincount(found), [2, 2, 2])
 
 
 def test_more_shards_than_partitions_are_refused():
     with pytest.raises(TooFewRowsError, match="2 partitions"):
-        shard_assignment.partitions_to_shards(np.zeros((2, 3), np.float32), [1, 1], 3)
+        shard_assignment.assign_cells_to_shards(np.zeros((2, 3), np.float32), [1, 1], 3)

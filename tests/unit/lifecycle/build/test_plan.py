@@ -15,7 +15,7 @@ from puffin_ann.lifecycle.build.plan import (
     submits,
 )
 from puffin_ann.lifecycle.documents.run import PlannedFile
-from puffin_ann.lifecycle.ingest.preconditions import check_partitions, check_rows, shards_for
+from puffin_ann.lifecycle.ingest.preconditions import check_cells, check_rows, shards_for
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 
 
@@ -107,24 +107,24 @@ def test_partitions_that_one_blob_cannot_hold_are_refused_with_how_many_it_can()
     told = r"would have 2,525,796,224 bytes; .* at most 2,147,483,647: declare {}$"
 
     with pytest.raises(BadInputError, match=told.format("a partitions_per_shard of at most 696")):
-        check_partitions(declared_with(shards=1000, partitions_per_shard=819), 10**9, 767)
-    check_partitions(declared_with(shards=1000, partitions_per_shard=696), 10**9, 767)
+        check_cells(declared_with(shards=1000, partitions_per_shard=819), 10**9, 767)
+    check_cells(declared_with(shards=1000, partitions_per_shard=696), 10**9, 767)
     with pytest.raises(BadInputError, match=r"declare a partitions_per_shard of at most 2$"):
-        check_partitions(declared_with(shards=10_000, partitions_per_shard=3), 10**9, 20_000)
+        check_cells(declared_with(shards=10_000, partitions_per_shard=3), 10**9, 20_000)
 
 
 def test_partitions_of_wide_vectors_that_even_one_for_a_shard_cannot_hold_ask_for_fewer_shards():
     with pytest.raises(BadInputError, match=r"declare fewer shards$"):
-        check_partitions(declared_with(shards=10_000, partitions_per_shard=1), 10**9, 60_000)
+        check_cells(declared_with(shards=10_000, partitions_per_shard=1), 10**9, 60_000)
 
 
 def test_only_the_shards_that_are_built_have_partitions():
     many = declared_with(shards=10_000, partitions_per_shard=4096)
 
-    check_partitions(many, 20, 767)
+    check_cells(many, 20, 767)
     with pytest.raises(BadInputError, match="of 10000 shards of 4096 partitions"):
-        check_partitions(many, 10**6, 767)
-    check_partitions(declared_with(algorithm="centroid"), 10**9, 767)
+        check_cells(many, 10**6, 767)
+    check_cells(declared_with(algorithm="centroid"), 10**9, 767)
 
 
 @pytest.mark.parametrize(("rows", "shards"), [(1, 1), (2, 2), (3, 3), (4, 3)])

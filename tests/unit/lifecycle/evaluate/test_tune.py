@@ -45,53 +45,53 @@ class Meter:
 
 def test_the_width_taken_is_the_smallest_that_is_enough():
     meter = Meter(lambda width, probe: width >= 40)
-    assert choose_widths(index(shards=1), meter, target=0.9, partitions=8) == (40, 8)
+    assert choose_widths(index(shards=1), meter, target=0.9, cells=8) == (40, 8)
     assert {probe for _, probe in meter.asked} == {8}  # of one shard every cell is probed anyway
 
 
 def test_more_cells_need_less_width_and_the_pairs_are_timed():
     meter = Meter(lambda width, probe: width * probe >= 128)
-    choose_widths(index(), meter, target=0.9, partitions=8)
+    choose_widths(index(), meter, target=0.9, cells=8)
     assert meter.timed == [(128, 1), (64, 2), (48, 3), (32, 4), (24, 6), (16, 8)]
 
 
 def test_cells_that_save_no_width_are_not_timed():
     meter = Meter(lambda width, probe: width >= 20 and probe >= 2)
-    choose_widths(index(), meter, target=0.9, partitions=8)
+    choose_widths(index(), meter, target=0.9, cells=8)
     assert meter.timed == [(20, 2)]
 
 
 @pytest.mark.parametrize(("low", "expected"), [(0.924, (WIDTHS[-1], 8)), (0.926, (WIDTHS[0], 1))])
 def test_a_search_has_to_exceed_the_target_by_a_quarter_of_the_rest(low, expected):
     meter = Meter(lambda width, probe: low)
-    assert choose_widths(index(), meter, target=0.9, partitions=8) == expected
+    assert choose_widths(index(), meter, target=0.9, cells=8) == expected
 
 
 def test_where_nothing_is_enough_the_search_is_as_wide_as_can_be():
     meter = Meter(lambda width, probe: False)
-    assert choose_widths(index(), meter, target=0.9, partitions=5) == (WIDTHS[-1], 5)
+    assert choose_widths(index(), meter, target=0.9, cells=5) == (WIDTHS[-1], 5)
     assert meter.timed == []
 
 
 @pytest.mark.parametrize(("k", "width"), [(10, UNTUNED_WIDTH), (100, 400)])
 def test_of_few_queries_nothing_is_concluded_and_every_cell_probed(k, width):
     meter = Meter(lambda *_: True, queries=FEW_QUERIES - 1, k=k)
-    assert choose_widths(index(), meter, target=0.9, partitions=8) == (width, 8)
+    assert choose_widths(index(), meter, target=0.9, cells=8) == (width, 8)
     assert meter.asked == []
 
 
 def test_an_exact_index_probes_every_cell_whatever_its_queries_find():
     meter = Meter(lambda *_: True)
-    assert choose_widths(index(algorithm=EXACT), meter, target=0.9, partitions=8)[1] == 8
+    assert choose_widths(index(algorithm=EXACT), meter, target=0.9, cells=8)[1] == 8
     assert meter.asked == []
 
 
 def test_of_an_index_without_cells_there_is_nothing_to_choose():
     meter = Meter(lambda *_: True)
-    assert choose_widths(index(centroids=0), meter, target=0.9, partitions=1) == (WIDTHS[0], 0)
+    assert choose_widths(index(centroids=0), meter, target=0.9, cells=1) == (WIDTHS[0], 0)
 
 
 def test_no_more_cells_are_probed_than_there_are():
     meter = Meter(lambda width, probe: False)
-    choose_widths(index(), meter, target=0.9, partitions=5)
+    choose_widths(index(), meter, target=0.9, cells=5)
     assert [probe for _, probe in meter.asked] == [1, 2, 3, 4, 5]

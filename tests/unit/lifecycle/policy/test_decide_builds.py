@@ -115,8 +115,8 @@ def test_rows_that_were_merged_at_once_count_as_drift_too(merged, action):
 def test_centroids_of_few_rows_each_do_not_drift():
     drift = Drift(built=1.0, added=1.6)
     shards = (graph(0), graph(1), delta(2, 2000))
-    for partitions, action in ((100_000 // 16, "build"), (100_000 // 16 + 1, "none")):
-        index = state(*shards, drift=drift, partitions=partitions)
+    for cells, action in ((100_000 // 16, "build"), (100_000 // 16 + 1, "none")):
+        index = state(*shards, drift=drift, cells=cells)
         assert decide(index, change(rows_added=1), declared(), now_ms=NOW).action == action
 
 

@@ -33,8 +33,8 @@ def test_rows_merged_last_count_where_no_delta_holds_any():
 
 def test_centroids_of_few_rows_each_fit_nothing_that_comes_later():
     drift, rows = Drift(built=1.0, added=9.0), 100_000
-    assert why(*SHARDS, drift=drift, partitions=rows // ROWS_PER_CENTROID)
-    assert why(*SHARDS, drift=drift, partitions=rows // ROWS_PER_CENTROID + 1) == ""
+    assert why(*SHARDS, drift=drift, cells=rows // ROWS_PER_CENTROID)
+    assert why(*SHARDS, drift=drift, cells=rows // ROWS_PER_CENTROID + 1) == ""
 
 
 def test_an_index_of_which_no_distance_is_known_has_not_drifted():

@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.shard import mapped_rows
 from puffin_ann.lifecycle.documents.run import StagedFile
 from puffin_ann.lifecycle.ingest.segments import StagedRows, block_offset, read_block, row_bytes
-from puffin_ann.lifecycle.refresh.detect.added_rows import partition_order
+from puffin_ann.lifecycle.refresh.detect.added_rows import cell_order
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 
 CHUNK_ROWS = 1 << 16
@@ -25,7 +25,7 @@ class FreshRows:
     """Rows in the order of their locators, memory-mapped, and (n,) uint32 cells."""
 
     rows: StagedRows
-    partitions: NDArray[np.uint32]
+    cells: NDArray[np.uint32]
 
 
 def fetch(
@@ -49,7 +49,7 @@ def fetch(
     Raises:
         StagingGoneError: a segment is gone or is not what was staged.
     """
-    order = partition_order(routing)
+    order = cell_order(routing)
     blocks = np.arange(len(order))
     if shard is not None:
         blocks = np.flatnonzero(routing.partition_shards[order] == shard)
@@ -60,7 +60,7 @@ def fetch(
     (scratch / "unsorted").mkdir(exist_ok=True)
     dimension = routing.dimension
     found = mapped_rows(int(counts.sum()), dimension, scratch / "unsorted")
-    partitions = np.zeros(len(found.vectors), np.uint32)
+    cells = np.zeros(len(found.vectors), np.uint32)
     at = 0
     for number in np.flatnonzero(counts.sum(axis=1)).tolist():
         staged = segments[number]
@@ -76,10 +76,10 @@ def fetch(
                 int(checksums[number, block]),
                 name=staged.uri,
             )
-            partitions[part] = order[block]
+            cells[part] = order[block]
             inside += size * row_bytes(dimension)
             at += size
-    return _sorted(found, partitions, dimension, scratch)
+    return _sorted(found, cells, dimension, scratch)
 
 
 def _range(
@@ -104,7 +104,7 @@ def _range(
 
 
 def _sorted(
-    found: StagedRows, partitions: NDArray[np.uint32], dimension: int, scratch: Path
+    found: StagedRows, cells: NDArray[np.uint32], dimension: int, scratch: Path
 ) -> FreshRows:
     order = np.lexsort((found.locators[:, 2], found.locators[:, 1], found.locators[:, 0]))
     result = mapped_rows(len(order), dimension, scratch)
@@ -113,4 +113,4 @@ def _sorted(
         result.vectors[part] = found.vectors[order[part]]
         result.locators[part] = found.locators[order[part]]
         result.identities[part] = found.identities[order[part]]
-    return FreshRows(result, partitions[order])
+    return FreshRows(result, cells[order])

@@ -71,7 +71,7 @@ class ShardRewriter:
             fresh = self._fetch(None, scratch)
             built = DELTA.build(
                 fresh.rows.vectors,
-                fresh.partitions,
+                fresh.cells,
                 metric=self.version.routing.metric,
                 norm_bound=self.version.routing.norm_bound,
                 seed=self.workspace.refresh_plan.declaration.seed + shard_id,

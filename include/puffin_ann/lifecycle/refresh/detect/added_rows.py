@@ -40,7 +40,7 @@ def trained_of(routing: Routing) -> TrainResult:
     )
 
 
-def partition_order(routing: Routing) -> NDArray[np.int64]:
+def cell_order(routing: Routing) -> NDArray[np.int64]:
     """Return (k,) int64, the cells so that those of a shard adjoin: the order of blocks."""
     order: NDArray[np.int64] = np.argsort(routing.partition_shards, kind="stable")
     return order
@@ -132,10 +132,10 @@ def stage(
     plan = workspace.refresh_plan
     trained = trained_of(routing)
     placed = place(rows, plan.declaration.metric, trained, threads=threads)
-    order = partition_order(routing)
+    order = cell_order(routing)
     block_of = np.zeros(max(1, len(order)), np.uint32)
     block_of[order] = np.arange(len(order), dtype=np.uint32)
-    staged, blocks = rows, block_of[placed.partitions]
+    staged, blocks = rows, block_of[placed.cells]
     if plan.algorithm == CENTROID:
         staged, blocks = rows.take(np.zeros(0, np.int64)), blocks[:0]
     with workspace.staging.create(attempt_unique(f"new-{number:05d}")) as out:
