@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 
     from puffin_ann.lifecycle.runtime.runners import Runner
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "include" / "local"))
-
-from home import create_database
-
 CATALOG = "bench"
 TABLE = f"{CATALOG}.vectors.rows"
 FILES = 8
@@ -38,6 +34,8 @@ def configure(folder: Path) -> None:
     os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__URI"] = f"sqlite:///{folder}/catalog.db"
     os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__WAREHOUSE"] = f"file://{folder}/warehouse"
     (folder / "warehouse").mkdir(exist_ok=True)
+    from puffin_ann.lake.catalog.embedded import create_database
+
     create_database(folder / "catalog.db")
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
 

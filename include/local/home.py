@@ -2,10 +2,10 @@
 
 import json
 import os
-import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
+
+from puffin_ann.lake.catalog.embedded import create_embedded
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOG = "demo"
@@ -38,26 +38,6 @@ def environment(local: Path) -> dict[str, str]:
     }
 
 
-def create_database(path: Path) -> None:
-    """Create a catalog's SQLite database with write-ahead logging, unless it is there.
-
-    A commit then waits for the disk once instead of four times, as lasting as before, and neither
-    waits for readers nor keeps them out, of which a scheduler and its tasks are several. It stays
-    with the file. Not for network file systems, which lack the memory that processes share.
-    """
-    if not path.exists():
-        with closing(sqlite3.connect(path)) as database:
-            database.execute("PRAGMA journal_mode=WAL")
-
-
 def write_catalog(local: Path) -> None:
-    """Describe the embedded catalog to PyIceberg: SQLite, with the warehouse beside it."""
-    local.mkdir(parents=True, exist_ok=True)
-    create_database(local / "catalog.db")
-    (local / ".pyiceberg.yaml").write_text(
-        f"catalog:\n  {CATALOG}:\n"
-        f"    type: sql\n"
-        f"    uri: sqlite:///{local / 'catalog.db'}\n"
-        f"    warehouse: file://{local / 'warehouse'}\n"
-    )
-    (local / "warehouse").mkdir(exist_ok=True)
+    """Make the demo's catalog, whose tables lie beside it."""
+    create_embedded(local, CATALOG)

@@ -10,14 +10,18 @@ import typer
 
 from puffin_ann import __version__
 from puffin_ann.cli.commands.build import build
+from puffin_ann.cli.commands.check import check
 from puffin_ann.cli.commands.clean import clean
 from puffin_ann.cli.commands.doctor import doctor
 from puffin_ann.cli.commands.drop import drop
 from puffin_ann.cli.commands.evaluate import evaluate
 from puffin_ann.cli.commands.history import history
+from puffin_ann.cli.commands.init import init
 from puffin_ann.cli.commands.inspect import inspect
+from puffin_ann.cli.commands.list import list_
 from puffin_ann.cli.commands.maintain import maintain
 from puffin_ann.cli.commands.plan import plan
+from puffin_ann.cli.commands.quickstart import quickstart
 from puffin_ann.cli.commands.refresh import refresh
 from puffin_ann.cli.commands.rename import rename
 from puffin_ann.cli.commands.search import search
@@ -43,6 +47,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
+    quickstart,
+    list_,
+    init,
+    check,
     build,
     plan,
     refresh,
@@ -58,7 +66,7 @@ for command in (
     maintain,
     evaluate,
 ):
-    app.command(name=command.__name__)(command)
+    app.command(name=command.__name__.rstrip("_"))(command)
 
 
 def _version(value: bool) -> None:

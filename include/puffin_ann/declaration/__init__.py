@@ -4,7 +4,7 @@ Imports nothing heavier than pydantic and YAML, since every parse of a DAG file 
 
 `index` is a declaration as a whole, of `options`, `parameters`, `names` and `schedules`, all built
 on `model`. `folder` finds the folder of declarations, `files` reads it, by `reading` what is in a
-file; `allowed` says which settings of Spark this machine permits.
+file; `allowed` says which settings of Spark this machine permits. `json_schema` serves editors.
 """
 
 from puffin_ann.declaration.files import (

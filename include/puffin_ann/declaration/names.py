@@ -27,3 +27,9 @@ def check_name(text: str) -> str:
         f"{shown!r} is no name of an index: a lower-case letter, and up to 62 more of those, "
         "digits or '_'"
     )
+
+
+def as_name(text: str) -> str:
+    """Return a name of an index made of any text."""
+    plain = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    return (plain if plain[:1].isalpha() else f"index_{plain}")[:63].rstrip("_")

@@ -5,7 +5,8 @@ table changes; what is published is maintained, measured and told; in the end it
 are the packages; each imports only from those below it:
 
     runs        what the command line, the DAGs and spark-submit call: one file per command
-    report      tell: status, history, staleness, a preview of the next run
+    report      tell: status, history, staleness, a preview of the next run; a catalog's tables
+    declare     write the first declaration for a table, or a table of a file; beside `report`
     maintain    keep what is published registered, sound and small; rename and drop indexes
     publish     assemble one Puffin file and commit it to the table
     refresh     make a new version out of the newest one and what changed since
@@ -21,6 +22,9 @@ are the packages; each imports only from those below it:
 
 Which file a command or a task enters first:
 
+    puffin-ann quickstart  declare.import_parquet, declare.look, then runs.in_process
+    puffin-ann init        declare.look, declare.suggest, declare.write
+    puffin-ann list        report.overview
     puffin-ann build       runs.build, build.stages, runs.publish
     puffin-ann refresh     runs.in_process, which calls runs.refresh and refresh.stages
     puffin-ann plan        report.preview

@@ -1,4 +1,5 @@
 """Find tables and snapshots through PyIceberg's own catalog configuration.
 
-`tables` loads them; `timeouts` has questions to a silent catalog end in time.
+`tables` loads them, `listing` names those of a catalog; `timeouts` has questions to a silent
+catalog end in time. `embedded` makes a catalog in a folder.
 """

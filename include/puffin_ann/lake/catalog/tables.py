@@ -150,7 +150,12 @@ def _unread_metadata(error: BaseException) -> str:
     return ""
 
 
-def _load(name: str, identifier: str) -> Table:
+def open_catalog(name: str) -> Catalog:
+    """Connect to a catalog of PyIceberg's configuration.
+
+    Raises:
+        CatalogUnavailableError: it is not configured, or does not answer.
+    """
     try:
         catalog = _connect(name)
     except ValueError as error:
@@ -161,9 +166,13 @@ def _load(name: str, identifier: str) -> Table:
         ) from shown_cause(error)
     except Exception as error:
         _remember_configured(name)
-        raise _unavailable(name, error) from shown_cause(error)
+        raise unavailable(name, error) from shown_cause(error)
     remember_secrets(catalog.properties)
-    return _ask(catalog, name, identifier)
+    return catalog
+
+
+def _load(name: str, identifier: str) -> Table:
+    return _ask(open_catalog(name), name, identifier)
 
 
 def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
@@ -183,7 +192,7 @@ def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
     except Exception as error:
         if _unread_metadata(error):
             raise
-        raise _unavailable(name, error) from shown_cause(error)
+        raise unavailable(name, error) from shown_cause(error)
     remember_secrets(table.io.properties)  # a catalog may have vended them with this answer
     refuse_steering(table, f"{name}.{identifier}")
     return table
@@ -227,7 +236,8 @@ def _speaks_http(name: str) -> bool:
     return given.get("type") == "rest" or str(given.get("uri", "")).startswith("http")
 
 
-def _unavailable(name: str, error: Exception) -> CatalogUnavailableError:
+def unavailable(name: str, error: Exception) -> CatalogUnavailableError:
+    """Return the error that tells of a catalog which does not answer, and what to look at."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return CatalogUnavailableError(
         f"catalog {name!r} does not answer: {reason}; check that its service runs and that "

@@ -44,18 +44,33 @@ def vector_column(
     is not a list of floating-point numbers.
     """
     field = _top_level(schema, name, owner)
-    kind = field.field_type
-    if not isinstance(kind, ListType) or not isinstance(kind.element_type, FloatType | DoubleType):
+    element = _element(field)
+    if element is None:
         raise UnsupportedColumnError(
-            f"column {name!r} of {owner} is of type {kind}; "
+            f"column {name!r} of {owner} is of type {field.field_type}; "
             "a vector column is list<float> or list<double>"
         )
     return VectorColumn(
         field_id=field.field_id,
         name=field.name,
-        element="float" if isinstance(kind.element_type, FloatType) else "double",
+        element=element,
         mapped_names=_mapped_names(mapping, field.field_id),
     )
+
+
+def vector_columns(schema: Schema) -> list[str]:
+    """Return the names of the columns that `vector_column` takes, in the schema's order."""
+    return [field.name for field in schema.fields if _element(field) is not None]
+
+
+def _element(field: NestedField) -> Literal["float", "double"] | None:
+    """Return what a column lists; None if it is not a list of floating-point numbers."""
+    kind = field.field_type
+    if not isinstance(kind, ListType):
+        return None
+    if isinstance(kind.element_type, FloatType):
+        return "float"
+    return "double" if isinstance(kind.element_type, DoubleType) else None
 
 
 def _top_level(schema: Schema, name: str, owner: str) -> NestedField:

@@ -1,0 +1,44 @@
+"""A catalog in a folder: SQLite with the tables beside it, for one machine."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import yaml
+
+CONFIGURATION = ".pyiceberg.yaml"
+
+
+def create_embedded(folder: Path, name: str) -> None:
+    """Make a catalog in a folder, and describe it in the folder's `.pyiceberg.yaml`.
+
+    PyIceberg finds it where `PYICEBERG_HOME` names the folder. What is there already stays.
+
+    Args:
+        folder: made if it is not there.
+        name: of the catalog.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = folder.resolve()
+    (folder / "warehouse").mkdir(parents=True, exist_ok=True)
+    create_database(folder / "catalog.db")
+    described = {
+        "type": "sql",
+        "uri": f"sqlite:///{folder / 'catalog.db'}",
+        "warehouse": f"file://{folder / 'warehouse'}",
+    }
+    (folder / CONFIGURATION).write_text(yaml.safe_dump({"catalog": {name: described}}))
+
+
+def create_database(path: Path) -> None:
+    """Create a catalog's SQLite database with write-ahead logging, unless it is there.
+
+    A commit then waits for the disk once instead of four times, as lasting as before, and neither
+    waits for readers nor keeps them out, of which a scheduler and its tasks are several. It stays
+    with the file. Not for network file systems, which lack the memory that processes share.
+    """
+    if not path.exists():
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode=WAL")

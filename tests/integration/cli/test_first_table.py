@@ -1,0 +1,166 @@
+"""From a file or a table that nobody declared anything for to an index that is searched."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from puffin_ann.declaration import load_declaration
+from tests.support import builds
+
+ROWS, DIMENSION = 400, 8
+
+
+def vectors(rows=ROWS, seed=0):
+    return np.random.default_rng(seed).normal(size=(rows, DIMENSION)).astype(np.float32)
+
+
+def write_file(path, rows=ROWS, seed=0):
+    matrix = vectors(rows, seed)
+    listed = pa.array(list(matrix), pa.list_(pa.float32(), DIMENSION))
+    number = pa.array(range(rows), pa.uint32())
+    text = pa.array(["the same"] * rows).dictionary_encode()
+    pq.write_table(pa.table({"number": number, "text": text, "vector": listed}), path)
+    return matrix
+
+
+@pytest.fixture
+def quickstart(tmp_path):
+    """Run the command as a newcomer does: PyIceberg's configuration is read once a process."""
+
+    def call(*arguments, code=0):
+        variables = {k: v for k, v in os.environ.items() if not k.startswith("PYICEBERG")}
+        done = subprocess.run(
+            [sys.executable, "-m", "puffin_ann.cli.main", "quickstart", *map(str, arguments)],
+            cwd=tmp_path,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    return call
+
+
+def test_a_parquet_file_becomes_an_index_that_the_printed_commands_search(quickstart, tmp_path):
+    matrix = write_file(tmp_path / "My Vectors.parquet")
+    said = quickstart("My Vectors.parquet").stdout
+    folder = tmp_path / "puffin-ann-quickstart"
+    declared = load_declaration(folder / "indexes" / "my_vectors.yaml")
+    assert (declared.table, declared.column) == ("local.quickstart.my_vectors", "vector")
+    assert declared.key == "number"
+    commands = re.findall(r"^  (puffin-ann .*?)(?:  #.*)?$", said, re.MULTILINE)
+    assert [command.split()[1] for command in commands] == ["search", "status", "refresh"]
+    lines = "\n".join(
+        f"{sys.executable} -m puffin_ann.cli.main {command.removeprefix('puffin-ann')}"
+        for command in (f"{commands[0]} --k 3 --json", commands[2])
+    )
+    done = subprocess.run(
+        ["bash", "-ec", f"source puffin-ann-quickstart/env\n{lines}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found, _ = json.JSONDecoder().raw_decode(done.stdout)
+    units = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+    nearest = np.argsort(1 - units @ units[0])[1:4]
+    assert [row["number"] for row in found["answers"]] == nearest.tolist()
+    assert "nothing to do" in done.stdout
+    again = quickstart("My Vectors.parquet").stdout
+    assert "my_vectors.yaml" in again
+
+
+def test_another_file_of_the_same_name_is_not_taken_for_the_first(quickstart, tmp_path):
+    write_file(tmp_path / "v.parquet", rows=20)
+    quickstart("v.parquet", "--to", "there")
+    write_file(tmp_path / "v.parquet", rows=21, seed=1)
+    assert "choose another folder" in quickstart("v.parquet", "--to", "there", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("table", "code", "said"),
+    [
+        (pa.table({"a": [1]}), 2, "no column of vectors, which are lists of floats; it has: a"),
+        (pa.table({"v": pa.array([], pa.list_(pa.float32()))}), 2, "the file has no rows"),
+        (None, 3, "there is no file"),
+        (b"not Parquet", 7, "is not a readable Parquet file"),
+    ],
+)
+def test_a_file_of_which_no_index_can_be_made_is_told(quickstart, tmp_path, table, code, said):
+    path = tmp_path / "file.parquet"
+    if isinstance(table, bytes):
+        path.write_bytes(table)
+    elif table is not None:
+        pq.write_table(table, path)
+    done = quickstart(path, code=code)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_half_precision_is_kept_as_float32(quickstart, tmp_path):
+    matrix = vectors().astype(np.float16)
+    listed = pa.array(list(matrix), pa.list_(pa.float16(), DIMENSION))
+    pq.write_table(pa.table({"id": range(ROWS), "v": listed}), tmp_path / "half.parquet")
+    quickstart("half.parquet")
+    found = (tmp_path / "puffin-ann-quickstart").rglob("*.parquet")
+    stored = pa.concat_tables(pq.read_table(path) for path in found)
+    assert stored.schema.field("v").type.value_type == pa.float32()
+    assert np.array_equal(np.stack(stored["v"].to_numpy()), matrix.astype(np.float32))
+
+
+def test_a_declaration_is_written_for_a_table_and_builds(cli, words, folder):
+    code, out, _ = cli("init", "test.demo.words", "--to", "-")
+    assert code == 0
+    assert re.search(r"^column: embedding +# list<float> of \d+ numbers$", out, re.MULTILINE)
+    code, out, _ = cli("init", "test.demo.words", "--name", "words_init")
+    assert code == 0
+    assert load_declaration(folder / "words_init.yaml").table == "test.demo.words"
+    code, out, _ = cli("refresh", "words_init")
+    assert code == 0, out
+    code, out, err = cli("init", "test.demo.words", "--name", "words_init")
+    assert code == 2
+    assert "is declared already" in err
+
+
+def test_a_table_without_vectors_or_rows_is_told(cli, catalog, folder):
+    catalog.create_table("demo.empty", schema=builds.rows([]).schema)
+    catalog.create_table("demo.plain", schema=pa.schema([("id", pa.int64())]))
+    code, _, err = cli("init", "test.demo.empty")
+    assert (code, "has no live rows" in err) == (2, True)
+    code, _, err = cli("init", "test.demo.plain")
+    assert (code, "has no vector column" in err) == (2, True)
+
+
+def test_tables_are_listed_with_their_indexes(cli, catalog, indexed, declare, folder):
+    declare("later")
+    catalog.create_table("demo.plain", schema=pa.schema([("id", pa.int64())]))
+    code, out, _ = cli("list", "test", "--json")
+    found = {table["table"]: table for table in json.loads(out)}
+    assert code == 0
+    assert found["test.demo.words"] == {
+        "table": "test.demo.words",
+        "rows": 60,
+        "vector_columns": ["embedding"],
+        "indexes": [builds.INDEX],
+        "unbuilt": ["later"],
+        "problem": None,
+    }
+    assert found["test.demo.plain"]["vector_columns"] == []
+    assert "later (not built)" in cli("list", "test.demo")[1]
+
+
+def test_a_table_that_cannot_be_read_does_not_hide_the_others(cli, catalog, words, folder):
+    catalog.create_table("demo.lost", schema=pa.schema([("id", pa.int64())]))
+    lost = catalog.load_table("demo.lost").metadata_location.removeprefix("file://")
+    os.remove(lost)
+    code, out, err = cli("list", "test.demo")
+    assert (code, "test.demo.words" in out, "demo.lost" in err) == (6, True, True)
