@@ -176,17 +176,17 @@ class HnswEngine:
         """
         blob = hnsw_blob.open(directory)
         metric = space_metric(blob.metric)
-        width = spaces.padded_width(metric, blob.dimension)
+        dim = spaces.padded_dim(metric, blob.dimension)
         if not blob.rows or not spaces.is_needed(metric, blob.dimension):
-            space = blob.vectors if blob.rows else np.zeros((0, width), np.float32)
+            space = blob.vectors if blob.rows else np.zeros((0, dim), np.float32)
             return HnswShard(blob, space)
         try:
             space = spaces.open_space(directory / SPACE)
         except (OSError, ValueError) as error:
             raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
-        if space.shape != (blob.rows, width):
+        if space.shape != (blob.rows, dim):
             raise LocalCopyError(
-                f"{directory / SPACE}: shape {space.shape}, not {(blob.rows, width)}"
+                f"{directory / SPACE}: shape {space.shape}, not {(blob.rows, dim)}"
             )
         return HnswShard(blob, space, spaces.zero_rows(directory / SPACE))
 

@@ -352,7 +352,7 @@ def _opened_space(graph: Graph, path: Path) -> tuple[NDArray[np.float32], NDArra
         space = spaces.open_space(path)
     except (OSError, ValueError) as error:
         raise LocalCopyError(f"{path.parent} is not a whole unpacked shard: {error}") from None
-    wanted = (graph.rows, spaces.padded_width(graph.metric, graph.dimension))
+    wanted = (graph.rows, spaces.padded_dim(graph.metric, graph.dimension))
     if space.shape != wanted:
         raise LocalCopyError(f"{path}: shape {space.shape}, not {wanted}")
     return space, spaces.zero_rows(path)

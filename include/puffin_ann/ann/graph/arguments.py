@@ -14,12 +14,12 @@ class Space(NamedTuple):
     """Rows as distances are measured, see `space`.
 
     Attributes:
-        rows: flat `(n · width,) float32`.
-        width: numbers in a row, a multiple of 16.
+        rows: flat `(n · dim,) float32`.
+        dim: numbers in a row, w in shapes; a multiple of 16.
     """
 
     rows: NDArray[np.float32]
-    width: Whole
+    dim: Whole
 
 
 class Adjacency(NamedTuple):

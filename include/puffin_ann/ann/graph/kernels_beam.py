@@ -71,7 +71,7 @@ def beam(
     Args:
         space: the rows.
         graph: their neighbours; the search begins at its entry.
-        queries: flat float32, rows of the space's width.
+        queries: flat float32, rows of `space.dim` numbers.
         query: where in `queries` the query begins.
         pools: written.
         visited: changed.
@@ -83,7 +83,7 @@ def beam(
     rows, pool, passed, deleted = space.rows, pools.live, pools.passed, pools.deleted
     neighbours, stride, degrees = graph.neighbours, U64(graph.stride), graph.degrees
     stamps, stamp, unseen = visited.stamps, visited.stamp, visited.unseen
-    w = U64(space.width)
+    w = U64(space.dim)
     at = U64(query)
     full = U64(pools.keep)
     ahead = min(w, U64(PREFETCHED))

@@ -206,7 +206,7 @@ def make_reachable(space: Space, graph: Adjacency, keep: Whole) -> Whole:
             continue
         stamp = next_stamp(stamps, stamp)
         visited = Visited(stamps, np.uint8(stamp), unseen)
-        size, _ = beam(space, flat, space.rows, row * space.width, pools, visited, trail)
+        size, _ = beam(space, flat, space.rows, row * space.dim, pools, visited, trail)
         _attach(row, pool, size, neighbours, degrees)
         added += 1
         _flood(row, neighbours, degrees, reached, queue)

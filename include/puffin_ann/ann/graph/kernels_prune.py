@@ -37,7 +37,7 @@ def _occlusion(
     It does if it is nearer to the candidate, by a factor, than the node itself is. Looked at are
     those chosen from the `first` on.
     """
-    rows, width = space.rows, U64(space.width)
+    rows, dim = space.rows, U64(space.dim)
     squared = squared_of(key)
     if U64(first) >= U64(count):
         return 0
@@ -46,13 +46,13 @@ def _occlusion(
     for j in range(U64(first), U64(count), U64(4)):
         between = squared_of_four(
             rows,
-            row_of(key) * width,
+            row_of(key) * dim,
             rows,
-            U64(chosen[j]) * width,
-            U64(chosen[min(j + U64(1), last)]) * width,
-            U64(chosen[min(j + U64(2), last)]) * width,
-            U64(chosen[min(j + U64(3), last)]) * width,
-            width,
+            U64(chosen[j]) * dim,
+            U64(chosen[min(j + U64(1), last)]) * dim,
+            U64(chosen[min(j + U64(2), last)]) * dim,
+            U64(chosen[min(j + U64(3), last)]) * dim,
+            dim,
         )
         nearest = min(min(between[0], between[1]), min(between[2], between[3]))
         if alpha * nearest <= squared:
@@ -139,7 +139,7 @@ def measure(
     at: Whole,
 ) -> Whole:
     """Write rows as candidates of a node from `out[at]` on, without itself; return the new end."""
-    vectors, w = space.rows, U64(space.width)
+    vectors, w = space.rows, U64(space.dim)
     for j in range(U64(count)):
         prefetch(vectors, U64(rows[j]) * w)
         prefetch(vectors, U64(rows[j]) * w + U64(LANES))

@@ -69,11 +69,11 @@ def squared_l2(
     at_one: Whole,
     other: NDArray[np.float32],
     at_other: Whole,
-    width: Whole,
+    dim: Whole,
 ) -> np.float32:
     """Return the squared distance of two rows of flat arrays that begin at given places."""
     total = F32(0)
-    for i in range(U64(width)):
+    for i in range(U64(dim)):
         difference = one[U64(at_one) + i] - other[U64(at_other) + i]
         total += difference * difference
     return total
@@ -92,15 +92,15 @@ def squared_of_four(
     two: Whole,
     three: Whole,
     four: Whole,
-    width: Whole,
+    dim: Whole,
 ) -> tuple[np.float32, np.float32, np.float32, np.float32]:
     """Return the squared distances of a row and four of a space, that begin at given places.
 
     A sum waits for itself; four of them need not wait for each other, and share what is read.
-    The width is a multiple of 16.
+    `dim` is a multiple of 16.
     """
     to_one = to_two = to_three = to_four = _fill(F32(0))
-    for z in range(U64(0), U64(width), U64(LANES)):
+    for z in range(U64(0), U64(dim), U64(LANES)):
         part = _load(row, U64(at) + z)
         difference = vectors.subtract(part, _load(space, U64(one) + z))
         to_one = vectors.multiply_add(difference, difference, to_one)

@@ -25,15 +25,15 @@ EXTREME = 40
 leave float32. A power of two changes no digit, and the length of neither side changes the order."""
 
 
-def padded_width(metric: str, dimension: int) -> int:
+def padded_dim(metric: str, dimension: int) -> int:
     """Return the numbers in a row of the space."""
-    width = METRICS[metric].search_dimension(dimension)
-    return -(-width // LANES) * LANES
+    dim = METRICS[metric].search_dimension(dimension)
+    return -(-dim // LANES) * LANES
 
 
 def is_needed(metric: str, dimension: int) -> bool:
     """Tell if the space differs from the vectors as they are stored."""
-    return metric != "l2" or padded_width(metric, dimension) != dimension
+    return metric != "l2" or padded_dim(metric, dimension) != dimension
 
 
 def of_rows(
@@ -52,9 +52,9 @@ def of_rows(
     """
     rows, dimension = vectors.shape
     if not is_needed(metric, dimension) or not rows:
-        return _read_only(vectors, padded_width(metric, dimension))
+        return _read_only(vectors, padded_dim(metric, dimension))
     partial = path.with_suffix(".part")
-    out = new_array(partial, np.float32, (rows, padded_width(metric, dimension)))
+    out = new_array(partial, np.float32, (rows, padded_dim(metric, dimension)))
     step = max(1, BLOCK_BYTES // (4 * dimension))
     bound = _longest(vectors, step) if metric == "ip" else 0.0
     scale = _power_of_two(np.array([bound]))[0]
@@ -98,10 +98,10 @@ def of_queries(queries: NDArray[np.float32], metric: str) -> NDArray[np.float32]
     moved = METRICS[metric].queries_to_search_space(queries)
     if metric == "ip":
         moved *= _power_of_two(np.abs(moved).max(axis=1, initial=0))[:, None]
-    width = padded_width(metric, queries.shape[1])
-    if moved.shape[1] == width:
+    dim = padded_dim(metric, queries.shape[1])
+    if moved.shape[1] == dim:
         return moved
-    out = np.zeros((len(queries), width), np.float32)
+    out = np.zeros((len(queries), dim), np.float32)
     out[:, : moved.shape[1]] = moved
     return out
 
@@ -124,9 +124,9 @@ def _longest(vectors: NDArray[np.float32], step: int) -> float:
     return float(np.sqrt(max(squares)))
 
 
-def _read_only(array: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+def _read_only(array: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
     if not len(array):
-        array = np.zeros((0, width), np.float32)
+        array = np.zeros((0, dim), np.float32)
     view = np.ascontiguousarray(array, np.float32).view(np.ndarray)
     view.flags.writeable = False
     return view

@@ -68,15 +68,15 @@ def _distance(
     at_one: Whole,
     other: NDArray[np.float32],
     at_other: Whole,
-    width: Whole,
+    dim: Whole,
 ) -> np.float32:
     """Return the squared distance of two rows of flat arrays, or their product, negated."""
     total = F32(0)
     if product:
-        for i in range(U64(width)):
+        for i in range(U64(dim)):
             total -= one[U64(at_one) + i] * other[U64(at_other) + i]
         return total
-    for i in range(U64(width)):
+    for i in range(U64(dim)):
         difference = one[U64(at_one) + i] - other[U64(at_other) + i]
         total += difference * difference
     return total
@@ -98,10 +98,10 @@ def descend(
         space: the rows.
         upper: the upper layers.
         entry: row of the highest layer.
-        queries: flat float32, rows of the space's width.
+        queries: flat float32, rows of `space.dim` numbers.
         query: where in `queries` the query begins.
     """
-    rows, w, at = space.rows, U64(space.width), U64(query)
+    rows, w, at = space.rows, U64(space.dim), U64(query)
     neighbours, degrees, first = upper.neighbours, upper.degrees, upper.first
     node = U64(entry)
     nearest = _distance(product, rows, node * w, queries, at, w)
@@ -143,7 +143,7 @@ def beam(
         space: the rows.
         graph: layer 0, from whose entry all rows can be reached.
         begin: row to begin at.
-        queries: flat float32, rows of the space's width.
+        queries: flat float32, rows of `space.dim` numbers.
         query: where in `queries` the query begins.
         pools: written.
         visited: changed.
@@ -151,7 +151,7 @@ def beam(
     rows, pool, passed, deleted = space.rows, pools.live, pools.passed, pools.deleted
     neighbours, stride, degrees = graph.neighbours, U64(graph.stride), graph.degrees
     stamps, stamp, unseen = visited.stamps, visited.stamp, visited.unseen
-    w = U64(space.width)
+    w = U64(space.dim)
     at = U64(query)
     full, most = U64(pools.keep), U64(len(passed) - 1)
     ahead = min(w, U64(PREFETCHED))
@@ -206,7 +206,7 @@ def search(
         space_fields: of `Space`: the rows.
         graph_fields: of `FlatAdjacency`: layer 0.
         upper_fields: of `UpperLayers`.
-        moved: flat `(q · width,) float32`, the queries in the space.
+        moved: flat `(q · dim,) float32`, the queries in the space.
         batch_fields: of `QueryBatch`: the queries; its answers are written.
         stamp: the last one used; 0 at first.
 
@@ -225,7 +225,7 @@ def search(
     for q in range(len(batch.queries)):
         stamp = next_stamp(stamps, stamp)
         keep = candidates_kept(batch.widths[q], k, live)
-        at = q * space.width
+        at = q * space.dim
         begin = np.int64(descend(product, space, upper, graph.entry, moved, at))
         room = passed_room(keep, rows - live)
         pools = Pools(pool, keep, passed[: room + 1], batch.deleted)

@@ -153,10 +153,10 @@ def insert(
 
 
 @contextlib.contextmanager
-def _index(width: int, product: bool) -> Iterator[Any]:
+def _index(dim: int, product: bool) -> Iterator[Any]:
     import hnswlib
 
-    yield hnswlib.Index(space="ip" if product else "l2", dim=width)
+    yield hnswlib.Index(space="ip" if product else "l2", dim=dim)
 
 
 def _add(
@@ -181,14 +181,14 @@ def _saved(index: Any, scratch: Path) -> Path:
     return path
 
 
-def _element(links: int, width: int) -> np.dtype[np.void]:
+def _element(links: int, dim: int) -> np.dtype[np.void]:
     return np.dtype(
         [
             ("degree", "<u2"),
             ("mark", "u1"),
             ("unused", "u1"),
             ("links", "<u4", (2 * links,)),
-            ("vector", "<f4", (width,)),
+            ("vector", "<f4", (dim,)),
             ("label", "<u8"),
         ]
     )
@@ -205,8 +205,8 @@ def _read(path: Path, rows: int, numbers: NDArray[np.uint32], links: int, scratc
         scratch: the lists of layer 0 are mapped from a file here.
     """
     header = np.fromfile(path, HEADER, 1)[0]
-    width = (int(header["label_offset"]) - int(header["data_offset"])) // 4
-    element = _element(links, width)
+    dim = (int(header["label_offset"]) - int(header["data_offset"])) // 4
+    element = _element(links, dim)
     count = int(header["count"])
     if count != len(numbers) or int(header["stride"]) != element.itemsize:
         raise BadInputError("hnswlib wrote a file of another form; version 0.8 is needed")

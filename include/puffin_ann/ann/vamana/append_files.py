@@ -56,13 +56,13 @@ def extend_space(
     """
     if not spaces.is_needed(metric, vectors.shape[1]):
         return spaces.of_rows(vectors, metric, path, lasting=False)
-    width = spaces.padded_width(metric, vectors.shape[1])
+    dim = spaces.padded_dim(metric, vectors.shape[1])
     try:
         before = spaces.open_space(stored)
     except (OSError, ValueError) as error:
         raise LocalCopyError(f"{stored.parent} is not a whole unpacked shard: {error}") from None
-    if before.shape != (first, width):
-        raise LocalCopyError(f"{stored}: shape {before.shape}, not {(first, width)}")
+    if before.shape != (first, dim):
+        raise LocalCopyError(f"{stored}: shape {before.shape}, not {(first, dim)}")
     bound = 0.0
     if metric == "ip":
         # Every row of the space has the length of the longest vector.
@@ -72,7 +72,7 @@ def extend_space(
         if scaled or longest > bound:
             return spaces.of_rows(vectors, metric, path, lasting=False)
     moved = METRICS[metric].to_search_space(np.asarray(vectors[first:]), bound)
-    rows = np.zeros((len(moved), width), np.float32)
+    rows = np.zeros((len(moved), dim), np.float32)
     rows[:, : moved.shape[1]] = moved
     if metric == "cosine":
         rows[~moved.any(axis=1), 0] = spaces.FAR

@@ -117,7 +117,7 @@ def _bulk(
         different,
         most=most,
         alpha=alpha,
-        plan=bulk_build.Plan.of_width(space.shape[1]),
+        plan=bulk_build.Plan.of_dim(space.shape[1]),
         seed=[seed, 1],
         threads=threads,
         progress=lambda share: tell("leaves", share),

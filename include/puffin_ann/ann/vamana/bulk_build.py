@@ -48,8 +48,8 @@ class Plan:
         return self.rounds * self.fan * self.nearest
 
     @classmethod
-    def of_width(cls, width: int) -> "Plan":
-        """Return the plan for rows of a width.
+    def of_dim(cls, dim: int) -> "Plan":
+        """Return the plan for rows of so many numbers.
 
         Comparing wide rows is most of the work, so their leaves are smaller: at 384 dimensions
         that takes a fourteenth off the build and nothing off the graph, at 100 it is the graph
@@ -57,7 +57,7 @@ class Plan:
         has to be about a twentieth wider for a recall of 0.95, a quarter for 0.99. (Measured on
         queries other than the benchmark's.)
         """
-        return cls(leaf=768, fan=5) if width > WIDE else cls()
+        return cls(leaf=768, fan=5) if dim > WIDE else cls()
 
 
 def build(
@@ -154,9 +154,9 @@ def _leaves(
 class Scratch(threading.local):
     """Arrays a thread uses for leaf after leaf: fresh ones cost a page fault every 4 KiB."""
 
-    def __init__(self, plan: Plan, width: int) -> None:
+    def __init__(self, plan: Plan, dim: int) -> None:
         most = plan.most
-        self.moved = np.empty((most, width), np.float32)
+        self.moved = np.empty((most, dim), np.float32)
         self.squares = np.empty(most, np.float32)
         self.products = np.empty(most * most, np.float32)
 

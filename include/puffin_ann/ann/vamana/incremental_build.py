@@ -75,8 +75,8 @@ class _Work:
         entry: int,
         threads: int,
     ) -> None:
-        rows, width = space.shape
-        self._space = Space(space.reshape(-1), width)
+        rows, dim = space.shape
+        self._space = Space(space.reshape(-1), dim)
         self._most, self._keep, self._alpha = most, keep, alpha
         self._threads = threads
         lists = np.zeros((rows, int(most * SLACK) + 1), np.uint32)

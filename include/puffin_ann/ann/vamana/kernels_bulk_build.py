@@ -267,12 +267,12 @@ def tidy(
         seen_by: `(n,) uint32` scratch: 1 + the last line a row was seen in; 0 at first, and kept
             from call to call.
     """
-    width = U64(forward.shape[1])
+    places = U64(forward.shape[1])
     flat = forward.reshape(-1)
     for i in range(first, last):
-        at, line = U64(i) * width, U32(i + 1)
+        at, line = U64(i) * places, U32(i + 1)
         kept = U64(0)
-        for j in range(width):
+        for j in range(places):
             row = flat[at + j]
             if row != _NONE:
                 # No branch: whether a row is a double cannot be predicted.
@@ -366,10 +366,10 @@ def choose(
 
 @njit(cache=True, nogil=True)
 def compact(
-    lists: NDArray[np.uint32], width: Whole, most: Whole, degrees: NDArray[np.uint16]
+    lists: NDArray[np.uint32], places: Whole, most: Whole, degrees: NDArray[np.uint16]
 ) -> None:
-    """Move lists together in flat `(n · width,)` memory, to `most` places each, 0 where unused."""
+    """Move lists together in flat `(n · places,)` memory, to `most` places each, 0 where unused."""
     for i in range(len(degrees)):
         for j in range(most):
             # every list moves towards the front, past none that is yet to be moved
-            lists[i * most + j] = lists[i * width + j] if j < degrees[i] else U32(0)
+            lists[i * most + j] = lists[i * places + j] if j < degrees[i] else U32(0)

@@ -80,7 +80,7 @@ def prune_lists(
     alpha: float,
     neighbours: NDArray[np.uint32],
 ) -> None:
-    """Bring the lists of rows `first` to `last` to their final width, `(n, R)` neighbours."""
+    """Bring the lists of rows `first` to `last` to their final length, `(n, R)` neighbours."""
     lists, degrees = graph.neighbours, graph.degrees
     most = neighbours.shape[1]
     keys = np.empty(lists.shape[1], np.uint64)

@@ -94,7 +94,7 @@ def find_places(
         stamp = next_stamp(stamps, stamp)
         visited = Visited(stamps, np.uint8(stamp), unseen)
         row = U64(rows[b])
-        at = row * U64(space.width)
+        at = row * U64(space.dim)
         _, end = beam(space, flat, space.rows, at, pools, visited, trail)
         twin = _NONE
         for i in range(end):
@@ -128,7 +128,7 @@ def _place_in_full_list(
     The list has been pruned, so that its neighbours do not occlude each other: the new row need be
     compared with each of them once, not each with each.
     """
-    rows, w = space.rows, U64(space.width)
+    rows, w = space.rows, U64(space.dim)
     most = U64(len(line))
     for j in range(most):
         prefetch(rows, U64(line[j]) * w)
@@ -156,7 +156,7 @@ def _measure_line(
     degree: Whole,
     lengths: NDArray[np.float32],
 ) -> None:
-    rows, w = space.rows, U64(space.width)
+    rows, w = space.rows, U64(space.dim)
     for j in range(U64(degree)):
         lengths[j] = squared_l2(rows, U64(node) * w, rows, U64(line[j]) * w, w)
 
@@ -178,7 +178,7 @@ def link_back(
         starts: `(g + 1,) int64`, where the edges from each row begin.
         alpha: slack.
     """
-    rows, w = space.rows, U64(space.width)
+    rows, w = space.rows, U64(space.dim)
     lists, degrees = graph.neighbours, graph.degrees
     most = lists.shape[1]
     lengths = np.empty(most, np.float32)

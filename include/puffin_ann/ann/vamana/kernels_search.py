@@ -80,7 +80,7 @@ def search_full(
     Args:
         space_fields: of `Space`: the rows.
         graph_fields: of `FlatAdjacency`: their neighbours.
-        moved: flat `(q · width,) float32`, the queries in the space.
+        moved: flat `(q · dim,) float32`, the queries in the space.
         batch_fields: of `QueryBatch`: the queries; its answers are written.
         stamp: the last one used; 0 at first.
 
@@ -103,7 +103,7 @@ def search_full(
         room = passed_room(keep, rows - live)
         pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
         visited = Visited(stamps, np.uint8(stamp), unseen)
-        size, _ = beam(space, graph, moved, q * space.width, pools, visited, trail)
+        size, _ = beam(space, graph, moved, q * space.dim, pools, visited, trail)
         answer_from(batch, q, pool, found_enough(size, keep, batch.deleted), keys)
     return stamp
 
@@ -183,7 +183,7 @@ def search_codes(
         codewords_fields: of `Codewords`: the codes of the rows.
         space_fields: of `Space`: the rows.
         graph_fields: of `FlatAdjacency`: their neighbours.
-        moved: flat `(q · width,) float32`, the queries in the space.
+        moved: flat `(q · dim,) float32`, the queries in the space.
         batch_fields: of `QueryBatch`: the queries; its answers are written.
         stamp: the last one used; 0 at first.
 
@@ -194,7 +194,7 @@ def search_codes(
     graph, batch = FlatAdjacency(*graph_fields), QueryBatch(*batch_fields)
     words, by_product, vectors = codewords.words, codewords.by_product, space.rows
     subspaces, _, count = words.shape
-    width, w = space.width, U64(space.width)
+    dim, w = space.dim, U64(space.dim)
     stamps, live = batch.stamps, batch.live
     rows, k = len(stamps), batch.ids.shape[1]
     widest = candidates_kept(batch.widths.max(), k, live)
@@ -207,7 +207,7 @@ def search_codes(
     for q in range(len(batch.queries)):
         stamp = next_stamp(stamps, stamp)
         keep = candidates_kept(batch.widths[q], k, live)
-        query = moved[q * width : (q + 1) * width]
+        query = moved[q * dim : (q + 1) * dim]
         fill_tables(words, codewords.offsets, query, by_product, tables)
         floor = F32(0)
         if by_product:

@@ -11,10 +11,10 @@ Queries per second of one thread at recall@10 of 0.90, 0.95 and 0.99, all beams 
 | GloVe, 40,000 × 32 | 71,700, 47,800, 22,800 | 93,100, 66,600, 36,200 | 15,400, 10,700, 5,700 |
 | normal, 20,000 × 16 | 89,500, 66,200, 37,600 | 175,900, 135,600, 90,700 | 17,300, 13,100, 7,500 |
 
-The wider rows are, the better: so the width decides, not a race on each shard, by which another run
-would choose otherwise. What is tried on each is whether estimates find the way: where rows lie in
-clusters far narrower than the distances between those, a query's tables of bytes cannot tell them
-apart.
+The longer rows are, the better: so their length decides, not a race on each shard, by which another
+run would choose otherwise. What is tried on each is whether estimates find the way: where rows lie
+in clusters far narrower than the distances between those, a query's tables of bytes cannot tell
+them apart.
 """
 
 import logging
@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS
-from puffin_ann.ann.graph.space import padded_width
+from puffin_ann.ann.graph.space import padded_dim
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.vamana.packed import layout
 from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED, Layout, PackedNodes
@@ -60,12 +60,12 @@ def open_or_make(
         threads: threads to use; the packed nodes do not depend on it.
         forced: whether packed nodes are wanted at any price.
     """
-    (rows, width), degrees = linked.space.shape, linked.degrees
-    needed = rows * Layout.of(width, degrees).stride
-    if not needed or not (forced or _is_worth_its_room(rows, width, needed)):
+    (rows, dim), degrees = linked.space.shape, linked.degrees
+    needed = rows * Layout.of(dim, degrees).stride
+    if not needed or not (forced or _is_worth_its_room(rows, dim, needed)):
         return None
     try:
-        return layout.open_packed(folder, width, degrees)
+        return layout.open_packed(folder, dim, degrees)
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:
@@ -81,14 +81,14 @@ def open_or_make(
 
 def expected_bytes(rows: int, metric: str, dimension: int, max_degree: int) -> int:
     """Return the bytes of the packed nodes that a shard of such rows will have; 0 without any."""
-    width = padded_width(metric, dimension)
-    needed = rows * Layout(width, -(-max_degree // BLOCK)).stride
-    return needed if max_degree and _is_worth_its_room(rows, width, needed) else 0
+    dim = padded_dim(metric, dimension)
+    needed = rows * Layout(dim, -(-max_degree // BLOCK)).stride
+    return needed if max_degree and _is_worth_its_room(rows, dim, needed) else 0
 
 
-def _is_worth_its_room(rows: int, width: int, needed: int) -> bool:
+def _is_worth_its_room(rows: int, dim: int, needed: int) -> bool:
     most = min(settings().records_max_bytes, settings().cache_max_bytes // CACHE_PARTS)
-    return rows > EXHAUSTIVE_ROWS and width >= NARROWEST and needed <= most
+    return rows > EXHAUSTIVE_ROWS and dim >= NARROWEST and needed <= most
 
 
 def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> PackedNodes | None:

@@ -48,20 +48,20 @@ class Codes:
     codes: NDArray[np.uint8]
 
 
-def choose_beam(beam: Beam, width: int, *, codes: bool, packed: bool) -> Chosen:
+def choose_beam(beam: Beam, dim: int, *, codes: bool, packed: bool) -> Chosen:
     """Return what a beam reads: what was asked for, if it is there.
 
     Left to choose, it is packed nodes wherever there are some, as `packed_policy` has found.
 
     Args:
         beam: what was asked for.
-        width: numbers in a row of the space.
+        dim: numbers in a row of the space.
         codes: whether there are any.
         packed: whether there are packed nodes.
     """
     if packed and beam in ("auto", "edges"):
         return "edges"
-    if codes and (beam == "pq" or (beam != "full" and 4 * width > FULL_BYTES)):
+    if codes and (beam == "pq" or (beam != "full" and 4 * dim > FULL_BYTES)):
         return "pq"
     return "full"
 

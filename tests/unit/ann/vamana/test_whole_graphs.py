@@ -166,7 +166,7 @@ def test_wide_rows_are_built_from_smaller_leaves_and_no_row_is_lost():
 
     graph = build.build(space, most=16, keep=32, alpha=1.2, seed=9, threads=2)
 
-    assert bulk_build.Plan.of_width(272).leaf < bulk_build.Plan.of_width(112).leaf
+    assert bulk_build.Plan.of_dim(272).leaf < bulk_build.Plan.of_dim(112).leaf
     assert len(reached(graph.neighbours, graph.degrees, graph.entry)) == 5000
 
 

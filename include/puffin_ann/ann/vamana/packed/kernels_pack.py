@@ -84,11 +84,11 @@ def write_rows(
     stride: Whole,
 ) -> None:
     """Write `(m, w)` rows into the first m packed nodes, as the frame says."""
-    width = rows.shape[1]
-    moved = np.empty(width, np.float32)
-    room = np.empty(width, np.float32)
+    dim = rows.shape[1]
+    moved = np.empty(dim, np.float32)
+    room = np.empty(dim, np.float32)
     for i in range(len(rows)):
-        for z in range(U64(width)):
+        for z in range(U64(dim)):
             moved[z] = (rows[i, z] - origin[z]) * scale
         rotate(moved, across, within, room, packed, U64(i) * U64(stride), U64(4))
 
@@ -101,15 +101,15 @@ def _code(
 
     Those are ‖r‖² + 2f·⟨u, c⟩ and -2f.
     """
-    width = U64(len(edge))
+    dim = U64(len(edge))
     square = F32(0)
-    for z in range(width):
+    for z in range(dim):
         square += edge[z] * edge[z]
-    deviation = F32(math.sqrt(square / F32(width)))
+    deviation = F32(math.sqrt(square / F32(dim)))
     border = BORDER * deviation
     along = F32(0)
     beside = F32(0)
-    for z in range(width):
+    for z in range(dim):
         value = edge[z]
         outer = abs(value) > border
         level = OUTER if outer else INNER
@@ -142,7 +142,7 @@ def _pack(levels: NDArray[np.uint8], packed: NDArray[np.uint8], at: Whole) -> No
 def write_edges(
     packed: NDArray[np.uint8],
     stride: Whole,
-    width: Whole,
+    dim: Whole,
     code_bytes: Whole,
     neighbours: NDArray[np.uint32],
     degrees: NDArray[np.uint16],
@@ -152,14 +152,14 @@ def write_edges(
     """Write the blocks of the packed nodes `first` to `last` - 1; all rows are there already."""
     floats = packed.view(np.float32)
     numbers = packed.view(np.uint32)
-    own = np.empty(width, np.float32)
-    edge = np.empty(width, np.float32)
-    levels = np.zeros((BLOCK, width), np.uint8)
+    own = np.empty(dim, np.float32)
+    edge = np.empty(dim, np.float32)
+    levels = np.zeros((BLOCK, dim), np.uint8)
     for node in range(first, last):
         at = U64(node) * U64(stride)
-        for z in range(U64(width)):
+        for z in range(U64(dim)):
             own[z] = floats[(at >> U64(2)) + z]
-        at += U64(4 * width)
+        at += U64(4 * dim)
         degree = int(degrees[node])
         numbers[at >> U64(2)] = (degree + BLOCK - 1) // BLOCK
         at += U64(HEAD_BYTES)
@@ -172,7 +172,7 @@ def write_edges(
                     continue
                 row = U64(neighbours[node, begin + i])
                 place = (row * U64(stride)) >> U64(2)
-                for z in range(U64(width)):
+                for z in range(U64(dim)):
                     edge[z] = floats[place + z] - own[z]
                 total, factor = _code(edge, own, levels[i])
                 floats[tail + i] = total
@@ -183,11 +183,11 @@ def write_edges(
 
 
 @njit(inline="always")
-def squared_from(packed, at, row, width):  # type: ignore[no-untyped-def]
+def squared_from(packed, at, row, dim):  # type: ignore[no-untyped-def]
     """Return the squared distance of the row of a packed node, from its first byte, and a row."""
     one = fill(F32(0))
     other = one
-    pairs = U64(width) >> U64(5)
+    pairs = U64(dim) >> U64(5)
     for i in range(pairs):
         z = i * U64(32)
         left = subtract(load_floats(packed, at + z * U64(4)), load_floats(row, z))
@@ -195,7 +195,7 @@ def squared_from(packed, at, row, width):  # type: ignore[no-untyped-def]
         right = subtract(load_floats(packed, at + z * U64(4)), load_floats(row, z))
         one = multiply_add(left, left, one)
         other = multiply_add(right, right, other)
-    if U64(width) & U64(16):
+    if U64(dim) & U64(16):
         z = pairs * U64(32)
         left = subtract(load_floats(packed, at + z * U64(4)), load_floats(row, z))
         one = multiply_add(left, left, one)

@@ -301,18 +301,18 @@ def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> W
         The last stamp used.
     """
     nodes, batch = PackedGraph(*graph_fields), QueryBatch(*batch_fields)
-    width = len(nodes.origin)
+    dim = len(nodes.origin)
     queries, stamps, live = batch.queries, batch.stamps, batch.live
     rows, k = len(stamps), batch.ids.shape[1]
     widest = _candidates_kept(batch.widths.max(), k, live)
     pool = np.empty(widest + 1, np.uint64)
     passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
     best = np.empty(k + batch.spare + 1, np.uint64)
-    placed = np.empty(width, np.float32)
-    scratch = np.empty(width, np.float32)
-    moved = np.empty(width, np.float32)
-    floats = np.empty(8 * width, np.float32)
-    tables = np.empty(8 * width, np.uint8)
+    placed = np.empty(dim, np.float32)
+    scratch = np.empty(dim, np.float32)
+    moved = np.empty(dim, np.float32)
+    floats = np.empty(8 * dim, np.float32)
+    tables = np.empty(8 * dim, np.uint8)
     estimates = np.empty(BLOCK, np.float32)
     for q in range(len(queries)):
         stamp = next_stamp(stamps, stamp)

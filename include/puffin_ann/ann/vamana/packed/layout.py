@@ -55,27 +55,27 @@ class Layout:
     """Where things lie in a packed node, in bytes; all of it in whole cache lines.
 
     Attributes:
-        width: numbers in a row.
+        dim: numbers in a row.
         blocks: room for blocks of 32 neighbours.
     """
 
-    width: int
+    dim: int
     blocks: int
 
     @classmethod
-    def of(cls, width: int, degrees: NDArray[np.uint16]) -> "Layout":
+    def of(cls, dim: int, degrees: NDArray[np.uint16]) -> "Layout":
         """Return the layout that holds the longest list of neighbours."""
-        return cls(width, -(-int(degrees.max(initial=0)) // fastscan.BLOCK))
+        return cls(dim, -(-int(degrees.max(initial=0)) // fastscan.BLOCK))
 
     @property
     def head(self) -> int:
         """Where the number of blocks lies: behind the row."""
-        return 4 * self.width
+        return 4 * self.dim
 
     @property
     def code_bytes(self) -> int:
         """Codes of a block; behind them stand 32 sums, 32 factors and 32 row numbers."""
-        return fastscan.groups_of(self.width // 2) * fastscan.GROUP_BYTES
+        return fastscan.groups_of(self.dim // 2) * fastscan.GROUP_BYTES
 
     @property
     def stride(self) -> int:
@@ -108,7 +108,7 @@ class Frame:
     @classmethod
     def of(cls, space: NDArray[np.float32]) -> "Frame | None":
         """Choose the frame of rows, `(n, w) float32`, n ≥ 1; None if they are of extreme length."""
-        rows, width = space.shape
+        rows, dim = space.shape
         # A median, since a mean would lie wherever a single row of another scale says.
         chosen = np.linspace(0, rows - 1, min(rows, ORIGIN_ROWS)).astype(np.int64)
         origin = np.median(space[chosen], axis=0).astype(np.float32)
@@ -116,7 +116,7 @@ class Frame:
         if abs(exponent) > EXTREME:
             return None
         generator = np.random.default_rng(0)
-        across, within = _orthogonal(generator, width // LANES), _orthogonal(generator, LANES)
+        across, within = _orthogonal(generator, dim // LANES), _orthogonal(generator, LANES)
         return cls(origin, 2.0**-exponent, across, within)
 
     def flat(self) -> NDArray[np.float64]:
@@ -125,12 +125,12 @@ class Frame:
         return np.concatenate([np.asarray(part, np.float64) for part in parts])
 
     @classmethod
-    def from_flat(cls, flat: NDArray[np.float64], width: int) -> "Frame":
-        """Return what `flat` was made of; `ValueError` if it is of another width."""
-        lanes = width // LANES
-        cuts = np.cumsum([width, 1, lanes * lanes])
+    def from_flat(cls, flat: NDArray[np.float64], dim: int) -> "Frame":
+        """Return what `flat` was made of; `ValueError` if it is of other rows."""
+        lanes = dim // LANES
+        cuts = np.cumsum([dim, 1, lanes * lanes])
         if flat.shape != (cuts[-1] + LANES * LANES,):
-            raise ValueError(f"a frame of {flat.shape} numbers for rows of {width}")
+            raise ValueError(f"a frame of {flat.shape} numbers for rows of {dim}")
         origin, scale, across, within = np.split(flat, cuts)
         return cls(
             origin.astype(np.float32),
@@ -172,8 +172,8 @@ def make(
         threads: threads to use; the packed nodes do not depend on it.
         folder: where to write them, for `open_packed`; they are kept in memory if it is None.
     """
-    rows, width = space.shape
-    layout, frame = Layout.of(width, degrees), Frame.of(space)
+    rows, dim = space.shape
+    layout, frame = Layout.of(dim, degrees), Frame.of(space)
     if frame is None:
         return None
     shape = (rows, layout.stride)
@@ -195,7 +195,7 @@ def _fill(
     degrees: NDArray[np.uint16],
     threads: int,
 ) -> None:
-    rows, width = space.shape
+    rows, dim = space.shape
     layout, frame, flat = packed.layout, packed.frame, packed.array.reshape(-1)
     neighbours, degrees = read_only(neighbours), read_only(degrees)
 
@@ -213,7 +213,7 @@ def _fill(
     def edges_from(at: int) -> None:
         last = min(at + MADE_ROWS, rows)
         kernels.write_edges(
-            flat, layout.stride, width, layout.code_bytes, neighbours, degrees, at, last
+            flat, layout.stride, dim, layout.code_bytes, neighbours, degrees, at, last
         )
 
     pieces = range(0, rows, MADE_ROWS)
@@ -223,7 +223,7 @@ def _fill(
         pass
 
 
-def open_packed(folder: Path, width: int, degrees: NDArray[np.uint16]) -> PackedNodes | None:
+def open_packed(folder: Path, dim: int, degrees: NDArray[np.uint16]) -> PackedNodes | None:
     """Map the packed nodes that `make` wrote; None if `refuse` was called for them.
 
     Raises:
@@ -233,7 +233,7 @@ def open_packed(folder: Path, width: int, degrees: NDArray[np.uint16]) -> Packed
     flat = np.load(folder / FRAME, allow_pickle=False)
     if not len(flat):
         return None
-    layout, frame = Layout.of(width, degrees), Frame.from_flat(flat, width)
+    layout, frame = Layout.of(dim, degrees), Frame.from_flat(flat, dim)
     array = np.load(folder / PACKED, mmap_mode="r", allow_pickle=False)
     if array.dtype != np.uint8 or array.shape != (len(degrees), layout.stride):
         raise ValueError(f"records of shape {array.shape} and type {array.dtype}")
