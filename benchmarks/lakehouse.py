@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from puffin_ann.declaration import IndexDeclaration, parse_declaration
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from puffin_ann.lifecycle.documents.run import PlanPointer
     from puffin_ann.lifecycle.runtime.runners import Runner
 
 CATALOG = "bench"
@@ -73,7 +73,7 @@ def declared(**changes: Any) -> IndexDeclaration:
     return parse_declaration(fields, source="benchmark")
 
 
-def build(declaration: IndexDeclaration, run_id: str, runner: "Runner") -> Mapping[str, Any]:
+def build(declaration: IndexDeclaration, run_id: str, runner: "Runner") -> "PlanPointer":
     """Run a whole build and publish it; returns the plan's pointer."""
     from puffin_ann.lifecycle.build import stages
     from puffin_ann.lifecycle.documents.run_ref import RunRef
@@ -84,7 +84,7 @@ def build(declaration: IndexDeclaration, run_id: str, runner: "Runner") -> Mappi
     this_run = RunRef.planned(plan)
     stages.train(runner, this_run)
     stages.assign(runner, this_run)
-    for group in plan["groups"]:
+    for group in plan.groups:
         stages.build_group(runner, this_run, group)
     stages.gate(runner, this_run)
     publish.publish(this_run)

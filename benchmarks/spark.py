@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -16,6 +16,7 @@ from benchmarks.data import ROOT, load
 from benchmarks.results import Result, Row
 
 if TYPE_CHECKING:
+    from puffin_ann.lifecycle.documents.run import PlanPointer
     from puffin_ann.lifecycle.runtime.runners import Runner
 
 
@@ -95,13 +96,13 @@ def _end_jvm() -> None:
     SparkContext._gateway = SparkContext._jvm = None
 
 
-def _planned(run_id: str) -> dict[str, Any]:
+def _planned(run_id: str) -> "PlanPointer":
     from puffin_ann.lifecycle.runs import build as run
 
     return run.plan_build(lakehouse.declared(), run_id=run_id, overrides={"force": True})
 
 
-def _stages(runner: "Runner", plan: Mapping[str, Any]) -> dict[str, float]:
+def _stages(runner: "Runner", plan: "PlanPointer") -> dict[str, float]:
     """Run the stages that do the heavy work; returns the seconds of each.
 
     What starts the workers ahead of the first task, when our sessions begin, counts from there.
@@ -114,7 +115,7 @@ def _stages(runner: "Runner", plan: Mapping[str, Any]) -> dict[str, float]:
     this_run = RunRef.planned(plan)
 
     def build() -> None:
-        for group in plan["groups"]:
+        for group in plan.groups:
             stages.build_group(runner, this_run, group)
 
     def train() -> None:

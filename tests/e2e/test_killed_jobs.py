@@ -50,11 +50,11 @@ if sys.argv[1] == "build":
     done = in_process.refresh_in_process(declared, run_id="build-1")
 elif sys.argv[1] == "plan":
     leases.begin(declared.table, declared.name, sys.argv[2], "refresh")
-    done = refresh.plan_refresh(declared, run_id=sys.argv[2])
+    done = refresh.plan_refresh(declared, run_id=sys.argv[2]).model_dump()
 else:
-    planned = {"table": declared.table, "plan": sys.argv[2]}
-    done = publish.publish(RunRef.planned(planned))
-    publish.report(planned)
+    run = RunRef.at(declared.table, sys.argv[2])
+    done = publish.publish(run).model_dump()
+    publish.discard(run)
     leases.end(declared.table, declared.name, sys.argv[3])
 print(json.dumps(done))
 """

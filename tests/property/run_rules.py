@@ -82,7 +82,7 @@ class RunRules:
                 self._break(patch, step)
                 with suppress(Crash, PuffinAnnError):
                     builds.publish.publish(RunRef.planned(plan))
-        self.crashed = {**plan, "name": name}
+        self.crashed = plan, name
         self.table.refresh()
         self.anchored = False
 
@@ -110,9 +110,9 @@ class RunRules:
     @precondition(lambda self: self.crashed is not None)
     @rule()
     def try_again(self):
-        plan, self.crashed = self.crashed, None
+        (plan, name), self.crashed = self.crashed, None
         with suppress(PuffinAnnError):  # its staging may have been removed as an orphan
-            self._publish(plan, plan["name"])
+            self._publish(plan, name)
         self.table.refresh()
         self.anchored = False
 
@@ -170,7 +170,7 @@ class RunRules:
             if stage == orphans_removed_before:
                 self._remove_orphans()
             if stage == "build_group":
-                for group in plan["groups"]:
+                for group in plan.groups:
                     stages.build_group(runner, run, group)
             elif stage != "publish":
                 getattr(stages, stage)(runner, run)

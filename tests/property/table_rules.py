@@ -15,6 +15,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
+from puffin_ann.lifecycle.documents.run import PlanPointer
 from puffin_ann.settings import settings as library_settings
 from tests.property.data_rules import DataRules
 from tests.property.invariants import Invariants
@@ -53,7 +54,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
         self.oracle: dict[int, Any] = {}
         self.visible: set[str] = set()
         self.anchored = False
-        self.crashed: dict | None = None
+        self.crashed: tuple[PlanPointer, str] | None = None
         self.held = None
         self._append(20)
         self._build("first")

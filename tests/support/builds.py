@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, parse_declaration
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run import PlanPointer
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs import build as run
 from puffin_ann.lifecycle.runs import publish
@@ -45,19 +46,19 @@ def declaration(**changes: Any) -> IndexDeclaration:
 def build(declared: IndexDeclaration, run_id: str, overrides: Mapping[str, Any] | None = None):
     """Run a whole build in this process; returns the plan's pointer."""
     plan = run.plan_build(declared, run_id=run_id, overrides=overrides)
-    if plan["action"] == "build":
+    if plan.action == "build":
         run_stages(plan)
         publish.publish(RunRef.planned(plan))
     publish.report(plan)
     return plan
 
 
-def run_stages(plan: Mapping[str, Any]) -> None:
+def run_stages(plan: PlanPointer) -> None:
     """Run the stages between planning and publishing."""
     runner, this_run = InProcess(), RunRef.planned(plan)
     stages.train(runner, this_run)
     stages.assign(runner, this_run)
-    for group in plan["groups"]:
+    for group in plan.groups:
         stages.build_group(runner, this_run, group)
     stages.gate(runner, this_run)
 

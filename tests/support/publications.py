@@ -9,7 +9,15 @@ from pyiceberg.table import Table
 
 from puffin_ann import open_index
 from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
-from puffin_ann.lifecycle.documents.run import GATE, PLAN, Gated, load, store
+from puffin_ann.lifecycle.documents.run import (
+    GATE,
+    PLAN,
+    Gated,
+    PlanPointer,
+    PublishedVersion,
+    load,
+    store,
+)
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.publish import assemble as publishing
@@ -23,7 +31,9 @@ from tests.support.lakes import Lake, plain
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 
 
-def staged(lake: Lake, *, name: str = builds.INDEX, run_id: str = "run", **declared: Any) -> dict:
+def staged(
+    lake: Lake, *, name: str = builds.INDEX, run_id: str = "run", **declared: Any
+) -> PlanPointer:
     """A build of an index of `words`, all but its publication."""
     declaration = builds.declaration(name=name, table=lake.named(), **declared)
     plan = build.plan_build(declaration, run_id=run_id, overrides={"force": True})
@@ -31,19 +41,18 @@ def staged(lake: Lake, *, name: str = builds.INDEX, run_id: str = "run", **decla
     return plan
 
 
-def another_run(plan: dict, run_id: str) -> dict:
+def another_run(plan: PlanPointer, run_id: str) -> PlanPointer:
     """A run of its own that has come to the same candidate, without building it once more."""
     first = Workspace.open(RunRef.planned(plan))
     second = Workspace(first.table, replace(first.run, run_id=run_id))
     store(second.staging, PLAN, first.build_plan.model_copy(update={"run_id": run_id}))
     store(second.staging, GATE, load(first.staging, GATE, Gated))
-    return {**plan, "run_id": run_id, "plan": second.run.plan}
+    return plan.model_copy(update={"run_id": run_id, "plan": second.run.plan})
 
 
-def publish(plan: dict) -> dict:
+def publish(plan: PlanPointer) -> PublishedVersion:
     """Publish as a run does that has no lease, or was taken for dead: leases only save work."""
-    published = publish_run(Workspace.open(RunRef.planned(plan)))
-    return published.model_dump()
+    return publish_run(Workspace.open(RunRef.planned(plan)))
 
 
 def runs_published(table: Table, index: str = builds.INDEX) -> list[str]:

@@ -21,7 +21,7 @@ THETA = "apache-datasketches-theta-v1"
 def publish(table: Table, run: str, **declared) -> str:
     """Build and publish; returns the location of the file."""
     plan = builds.build(builds.declaration(**declared), run, {"force": True})
-    assert plan["action"] == "build"
+    assert plan.action == "build"
     table.refresh()
     return newest(table)
 

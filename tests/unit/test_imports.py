@@ -36,7 +36,7 @@ planned = build.plan_build(parse_declaration(fields, source="test"), run_id="tes
 run = RunRef.planned(planned)
 stages.train(InProcess(), run)
 stages.assign(InProcess(), run)
-for group in planned["groups"]:
+for group in planned.groups:
     stages.build_group(InProcess(), run, group)
 stages.gate(InProcess(), run)
 publish.publish(run)

@@ -32,7 +32,6 @@ from puffin_ann.lake.catalog import timeouts
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.commit import publish, statistics_slots
 from puffin_ann.lake.store import outages
-from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.evaluate.stages import evaluate
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import Diagnosis, doctor
@@ -134,8 +133,7 @@ def inspect():
 
 
 def evaluated():
-    planned = plan_evaluation(DECLARED, run_id="evaluation", queries=10)
-    return evaluate(InProcess(), RunRef.planned(planned))
+    return evaluate(InProcess(), plan_evaluation(DECLARED, run_id="evaluation", queries=10))
 
 
 READING: dict[str, Callable[[], object]] = {

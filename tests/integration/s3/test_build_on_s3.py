@@ -78,7 +78,7 @@ def test_a_file_larger_than_a_part_is_copied_by_the_store(catalog, s3, proxy):
     proxy.reset()
     published = builds.publish.publish(RunRef.planned(plan))
 
-    assert published["bytes_written"] > 12_000_000
+    assert published.bytes_written > 12_000_000
     assert proxy.bytes < 2_000_000
     builds.publish.report(plan)
     index = open_index(table.refresh(), builds.INDEX)

@@ -28,7 +28,7 @@ QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.
 def publish(table, run_id: str, **changes) -> str:
     """Build and publish; returns the file's path on the disk."""
     plan = builds.build(builds.declaration(**changes), run_id, {"force": True})
-    assert plan["action"] == "build"
+    assert plan.action == "build"
     head = table.refresh().current_snapshot().snapshot_id
     (entry,) = [entry for entry in table.metadata.statistics if entry.snapshot_id == head]
     return entry.statistics_path.removeprefix("file://")

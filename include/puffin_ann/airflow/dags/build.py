@@ -64,9 +64,10 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             given = values_of(context, build_form(declaration))
             require_spark(declaration.spark.conn_id)
             try:
-                return run.plan_build(declaration, run_id=context["run_id"], overrides=given)
+                planned = run.plan_build(declaration, run_id=context["run_id"], overrides=given)
             except TooFewRowsError as error:
-                return run.nothing(declaration, str(error))
+                planned = run.nothing(declaration, str(error))
+            return planned.model_dump()
 
         @task.short_circuit(ignore_downstream_trigger_rules=False)
         def deal_groups(planned: dict[str, Any]) -> list[str]:
@@ -83,16 +84,18 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             from puffin_ann.lifecycle.documents.run_ref import RunRef
             from puffin_ann.lifecycle.runs import publish
 
-            return publish.publish(RunRef.planned(planned))
+            run = RunRef.at(planned["table"], planned["plan"])
+            return publish.publish(run).model_dump()
 
         @task(trigger_rule="none_failed")
         @fail_plainly()
         def report(planned: dict[str, Any]) -> None:
             """Log the state of the table's indexes; clear what the run staged."""
+            from puffin_ann.lifecycle.documents.run import PlanPointer
             from puffin_ann.lifecycle.runs import publish
 
             print(planned["reason"])
-            print(publish.report(planned))
+            print(publish.report(PlanPointer.model_validate(planned)))
 
         lease, release = lease_tasks(declaration, KIND)
         planned: Any = plan()  # when the tasks run it is what `plan` returned

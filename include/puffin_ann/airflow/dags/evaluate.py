@@ -43,7 +43,7 @@ do; it is skipped while no version is published. It changes nothing, and so wait
 
         @task
         @fail_plainly()
-        def plan() -> dict[str, Any]:
+        def plan() -> dict[str, str]:
             """Pin the snapshot and the version that are measured; skipped where none is built."""
             from puffin_ann.lifecycle.runs import evaluate
 
@@ -51,20 +51,21 @@ do; it is skipped while no version is published. It changes nothing, and so wait
             given = values_of(context, evaluate_form(declaration))
             require_spark(declaration.spark.conn_id)
             with skip_without_work():
-                return evaluate.plan_evaluation(
+                run = evaluate.plan_evaluation(
                     declaration,
                     run_id=f"{KIND}-{context['run_id']}",
                     queries=int(given["queries"]),
                 )
+            return run.as_json()
 
         @task(task_id="judge", retries=0)
         @fail_plainly()
-        def clear_and_judge(planned: dict[str, Any]) -> None:
+        def clear_and_judge(planned: dict[str, str]) -> None:
             """Clear what the run staged, and fail where the recall is under the target."""
             from puffin_ann.lifecycle.documents.run_ref import RunRef
             from puffin_ann.lifecycle.runs import evaluate
 
-            print(evaluate.finish(RunRef.planned(planned)))
+            print(evaluate.finish(RunRef.at(planned["table"], planned["plan"])))
 
         planned: Any = plan()  # when the tasks run it is what `plan` returned
         measure = StageOperator(

@@ -51,11 +51,11 @@ def refresh_tasks(
             )
         except TooFewRowsError as error:
             planned = run.nothing(declaration, str(error))
-        print(planned["reason"])
-        print(planned["decision"])
-        if planned["action"] == "build":  # by its own DAG, which plans for itself
+        print(planned.reason)
+        print(planned.decision)
+        if planned.action == "build":  # by its own DAG, which plans for itself
             publish.discard(RunRef.planned(planned))
-        return planned
+        return planned.model_dump()
 
     @task.branch
     def choose(planned: dict[str, Any]) -> str:
@@ -82,7 +82,8 @@ def refresh_tasks(
         context = get_current_context()
         planned = context["ti"].xcom_pull(task_ids="plan")
         try:
-            return publish.publish(RunRef.planned(planned))
+            run = RunRef.at(planned["table"], planned["plan"])
+            return publish.publish(run).model_dump()
         except SupersededError as error:
             print(error)
             raise another_run(context) from None
@@ -91,14 +92,16 @@ def refresh_tasks(
     @fail_plainly()
     def report(planned: dict[str, Any]) -> None:
         """Log the state of the table's indexes; clear what the run staged."""
+        from puffin_ann.lifecycle.documents.run import PlanPointer
         from puffin_ann.lifecycle.documents.run_ref import RunRef
         from puffin_ann.lifecycle.runs import publish
 
-        print(planned["reason"])
-        if planned["plan"] and not get_current_context()["ti"].xcom_pull(task_ids="publish"):
+        pointer = PlanPointer.model_validate(planned)
+        print(pointer.reason)
+        if pointer.plan and not get_current_context()["ti"].xcom_pull(task_ids="publish"):
             # Superseded: another run plans again.
-            publish.discard(RunRef.planned(planned))
-        print(publish.report(planned))
+            publish.discard(RunRef.planned(pointer))
+        print(publish.report(pointer))
 
     planned: Any = plan()  # when the tasks run it is what `plan` returned
     branch = choose(planned)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from puffin_ann.cli.spark_session import Master, on_spark, require_pyspark
 from puffin_ann.declaration import IndexDeclaration
 
 if TYPE_CHECKING:
+    from puffin_ann.lifecycle.documents.run import PlanPointer
     from puffin_ann.lifecycle.spark.runner import WhenNeeded
 
 
@@ -44,20 +45,20 @@ def build(
     ):
         with step("plan"):
             plan = runs.plan_build(declaration, run_id=run_id, overrides={"force": force})
-        if plan["action"] == "build":
+        if plan.action == "build":
             _run_stages(declaration, plan, master, step)
         publish.report(plan)
     (status,) = statuses.status(load_table(declaration.table), declaration.name, [declaration])
     if as_json:
-        print_json({"action": plan["action"], "reason": plan["reason"], **status.model_dump()})
+        print_json({"action": plan.action, "reason": plan.reason, **status.model_dump()})
         return
-    line = f"{declaration.name}: {in_words(plan['action'])}: {plan['reason']}"
+    line = f"{declaration.name}: {in_words(plan.action)}: {plan.reason}"
     say(line)
     console.print(statuses.grid(status))
 
 
 def _run_stages(
-    declaration: IndexDeclaration, plan: dict[str, Any], master: str, step: Step
+    declaration: IndexDeclaration, plan: "PlanPointer", master: str, step: Step
 ) -> None:
     with on_spark(declaration, master) as runner:
         for name, work in _works(runner, plan):
@@ -65,7 +66,7 @@ def _run_stages(
                 work()
 
 
-def _works(runner: "WhenNeeded", plan: dict[str, Any]) -> list[tuple[str, Callable[[], object]]]:
+def _works(runner: "WhenNeeded", plan: "PlanPointer") -> list[tuple[str, Callable[[], object]]]:
     from puffin_ann.lifecycle.build import stages
     from puffin_ann.lifecycle.documents.run_ref import RunRef
     from puffin_ann.lifecycle.runs import publish
@@ -80,7 +81,7 @@ def _works(runner: "WhenNeeded", plan: dict[str, Any]) -> list[tuple[str, Callab
                 f"build shard group {group}",
                 partial(stages.build_group, runner, run, group),
             )
-            for group in plan["groups"]
+            for group in plan.groups
         ),
         ("measure recall", lambda: stages.gate(runner, run)),
         ("publish", lambda: publish.publish(run)),

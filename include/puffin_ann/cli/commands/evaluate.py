@@ -53,14 +53,12 @@ def evaluate(
 def _evaluate_rows(
     declaration: "IndexDeclaration", master: str, queries: int | None, as_json: bool
 ) -> None:
-    from puffin_ann.lifecycle.documents.run_ref import RunRef
     from puffin_ann.lifecycle.evaluate import records as evaluations
     from puffin_ann.lifecycle.evaluate.stages import evaluate as measure
     from puffin_ann.lifecycle.runs import evaluate
 
     require_pyspark()
-    planned = evaluate.plan_evaluation(declaration, run_id=own_run_id(), queries=queries)
-    run = RunRef.planned(planned)
+    run = evaluate.plan_evaluation(declaration, run_id=own_run_id(), queries=queries)
     with on_spark(declaration, master) as runner:
         found = measure(runner, run)
     if as_json:

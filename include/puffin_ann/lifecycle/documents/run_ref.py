@@ -1,15 +1,13 @@
 """Which run: what names it everywhere, from the task that plans it to the commit."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyiceberg.table import Table
 
 from puffin_ann.errors import StagingError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.store.locations import is_staging_folder, staging_folder
-from puffin_ann.lifecycle.documents.run import PLAN
+from puffin_ann.lifecycle.documents.run import PLAN, PlanPointer
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,17 @@ class RunRef:
         return cls(table, names[0], names[1], folder)
 
     @classmethod
-    def planned(cls, pointer: Mapping[str, Any]) -> "RunRef":
-        """Return the run that the planning task told of: by a `PlanPointer` as JSON.
+    def planned(cls, pointer: PlanPointer) -> "RunRef":
+        """Return the run that was planned.
 
         Raises:
             StagingError: nothing was to be done, and so nothing is staged.
         """
-        return cls.at(pointer["table"], pointer["plan"])
+        return cls.at(pointer.table, pointer.plan)
+
+    def as_json(self) -> dict[str, str]:
+        """Return what the tasks after the one that plans are told of a run; `at` takes it back."""
+        return {"table": self.table, "plan": self.plan, "run_id": self.run_id}
 
     @property
     def folder(self) -> str:

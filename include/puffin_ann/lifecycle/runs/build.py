@@ -38,7 +38,7 @@ def plan_build(
     run_id: str,
     overrides: Mapping[str, Any] | None = None,
     why: str = "a build is required",
-) -> dict[str, Any]:
+) -> PlanPointer:
     """Decide what a build run does, and stage its plan.
 
     Called again with the same run id, it returns the plan that is there.
@@ -51,7 +51,7 @@ def plan_build(
         why: the reason of a build, where the caller knows it.
 
     Returns:
-        A `PlanPointer` as JSON: what the tasks after it need, small whatever the table's size.
+        What the tasks after it need, small whatever the table's size.
 
     Raises:
         PuffinAnnError: the table, the column or the surroundings do not allow a build.
@@ -129,7 +129,7 @@ def _pointer(
     reason: str,
     plan: str,
     groups: list[str],
-) -> dict[str, Any]:
+) -> PlanPointer:
     return PlanPointer(
         action=action,
         reason=reason,
@@ -137,11 +137,11 @@ def _pointer(
         plan=plan,
         run_id=run_id,
         groups=groups,
-    ).model_dump()
+    )
 
 
-def nothing(declaration: IndexDeclaration, reason: str) -> dict[str, Any]:
-    """Return the plan of a run that finds nothing to work on yet: a `PlanPointer` as JSON.
+def nothing(declaration: IndexDeclaration, reason: str) -> PlanPointer:
+    """Return the plan of a run that finds nothing to work on yet.
 
     Args:
         declaration: the index.

@@ -26,7 +26,7 @@ log = logging.getLogger("puffin_ann")
 
 def plan_evaluation(
     declaration: IndexDeclaration, *, run_id: str, queries: int | None = None
-) -> dict[str, str]:
+) -> RunRef:
     """Pin what is measured: the table's current snapshot, and rows of it as queries.
 
     Called again with the same run id, it returns the plan that is there.
@@ -37,7 +37,7 @@ def plan_evaluation(
         queries: how many; default: as declared.
 
     Returns:
-        The table's name, the location of the plan, and the run's id.
+        The run, whose plan is staged.
 
     Raises:
         IndexNotFoundError: no version is published.
@@ -67,7 +67,7 @@ def plan_evaluation(
         plan.base_snapshot_id,
         plan.expected_rows,
     )
-    return {"table": declaration.table, "plan": run.plan, "run_id": run.run_id}
+    return run
 
 
 def finish(run: RunRef) -> str:

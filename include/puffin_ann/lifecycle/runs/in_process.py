@@ -8,6 +8,7 @@ from typing import Any
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ConflictError, StagingGoneError
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run import PlanPointer, PublishedVersion
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.refresh import stages as refresh_stages
 from puffin_ann.lifecycle.runs import publish
@@ -20,6 +21,9 @@ log = logging.getLogger("puffin_ann")
 ATTEMPTS = 3
 """Times that a run is planned, where somebody else published meanwhile or removed its staging."""
 
+
+OUTCOME = ("snapshot_id", "bytes_written", "bytes_copied", "rows_added", "rows_gone")
+"""What is told of a published version."""
 
 Progress = Callable[[str], AbstractContextManager[None]]
 """Told the name of a step, which lasts as long as the context."""
@@ -55,14 +59,14 @@ def refresh_in_process(
         PuffinAnnError: see the stages.
     """
     step = progress or (lambda _: nullcontext())
+    published: PublishedVersion | None = None
     for attempt in range(1, ATTEMPTS + 1):
         attempt_run_id = run_id if attempt == 1 else f"{run_id}-{attempt}"
         with step("plan"):
             plan, workspace = plan_and_open(
                 declaration, run_id=attempt_run_id, maintenance=maintenance, force=force
             )
-        if plan["action"] == "none":
-            published: dict[str, Any] = {}
+        if plan.action == "none":
             break
         run = OpenRun.of(RunRef.planned(plan), workspace)
         try:
@@ -75,20 +79,16 @@ def refresh_in_process(
             continue
         break
     return {
-        "action": plan["action"],
-        "reason": plan["reason"],
-        "run_id": plan["run_id"],
-        "snapshot_id": published.get("snapshot_id"),
-        "bytes_written": published.get("bytes_written"),
-        "bytes_copied": published.get("bytes_copied"),
-        "rows_added": published.get("rows_added"),
-        "rows_gone": published.get("rows_gone"),
+        "action": plan.action,
+        "reason": plan.reason,
+        "run_id": plan.run_id,
+        **{name: getattr(published, name, None) for name in OUTCOME},
     }
 
 
-def _carry_out(plan: dict[str, Any], run: RunRef, runner: Runner, step: Progress) -> dict[str, Any]:
+def _carry_out(plan: PlanPointer, run: RunRef, runner: Runner, step: Progress) -> PublishedVersion:
     works: Sequence[tuple[str, Callable[[], Any]]]
-    if plan["action"] == "refresh":
+    if plan.action == "refresh":
         works = (
             ("read changes", lambda: refresh_stages.read_changes(runner, run)),
             ("apply them", lambda: _each(plan, run, refresh_stages.apply_group, runner)),
@@ -110,10 +110,10 @@ def _carry_out(plan: dict[str, Any], run: RunRef, runner: Runner, step: Progress
 
 
 def _each(
-    plan: dict[str, Any],
+    plan: PlanPointer,
     run: RunRef,
     stage: Callable[[Runner, RunRef, str], object],
     runner: Runner,
 ) -> None:
-    for group in plan["groups"]:
+    for group in plan.groups:
         stage(runner, run, group)

@@ -1,13 +1,11 @@
 """Publish what a run made, report on it, and clear what it staged."""
 
 import logging
-from collections.abc import Mapping
-from typing import Any
 
 from puffin_ann.declaration import known_declarations
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lifecycle.documents.run import PUBLISH
+from puffin_ann.lifecycle.documents.run import PUBLISH, PlanPointer, PublishedVersion
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.publish.assemble import publish_run
 from puffin_ann.lifecycle.report import status as statuses
@@ -17,11 +15,8 @@ from puffin_ann.lifecycle.runtime.workspace import Workspace, at_work, discard_s
 log = logging.getLogger("puffin_ann")
 
 
-def publish(run: RunRef) -> dict[str, Any]:
+def publish(run: RunRef) -> PublishedVersion:
     """Assemble the run's Puffin file and publish it in one commit; at most once a run.
-
-    Returns:
-        A `PublishedVersion` as JSON.
 
     Raises:
         ConflictError, UnclearCommitError, RecallTooLowError: see `publish_run`.
@@ -41,7 +36,7 @@ def publish(run: RunRef) -> dict[str, Any]:
         published.bytes_written,
         published.bytes_copied,
     )
-    return published.model_dump()
+    return published
 
 
 def discard(run: RunRef) -> None:
@@ -49,17 +44,17 @@ def discard(run: RunRef) -> None:
     discard_staged(Workspace.open(run))
 
 
-def report(pointer: Mapping[str, Any]) -> str:
+def report(pointer: PlanPointer) -> str:
     """Return the status of a table's indexes as text, and remove what a published run staged.
 
     Args:
-        pointer: what the planning task told, a `PlanPointer` as JSON.
+        pointer: what was planned.
     """
-    if pointer["plan"]:
+    if pointer.plan:
         workspace = Workspace.open(RunRef.planned(pointer))
         if workspace.staging.exists(PUBLISH):
             discard_staged(workspace)
-    table = pointer["table"]
+    table = pointer.table
     known = known_declarations()
     declared = None if known is None or known.problems else known.on(table)
     try:

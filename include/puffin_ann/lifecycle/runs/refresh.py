@@ -1,7 +1,6 @@
 """Plan a refresh: decide what is due, and stage the plan; `in_process` carries one out here."""
 
 import logging
-from typing import Any
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import load_table
@@ -36,7 +35,7 @@ def plan_refresh(
     run_id: str,
     maintenance: bool = False,
     force: bool = False,
-) -> dict[str, Any]:
+) -> PlanPointer:
     """Decide what is due for an index, and stage the plan of it.
 
     Called again with the same run id, it returns the plan that is there.
@@ -50,7 +49,7 @@ def plan_refresh(
             version's files for damage.
 
     Returns:
-        A `PlanPointer` as JSON; of action `build` if the whole index is due.
+        What the tasks after it need; of action `build` if the whole index is due.
 
     Raises:
         DamagedIndexError: forced, nothing changed, and a file of the version is damaged.
@@ -61,7 +60,7 @@ def plan_refresh(
 
 def plan_and_open(
     declaration: IndexDeclaration, *, run_id: str, maintenance: bool, force: bool
-) -> tuple[dict[str, Any], Workspace | None]:
+) -> tuple[PlanPointer, Workspace | None]:
     """Plan as `plan_refresh` does, for a process that carries the plan out, too.
 
     Returns:
@@ -74,7 +73,7 @@ def plan_and_open(
     if staging.exists(PLAN):
         planned = workspace.plan
         if isinstance(planned, RefreshPlan):
-            return _pointer(planned, workspace.run).model_dump(), None
+            return _pointer(planned, workspace.run), None
         return build.plan_build(declaration, run_id=run_id, overrides={"force": True}), None
     live = live_state(table, require_snapshot(table, None).snapshot_id)
     base = version_to_refresh(table, declaration, live)
@@ -97,7 +96,7 @@ def plan_and_open(
         built = build.plan_build(
             declaration, run_id=run_id, overrides={"force": True}, why=decision.reason
         )
-        return {**built, "decision": _text(decision)}, None
+        return built.model_copy(update={"decision": _text(decision)}), None
     if decision.action == "none" or base is None or state is None:
         if force and base is not None:
             require_whole(table, base.version)  # of nothing that changed something may be damaged
@@ -109,11 +108,11 @@ def plan_and_open(
             run_id=workspace.run.run_id,
             groups=[],
             decision=_text(decision),
-        ).model_dump(), None
+        ), None
     basis = Basis(base.version, state, live, base.view)
     made = make_plan(declaration, workspace, basis, decision)
     made = store(staging, PLAN, made)
-    return _pointer(made, workspace.run).model_dump(), workspace.knowing(made, base.version)
+    return _pointer(made, workspace.run), workspace.knowing(made, base.version)
 
 
 def _pointer(plan: RefreshPlan, run: RunRef) -> PlanPointer:

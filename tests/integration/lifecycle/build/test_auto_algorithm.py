@@ -34,7 +34,7 @@ def test_auto_measures_every_engine_records_it_and_builds_the_fastest(many_words
     current = many_words.current_snapshot().snapshot_id
     builds.assert_answers(index, many_words, current, QUERIES, 5)
     again = build.plan_build(declared, run_id="again")
-    assert (again["action"], one.fingerprint) == ("none", declared.fingerprint())
+    assert (again.action, one.fingerprint) == ("none", declared.fingerprint())
 
 
 @pytest.mark.parametrize("algorithm", auto_algorithm.CANDIDATES)

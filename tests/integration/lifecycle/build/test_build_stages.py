@@ -34,10 +34,10 @@ def test_a_publish_task_that_died_after_the_commit_finds_what_it_published(words
     builds.run_stages(plan)
     first = publish.publish(RunRef.planned(plan))
     folder = words.location().removeprefix("file://") + "/metadata"
-    staged = plan["plan"].removeprefix("file://").rpartition("/")[0]
+    staged = plan.plan.removeprefix("file://").rpartition("/")[0]
     os.remove(f"{staged}/publish.json")  # the commit landed, the document was never written
     again = publish.publish(RunRef.planned(plan))
-    assert (again["snapshot_id"], again["path"]) == (first["snapshot_id"], first["path"])
+    assert (again.snapshot_id, again.path) == (first.snapshot_id, first.path)
     files = [name for name in os.listdir(folder) if name.endswith(".puffin")]
     assert len(files) == 1
 
@@ -55,11 +55,11 @@ def test_a_staged_file_that_was_changed_is_noticed(words):
     run = RunRef.planned(plan)
     stages.train(InProcess(), run)
     stages.assign(InProcess(), run)
-    folder = Path(plan["plan"].removeprefix("file://")).parent
+    folder = Path(plan.plan.removeprefix("file://")).parent
     segment = next(folder.glob("segment-*"))
     data = bytearray(segment.read_bytes())
     data[5] ^= 1
     segment.write_bytes(bytes(data))
-    first = plan["groups"][0]  # its shard's block begins the segment
+    first = plan.groups[0]  # its shard's block begins the segment
     with pytest.raises(StagingError, match="checksum differs"):
         stages.build_group(InProcess(), run, first)

@@ -8,7 +8,7 @@ def test_a_second_build_of_the_same_rows_publishes_nothing(words):
     builds.build(builds.declaration(), "first")
     before = builds.snapshot_ids(words)
     plan = builds.build(builds.declaration(recall_target=0.9), "second")
-    assert plan["action"] == "none"
+    assert plan.action == "none"
     assert builds.snapshot_ids(words) == before
     forced = builds.build(builds.declaration(), "third", {"force": True})
     assert forced["action"] == "build"
@@ -34,5 +34,5 @@ def test_a_run_published_and_cleared_away_is_not_mistaken_for_a_new_one(words):
     builds.build(builds.declaration(), "run")
     words.refresh().append(builds.rows(range(60, 70)))
     plan = builds.build(builds.declaration(), "run")
-    assert plan["run_id"] == "run-2"
+    assert plan.run_id == "run-2"
     assert status(words.refresh())[0].vectors == 70

@@ -21,23 +21,23 @@ def test_a_young_table_gets_as_many_shards_as_it_has_rows_and_those_declared_lat
     shape = {"shards": 5, "partitions_per_shard": 2, "algorithm": algorithm}
     declared = builds.declaration(table="test.demo.young", **shape)
     planned = builds.build(declared, "first")
-    assert "with 3 of the 5 declared shards, since the table has 3 rows" in planned["reason"]
+    assert "with 3 of the 5 declared shards, since the table has 3 rows" in planned.reason
     assert builds.build(declared, "again")["action"] == "none"
     index = open_index("test.demo.young", builds.INDEX)
     assert len(index.version.routing.shards) == 3
     table.append(builds.rows(range(3, 4)))
-    assert refresh.plan_refresh(declared, run_id="few", force=True)["action"] == "refresh"
+    assert refresh.plan_refresh(declared, run_id="few", force=True).action == "refresh"
     table.append(builds.rows(range(4, 6)))
     due = refresh.plan_refresh(declared, run_id="enough", force=True)
-    assert due["action"] == "build"
-    assert "it has 3 of the 5 declared shards" in due["reason"]
+    assert due.action == "build"
+    assert "it has 3 of the 5 declared shards" in due.reason
     assert builds.build(declared, "whole")["action"] == "build"
     index = open_index("test.demo.young", builds.INDEX)
     assert len(index.version.routing.shards) == 5
     _, vectors = builds.live(table)
     snapshot = table.refresh().current_snapshot().snapshot_id
     builds.assert_answers(index, table, snapshot, vectors, 5)
-    assert refresh.plan_refresh(declared, run_id="then", force=True)["action"] == "none"
+    assert refresh.plan_refresh(declared, run_id="then", force=True).action == "none"
 
 
 @pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq", "exact", "centroid", "auto"])
@@ -76,5 +76,5 @@ def test_a_table_without_a_snapshot_has_nothing_to_build_measure_or_clean(words,
     leases.begin(declared.table, declared.name, owner, "maintain")
     maintain.guard_table(declared.table, owner=owner)
     maintain.clean_table(declared.table, owner=owner)
-    assert "has no index" in publish.report({"table": declared.table, "plan": ""})
+    assert "has no index" in publish.report(build.nothing(declared, "empty"))
     assert leases.end(declared.table, declared.name, owner)

@@ -35,7 +35,7 @@ def test_a_build_is_planned_again(words, left):
 
     plan = builds.build(builds.declaration(), "run")
 
-    assert (plan["action"], plan["run_id"]) == ("build", "run")
+    assert (plan.action, plan.run_id) == ("build", "run")
     assert open_index(words.refresh(), builds.INDEX).view.rows_to_scan == 0
 
 
@@ -59,7 +59,7 @@ def test_an_evaluation_is_planned_again(words):
 
     planned = plan_evaluation(builds.declaration(), run_id="measured")
 
-    assert planned["run_id"] == "measured"
+    assert planned.run_id == "measured"
     assert not (folder / "train.json").exists()
 
 
@@ -71,4 +71,4 @@ def test_a_stage_of_a_torn_plan_says_to_start_the_run_again(words):
 
     again = builds.build(builds.declaration(), "run")
 
-    assert again["run_id"] == "run-2"
+    assert again.run_id == "run-2"

@@ -20,7 +20,7 @@ STAGES = ("train", "assign", "build", "gate", "publish")
 
 
 def folder(plan) -> Path:
-    return Path(plan["plan"].rpartition("/")[0].removeprefix("file://"))
+    return Path(plan.plan.rpartition("/")[0].removeprefix("file://"))
 
 
 def remove(plan, beginning: str = "") -> None:
@@ -32,7 +32,7 @@ def remove(plan, beginning: str = "") -> None:
 def run_stage(plan, stage: str) -> None:
     runner, run = InProcess(), RunRef.planned(plan)
     if stage == "build":
-        for group in plan["groups"]:
+        for group in plan.groups:
             stages.build_group(runner, run, group)
     elif stage == "publish":
         publish.publish(run)
@@ -85,7 +85,7 @@ def test_one_kind_of_object_vanishes_before_a_stage_that_needs_it(words, kind, b
 
     again = planned()
 
-    assert (plan["run_id"], again["run_id"]) == ("run", "run-2")
+    assert (plan.run_id, again.run_id) == ("run", "run-2")
     assert planned() == again
     for stage in STAGES:
         run_stage(again, stage)
@@ -98,7 +98,7 @@ def test_outcomes_without_their_plan_are_not_used_by_a_plan_of_another_state_of_
     words.append(builds.rows(range(60, 90)))
     remove(plan, "plan.json")
     again = planned()
-    assert again["run_id"] == "run-2"
+    assert again.run_id == "run-2"
     for stage in STAGES:
         run_stage(again, stage)
     assert open_index(words.refresh(), builds.INDEX).view.rows_to_scan == 0
@@ -126,7 +126,7 @@ def test_an_evaluation_whose_staging_was_lost_is_planned_anew(words):
     builds.build(builds.declaration(), "first")
     lost = plan_evaluation(builds.declaration(), run_id="measured")
     (folder(lost) / "plan.json").rename(folder(lost) / "evaluation.json")
-    assert plan_evaluation(builds.declaration(), run_id="measured")["run_id"] == "measured-2"
+    assert plan_evaluation(builds.declaration(), run_id="measured").run_id == "measured-2"
 
 
 def test_a_refresh_within_one_process_plans_anew_by_itself(words, monkeypatch):

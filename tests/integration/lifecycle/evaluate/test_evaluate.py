@@ -4,7 +4,6 @@ import pytest
 
 from puffin_ann.errors import IndexNotFoundError, RecallTooLowError, StagingError
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.evaluate import records
 from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, recall_report
 from puffin_ann.lifecycle.evaluate.stages import evaluate as measure
@@ -24,7 +23,7 @@ TABLE = DECLARED.table
 
 def evaluated(run_id: str, **options) -> Evaluation:
     planned = plan_evaluation(DECLARED, run_id=run_id, **options)
-    return measure(InProcess(), RunRef.planned(planned))
+    return measure(InProcess(), planned)
 
 
 @pytest.fixture
@@ -67,13 +66,13 @@ def test_an_index_that_misses_rows_is_found_out(built, monkeypatch):
     found = evaluated("evaluate-1")
     assert 0 < found.recall < DECLARED.recall_target
     with pytest.raises(RecallTooLowError, match=r"recall@5 is .*--force"):
-        evaluate.finish(RunRef.planned(plan_evaluation(DECLARED, run_id="evaluate-1")))
+        evaluate.finish(plan_evaluation(DECLARED, run_id="evaluate-1"))
 
 
 def test_the_snapshot_is_pinned_when_it_is_planned(built):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     built.append(builds.rows(range(100, 140)))
-    found = measure(InProcess(), RunRef.planned(planned))
+    found = measure(InProcess(), planned)
     assert (found.rows, found.recall) == (60, 1.0)
 
 
@@ -92,14 +91,14 @@ def test_every_run_takes_other_rows(built):
 def builds_plan(planned):
     from puffin_ann.lifecycle.runtime.workspace import Workspace
 
-    return Workspace.open(RunRef.planned(planned)).build_plan
+    return Workspace.open(planned).build_plan
 
 
 def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
-    measure(InProcess(), RunRef.planned(planned))
+    measure(InProcess(), planned)
     for _ in range(2):
-        assert "recall@5 is 1.0000" in evaluate.finish(RunRef.planned(planned))
+        assert "recall@5 is 1.0000" in evaluate.finish(planned)
     left = [path.name for path in tmp_path.rglob("_ann-staging/**/*") if path.is_file()]
     assert [name for name in left if not name.startswith(("_evaluation-", "_lease-"))] == []
 
@@ -107,7 +106,7 @@ def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
 def test_nothing_measured_is_said_so(built):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     with pytest.raises(StagingError, match="measured nothing"):
-        evaluate.finish(RunRef.planned(planned))
+        evaluate.finish(planned)
 
 
 def test_what_is_not_built_cannot_be_measured(words):
@@ -137,7 +136,7 @@ def test_what_cannot_be_read_hides_nothing_else(built, tmp_path):
 
 def test_clean_up_keeps_what_belongs_to_an_index_until_it_is_dropped(built, tmp_path):
     evaluated("evaluate-1")
-    evaluate.clear(RunRef.planned(plan_evaluation(DECLARED, run_id="evaluate-1")))
+    evaluate.clear(plan_evaluation(DECLARED, run_id="evaluate-1"))
     with leases.writing(TABLE, builds.INDEX, "run-1", "build"):
         pass
     for _ in range(2):

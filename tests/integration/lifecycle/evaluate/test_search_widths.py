@@ -85,7 +85,7 @@ def test_a_higher_target_is_searched_wider(many_words):
     reached = []
     for target in (0.6, 0.99):
         plan = builds.build(declared(recall_target=target), f"run-{target}")
-        assert plan["action"] == "build", "a target above what was measured is built for"
+        assert plan.action == "build", "a target above what was measured is built for"
         index = open_index(many_words.refresh(), builds.INDEX)
         routing = index.version.routing
         nearest = index.search(QUERIES, 10, exhaustive=True).column("distance").to_numpy()

@@ -192,7 +192,7 @@ def test_a_run_that_the_gate_refused_leaves_nothing_behind(words, monkeypatch):
 
 def test_a_run_that_goes_on_keeps_its_staging(words):
     plan = builds.run.plan_build(builds.declaration(), run_id="slow")
-    staging = plan["plan"].rpartition("/")[0].removeprefix("file://")
+    staging = plan.plan.rpartition("/")[0].removeprefix("file://")
     yesterday = time.time() - 26 * 3600
     for name in os.listdir(staging):
         os.utime(f"{staging}/{name}", (yesterday, yesterday))

@@ -205,8 +205,8 @@ def test_files_go_when_their_grace_is_over_and_not_before(one):
 def test_an_index_built_again_under_its_name_is_there_again(one):
     drop(one, builds.INDEX)
     plan = builds.build(builds.declaration(), "run")
-    assert plan["action"] == "build"
-    assert plan["run_id"] == "run-2"
+    assert plan.action == "build"
+    assert plan.run_id == "run-2"
     (version,) = find_versions(one.refresh(), builds.INDEX).versions
     assert version.run_id == "run-2"
     assert guard(one).lost == ()

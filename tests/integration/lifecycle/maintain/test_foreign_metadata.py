@@ -134,7 +134,7 @@ def test_runs_and_records_of_a_second_catalog_stay(words, elsewhere):
     report = clean(words, at_ms=later(100))
 
     assert going(report) == {}
-    assert os.path.exists(local(plan["plan"]))
+    assert os.path.exists(local(plan.plan))
     assert os.path.exists(lease)
     gone = going(clean(words, at_ms=later(24 * 8)))
     assert set(gone.values()) == {"staging"}  # idle for a week, it is nobody's any more

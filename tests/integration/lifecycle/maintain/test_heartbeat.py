@@ -19,14 +19,14 @@ from tests.support import builds, table_events
 
 
 def folder(plan) -> Path:
-    return Path(plan["plan"].rpartition("/")[0].removeprefix("file://"))
+    return Path(plan.plan.rpartition("/")[0].removeprefix("file://"))
 
 
 def test_a_clean_up_without_grace_between_any_two_stages_harms_no_build(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
     run = RunRef.planned(plan)
     works = [(stages.train,), (stages.assign,)]
-    works += [*((stages.build_group, group) for group in plan["groups"]), (stages.gate,)]
+    works += [*((stages.build_group, group) for group in plan.groups), (stages.gate,)]
     for stage, *group in works:
         report = clean(words, grace="0s")
         assert report.gone == ()

@@ -90,7 +90,7 @@ def test_the_same_index_is_published_under_the_new_name(words, declare, algorith
     assert yaml.safe_load(version.routing.properties["declaration"])["name"] == NEW
     assert doctor(words, [renamed]).problems_left == 0
     again = builds.build(renamed, "third")
-    assert (again["action"], "covers exactly" in again["reason"]) == ("none", True)
+    assert (again.action, "covers exactly" in again.reason) == ("none", True)
 
 
 def under(table, name: str) -> set[str]:
@@ -186,7 +186,7 @@ def test_planning_renames_nothing_and_advises_to(one, declare):
     assert found.renamed_to == NEW
     assert command in " ".join(cell for column in grid(found).columns for cell in column.cells)
     plan = builds.build(named(NEW), "second")
-    assert (plan["action"], command in plan["reason"]) == ("build", True)
+    assert (plan.action, command in plan.reason) == ("build", True)
     assert all_index_names(one.refresh()) == [NEW, builds.INDEX]
 
 

@@ -180,7 +180,7 @@ def test_orphan_removal_during_a_build_takes_nothing_of_it(lake):
     works = [
         partial(stages.train, runner, this_run),
         partial(stages.assign, runner, this_run),
-        *(partial(stages.build_group, runner, this_run, group) for group in plan["groups"]),
+        *(partial(stages.build_group, runner, this_run, group) for group in plan.groups),
         partial(stages.gate, runner, this_run),
         partial(publish.publish, this_run),
     ]

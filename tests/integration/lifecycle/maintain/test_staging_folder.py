@@ -26,7 +26,7 @@ from tests.support import builds, table_events
 
 def measure(declaration, run_id: str) -> None:
     planned = plan_evaluation(declaration, run_id=run_id, queries=10)
-    evaluation_stages.evaluate(InProcess(), RunRef.planned(planned))
+    evaluation_stages.evaluate(InProcess(), planned)
 
 
 def stored(table) -> set[str]:
@@ -92,7 +92,7 @@ def test_spark_removes_a_stray_file_and_nothing_of_staging_leases_and_evaluation
     assert len(removed) == len(strays)
     assert stored(lake.load()) == before
     assert {name.split("/")[-1].split("-")[0] for name in before} >= {"_lease", "_evaluation"}
-    assert plan["plan"].startswith(staging_folder(table) + "/")
+    assert plan.plan.startswith(staging_folder(table) + "/")
     publish.publish(RunRef.planned(plan))
 
 
@@ -117,7 +117,7 @@ def test_staging_lies_where_the_table_says_that_its_metadata_belongs(words):
     elsewhere = f"{words.location()}-metadata"
     words.transaction().set_properties({"write.metadata.path": elsewhere}).commit_transaction()
     plan = build.plan_build(builds.declaration(), run_id="run")
-    assert plan["plan"] == f"{elsewhere}/_ann-staging/{builds.INDEX}/run/plan.json"
+    assert plan.plan == f"{elsewhere}/_ann-staging/{builds.INDEX}/run/plan.json"
     builds.run_stages(plan)
     publish.publish(RunRef.planned(plan))
     table_events.assert_alive(words)
@@ -125,8 +125,8 @@ def test_staging_lies_where_the_table_says_that_its_metadata_belongs(words):
     killed = build.plan_build(builds.declaration(), run_id="killed", overrides={"force": True})
     gone = clean(words.refresh(), at_ms=now_ms() + 25 * table_events.HOUR_MS).gone
 
-    assert killed["plan"].rpartition("/")[0] in [leftover.location for leftover in gone]
-    assert not Path(killed["plan"].removeprefix("file://")).exists()
+    assert killed.plan.rpartition("/")[0] in [leftover.location for leftover in gone]
+    assert not Path(killed.plan.removeprefix("file://")).exists()
 
 
 def as_before(table) -> None:
@@ -138,7 +138,8 @@ def as_before(table) -> None:
 def test_a_run_that_was_planned_under_the_former_name_goes_on(words):
     plan = build.plan_build(builds.declaration(), run_id="run")
     as_before(words)
-    plan["plan"] = plan["plan"].replace("_ann-staging", "ann-staging")
+    former = plan.plan.replace("_ann-staging", "ann-staging")
+    plan = plan.model_copy(update={"plan": former})
     builds.run_stages(plan)
     publish.publish(RunRef.planned(plan))
     publish.report(plan)
@@ -163,7 +164,7 @@ def test_what_lies_under_the_former_name_is_read_and_cleared_away(words):
     cleared = {leftover.location.rpartition("/ann-staging/")[2] for leftover in report.gone}
     assert f"{builds.INDEX}/killed" in cleared
     assert f"{builds.INDEX}/_lease-00000001" in cleared
-    assert killed["run_id"] == "killed"
+    assert killed.run_id == "killed"
     assert evaluations(words, builds.INDEX) == found
     assert not report.failed
 
@@ -173,7 +174,7 @@ def test_a_run_goes_on_and_publishes_though_its_lease_and_the_evaluations_vanish
     builds.build(builds.declaration(), "first")
     measure(builds.declaration(), "measured")
     plan = build.plan_build(builds.declaration(), run_id="second", overrides={"force": True})
-    with leases.writing(plan["table"], builds.INDEX, "second", "build"):
+    with leases.writing(plan.table, builds.INDEX, "second", "build"):
         builds.run_stages(plan)
         folder = leases.index_folder(words, builds.INDEX)
         for file in list_objects(words.io, folder):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from puffin_ann.lifecycle.runs import publish
+from puffin_ann.lifecycle.runs import build, publish
 from tests.support import builds, publications
 
 pytestmark = pytest.mark.slow
@@ -110,4 +110,5 @@ def test_every_engine_loads_and_queries_the_table(lake, words):
     assert lake.sql("SELECT max(id) FROM {t}")[0][0] == 29
     assert lake.sql("SELECT count(*) FROM {t}.snapshots WHERE operation = 'replace'")[0][0] == 1
     lake.sql("DELETE FROM {t} WHERE id = 29")
-    assert publish.report({"table": lake.named(), "plan": ""}).count(builds.INDEX) >= 1
+    told = publish.report(build.nothing(builds.declaration(table=lake.named()), "current"))
+    assert told.count(builds.INDEX) >= 1

@@ -76,7 +76,7 @@ def test_a_twin_of_the_run_publishes_once(lake, words, monkeypatch):
     assert len(calls) >= 2
     table = publications.assert_sound(lake)
     assert publications.runs_published(table) == ["run"]
-    assert published["snapshot_id"] == table.current_snapshot().snapshot_id
+    assert published.snapshot_id == table.current_snapshot().snapshot_id
 
 
 def test_indexes_of_two_columns_are_published_independently(lake):

@@ -39,7 +39,7 @@ def test_a_lost_answer_loses_nothing_and_publishes_once(rest_lake, catalog_proxy
     published = publications.publish(plan)
     assert catalog_proxy.faults == []
     table = publications.assert_sound(rest_lake, unclear=True)
-    assert registrations(table) == {published["path"]}
+    assert registrations(table) == {published.path}
     assert len(publications.runs_published(table)) <= 1
 
 
@@ -52,7 +52,7 @@ def test_a_request_that_lands_after_we_looked_is_published_once(rest_lake, catal
     catalog_proxy.faults = [catalog_proxy.hold, release_first]
     published = publications.publish(plan)
     table = publications.assert_sound(rest_lake, unclear=True)
-    assert registrations(table) == {published["path"]}
+    assert registrations(table) == {published.path}
     assert len(publications.runs_published(table)) <= 1
 
 
@@ -63,7 +63,7 @@ def test_a_request_that_lands_after_the_run_changes_nothing(rest_lake, catalog_p
     catalog_proxy.held.pop().send()
     table = publications.assert_sound(rest_lake, unclear=True)
     assert table.current_snapshot().snapshot_id == head
-    assert registrations(table) == {published["path"]}
+    assert registrations(table) == {published.path}
 
 
 def test_an_unclear_run_deletes_nothing_and_learns_its_outcome(rest_lake, catalog_proxy, plan):
@@ -79,7 +79,7 @@ def test_an_unclear_run_deletes_nothing_and_learns_its_outcome(rest_lake, catalo
 
     assert catalog_proxy.held[0].send()[0] == 200
     published = publications.publish(plan)
-    assert published["path"] == kept
+    assert published.path == kept
     assert registrations(table) == {kept}
     table = rest_lake.load()
     current = table.current_snapshot().snapshot_id
@@ -93,7 +93,7 @@ def test_an_unclear_run_publishes_when_its_requests_never_land(rest_lake, catalo
         publications.publish(plan)
     published = publications.publish(plan)
     table = rest_lake.load()
-    assert registrations(table) == {published["path"]}
+    assert registrations(table) == {published.path}
     assert len(publications.runs_published(table)) <= 1
 
 

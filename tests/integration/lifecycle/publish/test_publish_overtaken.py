@@ -4,6 +4,7 @@ from threading import Barrier, Thread
 import numpy as np
 
 from puffin_ann import open_index
+from puffin_ann.lifecycle.documents.run import PlanPointer
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.publish import assemble
 from puffin_ann.lifecycle.report.status import status
@@ -15,7 +16,7 @@ from tests.support import builds
 QUERIES = np.random.default_rng(3).normal(size=(4, builds.DIMENSION)).astype(np.float32)
 
 
-def staged(name: str, metric: str) -> dict:
+def staged(name: str, metric: str) -> PlanPointer:
     plan = build.plan_build(builds.declaration(name=name, metric=metric), run_id=f"run-{name}")
     builds.run_stages(plan)
     return plan

@@ -7,6 +7,7 @@ import pytest
 
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.commit import publish as sending
+from puffin_ann.lifecycle.documents.run import PlanPointer
 from puffin_ann.lifecycle.publish.assemble import was_published
 from tests.support import builds, publications
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.slow
 ROUNDS_PER_TABLE = 3
 
 
-def race(*plans: dict) -> list[object]:
+def race(*plans: PlanPointer) -> list[object]:
     """Publish at the same moment; gives what each ended with, a document or an error."""
     start, ends = Barrier(len(plans)), [None] * len(plans)
 
@@ -34,12 +35,12 @@ def race(*plans: dict) -> list[object]:
     return ends
 
 
-def rounds(lake, mode: str) -> Callable[[int], tuple[dict, dict]]:
+def rounds(lake, mode: str) -> Callable[[int], tuple[PlanPointer, PlanPointer]]:
     """Build two indexes; gives a function that makes the pair of runs of a round."""
     first = publications.staged(lake, name="first", run_id="a", publish=mode)
     second = publications.staged(lake, name="second", metric="ip", run_id="b", publish=mode)
 
-    def pair(number: int) -> tuple[dict, dict]:
+    def pair(number: int) -> tuple[PlanPointer, PlanPointer]:
         return (
             publications.another_run(first, f"a{number}"),
             publications.another_run(second, f"b{number}"),
@@ -51,12 +52,12 @@ def rounds(lake, mode: str) -> Callable[[int], tuple[dict, dict]]:
 def assert_both_ended_well(lake, plans, ends) -> None:
     table = lake.load()
     for plan, end in zip(plans, ends, strict=True):
-        index = "first" if plan["run_id"].startswith("a") else "second"
+        index = "first" if plan.run_id.startswith("a") else "second"
         if isinstance(end, Exception):
             assert isinstance(end, ConflictError), end
-            assert not was_published(table, index, plan["run_id"])
+            assert not was_published(table, index, plan.run_id)
         else:
-            assert table.io.new_input(end["path"]).exists()
+            assert table.io.new_input(end.path).exists()
     assert not all(isinstance(end, Exception) for end in ends), "one comes first"
 
 
@@ -75,7 +76,7 @@ def test_of_two_writers_one_is_first_and_the_other_follows(rest_lake, monkeypatc
         published = [end for end in ends if not isinstance(end, Exception)]
         table = rest_lake.load()
         assert len(table.snapshots()) == before + len(published)
-        assert len({end["snapshot_id"] for end in published}) == len(published)
+        assert len({end.snapshot_id for end in published}) == len(published)
     publications.assert_sound(rest_lake, "first", "second", raced=True)
 
 

@@ -126,7 +126,7 @@ def test_statistics_written_between_our_look_and_our_commit_are_not_overwritten(
     entry = slot(table, base)
     assert [blob.type for blob in entry.blob_metadata] == [THETA]
     assert THETA in blob_types(table, entry.statistics_path)
-    assert (entry.statistics_path == published["path"]) == (mode == "statistics")
+    assert (entry.statistics_path == published.path) == (mode == "statistics")
     for entry in table.metadata.statistics:
         assert table.io.new_input(entry.statistics_path).exists()
     puffins = {file for file in rest_lake.files(table) if file.endswith(".puffin")}

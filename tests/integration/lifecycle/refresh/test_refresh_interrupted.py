@@ -54,13 +54,13 @@ def stages(pointer):
     """The stages of a refresh, each as often as a task may be run."""
     run = RunRef.planned(pointer)
     yield lambda: refresh_stages.read_changes(InProcess(), run)
-    for group in pointer["groups"]:
+    for group in pointer.groups:
         yield lambda group=group: refresh_stages.apply_group(InProcess(), run, group)
     yield lambda: publish.publish(run)
 
 
 def staging(table, pointer):
-    return Staging(table.io, pointer["plan"].removesuffix(f"/{PLAN}"))
+    return Staging(table.io, pointer.plan.removesuffix(f"/{PLAN}"))
 
 
 def run_all(works):
@@ -116,7 +116,7 @@ def test_a_run_killed_anywhere_goes_on_and_publishes_once(changed, declaration, 
             continue
         break
     assert 4 < attempt < 59
-    assert due in pointer["reason"]
+    assert due in pointer.reason
     assert_published_once(changed, ["run"])
 
 
@@ -133,8 +133,8 @@ def test_a_refresh_whose_staging_vanishes_is_planned_anew(changed, declaration, 
     again = plan(declaration)
     run_all(stages(again))
 
-    assert_published_once(changed, [again["run_id"]])
-    assert again["run_id"] == ("run-2" if beginning else "run")
+    assert_published_once(changed, [again.run_id])
+    assert again.run_id == ("run-2" if beginning else "run")
 
 
 def test_a_refresh_that_was_overtaken_publishes_nothing(changed, declaration):

@@ -222,10 +222,12 @@ def test_values_that_the_form_does_not_have_are_refused_by_name(dag, called):
 
 
 def test_what_airflow_itself_adds_to_the_values_of_a_run_is_passed_over(dag, called, monkeypatch):
+    from puffin_ann.lifecycle.runs import build
+
     given = []
     monkeypatch.setattr(
         "puffin_ann.lifecycle.runs.build.plan_build",
-        lambda _, **options: given.append(options) or {},
+        lambda declaration, **options: given.append(options) or build.nothing(declaration, "why"),
     )
     called(dag.get_task("plan"), {"run_id": "run", "params": {**PARAMS, "openlineage": {}}})
     assert given == [{"run_id": "run", "overrides": PARAMS}]

@@ -25,6 +25,7 @@ from puffin_ann.errors import (
     TableNotFoundError,
     TooFewRowsError,
 )
+from puffin_ann.lifecycle.documents.run import PlanPointer, PublishedVersion
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 
 PLAN = "file:///words/metadata/_ann-staging/words/run/plan.json"
@@ -34,6 +35,10 @@ KINDS = ("build", "refresh", "maintain", "evaluate")
 @pytest.fixture
 def refresh(load_dags) -> DAG:
     return load_dags("refresh")["ann_refresh_words"]
+
+
+def pointer(action: str, plan: str) -> PlanPointer:
+    return PlanPointer(action=action, reason="why", table="t", plan=plan, run_id="run", groups=[])
 
 
 def in_dag(*, is_paused: bool) -> SimpleNamespace:
@@ -195,7 +200,16 @@ class TestRefresh:
         with pytest.raises(AirflowException, match="the head moved") as failed:
             published(busy)
         assert not isinstance(failed.value, AirflowFailException)
-        assert published(lambda run: {"snapshot_id": 1}) == {"snapshot_id": 1}
+        done = PublishedVersion(
+            snapshot_id=1,
+            path="p",
+            bytes_written=2,
+            bytes_copied=3,
+            rows_added=4,
+            rows_gone=5,
+            seconds=0.1,
+        )
+        assert published(lambda run: done) == done.model_dump()
 
     @pytest.mark.parametrize(
         ("plan", "published", "discarded"),
@@ -211,8 +225,7 @@ class TestRefresh:
         calls = []
         monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.discard", calls.append)
         monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.report", lambda *_: "")
-        planned = {"table": "t", "plan": plan, "reason": "why"}
-        refresh.get_task("report").python_callable(planned)
+        refresh.get_task("report").python_callable(pointer("refresh", plan).model_dump())
         assert calls == ([RunRef.at("t", PLAN)] if discarded else [])
 
     def test_building_anew_is_asked_for_once_a_run(self, refresh, load_dags):
@@ -331,7 +344,7 @@ def test_a_missing_connection_to_spark_fails_the_plan_before_anything_is_staged(
 
 def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, called, monkeypatch):
     discarded = []
-    planned = {"action": "build", "reason": "r", "decision": "d", "table": "t", "plan": PLAN}
+    planned = pointer("build", PLAN)
     context = {"run_id": "run", "params": {"force": True}}
     asked = SimpleNamespace(options={})
 
@@ -341,6 +354,6 @@ def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, called, m
 
     monkeypatch.setattr("puffin_ann.lifecycle.runs.refresh.plan_refresh", plan_refresh)
     monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.discard", discarded.append)
-    assert called(refresh.get_task("plan"), context) == planned
+    assert called(refresh.get_task("plan"), context) == planned.model_dump()
     assert discarded == [RunRef.at("t", PLAN)]
     assert asked.options == {"run_id": "refresh-run", "maintenance": False, "force": True}

@@ -82,7 +82,7 @@ def build(path: Path) -> None:
     planned_run = RunRef.planned(planned)
     stages.train(InProcess(), planned_run)
     stages.assign(InProcess(), planned_run)
-    for group in planned["groups"]:
+    for group in planned.groups:
         stages.build_group(InProcess(), planned_run, group)
     stages.gate(InProcess(), planned_run)
     publish.publish(planned_run)

@@ -1,5 +1,6 @@
 """What names a run: made of a table, or of the location of a plan that was staged before."""
 
+import json
 import pickle
 
 import pytest
@@ -19,7 +20,14 @@ def test_a_plans_location_names_index_and_run():
 
 def test_a_plan_that_lies_in_another_folder_than_one_would_now_is_found_there():
     former = PLAN.replace("_ann-staging", "ann-staging")
-    assert RunRef.planned({"table": "demo.glove.words", "plan": former}).plan == former
+    assert RunRef.at("demo.glove.words", former).plan == former
+
+
+def test_what_the_tasks_after_the_plan_are_told_names_the_same_run():
+    run = RunRef.at("demo.glove.words", PLAN)
+    told = json.loads(json.dumps(run.as_json()))
+    assert told == {"table": "demo.glove.words", "plan": PLAN, "run_id": "build-1"}
+    assert RunRef.at(told["table"], told["plan"]) == run
 
 
 @pytest.mark.parametrize(
