@@ -202,8 +202,8 @@ def _refreshed(data: DataSet, folder: Path, rounds: int) -> Row:
         measured=None if mine is None or built is None else mine / built,
         least=0.7,
         aim=0.9,
-        note=f"{cost.deeds['deltas']} delta, which every query is compared with row by row, "
-        f"{cost.deeds['deleted']:,} rows deleted",
+        note=f"{cost.counts['deltas']} delta, which every query is compared with row by row, "
+        f"{cost.counts['deleted']:,} rows deleted",
     )
 
 

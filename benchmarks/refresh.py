@@ -58,7 +58,7 @@ class _Cost:
     seconds: float
     steps: dict[str, float]
     written: int
-    deeds: dict[str, int]
+    counts: dict[str, int]
 
 
 class Life:
@@ -122,9 +122,9 @@ class Life:
         if done["action"] != "refresh":
             raise RuntimeError(f"not refreshed: {done['action']}, {done['reason']}")
         self.table.refresh()
-        deeds = self._shards()
-        deeds["inserted"] = deeds["rows"] - before
-        return _Cost(seconds, steps, done["bytes_written"], deeds)
+        counts = self._shards()
+        counts["inserted"] = counts["rows"] - before
+        return _Cost(seconds, steps, done["bytes_written"], counts)
 
     def _shards(self) -> dict[str, int]:
         routing = self.version().routing
@@ -242,7 +242,7 @@ def _merge_on_read(lived: Life, data: DataSet) -> list[Row]:
     cost = lived.change(lived.delete_merge_on_read, 0.01)
     after = lived.blobs()
     coverage = after["coverage"] - before["coverage"]
-    deleted = cost.deeds["deleted"]
+    deleted = cost.counts["deleted"]
     note = (
         f"{cost.written:,} new bytes for {deleted:,} deleted rows, "
         f"tombstones {after['tombstones']:,} ({after['tombstones'] / deleted:.2f} B a row), "
@@ -284,14 +284,14 @@ def _compaction(lived: Life, data: DataSet) -> list[Row]:
 
 def _moved(lived: Life, cost: _Cost) -> str:
     return (
-        f"{cost.deeds['deltas']} deltas, {cost.deeds['deleted']:,} rows deleted, "
-        f"{cost.deeds['inserted']:,} inserted; {cost.written:,} new bytes"
+        f"{cost.counts['deltas']} deltas, {cost.counts['deleted']:,} rows deleted, "
+        f"{cost.counts['inserted']:,} inserted; {cost.written:,} new bytes"
     )
 
 
 def _merge(lived: Life, data: DataSet) -> list[Row]:
     cost = lived.change(lived.append, SHARE, delta_ratio=0.0)
-    if cost.deeds["deltas"]:
+    if cost.counts["deltas"]:
         raise RuntimeError("the deltas were not merged")
     built = lived.build()
     note = f"{cost.written:,} new bytes"
@@ -306,7 +306,7 @@ def _recall(lived: Life, data: DataSet, facts: list[str]) -> Row:
         lived.delete_merge_on_read(SHARE)
         lived.append(SHARE)
         cost = lived.refresh(delta_ratio=0.0)
-    facts.append(f"after {ROUNDS_OF_CHANGE} rounds: {cost.deeds}")
+    facts.append(f"after {ROUNDS_OF_CHANGE} rounds: {cost.counts}")
     index = open_index(lived.table, "bench")
     routing = index.version.routing
     effort = {"width": routing.search_width, "probe_partitions": routing.probe_partitions}

@@ -49,7 +49,7 @@ def commit(table: Table, note: str) -> None:
 def publish(table: Table, run: str, **declared) -> str:
     """Publish a version through the table's own catalog; returns its file."""
     declaration = builds.declaration(table=name_of(table), **declared)
-    assert builds.build(declaration, run, {"force": True})["action"] == "build"
+    assert builds.build(declaration, run, {"force": True}).action == "build"
     return table_events.newest(table)
 
 

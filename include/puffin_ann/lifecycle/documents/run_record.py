@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from puffin_ann.moments import Moment
 
-Deed = Literal["build", "refresh", "merge", "rebuild", "rename", "evaluate", "published"]
+RunAction = Literal["build", "refresh", "merge", "rebuild", "rename", "evaluate", "published"]
 """What a run did: a refresh that merges deltas or rebuilds shards is called by that."""
 
 
@@ -31,7 +31,7 @@ class RunRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     run_id: str
-    action: Deed
+    action: RunAction
     at_ms: Moment
     reason: str = ""
     base_snapshot_id: int = 0

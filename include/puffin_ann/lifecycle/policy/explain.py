@@ -49,26 +49,26 @@ def _rows_changed(state: IndexState, change: Change) -> str:
 def _actions(
     change: Change, shards: Sequence[ShardAction], delta: DeltaAction | None, merge: str
 ) -> list[str]:
-    deeds = [f"merge, since {merge}"] if merge else []
+    actions = [f"merge, since {merge}"] if merge else []
     rebuilt = [shard for shard in shards if shard.action == "rebuild"]
     if rebuilt:
         numbers = ", ".join(str(shard.shard_id) for shard in rebuilt)
-        deeds.append(f"rebuild shard {numbers}, of which {rebuilt[0].reason}")
+        actions.append(f"rebuild shard {numbers}, of which {rebuilt[0].reason}")
     remapped = sum(shard.action == "remap" for shard in shards)
     if remapped:
-        deeds.append(
+        actions.append(
             f"identify them, and remap those that were only relocated, in {_shards(remapped)}"
         )
     masked = sum(shard.action == "mask" for shard in shards)
     if masked:
-        deeds.append(f"mask them in {_shards(masked)}")
+        actions.append(f"mask them in {_shards(masked)}")
     if delta is not None:
-        deeds.append(_delta(delta))
+        actions.append(_delta(delta))
     if not shards:
-        deeds.append(
+        actions.append(
             f"centroids of {change.files_added:,} files are added, {change.files_gone:,} leave"
         )
-    return deeds or ["cover what is live"]
+    return actions or ["cover what is live"]
 
 
 def _delta(delta: DeltaAction) -> str:

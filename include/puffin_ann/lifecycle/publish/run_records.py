@@ -17,7 +17,7 @@ from puffin_ann.lake.metadata.registered import find_registered
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import BuildPlan, RunPlan
-from puffin_ann.lifecycle.documents.run_record import Deed, RunRecord
+from puffin_ann.lifecycle.documents.run_record import RunAction, RunRecord
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.search.versions import IndexVersion, open_puffin, version_id
 
@@ -71,7 +71,7 @@ def _record(plan: RunPlan, version: IndexVersion) -> RunRecord:
     routing = version.routing
     return RunRecord(
         run_id=plan.run_id,
-        action=_deed(decision),
+        action=name_action(decision),
         at_ms=plan.planned_ms,
         reason=decision.reason if decision else reason,
         base_snapshot_id=plan.base_snapshot_id,
@@ -81,7 +81,8 @@ def _record(plan: RunPlan, version: IndexVersion) -> RunRecord:
     )
 
 
-def _deed(decision: Decision | None) -> Deed:
+def name_action(decision: Decision | None) -> RunAction:
+    """Say what a run did, by what was decided; a build decides nothing."""
     if decision is None:
         return "build"
     if decision.merges:

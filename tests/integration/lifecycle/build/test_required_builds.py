@@ -11,15 +11,15 @@ def test_a_second_build_of_the_same_rows_publishes_nothing(words):
     assert plan.action == "none"
     assert builds.snapshot_ids(words) == before
     forced = builds.build(builds.declaration(), "third", {"force": True})
-    assert forced["action"] == "build"
+    assert forced.action == "build"
     assert len(builds.snapshot_ids(words)) == len(before) + 1
 
 
 def test_changed_parameters_or_rows_are_built_again(words):
     builds.build(builds.declaration(), "first")
-    assert builds.build(builds.declaration(shards=3), "second")["action"] == "build"
+    assert builds.build(builds.declaration(shards=3), "second").action == "build"
     words.refresh().append(builds.rows(range(60, 70)))
-    assert builds.build(builds.declaration(shards=3), "third")["action"] == "build"
+    assert builds.build(builds.declaration(shards=3), "third").action == "build"
     (found,) = status(words.refresh())
     assert (found.shards, found.vectors, found.coverage) == (3, 70, 1.0)
 

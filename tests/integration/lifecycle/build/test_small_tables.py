@@ -22,7 +22,7 @@ def test_a_young_table_gets_as_many_shards_as_it_has_rows_and_those_declared_lat
     declared = builds.declaration(table="test.demo.young", **shape)
     planned = builds.build(declared, "first")
     assert "with 3 of the 5 declared shards, since the table has 3 rows" in planned.reason
-    assert builds.build(declared, "again")["action"] == "none"
+    assert builds.build(declared, "again").action == "none"
     index = open_index("test.demo.young", builds.INDEX)
     assert len(index.version.routing.shards) == 3
     table.append(builds.rows(range(3, 4)))
@@ -31,7 +31,7 @@ def test_a_young_table_gets_as_many_shards_as_it_has_rows_and_those_declared_lat
     due = refresh.plan_refresh(declared, run_id="enough", force=True)
     assert due.action == "build"
     assert "it has 3 of the 5 declared shards" in due.reason
-    assert builds.build(declared, "whole")["action"] == "build"
+    assert builds.build(declared, "whole").action == "build"
     index = open_index("test.demo.young", builds.INDEX)
     assert len(index.version.routing.shards) == 5
     _, vectors = builds.live(table)

@@ -156,7 +156,7 @@ def test_what_changed_meanwhile_is_for_the_next_run(one, declare):
     declare(named(NEW))
     renamed_to(named(NEW))
     assert status(one.refresh(), NEW)[0].rows_to_scan == 20
-    assert builds.build(named(NEW), "third")["action"] == "build"
+    assert builds.build(named(NEW), "third").action == "build"
     assert all_index_names(one.refresh()) == [NEW]
 
 

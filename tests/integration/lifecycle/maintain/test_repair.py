@@ -61,7 +61,7 @@ def test_the_older_version_takes_the_place_of_a_damaged_one(two_versions, kind, 
     assert_mended(table, newer)
     assert open_index(table, builds.INDEX).view.rows_to_scan == 2
     # What was put in its place is behind the table, so that the next run builds.
-    assert builds.build(builds.declaration(), "c")["action"] == "build"
+    assert builds.build(builds.declaration(), "c").action == "build"
     assert open_index(table.refresh(), builds.INDEX).coverage == 1.0
 
 
