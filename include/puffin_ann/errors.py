@@ -13,8 +13,8 @@ class PuffinAnnError(Exception):
     """Base of all errors of this library; no message of one holds a secret.
 
     Attributes:
-        aside: what helps whoever runs a command and is not for whoever may read a log or a page,
-            such as the names of other tables. The command line alone tells it.
+        aside: what helps the user of a command but must not be shown to readers of a log or a page,
+            such as the names of other tables. Only the command line shows it.
     """
 
     exit_code: ClassVar[int] = 1
@@ -134,8 +134,8 @@ class ObjectMissingError(EnvironmentProblemError, FileNotFoundError):
 class StoreUnavailableError(EnvironmentProblemError):
     """The table's store does not say what an object is: it failed, or gave no answer.
 
-    Neither that the object is missing follows from it, nor that it is damaged: whoever meets it
-    builds nothing, drops nothing and cleans nothing.
+    It does not follow that the object is missing or damaged: on this error nothing is built,
+    dropped or cleaned.
     """
 
 
@@ -148,7 +148,7 @@ class UnsafeFolderError(EnvironmentProblemError):
 
 
 class CacheUnusableError(EnvironmentProblemError):
-    """There is no folder on local disk that shards or kernels can be kept in; says why."""
+    """No folder on local disk can keep shards or kernels; says why."""
 
 
 class LocalCopyError(EnvironmentProblemError):

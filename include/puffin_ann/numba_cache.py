@@ -49,7 +49,7 @@ def install(*, kept: bool = True, trusted: bool = False) -> None:
 
     Args:
         kept: there is a place for compiled kernels. Without one, Numba would refuse to define them.
-        trusted: whoever can write to that place is trusted.
+        trusted: everyone who can write to that place is trusted.
     """
     _Place.kept, _Place.trusted = kept, trusted
     cache: Any = FunctionCache
@@ -171,7 +171,7 @@ def _is_private(folder: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _tell_once(said: str) -> None:
-    log.error(said)  # until it is mended, whatever is begun again waits for compilation
+    log.error(said)  # until it is repaired, every new process waits for compilation
 
 
 def _tell_not_kept(place: str, error: Exception) -> None:

@@ -1,13 +1,13 @@
 """Folders into which no other user of this machine can put anything, nor another in their place.
 
-What lies in the cache is believed: shards are searched as they are, and compiled kernels are run. A
+What is in the cache is trusted: shards are searched as they are, and compiled kernels are run. A
 folder is private if it and everything above it belongs to this user or to root, and nobody else may
 write there. Above it a folder may be open to all if it is sticky, as `/tmp` is: in there only its
 owner can rename or remove an entry, and entries of others are refused. Links are followed where
 this user or root made them.
 
-Nothing can come between such a check and the use of the folder: whoever could change the outcome is
-trusted. What is asked for is therefore the whole way, by the folder's real path, which is returned.
+Nothing can come between such a check and the use of the folder: everyone who could change the
+outcome is trusted. So the whole path is checked, the folder's real one, which is returned.
 """
 
 import contextlib

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 HIDDEN = "***"
-"""What stands in place of a secret."""
+"""What is shown in place of a secret."""
 
 _NAME = (
     r"secret|passw(?:or)?d|passphrase|token(?!iz)|credential|signature|authorization|assertion"
@@ -129,7 +129,7 @@ def _passwords_in(text: str) -> list[str]:
 
 
 def shown_cause(error: BaseException) -> BaseException | None:
-    """Return what may stand as an error's cause in a traceback: None where that tells a secret."""
+    """Return what a traceback may show as an error's cause: None where that tells a secret."""
     link: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
         if link is None:

@@ -1,8 +1,8 @@
-"""Print what others wrote as it stands: names, properties and messages may hold anything.
+"""Print what others wrote exactly as it is: names, properties and messages may hold anything.
 
 A terminal obeys control characters: escape sequences set its title or its clipboard, and marks of
 direction let a name read as another. Rich obeys markup in square brackets and names of emoji. Here
-the first are replaced and the second printed as they stand, wherever they come from.
+the first are replaced and the second printed as they are, wherever they come from.
 """
 
 import logging

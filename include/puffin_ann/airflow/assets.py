@@ -30,7 +30,7 @@ class NamedTrigger(BaseEventTrigger):
         self.arguments = arguments
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return where the trigger's class stands, and its arguments."""
+        """Return the import path of the trigger's class, and its arguments."""
         return f"{TRIGGERS}.{self.name}", self.arguments
 
     async def run(self) -> AsyncIterator[Any]:

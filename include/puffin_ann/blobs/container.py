@@ -1,6 +1,6 @@
 """The container all our blobs share: header, sections, section table, trailer.
 
-The table stands at the end, so a blob is written without seeking back and without knowing a
+The table is at the end, so a blob is written without seeking back and without knowing a
 section's length before its last byte. Sections of unknown kind are skipped; an unknown major
 version is refused. Layout and rules: `docs/format.md`, "Container".
 """
@@ -273,7 +273,7 @@ class ContainerReader:
 def fingerprint(source: BinaryIO) -> str:
     """Return what names a blob by its content, the same for every copy of it; reads its end alone.
 
-    That is a digest of section table and trailer, where the checksum of every section stands.
+    That is a digest of section table and trailer, which have the checksum of every section.
 
     Raises:
         BlobFormatError: the bytes do not end as a blob does.

@@ -83,7 +83,7 @@ def _shards(reader: ContainerReader) -> dict[str, Any]:
 
 
 def _apart(reader: ContainerReader) -> dict[str, Any]:
-    """Return what stands in a record of its own where the partitions are in another blob."""
+    """Return what a record of its own says where the partitions are in another blob."""
     if reader.kind != routing.KIND:
         return {}
     apart, probe_partitions = routing.apart_in(reader, reader.record("head", routing.HEAD))

@@ -1,7 +1,7 @@
 """The inverted-lists blob: one shard's centroids, lists of 4-bit codes, and vectors.
 
-Codes, ordinals and biases stand list after list, so that the rows of a list are one range of each.
-Vectors stand by ordinal, as in every other blob of a shard.
+Codes, ordinals and biases are stored list after list, so that the rows of a list are one range of
+each. Vectors are stored by ordinal, as in every other blob of a shard.
 """
 
 from collections.abc import Mapping

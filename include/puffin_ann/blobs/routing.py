@@ -23,7 +23,7 @@ RUN_ID = "run-id"
 TYPE = "puffin-ann-routing-v1"
 
 MINOR = 1
-"""Minor version of a blob whose cells stand in another; with them within it is 0."""
+"""Minor version of a blob whose cells are in another one; 0 if it has them itself."""
 
 HEAD = np.dtype(
     [
@@ -118,7 +118,7 @@ class Routing:
         probe_partitions: cells a search visits unless told otherwise.
         recall: what the gate measured, if it did.
         properties: free text: the declaration, its fingerprint, the run id, stage seconds.
-        apart: the blob that the cells stand in, if it is not this one. As `decode` returns
+        apart: the blob that has the cells, if it is not this one. As `decode` returns
             it, such a routing has none until `with_partitions` brings them.
     """
 
@@ -244,7 +244,7 @@ def is_unchanged(routing: Routing) -> bool:
 
 
 def with_partitions(routing: Routing, data: bytes) -> Routing:
-    """Return a routing with the cells that stand in a blob of their own.
+    """Return a routing with the cells from a blob of their own.
 
     Raises:
         BlobFormatError: the blob is another than the routing names, or does not fit it.

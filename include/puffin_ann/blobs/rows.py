@@ -99,10 +99,10 @@ class Rows:
 
 
 def set_aside(rows: Rows, deleted: NDArray[np.int64]) -> Rows:
-    """Return rows of which deleted ones lie nowhere.
+    """Return rows of which deleted ones have no place in any file.
 
-    A row that comes restored (a rollback brought its file's row back) may stand in the
-    same shard as a deleted one that lay there, and no two rows of a blob may have one locator.
+    A restored row (a rollback brought its file's row back) may be in the same shard as a deleted
+    one that was in its place, and no two rows of a blob may have one locator.
 
     Args:
         rows: of a shard.
@@ -150,7 +150,7 @@ def read(source: BinaryIO, rows: int | None = None) -> Rows:
     """Return the rows; typed errors for anything not as it should be.
 
     The result takes 12 bytes a row, and 16 more with identities. Those are backed by bytes of the
-    blob, but locators of many rows can stand in very few.
+    blob, but very few bytes can hold the locators of many rows.
 
     Args:
         source: the blob.

@@ -9,7 +9,7 @@ of such data and about as many rows), an index is predicted within 2 %, with vec
 Left to the default, the adjacency may be a third off: the index is right within 2 % where vectors
 outweigh that, from some 250 dimensions on, within 5 % at 100 dimensions, and not at all below 20.
 
-Rows that are near each other often stand near each other in the table as well, which makes gaps
+Rows that are near each other are often near each other in the table, too, which makes gaps
 smaller than even ones: of GloVe words in order of frequency the adjacency takes 2 % less than
 predicted.
 """

@@ -1,8 +1,8 @@
 """Where the command line begins: interrupted at any moment, it ends without a word.
 
-Commands import for a second or two, and what becomes of an interrupt then is up to whatever is
-being imported: some of it reports an error of its own instead. So it is noted that one came, before
-anything else of the command line is imported.
+Commands import for a second or two. An interrupt during that time is handled by the module being
+imported, and some modules report an error of their own instead. So the interrupt is noted by a
+handler that is installed before anything else of the command line is imported.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""The steps of a run, shown while they last, to whoever watches: on a terminal only."""
+"""The steps of a run, shown while they last, and on a terminal only."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Spark sessions for commands that run stages on one.
 
-What Spark's processes print goes to a file, which is told of where something fails: a JVM warns of
-its own modules, and Spark of the host's name and its log level, whatever is configured.
+What Spark's processes print goes to a file, which is named when something fails: a JVM warns of its
+own modules, and Spark of the host's name and its log level, whatever is configured.
 """
 
 import logging

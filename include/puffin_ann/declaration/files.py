@@ -79,7 +79,7 @@ def _check_depth(text: str) -> None:
 
 
 def _values_of(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return how many values a node holds, those of an alias counted wherever it stands.
+    """Return how many values a node holds, those of an alias counted wherever it is used.
 
     Refused are too many, which a few lines of aliases of aliases can make, and mappings that give a
     key twice, of which YAML's reader silently takes the last.
@@ -157,7 +157,7 @@ class Declared:
         others = ", ".join(declaration.name for declaration in self.valid) or "none"
         raise DeclarationError(
             f"no index named {name!r} is declared in {folder}",
-            # Whoever may read one DAG's log is not to learn of other indexes.
+            # A reader of one DAG's log must not learn of other indexes.
             aside="; ".join([f"declared are: {others}", *map(str, self.problems)]),
         )
 

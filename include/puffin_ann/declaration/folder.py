@@ -1,6 +1,6 @@
 """The folder of declarations of this machine, if it has one.
 
-Declarations are files that somebody checks out or mounts: a machine without them, or with an empty
+Declarations are files that are checked out or mounted: a machine without them, or with an empty
 folder, does not know what is declared, which is another thing than that nothing is.
 """
 

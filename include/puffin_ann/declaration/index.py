@@ -180,7 +180,7 @@ def _complaints(
         error: all that pydantic found.
         model: what was validated.
         what: names its fields.
-        prefix: stands before the names of its fields in the declaration.
+        prefix: comes before the names of its fields in the declaration.
     """
     for item in error.errors():
         field = prefix + ".".join(str(part) for part in item["loc"])

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 class Model(BaseModel):
     """Data that is never changed, without fields that nobody knows.
 
-    Declarations stand as JSON in plans and versions, which has no infinity.
+    Plans and versions hold declarations as JSON, which has no infinity.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -15,7 +15,7 @@ MAX_GROUPS = 100
 
 
 MOST_ROWS = 2**63 - 1
-"""Declarations stand as JSON in plans and versions: numbers of any length cannot be read back."""
+"""Plans and versions hold declarations as JSON: numbers of any length cannot be read back."""
 
 
 class GateOptions(Model):

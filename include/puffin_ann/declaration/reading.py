@@ -1,7 +1,8 @@
 """Read the bytes of a declaration file, and say what is wrong with them without repeating them.
 
-Whoever may write into the declarations folder is not whoever reads what becomes of it: a link may
-lead to a file that only the reader can open, and an error may be shown to all who use Airflow.
+The writer of a file in the declarations folder may have fewer rights than the process that reads
+it: a link may lead to a file that only the reader can open, and an error may be shown to all users
+of Airflow.
 """
 
 import os
@@ -22,7 +23,7 @@ def text_of(path: Path) -> str:
     A link is followed as long as it stays in its folder, as Kubernetes mounts files of a ConfigMap.
 
     Raises:
-        DeclarationError: it is no regular file of at most 64 KiB, or leads out of its folder.
+        DeclarationError: it is not a regular file of at most 64 KiB, or leads out of its folder.
         OSError, UnicodeDecodeError: it cannot be read.
     """
     real = Path(os.path.realpath(path))
@@ -45,7 +46,7 @@ def text_of(path: Path) -> str:
 
 
 def describe_error(error: Exception) -> str:
-    """Return what is wrong with YAML, and where; not what stands there."""
+    """Return what is wrong with YAML, and where; not what is written there."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return str(error) if isinstance(error, yaml.YAMLError) else "a value cannot be read"
     problem, mark = error.problem or error.context or "", error.problem_mark or error.context_mark

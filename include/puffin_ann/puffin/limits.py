@@ -1,6 +1,6 @@
 """How much a compressed blob may unpack to, by what is stored of it.
 
-What a frame says of itself is no bound: of fifty kilobytes of zstd a gigabyte may come out. What an
+A frame's own word is no bound: fifty kilobytes of zstd may unpack to a gigabyte. What an
 index really stores is compressed to a hundredth at most, where thousands of files have almost the
 same long path. So a blob of a few kilobytes may hold some megabytes, and gigabytes are given out
 only for a blob that is itself hundreds of megabytes long. Blobs that are stored as they are have no

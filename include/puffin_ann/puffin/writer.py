@@ -71,7 +71,7 @@ class PuffinWriter:
         codec: Literal["zstd", "lz4"] | None = None,
         allow_large: bool = False,
     ) -> BlobMetadata:
-        """Append a blob from bytes, a seekable stream (from where it stands) or a file.
+        """Append a blob from bytes, a seekable stream (from its position) or a file.
 
         Args:
             type: blob type name.

@@ -1,8 +1,8 @@
 """Whether the blobs of an index version agree with each other.
 
-Each blob may be sound by itself and yet be another shard's, another version's or nobody's. What one
-says of another is compared once, where they meet: the small blobs when a version is read, those of
-a shard when it is loaded. Whoever comes after that may rely on it.
+Each blob may be sound by itself and yet belong to another shard, to another version, or to none.
+What one says of another is compared once, where they meet: the small blobs when a version is read,
+those of a shard when it is loaded. Later code may rely on it.
 """
 
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ class BoundIndex(Protocol):
     falls_back: bool
 
     def renew(self) -> None:
-        """Let go of what was found spoilt since it was opened."""
+        """Drop what was found corrupt since it was opened."""
 
 
 R = TypeVar("R")

@@ -271,7 +271,7 @@ class Index:
             raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
 
     def renew(self) -> None:
-        """Let go of shards whose files in the cache were found spoilt since they were opened."""
+        """Drop shards whose files in the cache were found corrupt since they were opened."""
         if self.cache.take_spoilt():
             self.__dict__.pop("_shards", None)
 

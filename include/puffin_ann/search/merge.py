@@ -33,7 +33,7 @@ class Router:
     def __init__(
         self, centroids: NDArray[np.float32], partition_shards: NDArray[np.uint32]
     ) -> None:
-        # The cells of a shard stand side by side, so that one pass finds each shard's nearest.
+        # The cells of a shard are side by side, so that one pass finds each shard's nearest.
         order = np.argsort(partition_shards, kind="stable")
         self._owners, self._firsts = np.unique(partition_shards[order], return_index=True)
         self._centroids = np.ascontiguousarray(centroids[order].T)
@@ -134,7 +134,7 @@ def merge(sources: Sequence[Source], k: int) -> Merged:
 def _first(
     distances: NDArray[np.float32], nobody: NDArray[np.bool_], most: int
 ) -> NDArray[np.int64]:
-    """Return the places of the smallest of each row, in order; where nobody stands comes last.
+    """Return the places of the smallest of each row, in order; empty places come last.
 
     To sort numbers that hold both, the distance and the place, takes a fifth of the time that it
     takes to sort places by distances.

@@ -27,7 +27,7 @@ OWN = ("query", "rank", "distance", "locator")
 
 @dataclass(frozen=True)
 class SearchReport:
-    """What an answer rests on; stands as JSON in the metadata of the answer's schema.
+    """What an answer was made from; it is JSON in the metadata of the answer's schema.
 
     Attributes:
         index_snapshot: snapshot the version used is registered under.
@@ -51,7 +51,7 @@ class SearchReport:
 
 
 def check_columns(columns: Sequence[str]) -> None:
-    """Require columns that can stand in an answer beside its own, each once.
+    """Require columns that an answer can have beside its own, each once.
 
     Raises:
         QueryError: names the one that cannot.

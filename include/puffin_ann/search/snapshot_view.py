@@ -118,9 +118,9 @@ def covered_columns(location: str, files: CoveredFiles) -> CoveredColumns:
 def view_of(table: Table, version: IndexVersion, live: LiveState) -> SnapshotView:
     """Compare what a version covers with what is live.
 
-    Only manifests that differ from those of the version's base snapshot are read, where they tell
-    enough, and where all that the version names lies in the table's folders. Else every manifest
-    is, and what none of them lists is not live, whatever the version says.
+    Only manifests that differ from those of the version's base snapshot are read, if they tell
+    enough, and if all that the version names is in the table's folders. Otherwise every manifest is
+    read, and a file that none of them lists is not live, whatever the version says.
 
     Raises:
         UnsupportedTableError: equality deletes, or data files that are not Parquet.
@@ -171,7 +171,7 @@ def _places(files: CoveredFiles, changed: Difference) -> list[int]:
 def _ranks(known: CoveredColumns, scanned: Sequence[str]) -> tuple[Sequence[str], FileRanks]:
     """Return all paths in order, and by file id the place of each covered one."""
     extra = [path for path in scanned if path not in known.places]
-    # Covered paths mostly stand in order already, which the sort makes use of.
+    # Covered paths are mostly in order already, which makes the sort faster.
     paths = sorted([*known.places, *extra])
     rank = {path: number for number, path in enumerate(paths)}
     return paths, FileRanks(

@@ -43,9 +43,9 @@ class LeaseSensor(BaseSensorOperator):
 def lease_tasks(declaration: IndexDeclaration, kind: Kind) -> tuple[Any, Any]:
     """Return the tasks that begin and end a run.
 
-    The first waits, without a slot, for whoever is at work, and what comes after it is planned
-    then: no run that somebody asked for is lost, though it may find that nothing is left to do. The
-    second runs whatever became of the tasks between them.
+    The first waits, without a slot, for the run at work; what comes after is planned only then. So
+    no run that was asked for is lost, though it may find that nothing is left to do. The second
+    runs even if tasks between them failed.
     """
 
     @task

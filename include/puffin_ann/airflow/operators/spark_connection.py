@@ -41,7 +41,7 @@ def require_spark(conn_id: str) -> None:
 def executor_environment() -> dict[str, str]:
     """Return the Spark configuration that lets executors find PyIceberg's configuration.
 
-    Only its location: catalog credentials never stand in arguments.
+    Only its location: catalog credentials are never passed as arguments.
     """
     home = os.environ.get("PYICEBERG_HOME")
     return {"spark.executorEnv.PYICEBERG_HOME": home} if home else {}

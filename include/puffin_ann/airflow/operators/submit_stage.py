@@ -22,12 +22,12 @@ ERROR_LINE = re.compile(r"^error: (.+)$")
 class StageOperator(SparkSubmitOperator):
     """Submit one of our Spark applications, for the plan of its run.
 
-    Nothing of it is a template: its configuration and names come from declarations, which are data.
-    Airflow would run what stands in braces in them, and take "1.10" for a number. What differs from
-    run to run is put in when it is executed.
+    It has no templated fields: its configuration and names come from declarations, which are data.
+    Airflow would run what is in braces in them, and take "1.10" for a number. What differs from run
+    to run is put in when it is executed.
 
-    An application that failed by an error of ours tells it in its last line: the task fails by that
-    line, and for good where another attempt would find the same.
+    An application that fails with one of our errors prints it as its last line: the task fails with
+    that line, and is not retried where another attempt would fail in the same way.
 
     Args:
         table: the indexed table.

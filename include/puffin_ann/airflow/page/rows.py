@@ -1,6 +1,6 @@
 """What the page of indexes shows of each: a row for each declaration, as texts.
 
-What costs time is imported when somebody looks.
+What costs time is imported when the page is opened.
 """
 
 import logging

@@ -4,6 +4,6 @@
     index   an index has fallen behind its table; so many of its rows were deleted
 
 Tables are looked up in PyIceberg's configuration, as the tasks do. DAG files do not import these
-modules, which need PyIceberg: they name the classes. The names stand in Airflow's database while
+modules, which need PyIceberg: they name the classes. Airflow's database has these names while
 something waits.
 """

@@ -32,7 +32,7 @@ class IndexTrigger(BaseTrigger):
         return {"index": self.index, "poll_interval": self.poll_interval}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return where this class stands, and its arguments."""
+        """Return the import path of this class, and its arguments."""
         return f"{__name__}.{type(self).__name__}", self.arguments()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:

@@ -23,7 +23,7 @@ class DataSnapshotTrigger(IcebergTableSnapshotTrigger):
     """
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return where this class stands, and its arguments."""
+        """Return the import path of this class, and its arguments."""
         return f"{__name__}.DataSnapshotTrigger", super().serialize()[1]
 
     def _head_snapshot_id(self) -> int | None:
@@ -75,7 +75,7 @@ class IndexLagTrigger(BaseEventTrigger):
         self.lags = lags
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return where this class stands, and its arguments."""
+        """Return the import path of this class, and its arguments."""
         names = ("table", "iceberg_conn_id", "branch", "poll_interval", "lags")
         return f"{__name__}.IndexLagTrigger", {name: getattr(self, name) for name in names}
 

@@ -40,7 +40,7 @@ def nearest(
         centroid_squares: `(k,) float32`.
         products: `(b, k) float32`, vectors times centroids.
         ids: `(b,) uint32`, written.
-        squared: `(b,) float32`, written; computed anew, for the float32 sum of squares less
+        squared: `(b,) float32`, written; computed again, for the float32 sum of squares less
             products has lost its digits where a vector is close to its centroid.
     """
     k = len(centroids)

@@ -1,7 +1,7 @@
-"""The rows that masks leave alive: counted once a mask, and compared with queries one by one.
+"""The rows that masks leave: counted once a mask, and compared with queries one by one.
 
-A mask comes again with every call while an index is open, so what was learnt of the last one is
-kept: how many rows it leaves and, once these were all compared and are few, a copy of them.
+The same mask comes with every call while an index is open, so what is known of the last one is
+kept: how many rows it leaves and, if these are few and were all compared once, a copy of them.
 """
 
 import weakref
@@ -15,7 +15,7 @@ from puffin_ann.ann.core.metrics import Metric
 from puffin_ann.ann.core.types import Answers
 
 GATHERED_BYTES = 32 << 20
-"""Live rows are copied side by side if they take no more; else each call picks them out anew."""
+"""Live rows are copied side by side if they take no more; else each call picks them out again."""
 
 
 @dataclass(eq=False)

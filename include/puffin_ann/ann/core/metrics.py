@@ -70,7 +70,7 @@ def plain(array: Floats) -> Floats:
 def frozen(array: Floats) -> Floats:
     """Return the array as kernels take what they only read: `plain`, and a read-only view.
 
-    A kernel is compiled anew for every kind of array, so that a memory map, a map opened
+    A kernel is compiled again for every kind of array, so that a memory map, a map opened
     read-only and an ordinary array would cost it three times, seconds each.
     """
     view = plain(array)

@@ -1,11 +1,11 @@
 """Fast scan: sums of table entries chosen by 4-bit codes, 32 rows at a time, by byte shuffles.
 
-Of each row there are m codes, of each query a table of sixteen bytes for every one of them; wanted
-is, for each row, the sum of the m bytes its codes choose. A table fits a register, so a shuffle
+Each row has m codes, and each query a table of sixteen bytes for every one of them; the result is,
+for each row, the sum of the m bytes its codes choose. A table fits a register, so a shuffle
 looks up many codes at once (André et al., "Cache locality is not enough", VLDB 2015; faiss calls
 it fast scan).
 
-Rows stand in blocks of 32; groups of four codes of a block are 64 bytes, in which each byte holds
+Rows are stored in blocks of 32. Four codes of each row of a block are 64 bytes, and each byte holds
 the code of a row and, in its high half, that of the row 16 further on. Two orders of those bytes:
 
 - `"rows"`: byte 4·v + s has code s of row v. One shuffle looks up all four codes, and a dot product

@@ -49,7 +49,7 @@ def constant_vector(type: Any, values: Sequence[int]) -> Any:
 
 
 def shuffled(builder: Any, one: Any, other: Any, places: Sequence[int]) -> Any:
-    """Return the lanes of two vectors, counted through both, that stand at some places."""
+    """Return the lanes of two vectors, counted through both, that are at some places."""
     mask = constant_vector(ir.VectorType(I32, len(places)), places)
     return builder.shuffle_vector(one, other, mask)
 

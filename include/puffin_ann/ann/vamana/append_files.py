@@ -45,7 +45,7 @@ def extend_space(
     """Return the rows of a grown shard as they are searched, `(n, w) float32`, read-only.
 
     Those it had before are taken as they are, unless an added one is longer than all of them and
-    the inner product has to be measured anew.
+    the inner product has to be measured again.
 
     Args:
         stored: file that `space.of_rows` wrote for the rows before `first`.

@@ -181,7 +181,7 @@ def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableNotFoundError(
             f"catalog {name!r} has no table {identifier!r}",
-            # Whoever may read one DAG's log is not to learn of other tables.
+            # A reader of one DAG's log must not learn of other tables.
             aside=_neighbours(catalog, identifier),
         ) from shown_cause(error)
     except (ValidationError, pydantic.ValidationError) as error:

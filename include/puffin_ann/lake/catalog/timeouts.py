@@ -1,7 +1,7 @@
 """Questions to a catalog that end: in time for who asks, and soon after in the thread that asks.
 
 PyIceberg gives its requests no timeout, and asks a server even while a catalog object is made: one
-that accepts connections and stays silent would hang whoever asks, and every thread that does.
+that accepts connections and stays silent would hang its callers, and every thread that asks.
 """
 
 import threading
@@ -106,7 +106,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 class NobodyWaits(stop_base):
-    """Stop asking again once whoever asked has given up."""
+    """Stop asking again once the caller has given up."""
 
     def __call__(self, retry_state: RetryCallState) -> bool:
         """Tell whether they have."""
@@ -121,7 +121,7 @@ class NobodyWaits(stop_base):
     reraise=True,
 )
 def ask_until_answered(ask: Callable[[], _T]) -> _T:
-    """Return what `ask` returns; where no answer comes, it is asked again while somebody waits."""
+    """Return what `ask` returns; where no answer comes, it is asked again while a caller waits."""
     return ask()
 
 

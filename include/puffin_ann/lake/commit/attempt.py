@@ -60,7 +60,7 @@ class Request:
         branch: on which to publish.
         mode: whether an index snapshot is added, or statistics of the base snapshot alone.
         run_prefix: what the locations of the run's files, and of no other's, begin with.
-        carried: locations of files whose blobs this one holds as well.
+        carried: locations of files whose blobs this one holds, too.
         properties: of the table, set in the same commit.
     """
 
@@ -204,7 +204,7 @@ def _alone(fresh: Table, request: Request) -> Attempt:
 def find_published(table: Table, request: Request, ours: Collection[int]) -> Published | None:
     """Find what an earlier attempt of this call, or an earlier call of the run, published.
 
-    A registration of a file of the run counts as well: the index snapshot may have expired since,
+    A registration of a file of the run counts, too: the index snapshot may have expired since,
     and in mode `statistics` there is none.
 
     Args:

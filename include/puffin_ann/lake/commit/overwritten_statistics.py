@@ -1,9 +1,9 @@
 """What a registration pushed out of a snapshot's statistics slot, and how it is given back.
 
 A snapshot has one slot and the last writer wins. Catalogs can be made to refuse a commit if a
-branch moved, not if somebody else's statistics file was registered meanwhile. So whoever fills a
-slot looks afterwards at what stood in it right before, which the table's log of metadata files
-tells, and gives it back.
+branch moved, but not if another writer registered a statistics file meanwhile. So after a slot was
+filled, the table's log of metadata files is asked what was in it right before, and that is given
+back.
 """
 
 import logging
@@ -47,9 +47,9 @@ def overwritten(
         table: as loaded after the registration.
         snapshot_id: whose slot was filled.
         path: location of the file that was registered.
-        seen: what stood in the slot when the registration was prepared, at each attempt.
+        seen: what was in the slot when the registration was prepared, at each attempt.
         seen_in: the metadata file that was looked at then. If it is the one before the current,
-            nobody came between, and nothing is read.
+            nobody wrote in between, and nothing is read.
     """
     log = table.metadata.metadata_log
     if log and seen_in is not None and log[-1].metadata_file == seen_in:
@@ -67,7 +67,7 @@ def overwritten(
 def _known_states(table: Table) -> Iterator[Mapping[int, StatisticsFile]]:
     """Yield as `_states` does, as far as the store answers.
 
-    What was just registered stands whether it does or not, and the guard looks again.
+    What was just registered stays registered either way, and the guard looks again.
     """
     try:
         yield from _states(table)
@@ -106,18 +106,18 @@ class Displaced:
 
 
 def find_overwritten(table: Table, is_ours: Callable[[str], bool]) -> list[Displaced]:
-    """Find what others had registered where files of ours stand now that do not list the same.
+    """Find what others had registered in slots that now have files of ours that do not list it.
 
-    That is how a request looks that was given up for lost and landed when the slot had been filled:
-    no catalog can be told to refuse it. The earlier metadata that the table still names is read as
-    far back as files of ours have stood in their slots.
+    This is the trace of a request that was given up as lost and landed after the slot had been
+    filled: no catalog can be told to refuse it. The earlier metadata that the table still names is
+    read as far back as files of ours have been in their slots.
 
     Args:
         table: as loaded.
         is_ours: tells locations of our files.
 
     Raises:
-        StoreUnavailableError: the store does not say what stood there.
+        StoreUnavailableError: the store does not say what was there.
     """
     open_slots = {
         slot: entry for slot, entry in slots(table).items() if is_ours(entry.statistics_path)

@@ -63,9 +63,9 @@ def publish(table: Table, request: Request) -> Published:
     totals carried over, the request's summary and `statistics-file` in its own), registers the file
     under it and, if that has no statistics of its own, under the base snapshot too, so that neither
     rollback nor expiry of the index snapshot alone loses the file. In mode `statistics` it adds no
-    snapshot and registers the file under the base snapshot, in the place of a carried file if one
-    stands there. A file that others register there at the same moment is given its place back. What
-    remains in this mode is a request whose answer was lost and that lands after somebody else
+    snapshot and registers the file under the base snapshot, in the place of a carried file if there
+    is one. A file that others register there at the same moment is given its place back. What
+    remains in this mode is a request whose answer was lost and that lands after another writer
     filled the slot, while the head has not moved: no catalog can be told to refuse it, so the
     maintenance guard has to find it.
 
@@ -74,9 +74,9 @@ def publish(table: Table, request: Request) -> Published:
         request: what is published.
 
     Raises:
-        ConflictError: the branch's head is not the expected one, or somebody else's file stands
-            under the base snapshot in mode `statistics`, or that snapshot is gone; nothing was
-            published.
+        ConflictError: the branch's head is not the expected one, or another writer's file is
+            registered under the base snapshot in mode `statistics`, or that snapshot is gone;
+            nothing was published.
         UnclearCommitError: the catalog's answers were lost, or the file vanished while it was being
             published. Files must be kept; after every other error nothing was published, and the
             file can be deleted.

@@ -3,5 +3,5 @@
 `files` finds and reads them, `fields` checks what is taken from them. `log` has what earlier files
 of a table named, `registered` the Puffin files its metadata names, `dropped` which indexes were
 dropped, `expiry` which snapshots an expiry would leave. `foreign` finds metadata that is not of the
-table's history; `forgotten` lists what somebody asked to ignore.
+table's history; `forgotten` lists what a user asked to ignore.
 """

@@ -1,4 +1,4 @@
-"""The fields that are taken from an Iceberg metadata file as plain JSON, whoever wrote it."""
+"""The fields that are taken from an Iceberg metadata file as plain JSON, by whichever writer."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ def check_fields(document: object) -> dict[str, Any]:
     Lists that are absent or null are there, and empty; entries of them have their ids and paths.
 
     Raises:
-        ValueError: it is no JSON object, or one of the fields is something else.
+        ValueError: it is not a JSON object, or one of the fields is something else.
     """
     found = dict(object_of(document))
     found |= {name: objects_of(found, name) for name in _LISTS}

@@ -118,7 +118,7 @@ def metadata_folders(table: Table) -> dict[str, str]:
 def location_problem(table: Table) -> str:
     """Say that a table's location is not where its metadata lies; empty if it is.
 
-    It may then be another table's, whatever this one's metadata says.
+    It may then be another table's, even if this one's metadata names it.
     """
     if not table.metadata_location:
         return f"the catalog does not tell where the metadata of {table.location()} lies"
@@ -178,7 +178,7 @@ def read_metadata(io: FileIO, location: str) -> dict[str, Any] | None:
 
     Raises:
         StoreUnavailableError: the store does not give it now.
-        DataFileError: it is no metadata file.
+        DataFileError: it is not a metadata file.
     """
     return _made_of(io, location, lambda document: document)
 
@@ -262,7 +262,7 @@ def _quick_head(location: str, data: bytes) -> Head | None:
 
 
 def _first_fields(text: str, wanted: set[str]) -> dict[str, Any] | None:
-    """Return fields that stand among the first of a JSON object; None if the text ends before."""
+    """Return fields that are among the first of a JSON object; None if the text ends before."""
     found: dict[str, Any] = {}
     mark, at = "{", 0
     while wanted - found.keys():

@@ -80,9 +80,9 @@ class Reach:
     """The metadata files in reach of a table at one moment.
 
     Attributes:
-        table: as loaded after its folders were listed: what was committed in between is no stranger
-            then.
-        elsewhere: why the table's location may be another's; empty if its metadata lies there.
+        table: as loaded after its folders were listed: what was committed in between is then
+            not taken for foreign.
+        elsewhere: why the table's location may be another's; empty if its metadata is there.
         stored: the metadata files, by canonical location; empty where `elsewhere` says something.
         older: those that are older than what is known of the table's history, or stray and older
             than its log: what they name, this table named, or never came to be.

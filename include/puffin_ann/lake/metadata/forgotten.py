@@ -1,4 +1,4 @@
-"""Which foreign metadata files somebody asked to ignore: a property of the table tells."""
+"""Which foreign metadata files a user asked to ignore, as a property of the table says."""
 
 from pyiceberg.table import Table
 

@@ -19,7 +19,7 @@ _log = logging.getLogger("puffin_ann")
 
 @dataclass(frozen=True)
 class FormerEntry:
-    """A registration that stands in earlier metadata only.
+    """A registration that only earlier metadata has.
 
     Attributes:
         path: the file.

@@ -54,7 +54,7 @@ class Covered:
 
 @dataclass(frozen=True)
 class CoveredColumns:
-    """What an index version covers, by column: an object for each of 100,000 files is dear.
+    """What an index version covers, by column: an object for each of 100,000 files is expensive.
 
     Attributes:
         paths: locations, absolute.

@@ -55,7 +55,7 @@ def reading(
 
     Raises:
         DataFileError: it has not.
-        EnvironmentProblemError: it is gone, or is no file.
+        EnvironmentProblemError: it is gone, or is not a file.
         StoreUnavailableError: its store does not answer, or refuses access.
     """
     try:

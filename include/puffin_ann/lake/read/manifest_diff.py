@@ -108,8 +108,8 @@ class _Comparison:
             )
             found = list(chain.from_iterable(read))
         except Exception as error:
-            # Expired ones are gone, and whatever else is wrong with them concerns nobody: they
-            # only save work.
+            # Expired ones are gone. Anything else that is wrong with them does not matter
+            # either: they only save work.
             raise _Uncertain(f"a manifest of the base cannot be read: {error}") from error
         data = [entry for entry in found if entry.content == FileContent.DATA]
         if (len(data), sum(entry.rows for entry in data)) != (left, left_rows):

@@ -1,6 +1,6 @@
 """Objects of a table's store.
 
-`objects` is the door through which whatever is not Parquet is read, and `outages` tells "not
+everything that is not Parquet is read through `objects`, and `outages` tells "not
 there", "not readable now" and "damaged" apart. `listing` lists and removes, `staging` hands objects
 from stage to stage, `leases` let one holder work at a time. A new object is made by `compose` from
 an `object_plan`: on S3 by the store itself (`s3`, `multipart`, `multipart_plan`), on local disks by

@@ -1,12 +1,13 @@
 """Leases: one holder at a time of something that several processes could work on.
 
-A lease is a claim, an object with a number that is created if absent; whoever creates the next
-number has it. A heartbeat beside it, written by the holder alone, says until when it is meant to
-last; a marker says that it was given back. Who finds the newest claim given back or expired may
-claim the next number. Numbers grow: they tell an earlier holder that woke up too late (fencing).
+A lease is a claim: an object with a number, created only if absent. The process that creates the
+next number has the lease. A heartbeat beside it, written by the holder alone, says until when it is
+meant to last; a marker says that it was given back. Once the newest claim was given back or has
+expired, any process may claim the next number. Numbers grow: by them an earlier holder that wakes
+up too late is recognised (fencing).
 
-All that a lease saves is work. A holder that was taken for dead may still be at it, and stores
-without a conditional put may let two through: nothing that has to be right may rest on it.
+A lease only saves work. A holder that was presumed dead may still be working, and stores without a
+conditional put may let two holders through: correctness must not depend on it.
 
 The objects' names begin with `_`, which hides them from Iceberg's removal of orphan files.
 """
@@ -39,7 +40,7 @@ MOST_BYTES = 16 << 10
 
 MOST_SECONDS = 86_400.0
 """No run asks for a lease that lasts longer than this without a heartbeat, or than twice what
-the settings say. The settings are not those of whoever wrote it, so the bound is wide."""
+the settings say. The writer may have had other settings, so the bound is wide."""
 
 MOST_AHEAD_MS = 86_400_000
 """No clock of a store is this far ahead of ours."""
@@ -51,7 +52,7 @@ SKEW_MS = 5_000
 """A lease is taken over only so long after its end: clocks of two machines differ."""
 
 STALE_LOOK_SECONDS = 20.0
-"""A claim made later than this after looking may rest on what is no longer so: look again."""
+"""A claim made later than this after looking may go by what has changed since: look again."""
 
 
 Name = Annotated[str, Field(max_length=2_000)]
@@ -120,7 +121,7 @@ class Held:
 
 
 class Lease:
-    """The lease on what a folder of the table's store stands for.
+    """The lease on what a folder of the table's store represents.
 
     Args:
         io: of the table.
@@ -162,8 +163,8 @@ class Lease:
             seconds: how long it lasts without a heartbeat.
 
         Raises:
-            LeaseHeldError: somebody else has it; says who and since when.
-            StagingError: something else stands where its objects should, or it changes too fast.
+            LeaseHeldError: another run has it; says which and since when.
+            StagingError: something else is in the place of its objects, or it changes too fast.
         """
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -208,7 +209,7 @@ class Lease:
         return True
 
     def break_lease(self) -> Held | None:
-        """End the lease of whoever has it, who goes on without; None if nobody has it.
+        """End the lease of its holder, which goes on without it; None if nobody has it.
 
         What two runs do to one index at a time comes to no harm, as nothing that has to be right
         rests on a lease: the later publication fails.

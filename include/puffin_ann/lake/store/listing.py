@@ -62,7 +62,7 @@ def list_objects(io: FileIO, folder: str, *, recursive: bool = False) -> list[St
 
 
 def is_folder(io: FileIO, uri: str) -> bool:
-    """Tell whether what stands where an object should is none: a folder, a link to itself."""
+    """Tell whether there is a folder, or a link to itself, where an object should be."""
     try:
         open_object(io, uri).close()
     except IsADirectoryError:
@@ -105,7 +105,7 @@ def unfinished_uploads(io: FileIO, prefix: str) -> list[tuple[str, Upload]]:
 
 
 def abort(io: FileIO, uri: str, upload: Upload) -> None:
-    """Abort a multipart upload, and so free the parts it holds; none is no error."""
+    """Abort a multipart upload, and so free the parts it holds; a missing one is not an error."""
     store = s3_of(io, uri)
     if store is not None:
         abort_upload(store, Location.require(uri).bucket, upload)
@@ -157,7 +157,7 @@ def _local(folder: Path, root: str, recursive: bool) -> Iterator[StoredObject]:
             if not entry.is_dir(follow_symlinks=False):
                 told = _told(entry)
                 if is_special(told.st_mode):
-                    continue  # as a folder, it is no object
+                    continue  # a folder is not an object
                 yield StoredObject(uri, told.st_size, int(told.st_mtime * 1000))
             elif recursive:
                 yield from _local(folder / entry.name, uri, recursive)

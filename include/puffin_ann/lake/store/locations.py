@@ -1,10 +1,10 @@
 """Which locations may be read because an index file names them.
 
-Whoever can write an index file could otherwise have any file read with the rights of everyone who
-searches: of another table, of another bucket, of the machine's own disk. So a location that an
-index file names is believed only where the table's own metadata names it, too, or where it lies in
-a folder of the table. Locations are compared as text, in one spelling; one that might lead out of
-its folder, by `..` or by what an encoding hides, lies in none.
+Otherwise, anyone who can write an index file could have any file read with the rights of everyone
+who searches: of another table, of another bucket, of the machine's own disk. So a location that an
+index file names is trusted only where the table's own metadata names it, too, or where it is in a
+folder of the table. Locations are compared as text, in one spelling; one that might lead out of its
+folder, by `..` or by an encoded character, counts as in no folder.
 """
 
 import re
@@ -148,7 +148,7 @@ def _spelt(uri: str) -> str | None:
 
 
 def _climbs(uri: str) -> bool:
-    """Tell whether a location has a part `..`, as it stands or decoded, any number of times."""
+    """Tell whether a location has a part `..`, as written or decoded any number of times."""
     decoded = unquote(uri) if "%" in uri else uri
     while decoded != uri and ".." not in uri:
         uri, decoded = decoded, unquote(decoded)

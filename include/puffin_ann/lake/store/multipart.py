@@ -3,8 +3,8 @@
 An upload belongs to its object's key, and the key to the object plan, so an attempt that comes
 after one that died finds that upload, and does only the parts that are missing. Other attempts at
 the same time do no harm: they upload the same parts. One of them completes the upload, or aborts
-it, or makes parts again that then bear other tags, and the store refuses what the others ask of it;
-those look whether the object is there, and else go on with what is.
+it, or makes parts again that then have other tags; the store then refuses the others' requests.
+These look whether the object is there, and if not, go on from what is.
 """
 
 import logging

@@ -49,7 +49,7 @@ class ObjectPlan:
     Args:
         version_of: returns what tells one state of a stored object from another (an ETag), or ""
             where the store has no such thing. It is asked once for each source, when the source is
-            first mentioned: whoever reads a source to decide what to take `pin`s it before.
+            first mentioned. To read a source and then decide what to take, `pin` it first.
     """
 
     def __init__(self, version_of: Callable[[str], str]) -> None:

@@ -1,4 +1,4 @@
-"""Ask the table's store for an object: the door through which whatever is not Parquet is read.
+"""Ask the table's store for an object: everything that is not Parquet is read through here.
 
 Here a store is asked with patience, and what it says is told as `outages` tells it: an object that
 is missing is an `ObjectMissingError`, a store that fails a `StoreUnavailableError`.
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 FOLDER = -1
-"""Stands for a length where what stands in an object's place is none, such as a folder."""
+"""In place of a length: there is something else than an object, such as a folder."""
 
 
 @contextmanager
 def locating(uri: str) -> Iterator[None]:
-    """Tell a location that no store has from one where nothing is.
+    """Tell a location that no store can have from one where there is nothing.
 
     Raises:
-        FormatError: its scheme or its name is none that the table's FileIO takes.
+        FormatError: the table's FileIO does not take its scheme or its name.
     """
     try:
         yield
@@ -43,7 +43,7 @@ def locating(uri: str) -> Iterator[None]:
 
 
 def object_length(io: FileIO, uri: str) -> int | None:
-    """Return the bytes of an object; None if it is not there, `FOLDER` if that is none.
+    """Return the length of an object; None if it is not there, `FOLDER` if it is not an object.
 
     Raises:
         StoreUnavailableError: the store does not say.
@@ -112,8 +112,8 @@ def open_object(io: FileIO, uri: str) -> "ObjectStream":
 
     Raises:
         ObjectMissingError: it is not there.
-        IsADirectoryError: what stands in its place is no file: a folder, a pipe, a device, a link
-            that leads to itself.
+        IsADirectoryError: it is not a file but a folder, a pipe, a device, or a link that leads
+            to itself.
         StoreUnavailableError: the store does not answer, or refuses access.
     """
     return ObjectStream(io, uri)

@@ -70,7 +70,7 @@ def patiently(uri: str, ask: Callable[[], _T]) -> _T:
 
     Raises:
         ObjectMissingError: the object is definitely not there.
-        IsADirectoryError: a folder stands in its place, or a link that leads to itself.
+        IsADirectoryError: there is a folder in its place, or a link that leads to itself.
         StoreDeniedError: the store refuses access.
         StoreUnavailableError: it has not answered within the setting `store_seconds`.
     """
@@ -174,7 +174,7 @@ def _is_denied(error: BaseException) -> bool:
 
 
 def _is_no_file(error: BaseException) -> bool:
-    """Tell whether a folder stands in an object's place, or a link that leads to itself."""
+    """Tell whether there is a folder in an object's place, or a link that leads to itself."""
     if isinstance(error, IsADirectoryError) or getattr(error, "errno", None) == errno.ELOOP:
         return True
     return _WORDS_OF_FOLDERS.search(str(error)) is not None

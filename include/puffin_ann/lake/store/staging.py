@@ -109,7 +109,7 @@ class Staging:
         return self.read(name) == data
 
     def discard_torn(self, name: str) -> bool:
-        """Remove a document that is no JSON, such as a machine leaves that went down; else False.
+        """Remove a document that is not JSON, such as a machine leaves that went down; else False.
 
         Only on a local file system: elsewhere no reader sees half an object.
         """
@@ -304,7 +304,7 @@ _PARTIAL = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
 def is_partial(name: str) -> bool:
-    """Tell whether an object bears a name as they have until they are complete."""
+    """Tell whether a name is that of an object that is not complete yet."""
     return _PARTIAL.fullmatch(name) is not None
 
 

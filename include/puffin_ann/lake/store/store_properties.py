@@ -1,8 +1,8 @@
-"""Which of a table's own properties would decide whom its reader's requests go to.
+"""Which of a table's own properties would decide where its readers' requests go.
 
-PyIceberg lays a table's properties over those of the catalog when it connects to the store. Whoever
-may write to a table could so send its readers, and with them what they prove themselves by, to an
-address of their choice. Java's Iceberg takes none of these from a table.
+PyIceberg lays a table's properties over those of the catalog when it connects to the store. So
+anyone who may write to a table could send its readers, and their credentials, to an address of
+their choice. Java's Iceberg takes none of these properties from a table.
 """
 
 import re

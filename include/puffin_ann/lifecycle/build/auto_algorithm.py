@@ -1,7 +1,7 @@
 """`algorithm: auto`: build a sample with each engine, and take the one that searches fastest.
 
-Which engine that is depends on the data and its width, so it is measured on the table's own rows.
-Timings differ from run to run: whoever calls this records the choice, and keeps to it.
+Which engine that is depends on the data and its dimension, so it is measured on the table's own
+rows. Timings differ from run to run: the caller records the choice, and keeps to it.
 """
 
 import time

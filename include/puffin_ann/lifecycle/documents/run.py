@@ -325,9 +325,9 @@ def load(staging: Staging, name: str, kind: type[D]) -> D:
 
 
 def done(staging: Staging, name: str, kind: type[D]) -> D | None:
-    """Return a stage's document if the stage is done; one that is torn is none, and removed.
+    """Return a stage's document if the stage is done; a torn one counts as missing, and is removed.
 
-    Of a torn plan that is for whoever plans: all that was made by it has to go, too.
+    A torn plan is left to the planning task: all that was made by it has to go, too.
     """
     if not staging.exists(name):
         return None

@@ -1,8 +1,8 @@
 """Remove what no index needs any more: superseded versions, and what failed runs left behind.
 
-Nothing goes before its grace is over, and nothing that the table's metadata needs, or that others'
-may need: see `withheld`. What a run left whose outcome is not known is told from a lost publication
-by the table's earlier metadata.
+Nothing is removed before its grace period is over, and nothing that the table's metadata needs, or
+that others' metadata may need: see `withheld`. The table's earlier metadata tells what a run left
+whose outcome is not known from a publication whose registration was lost.
 """
 
 import logging
@@ -129,7 +129,7 @@ class _Look:
 
     Args:
         inventory: of the table.
-        found: what there is to remove, now or later; nothing is looked at for nothing.
+        found: what there is to remove, now or later; if nothing, no metadata is read.
         forget: metadata files that are ignored.
     """
 
@@ -179,7 +179,7 @@ def _remove(
     if not due:
         return ()
     table = _deregister(inventory, due)
-    free, more = look.split(due)  # whoever registered the table elsewhere may have committed
+    free, more = look.split(due)  # another catalog that has the table may have committed
     kept += more
     gone = []
     for orphan in free:

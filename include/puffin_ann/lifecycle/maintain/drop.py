@@ -161,7 +161,7 @@ def _not_found(inventory: Inventory, index: str) -> IndexNotFoundError:
 
 
 def _has_foreign(inventory: Inventory, index: str) -> bool:
-    """Tell whether the statistics of others that count stand in a file of the index.
+    """Tell whether a file of the index has statistics of others that count.
 
     A snapshot has one place for statistics; an optimizer's are in the index's file where that took
     it, and have to stay when the index goes.

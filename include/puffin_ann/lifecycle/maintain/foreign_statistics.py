@@ -1,8 +1,8 @@
 """Find statistics of others whose place a publication of ours took when it landed late.
 
-A publication whose answer was lost may land when somebody else has filled the statistics entry, and
-takes its place: catalogs can assert the head, which has not moved, and no entry. It is told, and
-whoever made the statistics makes them again; the guard then carries them along.
+A publication whose answer was lost may land after another writer has filled the statistics entry,
+and takes its place: a catalog can assert the head, which has not moved, but not an entry. `doctor`
+reports it, and the other writer makes the statistics again; the guard then carries them over.
 """
 
 from pyiceberg.table import Table
@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.versions.inventory import Inventory, is_index_name
 
 
 def find_displaced(table: Table) -> list[Displaced]:
-    """Return statistics of others that files of ours stand in the place of, unlike them."""
+    """Return statistics of others that files of ours replaced without listing the same."""
     return find_overwritten(table, is_index_name)
 
 

@@ -34,7 +34,7 @@ def forget_metadata(
         Their locations.
 
     Raises:
-        BadInputError: one is no foreign metadata file in reach, or too young.
+        BadInputError: one is not a foreign metadata file in reach, or too young.
         StoreUnavailableError: it cannot be told now.
     """
     protection = Protection.of(table, at_ms=at_ms)

@@ -2,7 +2,7 @@
 
 Registration is all that keeps an index file from being deleted, and a snapshot's expiry takes its
 registration away. So the live version of every index is anchored: registered under the head, which
-no expiry removes. If somebody else's statistics stand there, everything is published again on top.
+no expiry removes. If the head has others' statistics, everything is published again on top of it.
 """
 
 import logging
@@ -93,7 +93,7 @@ def guard(
         table: by name, or as loaded.
         declarations: of this table's indexes, for their retention; what was built by is known.
         strict: an expiry may leave nothing but the heads of branches, and tags: publish again where
-            others' statistics stand under the head. Otherwise only if the `horizon` demands it.
+            the head has others' statistics. Otherwise only if the `horizon` demands it.
         horizon: the expiry to expect; default: by the table's properties, a day from now.
 
     Raises:
@@ -176,7 +176,7 @@ def _indexes_named(table: Table) -> set[str]:
 def _is_anchored(inventory: Inventory, head: int, live: Mapping[str, IndexFile]) -> bool:
     """Tell whether the file under the head has a version of every index, the live one or not.
 
-    After a rollback an older one may stand there; it covers the head better.
+    After a rollback it may be an older one, which covers the head better.
     """
     file = inventory.ours_in(head)
     return (

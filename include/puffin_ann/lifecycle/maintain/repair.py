@@ -1,9 +1,9 @@
 """Published index files whose bytes are not those that were written, and what takes their place.
 
-A damaged blob cannot be repaired from itself. What it held may stand whole in another file: the
-same version, carried along, or an older one, which covers less. That is published again, with all
-else of the damaged file that is whole, and the damaged file goes, since guard and searches would
-turn to it again and again.
+A damaged blob cannot be repaired from itself. Another file may have what it held: the same version,
+carried over, or an older one, which covers less. That is published again, with everything else of
+the damaged file that is whole. Then the damaged file is removed, since guard and searches would try
+it again and again.
 """
 
 import io
@@ -102,7 +102,7 @@ def _damage_of(table: Table, file: IndexFile, kinds: AbstractSet[str]) -> list[D
 
 
 def _is_beyond_us(table: Table, file: IndexFile) -> bool:
-    """Tell whether what stands at a file's place is none, such as a directory."""
+    """Tell whether there is something else in a file's place, such as a directory."""
     return is_folder(table.io, file.path)
 
 
@@ -247,11 +247,11 @@ def _is_dispensable(
     whole: Mapping[str, IndexFile],
     lost: Sequence[str],
 ) -> bool:
-    """Tell whether all that a damaged file holds stands elsewhere, or can be copied from it."""
+    """Tell whether another file has all that a damaged file holds, or it can be copied from it."""
     if file.holds:
         return {held.index for held in file.holds} <= whole.keys()
     bad = {damage.index for damage in confirmed if damage.file.path == file.path}
-    # Where not even that is known which indexes it holds, none may be missing.
+    # If it is not even known which indexes it holds, no index may be missing.
     return bool(whole) and not lost and ("" in bad or _indexes_in(table, file) <= bad)
 
 
@@ -265,7 +265,7 @@ def _indexes_in(table: Table, file: IndexFile) -> set[str]:
 def _is_needed(
     inventory: Inventory, file: IndexFile, whole: Mapping[str, IndexFile], is_kept: bool
 ) -> bool:
-    """Tell whether something has to be published before a file can go, or be of no use."""
+    """Tell whether something has to be published before a file can go, or is not needed."""
     if inventory.head in file.entries or any(other.path == file.path for other in whole.values()):
         return True
     listed = (blob for entry in file.entries.values() for blob in entry.blob_metadata)

@@ -84,7 +84,7 @@ def apportion(total: int, weights: Mapping[int, int]) -> dict[int, int]:
 def absorbable(rows: int, deltas: Iterable[ShardState]) -> list[ShardState]:
     """Return the deltas that a new one of so many rows takes the place of, the smallest first.
 
-    Sizes count deleted rows as well: those never change, so that sizes which doubled go on to.
+    Sizes count deleted rows, too: so a delta's size never changes, and sizes go on doubling.
     """
     absorbed: list[ShardState] = []
     for delta in sorted(deltas, key=lambda one: (one.rows, one.shard_id)):

@@ -252,7 +252,7 @@ def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
     """Make one Puffin file: this index, the table's other indexes, and foreign blobs.
 
     Shards come first, so that ranges of staged and published files adjoin and a store that copies
-    parts by itself need not be sent a byte of them; what is small stands beside the footer.
+    parts by itself need not be sent a byte of them; small blobs come last, beside the footer.
     """
     names = Names(
         folder=metadata_folder(table),

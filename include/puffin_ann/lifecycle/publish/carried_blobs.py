@@ -1,4 +1,4 @@
-"""What a published file carries along besides the index it is published for."""
+"""What a published file carries over besides the index it is published for."""
 
 import logging
 from collections.abc import Collection, Iterator
@@ -24,7 +24,7 @@ OUR_PREFIX = "puffin-ann-"
 
 LISTED_TYPES = frozenset({"apache-datasketches-theta-v1"})
 """Blob types listed in the table's metadata. PyIceberg cannot load a table whose metadata lists a
-type it does not know, so our own stand in the file's footer only."""
+type it does not know, so our own are in the file's footer only."""
 
 Blob = tuple[PuffinReader, BlobMetadata]
 """A blob, and the file to copy it from; ranges are copied by an object plan, so that it may be
@@ -108,7 +108,7 @@ class CarriedBlobs:
         return found
 
     def _is_spoilt(self, entry: Registered) -> bool:
-        """Tell whether nobody can read a file of ours: it must not keep its place for ever.
+        """Tell whether nobody can read a file of ours: it must not keep its place forever.
 
         A file of others may be readable for them.
         """
@@ -128,12 +128,12 @@ def _foreign_blobs(reader: PuffinReader) -> list[BlobMetadata]:
 
 
 def is_foreign(blob: BlobMetadata | ListedBlob) -> bool:
-    """Tell whether a blob is no index's, such as the sketches of an optimizer."""
+    """Tell whether a blob belongs to no index, such as the sketches of an optimizer."""
     return not blob.type.startswith(OUR_PREFIX)
 
 
 def listed_blobs(blobs: Collection[BlobMetadata]) -> list[ListedBlob]:
-    """Return the blobs of a file that may stand in the table's metadata."""
+    """Return the blobs of a file that the table's metadata may list."""
     return [
         ListedBlob.model_validate(
             {

@@ -73,8 +73,8 @@ def republish(
     """Publish one file with all live indexes on the head; returns its location and snapshot.
 
     Others' blobs are carried along and stay listed: those registered under the head first. Where no
-    snapshot is added, the file takes the place of the one under the head, so that what stands there
-    is carried along, too: after a rollback, an older version that may have no other place.
+    snapshot is added, the file takes the place of the one under the head, whose content is carried
+    over, too: after a rollback, an older version that may have no other place.
 
     Args:
         inventory: of the table, whose head is published on.

@@ -56,7 +56,7 @@ def _recorded(held: Holding) -> RetentionOptions:
 
 
 def names_of_snapshots(table: Table) -> dict[int, tuple[str, ...]]:
-    """Return the names of tags and branches by the snapshot they stand at."""
+    """Return the names of tags and branches by the snapshot they point to."""
     found: dict[int, tuple[str, ...]] = {}
     for name, ref in sorted(table.metadata.refs.items()):
         spoken = f"{ref.snapshot_ref_type.value} {name!r}"
@@ -72,7 +72,7 @@ def apply_retention(
     """Say of each published file whether it stays.
 
     A file stays if it is the newest to hold one of the versions that an index keeps, or if a tag or
-    a branch stands at a snapshot that it is registered under, that names it, or that it covers.
+    a branch points to a snapshot that it is registered under, that names it, or that it covers.
 
     Args:
         files: usable ones, the newest first.

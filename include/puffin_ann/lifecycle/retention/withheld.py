@@ -164,8 +164,8 @@ class Protection:
     def _older_lists(self) -> tuple[frozenset[str], str]:
         """What metadata names that is older than the log: index files too, which it does not keep.
 
-        A manifest list is needed to read the table at all, by whoever registered it at one of these
-        files; and few are looked for.
+        A manifest list is needed to read the table at all, for a catalog that registered it at one
+        of these files; and few are looked for.
         """
         table = self.reach.table
         known = {canonical(entry.metadata_file) for entry in table.metadata.metadata_log}

@@ -1,11 +1,11 @@
 """One writer per index at any time, and one per table while its index file is assembled.
 
 A run holds the lease on its index from before it is planned until it ends, whatever triggered it;
-publishing holds the lease on the table besides. Who finds it taken waits, and plans when it is
-free: so whatever was asked for is done, or turns out to have been done by the run waited for.
+while it publishes it also holds the lease on the table. A run that finds the lease taken waits, and
+plans when it is free: so what was asked for is done, or the other run has done it already.
 
-Leases save work. That a run publishes at most once, and never on top of something it has not seen,
-rests on the commit's assertion of the branch head alone.
+Leases save work. Only the commit's assertion of the branch head ensures that a run publishes at
+most once, and never on top of something it has not seen.
 """
 
 import logging
@@ -40,7 +40,7 @@ _guard = threading.Lock()
 
 
 def index_lease(table: Table, index: str) -> Lease:
-    """Return the lease that whoever builds, refreshes, maintains or drops an index holds."""
+    """Return the lease held by a run that builds, refreshes, maintains or drops an index."""
     return Lease(table.io, index_folder(table, index), f"index {index!r} of {name_of(table)}")
 
 
@@ -68,7 +68,7 @@ def table_lease(table: Table) -> Lease:
 
 
 def leases_of(table: Table) -> list[tuple[str, Lease]]:
-    """Return the leases that somebody has or had: on indexes, by name, and on the table, as ""."""
+    """Return the leases that a run has or had: on indexes, by name, and on the table, as ""."""
     root = staging_folder(table)
     found = list_objects(table.io, root, recursive=True)
     paths = {lease.uri[len(root) + 1 :].rpartition("/") for lease in found}
@@ -83,7 +83,7 @@ def leases_of(table: Table) -> list[tuple[str, Lease]]:
 def break_lease(table: str | Table, index: str) -> str:
     """End the lease on an index, or on the table's index file where `index` is the table's name.
 
-    Whoever has it goes on, and may do for nothing what another run does meanwhile. Returns who had
+    The holder goes on, and may do in vain what another run does meanwhile. Returns who had
     it, in a sentence.
 
     Raises:
@@ -122,7 +122,7 @@ def working(table: str | Table, index: str, owner: str, purpose: str) -> Iterato
     """Keep the lease of a run alive during one of its stages, wherever that runs.
 
     Raises:
-        LeaseHeldError: the run was taken for dead, and another one is at work.
+        LeaseHeldError: the run was presumed dead, and another one is at work.
     """
     lease = index_lease(load_table(table), index)
     lease.acquire(owner, purpose, settings().lease_seconds)
@@ -152,7 +152,7 @@ def writing(
         index: name of the index.
         owner: id of the run.
         purpose: what it does, for those who wait.
-        wait: for whoever has it; else fail at once.
+        wait: for the holder; else fail at once.
         tell: gets a sentence when there is something to wait for.
 
     Raises:

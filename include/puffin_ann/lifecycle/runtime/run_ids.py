@@ -16,7 +16,7 @@ def new_run_id(kind: str) -> str:
 
 
 def safe_run_id(run_id: str) -> str:
-    """Return a run id that can stand in a path: readable, and different for different runs."""
+    """Return a run id that can be part of a path: readable, and different for different runs."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).strip("-.")[:60]
     if readable == run_id:
         return readable

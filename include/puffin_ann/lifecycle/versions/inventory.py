@@ -220,7 +220,7 @@ def _file(
     named_by: tuple[int, ...],
     former: FormerEntry | None,
 ) -> IndexFile | None:
-    """Describe a file; None if it is somebody else's."""
+    """Describe a file; None if it is another writer's."""
     length, modified = (stored.bytes, stored.modified_ms) if stored else (None, 0)
     if stored is None:  # registered from another folder, or gone
         length = object_length(table.io, path)

@@ -1,8 +1,8 @@
 """Folders of the cache that are in use, so that no process removes them to make room.
 
 A folder is in use from when it is handed out until its files are mapped; from then on it may go, as
-mapped files stay readable until they are let go. That is told between processes by a lock on the
-folder itself, which ends with the process however that ends.
+mapped files stay readable until they are closed. Processes tell each other by a lock on the folder
+itself, which ends with the process however that ends.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ def remove_unless_held(folder: Path, used_at: float) -> bool:
 
 
 def remove(folder: Path) -> bool:
-    """Remove a folder, whoever holds it; returns whether it did.
+    """Remove a folder, even one in use; returns whether it did.
 
     It leaves its name first, so that nobody finds one that is removed by half.
     """

@@ -84,10 +84,10 @@ class LocalCache:
     def held(self, key: str, fill: Fill, size: int = 0) -> Iterator[Path]:
         """Give the folder of `key`, filled by `fill(folder)` if it is not there yet.
 
-        In the body it is removed by nobody to make room; its files have to be opened there.
+        Within the `with` block no process removes it to make room; open its files there.
 
         Args:
-            key: names the content for ever, and whose it is.
+            key: names the content forever, and whose it is.
             fill: brings the content; what it raises but for an `OSError`, is raised.
             size: bytes that the content has at least, if that is known.
 

@@ -19,8 +19,8 @@ def in_cache(cache: LocalCache, scope: str) -> Place:
     """Have blobs unpacked into the cache.
 
     They are kept by content: what the gate searched while it was staged is published under another
-    name, and carried along into later files. The name of a content is made of checksums, which
-    whoever chooses the content can forge: so no table finds what another brought.
+    name, and carried along into later files. The name of a content is made of checksums,
+    which the author of the content can forge: so no table finds what another one stored.
 
     Args:
         cache: local disk.

@@ -14,10 +14,10 @@ _CATALOG = ("type", "uri", "warehouse", "prefix")
 def scope_of(table: Table) -> str:
     """Return what names a table in the cache, as hexadecimal digits: no other table has the same.
 
-    Everything that stands in a table can be claimed by another one, too: its id, its location, and
-    by the properties of its store even whose bytes a path means. So it is named by the entry of
-    this user's catalog, and one that no catalog named by the folder its metadata was read from. Its
-    id is added, as an entry may be dropped and made again by somebody else.
+    Another table can claim everything that a table says of itself: its id, its location and, by
+    the properties of its store, even which bytes a path means. So a table is named by its entry in
+    this user's catalog, and a table without a catalog by the folder its metadata was read from. Its
+    id is added, as an entry may be dropped and made again by another user.
     """
     catalog = table.catalog
     entry = list(table.name())

@@ -1,4 +1,4 @@
-"""Where the blobs of a shard stand in its Puffin file, found and measured by the file's footer."""
+"""Where the blobs of a shard are in its Puffin file, found and measured by the file's footer."""
 
 from dataclasses import dataclass
 

@@ -67,7 +67,7 @@ class ShardTier:
     ) -> tuple[list[Source], int]:
         """Return near rows of each query from the shards probed, and how many those were.
 
-        Each query finds k rows where as many are live, in whatever shards they stand.
+        Each query finds k rows if as many are live, whichever shards hold them.
 
         Args:
             queries: (q, d) float32.
@@ -86,7 +86,7 @@ class ShardTier:
         for source in sources:
             found += (source.ids >= 0).sum(axis=1)
         if found.min(initial=k) < k:
-            # Fewer than k live rows stood in the probed shards: the rest of them must answer too.
+            # The probed shards hold fewer than k live rows: the other shards must answer, too.
             rest = ~probed & (found < k)[:, None]
             sources += self._probe(queries, k, np.where(rest, wide, 0))
             touched |= rest.any(axis=0)

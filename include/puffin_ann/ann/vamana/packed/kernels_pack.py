@@ -1,4 +1,4 @@
-"""Making packed nodes, and two things that searches do as well: rotating, and measuring rows.
+"""Making packed nodes, and two things that searches do, too: rotating and measuring rows.
 
 See `layout` for what a packed node is and for the sums below.
 """

@@ -74,7 +74,7 @@ class Layout:
 
     @property
     def code_bytes(self) -> int:
-        """Codes of a block; behind them stand 32 sums, 32 factors and 32 row numbers."""
+        """Codes of a block; 32 sums, 32 factors and 32 row numbers follow them."""
         return fastscan.groups_of(self.dim // 2) * fastscan.GROUP_BYTES
 
     @property
