@@ -120,7 +120,7 @@ format: $(READY) ## Format the code
 
 lock: $(READY) ## Resolve the lock anew from pyproject.toml
 	@$(UV) pip compile --quiet --universal --generate-hashes --all-extras --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --extra spark --no-header --no-annotate --python-version 3.11 pyproject.toml benchmarks/requirements-peers.in -c requirements.lock -o benchmarks/requirements-peers.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --extra cli --extra s3 --extra spark --no-header --no-annotate --python-version 3.11 pyproject.toml benchmarks/requirements-peers.in -c requirements.lock -o benchmarks/requirements-peers.lock
 
 clean: down ## Remove everything that make created, the demo's table included
 	@rm -rf $(VENV) $(LOCAL) .pytest_cache .mypy_cache .ruff_cache .hypothesis

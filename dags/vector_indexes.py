@@ -3,6 +3,6 @@
 To leave a kind out, name the others: `index_dags(["build", "refresh", "maintain"])`.
 """
 
-from puffin_ann.airflow.dags.factory import index_dags
+from puffin_ann.airflow import index_dags
 
 globals().update(index_dags())

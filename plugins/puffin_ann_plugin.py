@@ -1,5 +1,9 @@
-"""The page *Vector indexes* of Airflow's user interface: Airflow takes plugins from this folder."""
+"""The page *Vector indexes*, for an Airflow that finds this library on its path.
 
-from puffin_ann.airflow.page.plugin import PuffinAnnPlugin
+Where the package is installed, Airflow knows the page by an entry point, and reports a second one.
+"""
 
-__all__ = ["PuffinAnnPlugin"]
+from importlib.metadata import entry_points
+
+if not entry_points(group="airflow.plugins", name="puffin_ann"):
+    from puffin_ann.airflow.page.plugin import PuffinAnnPlugin as PuffinAnnPlugin

@@ -38,3 +38,7 @@ def __getattr__(name: str) -> Any:
     if name in ("Index", "open_index"):
         return getattr(imported("puffin_ann.search.index"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

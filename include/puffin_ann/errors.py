@@ -155,8 +155,12 @@ class LocalCopyError(EnvironmentProblemError):
     """What was unpacked to local disk is not whole there; says nothing of what it came from."""
 
 
+class NotInstalledError(EnvironmentProblemError, ImportError):
+    """A package is not installed that only some work needs; names the extra that brings it."""
+
+
 class SparkNotFoundError(EnvironmentProblemError):
-    """`spark-submit` or Java is not to be found."""
+    """`spark-submit` or Java is not to be found, or PySpark is not whole."""
 
 
 class StagingError(EnvironmentProblemError):

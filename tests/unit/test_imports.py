@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from puffin_ann.errors import NotInstalledError
 from puffin_ann.settings import configure_numba
 from tests.support.paths import ROOT
 
@@ -109,3 +110,77 @@ def test_searching_an_engine_imports_none_of_its_build(environment):
     found = loaded_after("from puffin_ann.engines import engine\nengine('vamana')\n", environment)
     assert "puffin_ann.ann.vamana.search" in found
     assert not {"puffin_ann.ann.vamana.build", "puffin_ann.ann.vamana.bulk_build"} & found
+
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys({absent!r}.split()))  # to import them fails
+"""
+"""What a process runs first in which packages are not installed."""
+
+OPTIONAL = "airflow boto3 botocore hnswlib py4j pyspark thrift typer"
+
+TOLD = """
+from puffin_ann.errors import NotInstalledError
+try:
+    {statement}
+except NotInstalledError as error:
+    print(error, file=sys.stderr)
+"""
+
+
+def told_without(package: str, statement: str, environment: dict[str, str]) -> str:
+    script = WITHOUT.format(absent=package) + TOLD.format(statement=statement)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, NotInstalledError.exit_code), done.stderr
+    return done.stderr
+
+
+def test_a_build_and_a_search_need_none_of_what_extras_bring(environment, tmp_path):
+    without = WITHOUT.format(absent=OPTIONAL)
+    own = {
+        **environment,
+        "PYICEBERG_CATALOG__DEMO__URI": f"sqlite:///{tmp_path / 'catalog.db'}",
+        "PYICEBERG_CATALOG__DEMO__WAREHOUSE": f"file://{tmp_path / 'warehouse'}",
+    }
+    loaded_after(without + BUILD, own)
+    loaded_after(without + SEARCH, own)
+
+
+@pytest.mark.parametrize(
+    ("extra", "package", "statement"),
+    [
+        ("airflow", "airflow", "import puffin_ann.airflow"),
+        ("cli", "typer", "import puffin_ann.cli.main as cli; sys.argv = ['puffin-ann']; cli.run()"),
+        (
+            "s3",
+            "boto3",
+            "from puffin_ann.lake.store.s3 import S3; S3({'s3.endpoint': '127.0.0.1'}).client",
+        ),
+        (
+            "hnsw",
+            "hnswlib",
+            "from puffin_ann.ann.hnsw.library import _index; _index(8, False).__enter__()",
+        ),
+        (
+            "glue",
+            "boto3",
+            "from puffin_ann import open_index; open_index('glue.ns.words', 'words')",
+        ),
+        (
+            "hive",
+            "thrift",
+            "from puffin_ann import open_index; open_index('hive.ns.words', 'words')",
+        ),
+    ],
+)
+def test_an_error_that_an_extra_would_cure_names_the_extra(extra, package, statement, environment):
+    catalogs = {
+        "PYICEBERG_CATALOG__GLUE__TYPE": "glue",
+        "PYICEBERG_CATALOG__HIVE__URI": "thrift://127.0.0.1:1",
+    }
+    told = told_without(package, statement, {**environment, **catalogs})
+    assert f"pip install 'puffin-ann[{extra}]'" in told
+    assert "Traceback" not in told

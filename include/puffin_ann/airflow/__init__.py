@@ -11,12 +11,44 @@ The one package of the library that imports Airflow. What runs and what is writt
     page        the page *Vector indexes* of Airflow's user interface
     forms       trigger forms, with the bounds of the declaration
     failures    how a task fails: for good or to be tried again, and what its log says
+    exceptions  Airflow's exceptions, wherever its version has them
+    provider    what this package is to Airflow's list of providers
     dag_ids     ids and tags of the DAGs
 
 Airflow parses DAG files every few seconds and imports plugins in every process. So a module here
 imports no more than Airflow, pydantic and YAML at its top, other than `triggers` and
 `page.application`, which only the triggerer and the API server import.
 
-What a deployment has of its own is a DAG file that calls `dags.factory.index_dags` (as
-`dags/vector_indexes.py` does) and a plugin file that imports `page.plugin.PuffinAnnPlugin`.
+What a deployment has of its own is a DAG file, as `dags/vector_indexes.py` is one:
+
+    from puffin_ann.airflow import index_dags
+
+    globals().update(index_dags())
+
+Airflow finds the page by an entry point of the installed package, as it finds `provider`.
 """
+
+from typing import TYPE_CHECKING, Any
+
+from puffin_ann.errors import NotInstalledError
+from puffin_ann.extras import install_command, is_installed
+from puffin_ann.uncollected import imported
+
+if TYPE_CHECKING:
+    from puffin_ann.airflow.dags.factory import index_dags as index_dags
+
+__all__ = ["index_dags"]
+
+if not is_installed("airflow"):
+    raise NotInstalledError(f"puffin_ann.airflow needs Airflow: {install_command('airflow')}")
+
+
+def __getattr__(name: str) -> Any:
+    """Import what makes DAGs only for DAG files: every process of Airflow imports this package."""
+    if name == "index_dags":
+        return imported("puffin_ann.airflow.dags.factory").index_dags
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from puffin_ann.airflow.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 from puffin_ann.errors import (
     BadInputError,
     IndexNotFoundError,

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from puffin_ann.airflow.exceptions import AirflowException, AirflowFailException
 
 if TYPE_CHECKING:
     from puffin_ann.airflow.triggers.index import IndexTrigger

@@ -9,6 +9,8 @@ import signal
 import sys
 from types import FrameType
 
+from puffin_ann.errors import NotInstalledError
+from puffin_ann.extras import needing
 from puffin_ann.uncollected import uncollected
 
 INTERRUPTED = 130
@@ -27,10 +29,13 @@ def run() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it may be ignored
         signal.signal(signal.SIGINT, interrupt)
     try:
-        with uncollected():
+        with uncollected(), needing("cli", "the command line"):
             from puffin_ann.cli.app import run as run_command
 
         run_command()
+    except NotInstalledError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
     except BaseException as error:
         is_done = isinstance(error, SystemExit) and not error.code
         if isinstance(error, KeyboardInterrupt) or (is_interrupted and not is_done):

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +18,7 @@ import typer
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError, SparkNotFoundError
+from puffin_ann.extras import install_command, is_installed
 
 if TYPE_CHECKING:
     from threading import Thread
@@ -53,8 +53,8 @@ def require_pyspark() -> None:
     from puffin_ann.lifecycle.spark import session
 
     session.require_spark(["java"])
-    if find_spec("pyspark") is None:
-        raise SparkNotFoundError("pyspark cannot be imported; install it beside puffin-ann")
+    if not is_installed("pyspark"):
+        raise SparkNotFoundError(f"pyspark is not installed: {install_command('spark')}")
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 import os
 
 from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+
+from puffin_ann.airflow.exceptions import AirflowFailException, AirflowNotFoundException
 
 
 def require_connection(conn_id: str) -> None:

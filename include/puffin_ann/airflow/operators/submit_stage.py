@@ -4,16 +4,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from puffin_ann.airflow.dag_ids import Kind, dag_id_of
+from puffin_ann.airflow.exceptions import AirflowException, AirflowFailException
 from puffin_ann.airflow.failures import PERMANENT_EXIT_CODES
 from puffin_ann.airflow.operators.spark_connection import executor_environment, require_connection
 from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.extras import needing
 from puffin_ann.spark_apps import Stage, application
+
+with needing("airflow", "to submit stages to Spark"):
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 ERROR_LINE = re.compile(r"^error: (.+)$")
 """The last line of an application that failed by an error of ours."""

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from airflow.providers.standard.operators.trigger_dagrun import DagIsPaused, TriggerDagRunOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
 
 from puffin_ann.airflow.dag_ids import Kind, dag_id_of
+from puffin_ann.airflow.exceptions import AirflowFailException, DagRunTriggerException
+from puffin_ann.extras import needing
+
+with needing("airflow", "to trigger builds"):
+    from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
 
 class TriggerBuildOperator(TriggerDagRunOperator):
@@ -30,7 +33,6 @@ class TriggerBuildOperator(TriggerDagRunOperator):
             trigger_dag_id=dag_id_of("build", index),
             conf={"force": force},
             skip_when_already_exists=True,
-            fail_when_dag_is_paused=True,
             openlineage_inject_parent_info=False,
             **kwargs,
         )
@@ -43,15 +45,15 @@ class TriggerBuildOperator(TriggerDagRunOperator):
             AirflowFailException: its DAG is paused.
         """
         self.trigger_run_id = f"{self.kind}__{context['run_id']}"
-        try:
-            super().execute(context)
-        except DagIsPaused:
-            dag = self.trigger_dag_id
+        dag = self.trigger_dag_id
+        ask = getattr(context["ti"], "get_dag", None)  # before 3.2, Airflow tells no task
+        if ask is not None and ask(dag).is_paused:
             raise AirflowFailException(
                 f"the index has to be built, and DAG {dag} is paused, so that its run would wait "
                 f"for ever: unpause it, by 'airflow dags unpause {dag}' or by its switch in the "
                 "UI, then clear this task or wait for the next run"
-            ) from None
+            )
+        super().execute(context)
 
 
 def another_run(context: Context) -> DagRunTriggerException:
@@ -67,6 +69,7 @@ def another_run(context: Context) -> DagRunTriggerException:
         dag_run_id=f"again__{dag_run.run_id}",
         skip_when_already_exists=True,
         conf=dict(context["params"]),
+        logical_date=None,
         reset_dag_run=False,
         wait_for_completion=False,
         allowed_states=[],

@@ -5,10 +5,13 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from airflow.providers.apache.iceberg.triggers.iceberg import IcebergTableSnapshotTrigger
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from puffin_ann.errors import EnvironmentProblemError, NotFoundError, PuffinAnnError
+from puffin_ann.extras import needing
+
+with needing("airflow", "to watch tables"):
+    from airflow.providers.apache.iceberg.triggers.iceberg import IcebergTableSnapshotTrigger
 
 WAITED_KEY = "waited"
 

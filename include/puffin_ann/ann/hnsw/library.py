@@ -25,6 +25,7 @@ from puffin_ann.ann.graph.primitives import MAX_ROWS
 from puffin_ann.ann.hnsw import kernels
 from puffin_ann.ann.hnsw.layers import Layers, empty, list_layers
 from puffin_ann.errors import BadInputError
+from puffin_ann.extras import needing
 
 HEADER = np.dtype(
     [
@@ -154,7 +155,8 @@ def insert(
 
 @contextlib.contextmanager
 def _index(dim: int, product: bool) -> Iterator[Any]:
-    import hnswlib
+    with needing("hnsw", "to build or extend an index of 'algorithm: hnsw'"):
+        import hnswlib
 
     yield hnswlib.Index(space="ip" if product else "l2", dim=dim)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pydantic
 from pyiceberg import catalog as catalogs
+from pyiceberg import exceptions as catalog_errors
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.serializers import FromInputFile
@@ -16,11 +17,13 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from puffin_ann.errors import (
     CatalogUnavailableError,
+    NotInstalledError,
     ObjectMissingError,
     SnapshotNotFoundError,
     TableNotFoundError,
     UnsupportedTableError,
 )
+from puffin_ann.extras import Extra, install_command
 from puffin_ann.lake.catalog.timeouts import (
     HTTP_TIMEOUT,
     ask_until_answered,
@@ -164,6 +167,8 @@ def open_catalog(name: str) -> Catalog:
             f"catalog {name!r} is not configured ({error}): set PYICEBERG_CATALOG__{name.upper()}"
             "__URI, or describe it in the .pyiceberg.yaml that PYICEBERG_HOME points to"
         ) from shown_cause(error)
+    except (catalog_errors.NotInstalledError, ModuleNotFoundError) as error:
+        raise _not_installed(name, error) from None
     except Exception as error:
         _remember_configured(name)
         raise unavailable(name, error) from shown_cause(error)
@@ -234,6 +239,20 @@ def _connect(name: str) -> Catalog:
 def _speaks_http(name: str) -> bool:
     given = _configured(name)
     return given.get("type") == "rest" or str(given.get("uri", "")).startswith("http")
+
+
+def _not_installed(name: str, error: Exception) -> NotInstalledError:
+    """Return the error of a catalog whose client is not installed; names the extra of it."""
+    wanted = str(error)
+    extra: Extra | None = None
+    if isinstance(error, ModuleNotFoundError) and error.name in ("boto3", "botocore"):
+        extra = "s3"  # requests to a REST catalog may have to be signed as AWS has it
+    elif "pyiceberg[glue]" in wanted:
+        extra = "glue"
+    elif "pyiceberg[hive]" in wanted:
+        extra = "hive"
+    remedy = install_command(extra) if extra else wanted
+    return NotInstalledError(f"what catalog {name!r} is reached by is not installed: {remedy}")
 
 
 def unavailable(name: str, error: Exception) -> CatalogUnavailableError:

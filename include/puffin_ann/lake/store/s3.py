@@ -28,10 +28,8 @@ from pyiceberg.io import (
     S3_REQUEST_TIMEOUT,
     S3_ROLE_ARN,
     S3_SECRET_ACCESS_KEY,
-    S3_SERVER_SIDE_ENCRYPTION,
     S3_SESSION_TOKEN,
     S3_SIGNER,
-    S3_SSE_KMS_KEY_ID,
     FileIO,
 )
 from pyiceberg.utils.properties import get_first_property_value, property_as_bool
@@ -43,10 +41,16 @@ from puffin_ann.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
+from puffin_ann.extras import needing
 from puffin_ann.lake.store.outages import translate
 from puffin_ann.redaction import shown_cause
 
 SCHEMES = frozenset({"s3", "s3a", "s3n"})
+
+# PyIceberg has these properties since 0.12.
+S3_SERVER_SIDE_ENCRYPTION = "s3.server-side-encryption"
+S3_SSE_KMS_KEY_ID = "s3.sse-kms-key-id"
+
 CONNECTIONS = 8
 ATTEMPTS = 5
 CONNECT_SECONDS = 10.0
@@ -217,8 +221,9 @@ def _answered(what: str, response: Mapping[str, Any]) -> EnvironmentProblemError
 def _client(settled: tuple[tuple[str, str], ...]) -> Any:
     properties = dict(settled)
     # Not at the top: botocore takes a third of a second to import, and most tables are elsewhere.
-    import boto3
-    from botocore.config import Config
+    with needing("s3", "to write to S3"):
+        import boto3
+        from botocore.config import Config
 
     first = {
         "aws_access_key_id": (S3_ACCESS_KEY_ID, AWS_ACCESS_KEY_ID),

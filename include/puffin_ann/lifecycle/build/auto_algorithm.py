@@ -16,6 +16,7 @@ from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import AUTO, EXACT, PARAMETERS
 from puffin_ann.engines import SearchableShard, engine
+from puffin_ann.extras import is_installed
 from puffin_ann.lifecycle.documents.run import BuildPlan, Choice, Trial
 from puffin_ann.lifecycle.evaluate.measure import recalls_of
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
@@ -59,6 +60,7 @@ def choose(
         opened = {
             name: _built(plan, name, rows, norm_bound, threads, folder / name)
             for name in CANDIDATES
+            if name != "hnsw" or is_installed("hnswlib")
         }
         return _fastest(plan, opened, queries, rows, threads)
 

@@ -1,12 +1,17 @@
 """How Spark starts the Python workers of our tasks: one place for every session of ours."""
 
 import logging
+import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from puffin_ann.errors import SparkNotFoundError
+from puffin_ann.extras import install_command, is_installed
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -90,13 +95,51 @@ def require_spark(commands: Sequence[str] = ("spark-submit", "java")) -> None:
     """Make sure that Spark can be started here, before anything is read or staged.
 
     Raises:
-        SparkNotFoundError: a command is not on PATH; says how to get it.
+        SparkNotFoundError: a command is not on PATH, or PySpark is not whole; says how to get it.
     """
     remedies = {
         "spark-submit": "activate the environment that pyspark is installed in, or put "
-        "$SPARK_HOME/bin on PATH",
+        f"$SPARK_HOME/bin on PATH; {install_command('spark')} brings it",
         "java": "Spark needs Java 17 or newer",
     }
     for command in commands:
         if shutil.which(command) is None:
             raise SparkNotFoundError(f"{command} is not on PATH; {remedies[command]}")
+    if os.environ.get("SPARK_HOME") is None and is_installed("pyspark"):
+        _check_whole()
+
+
+def _check_whole() -> None:
+    """Make sure that PySpark's folder has Spark's classes, and Python code of the same version.
+
+    Airflow's Spark provider depends on pyspark-client, which is the same folder without the
+    classes. Where both are installed, the files are those of whichever came last: that is well if
+    they are of one version, and else calls classes that are not there.
+
+    Raises:
+        SparkNotFoundError: says what is in the folder, and what to install.
+    """
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        return
+    folder = Path(found.origin).parent
+    jar = next(folder.glob("jars/spark-core_*.jar"), None)
+    if jar is None:
+        raise SparkNotFoundError(
+            f"{folder} is pyspark-client's, which cannot start Spark: {install_command('spark')}"
+        )
+    classes = jar.stem.split("-", 2)[2]  # after spark-core_2.13
+    code = _version_in(folder / "version.py")
+    if classes.split(".")[:2] != code.split(".")[:2]:
+        raise SparkNotFoundError(
+            f"{folder} has Python code of version {code} and Spark of version {classes}: "
+            "pyspark-client, which Airflow's Spark provider brings, has overwritten pyspark. "
+            f"Install both in one version: pip install --force-reinstall --no-deps "
+            f"pyspark=={code} pyspark-client=={code}"
+        )
+
+
+def _version_in(path: Path) -> str:
+    """Return what a module assigns to `__version__`, without importing its package."""
+    found = re.search(r"""^__version__\b[^=]*=\s*["']([^"']+)""", path.read_text(), re.MULTILINE)
+    return found[1] if found else ""

@@ -243,6 +243,11 @@ class TestRefresh:
         with pytest.raises(AirflowFailException, match=r"airflow dags unpause ann_build_words"):
             refresh.get_task("build_anew").execute(paused)
 
+    def test_an_airflow_that_tells_no_task_which_dags_are_paused_gets_the_run(self, refresh):
+        before = {"run_id": "manual__1", "ti": SimpleNamespace()}  # as Airflow 3.1 has it
+        with pytest.raises(DagRunTriggerException):
+            refresh.get_task("build_anew").execute(before)
+
     def test_a_table_without_rows_ends_the_run_with_the_reason_and_fails_nothing(
         self, refresh, called, monkeypatch, capsys
     ):

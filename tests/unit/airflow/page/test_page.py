@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
+from puffin_ann import __version__
 from puffin_ann.airflow.page import application as application_module
 from puffin_ann.airflow.page.html import COLUMNS, page_of
 from puffin_ann.airflow.page.plugin import PuffinAnnPlugin, serve
@@ -243,12 +244,31 @@ class TestApplication:
         assert "there is no folder of declarations at /nowhere/indexes" in answer.text
 
 
-def test_airflow_finds_the_page_and_its_place_in_the_navigation():
-    from airflow._shared.plugins_manager import _load_plugins_from_plugin_directory
+def test_airflow_finds_the_page_once_and_its_place_in_the_navigation():
+    from airflow.plugins_manager import _get_plugins
 
-    (plugin,), errors = _load_plugins_from_plugin_directory(str(PLUGINS))
+    plugins, errors = _get_plugins()
     assert errors == {}
+    (plugin,) = (plugin for plugin in plugins if plugin.name == PuffinAnnPlugin.name)
     assert isinstance(plugin, PuffinAnnPlugin)
     (mounted,) = plugin.fastapi_apps
     (view,) = plugin.external_views
     assert view["href"] == mounted["url_prefix"].removeprefix("/") + "/"
+
+
+@pytest.mark.parametrize(("is_installed", "found"), [(True, 0), (False, 1)])
+def test_the_plugins_folder_has_the_page_where_the_package_is_not_installed(
+    is_installed, found, monkeypatch
+):
+    from airflow._shared.plugins_manager import _load_plugins_from_plugin_directory
+
+    known = ["puffin_ann"] if is_installed else []
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: known)
+    plugins, errors = _load_plugins_from_plugin_directory(str(PLUGINS))
+    assert (len(plugins), errors) == (found, {})
+
+
+def test_airflow_lists_the_package_among_its_providers():
+    from airflow.providers_manager import ProvidersManager
+
+    assert ProvidersManager().providers["puffin-ann"].version == __version__

@@ -47,6 +47,7 @@ def test_the_daemon_tells_its_port_and_nothing_else_and_ends_with_spark():
 
 
 def test_the_daemon_imports_no_pandas_until_a_data_frame_is_asked_for():
+    pytest.importorskip("pandas")
     program = (
         "import sys\n"
         "from puffin_ann.lifecycle.spark import worker_imports\n"
