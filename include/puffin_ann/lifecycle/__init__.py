@@ -20,7 +20,7 @@ are the packages; each imports only from those below it:
     documents   what the stages of a run hand each other, as JSON; keys of an index's properties
     policy      decide what a refresh does: pure functions of data
 
-Which file a command or a task enters first:
+Which file a command enters first:
 
     puffin-ann quickstart  declare.import_parquet, declare.look, then runs.in_process
     puffin-ann init        declare.look, declare.suggest, declare.write
@@ -36,9 +36,24 @@ Which file a command or a task enters first:
     puffin-ann clean       maintain.clean
     puffin-ann drop        maintain.drop
     puffin-ann rename      maintain.rename
-    the build DAG          runs.build, then runs.spark_app with build.stages, then runs.publish
-    the refresh DAG        runs.refresh, then runs.spark_app with refresh.stages, then runs.publish
-    the maintain DAG       runs.maintain, which calls maintain.guard and maintain.clean
-    the evaluate DAG       runs.evaluate, then runs.spark_app with evaluate.stages
+
+`puffin-ann search`, `inspect`, `size` and `check` do without this package. Which file a task of a
+DAG enters first; those on Spark come by way of `runs.spark_app`:
+
+    lease, release         runtime.leases
+    plan                   runs.build, runs.refresh or runs.evaluate, by its DAG
+    choose, deal_groups    nothing here: they read what `plan` returned
+    train                  build.stages, build.train
+    assign                 build.stages, build.assign
+    build_shards           build.stages, build.shard
+    gate                   build.stages, build.gate
+    read_changes           refresh.stages, refresh.read_changes
+    apply_changes          refresh.stages, refresh.apply_changes
+    build_anew             nothing here: it triggers the build DAG
+    publish                runs.publish, publish.assemble
+    report                 runs.publish, report.status
+    guard, clean           runs.maintain, then maintain.guard or maintain.clean
+    measure                evaluate.stages
+    judge                  runs.evaluate
     the sensors            report.staleness
 """

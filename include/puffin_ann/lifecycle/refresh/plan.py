@@ -20,7 +20,10 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import IndexState
-from puffin_ann.lifecycle.refresh.detect.removed_rows import MaskedAndRestored, find_restored_rows
+from puffin_ann.lifecycle.refresh.read_changes.removed_rows import (
+    MaskedAndRestored,
+    find_restored_rows,
+)
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
     arrays_to_bytes,

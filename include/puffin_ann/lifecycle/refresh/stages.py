@@ -30,11 +30,11 @@ from puffin_ann.lifecycle.documents.refresh import (
 )
 from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile, done, load, store
 from puffin_ann.lifecycle.documents.run_ref import RunRef
-from puffin_ann.lifecycle.refresh.apply.remap import update_rows_and_tombstones
-from puffin_ann.lifecycle.refresh.apply.rewrite_shard import ShardRewriter
-from puffin_ann.lifecycle.refresh.apply.take_from_deltas import take_from_deltas
-from puffin_ann.lifecycle.refresh.detect import added_rows, removed_rows
-from puffin_ann.lifecycle.refresh.detect.relocated_rows import match_bucket
+from puffin_ann.lifecycle.refresh.apply_changes.remap import update_rows_and_tombstones
+from puffin_ann.lifecycle.refresh.apply_changes.rewrite_shard import ShardRewriter
+from puffin_ann.lifecycle.refresh.apply_changes.take_from_deltas import take_from_deltas
+from puffin_ann.lifecycle.refresh.read_changes import added_rows, removed_rows
+from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import match_bucket
 from puffin_ann.lifecycle.runtime.run_each import run_each
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import (

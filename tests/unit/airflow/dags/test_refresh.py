@@ -1,5 +1,6 @@
 """The DAGs that follow tables, maintain indexes and measure them: when they run, in what order."""
 
+import re
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from airflow.sdk.exceptions import (
     ParamValidationError,
 )
 
+from puffin_ann import lifecycle
 from puffin_ann.airflow.operators.submit_stage import StageOperator
 from puffin_ann.errors import (
     ConflictError,
@@ -136,6 +138,17 @@ class TestRunsThatWrite:
         for task in stages:
             arguments = task.arguments({"ti": planned, "run_id": "manual__1"})
             assert arguments[arguments.index("--owner") + 1] == f"{kind}/manual__1"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_of_the_library_says_where_every_task_begins(load_dags, kind):
+    named = {
+        name
+        for line in re.findall(r"(?m)^    ([a-z_]+(?:, [a-z_]+)*)  ", lifecycle.__doc__ or "")
+        for name in line.split(", ")
+    }
+    (dag,) = load_dags(kind).values()
+    assert {task.task_id for task in dag.tasks} <= named
 
 
 class TestRefresh:

@@ -16,7 +16,7 @@ from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.ingest.parts import Parts, read_parts
 from puffin_ann.lifecycle.ingest.row_groups import IdentifiedRows
 from puffin_ann.lifecycle.ingest.segments import StagedRows, write_segment
-from puffin_ann.lifecycle.refresh.detect.removed_rows import (
+from puffin_ann.lifecycle.refresh.read_changes.removed_rows import (
     MaskedAndRestored,
     RemovedIdentityPrefixes,
     bucket_of,
@@ -164,7 +164,7 @@ def stage(
 
 def load_unmatched(workspace: Workspace, staged: Sequence[StagedFile]) -> NDArray[np.uint32]:
     """Return (n, 3) uint32, the locators of rows that are to be read again."""
-    from puffin_ann.lifecycle.refresh.detect.relocated_rows import UnmatchedRows
+    from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import UnmatchedRows
 
     found = [np.zeros((0, 3), np.uint32)]
     found += [

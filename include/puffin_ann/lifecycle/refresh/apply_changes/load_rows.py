@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.shard import mapped_rows
 from puffin_ann.lifecycle.documents.run import StagedFile
 from puffin_ann.lifecycle.ingest.segments import StagedRows, block_offset, read_block, row_bytes
-from puffin_ann.lifecycle.refresh.detect.added_rows import cell_order
+from puffin_ann.lifecycle.refresh.read_changes.added_rows import cell_order
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 
 CHUNK_ROWS = 1 << 16

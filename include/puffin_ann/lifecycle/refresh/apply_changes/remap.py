@@ -16,8 +16,8 @@ from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.lifecycle.build.shard import stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes, RemovedRowsOfShard
-from puffin_ann.lifecycle.refresh.detect.relocated_rows import Relocations
-from puffin_ann.lifecycle.refresh.detect.removed_rows import DeletedRows, read_shard
+from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import Relocations
+from puffin_ann.lifecycle.refresh.read_changes.removed_rows import DeletedRows, read_shard
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.versions import IndexVersion

@@ -23,8 +23,8 @@ from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.shard import stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
 from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
-from puffin_ann.lifecycle.refresh.apply.load_rows import CHUNK_ROWS, FreshRows, fetch
-from puffin_ann.lifecycle.refresh.apply.remap import (
+from puffin_ann.lifecycle.refresh.apply_changes.load_rows import CHUNK_ROWS, FreshRows, fetch
+from puffin_ann.lifecycle.refresh.apply_changes.remap import (
     ShardRows,
     rows_now,
     set_aside_clashes,

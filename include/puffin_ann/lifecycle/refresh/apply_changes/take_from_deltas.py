@@ -9,8 +9,8 @@ from puffin_ann.lifecycle.documents.refresh import Changes
 from puffin_ann.lifecycle.documents.run import AssignOutcome
 from puffin_ann.lifecycle.ingest.parts import Parts
 from puffin_ann.lifecycle.ingest.segments import StagedRows
-from puffin_ann.lifecycle.refresh.apply.remap import rows_now
-from puffin_ann.lifecycle.refresh.detect.added_rows import stage
+from puffin_ann.lifecycle.refresh.apply_changes.remap import rows_now
+from puffin_ann.lifecycle.refresh.read_changes.added_rows import stage
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.consistency import check_engine

@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.documents.refresh import (
     RemovedRowsOfShard,
 )
 from puffin_ann.lifecycle.ingest.row_groups import IdentifiedRows
-from puffin_ann.lifecycle.refresh.detect.removed_rows import RelocationCandidates
+from puffin_ann.lifecycle.refresh.read_changes.removed_rows import RelocationCandidates
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 
 
