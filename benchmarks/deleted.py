@@ -27,7 +27,7 @@ COMPARED = 125
 ENGINES = ("vamana", "hnsw", "ivf_pq", "exact")
 SHARES = {"1 row": 0.9, "1 %": 0.9, "5 %": 0.9, "19 %": 0.8}
 """Deleted, and the least share of the speed that is to be left; more than a fifth has a shard built
-anew."""
+again."""
 PLACES = ("anywhere", "in one cluster")
 ADDED, DELETED = 0.01, 0.02
 SEED = 5

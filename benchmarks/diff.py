@@ -134,7 +134,7 @@ def synthesize(folder: Path) -> None:
     """Create a table of three snapshots, and an index on the first.
 
     The second has one manifest with another file, the third the files of the first in manifests
-    written anew.
+    written again.
     """
     import pyarrow as pa
     from pyiceberg.catalog import load_catalog

@@ -1,4 +1,4 @@
-"""What keeping an index up to date costs, against building it anew over the same final table."""
+"""What keeping an index up to date costs, against building it again over the same final table."""
 
 import tempfile
 import time
@@ -31,7 +31,7 @@ SEED = 0
 
 
 def measure(name: str, rounds: int) -> Result:
-    """Change a table in each of the ways there are, refresh, and build anew to compare."""
+    """Change a table in each of the ways there are, refresh, and build again to compare."""
     data = load(name)
     result = Result(family="refresh")
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
@@ -83,7 +83,7 @@ class Life:
         self.build()
 
     def build(self) -> float:
-        """Build anew; returns the seconds of its stages, publication included."""
+        """Build again; returns the seconds of its stages, publication included."""
         from puffin_ann.lifecycle.runtime.runners import InProcess
 
         self.runs += 1

@@ -38,7 +38,7 @@ _enable_any: Any = Dispatcher.enable_caching
 
 
 class _Place:
-    """Where kernels may be kept, as `install` was told."""
+    """Where kernels may be kept, as `install` was called with."""
 
     kept: ClassVar[bool] = True
     trusted: ClassVar[bool] = False

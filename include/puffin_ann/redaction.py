@@ -1,4 +1,4 @@
-"""Keep secrets out of what is told: messages, logs, reports.
+"""Keep secrets out of messages, logs and reports.
 
 Catalogs, stores and drivers quote addresses and settings in what they raise, passwords included.
 Every message of an error of ours and every record of our logger goes through `redact`, so that no
@@ -99,7 +99,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def remember_secrets(properties: Mapping[str, Any]) -> None:
-    """Keep the values of secret properties out of everything that is told from now on.
+    """Keep the values of secret properties out of all output from now on.
 
     Args:
         properties: of a catalog or of a table's store; by name.

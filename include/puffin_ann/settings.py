@@ -33,7 +33,7 @@ def _default_cache_dir() -> Path:
 def _default_declarations_dir() -> Path | None:
     """Return `include/indexes` of a checkout; None where the library is installed.
 
-    What lies beside an installed package belongs to the environment, not to its user.
+    What is beside an installed package belongs to the environment, not to its user.
     """
     include = Path(__file__).resolve().parents[1]
     return include / "indexes" if include.name == "include" else None
@@ -194,7 +194,7 @@ def _choose_numba_cache() -> bool:
 def simd_level() -> SimdLevel:
     """Return the level of vector instructions that kernels of this process are written for.
 
-    `NUMBA_CPU_FEATURES`, by which Numba is told to compile for another machine, is honoured.
+    `NUMBA_CPU_FEATURES`, which has Numba compile for another machine, is honoured.
     """
     level = settings().simd
     if level != "auto":

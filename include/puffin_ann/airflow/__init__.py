@@ -1,7 +1,7 @@
 """What Airflow runs: DAGs of the declared indexes, sensors for DAGs of your own, a page.
 
 The one package of the library that imports Airflow. What runs and what is written to a table is in
-`puffin_ann.lifecycle`; here is when, by whom, and how a failure is told.
+`puffin_ann.lifecycle`; here is when, by whom, and how a failure is reported.
 
     dags        the DAGs of each declared index: build, refresh, maintain, evaluate
     operators   submit a stage to Spark; ask for runs

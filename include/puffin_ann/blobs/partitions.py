@@ -36,7 +36,7 @@ class Partitions:
         metric: `"l2"`, `"cosine"` or `"ip"`.
         dimension: width of the indexed vectors.
         centroids: `(k, dc) float32`, one per cell; `dc` is `dimension`, one more for `ip`.
-        shards: `(k,) uint32`, the shard id each cell lies in.
+        shards: `(k,) uint32`, the id of the shard that each cell belongs to.
         rows: `(k,) uint64`, rows per cell when it last changed.
         radii: `(k,) float32`, largest distance of a row to its centroid in the space of the
             centroids, rounded up; infinite if not known.

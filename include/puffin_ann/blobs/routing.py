@@ -65,7 +65,7 @@ _SHARD_KINDS: tuple[ShardKind, ...] = ("graph", "delta")
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """One shard: the Puffin file its blobs lie in (empty: this one) and what it holds.
+    """One shard: the Puffin file its blobs are in (empty: this one) and what it holds.
 
     `bytes` are those of the shard's graph or delta blob; `tombstones` are rows of `rows` that are
     deleted.
@@ -108,7 +108,7 @@ class Routing:
         algorithm: name of the engine that built the shards.
         dimension: width of the indexed vectors.
         centroids: `(k, dc) float32`, one per cell; `dc` is `dimension`, one more for `ip`.
-        partition_shards: `(k,) uint32`, the shard id each cell lies in.
+        partition_shards: `(k,) uint32`, the id of the shard that each cell belongs to.
         partition_rows: `(k,) uint64`, rows per cell when they were last built or merged.
         partition_radii: `(k,) float32`, largest distance of a row to its centroid in the space of
             the centroids, rounded up; infinite if not known.

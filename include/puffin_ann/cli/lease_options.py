@@ -26,7 +26,7 @@ def own_run_id() -> str:
 def writing(
     table: str, index: str, run_id: str, purpose: str, *, no_wait: bool
 ) -> AbstractContextManager[None]:
-    """Hold the lease on an index; what is waited for is told on the standard error stream.
+    """Hold the lease on an index; what is waited for is shown on the standard error stream.
 
     Whatever is to be done has to be planned inside: the run waited for may have done it.
     """

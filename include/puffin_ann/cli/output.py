@@ -49,7 +49,7 @@ def errors_to(stream: TextIO, error: PuffinAnnError) -> None:
 
 
 def in_words(action: str) -> str:
-    """Return what a run does, as people are told it; JSON and records have the action's name."""
+    """Return what a run does, in words for people; JSON and records have the action's name."""
     return NOTHING if action == "none" else action
 
 

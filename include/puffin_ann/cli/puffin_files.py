@@ -1,4 +1,4 @@
-"""Puffin files as commands are told of them: by path or URI."""
+"""Puffin files as commands are given them: by path or URI."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -104,7 +104,7 @@ class CoveredRows:
         )
 
     def not_among(self, locators: Locators) -> NDArray[np.bool_]:
-        """Mark the rows that lie where the version indexes none, (n,) bool."""
+        """Mark the rows in places where the version indexes none, (n,) bool."""
         if not len(self.group_rows):
             return np.ones(len(locators), np.bool_)
         at = np.searchsorted(self.file_ids, locators.files).clip(max=len(self.file_ids) - 1)
@@ -147,7 +147,7 @@ def _smallest(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _are_among_few(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell which numbers, (n,) int64, are among others that ascend: (n,) bool.
 
-    Most are told apart by their last bits, which spares a search for each.
+    Most differ in their last bits, which saves a search for each.
     """
     size = 1 << min(26, 3 + len(ascending).bit_length())
     ends = np.zeros(size, np.bool_)

@@ -28,7 +28,7 @@ class Recipe:
     """How the DAGs of one kind are made.
 
     Attributes:
-        make: makes the DAG of an index, without its trigger form; it is told all valid
+        make: makes the DAG of an index, without its trigger form; it gets all valid
             declarations, since indexes of one table share what watches it.
         form: makes the trigger form.
     """

@@ -1,4 +1,4 @@
-"""Where Spark is: Airflow's connection to it, its commands, what its executors are told."""
+"""Where Spark is: Airflow's connection to it, its commands, the environment of its executors."""
 
 import os
 

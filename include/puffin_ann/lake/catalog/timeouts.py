@@ -1,4 +1,4 @@
-"""Questions to a catalog that end: in time for who asks, and soon after in the thread that asks.
+"""Requests to a catalog that end: in time for their caller, and soon after in the thread that asks.
 
 PyIceberg gives its requests no timeout, and asks a server even while a catalog object is made: one
 that accepts connections and stays silent would hang its callers, and every thread that asks.

@@ -114,7 +114,7 @@ class Attempt:
     """One commit, ready to be sent.
 
     Attributes:
-        snapshot_id: snapshot by which the outcome is told: the index snapshot, or the base.
+        snapshot_id: snapshot that shows the outcome: the index snapshot, or the base.
         snapshot: the index snapshot, whose manifest list is written; None in mode `statistics`.
         fills_base: whether it registers the file under the base snapshot.
         seen: location of the file registered there before.

@@ -1,4 +1,4 @@
-"""Iceberg's metadata files as they lie in a table's store: where, of which table, what they name.
+"""Iceberg's metadata files as they are in a table's store: where, of which table, what they name.
 
 They are read as plain JSON, not by PyIceberg's models, which refuse blob types they do not know;
 and within bounds, since anybody may have put them there.
@@ -101,7 +101,7 @@ def is_metadata_name(location: str) -> bool:
 
 
 def folder_of(location: str) -> str:
-    """Return the folder that an object lies in."""
+    """Return the folder that an object is in."""
     return location.rpartition("/")[0].rstrip("/")
 
 

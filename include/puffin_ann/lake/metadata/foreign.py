@@ -3,7 +3,7 @@
 A table may be registered a second time: by a copy of the catalog, a migration, or a catalog that
 was restored from a backup. Its location may also hold another table, or be another table's. What
 such a registration needs, this catalog entry does not tell. So before anything is deleted, each
-metadata file in reach is told to be of this entry's history, older than that is known, or foreign.
+metadata file in reach is found to be of this entry's history, older than what is known, or foreign.
 """
 
 import logging
@@ -150,7 +150,7 @@ def find_metadata_in_reach(
 
 
 def _listed(table: Table) -> tuple[Table, dict[str, StoredObject]]:
-    """Return the table, loaded after its folders of metadata were listed, and what lies there."""
+    """Return the table, loaded after its folders of metadata were listed, and what is there."""
     done: set[str] = set()
     stored: dict[str, StoredObject] = {}
     for _ in range(3):
@@ -323,7 +323,7 @@ def _named_elsewhere(
 ) -> list[Foreign]:
     """Read what the logs of foreign files name in other folders of the same store, if it is there.
 
-    What lies in a folder that was listed is known, or gone.
+    A file of a folder that was listed is known, or gone.
     """
     folders = set(metadata_folders(table))
     place = _store_of(canonical(table.location()))

@@ -6,7 +6,7 @@ from puffin_ann.foreign_json import parse
 from puffin_ann.lake.store.listing import canonical
 
 PROPERTY = "puffin-ann.forgotten-metadata"
-"""A JSON list of locations; the nightly clean-up knows by it what was told to one of by hand."""
+"""A JSON list of locations: so the nightly clean-up knows what a manual one was told."""
 
 
 def forgotten(table: Table) -> frozenset[str]:

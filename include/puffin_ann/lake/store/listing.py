@@ -1,4 +1,4 @@
-"""List and remove what lies in a folder of the table's store, which FileIO cannot."""
+"""List and remove what is in a folder of the table's store, which FileIO cannot."""
 
 import os
 import re

@@ -28,7 +28,7 @@ STAGING_FOLDER = "_ann-staging"
 Iceberg's removal of orphan files."""
 
 FORMER_STAGING_FOLDER = "ann-staging"
-"""What it was called before: what lies there is read and cleared away."""
+"""What it was called before: what is there is read and cleared away."""
 
 _JOINED_BY = "|"
 _DELETE = 0x7F
@@ -41,7 +41,7 @@ class TableFolders:
     """The folders in which a table's writers put what they write.
 
     Attributes:
-        location: of the table; relative paths of data files lie in it.
+        location: of the table; relative paths of data files start there.
         data: folders of data files, the location first.
         metadata: folders of manifests, in the same way.
     """
@@ -62,14 +62,14 @@ class TableFolders:
         return cls(location, named(DATA_PATHS), named((METADATA_PATH,)))
 
     def hold_data_files(self, paths: Sequence[str]) -> bool:
-        """Tell whether data files, by paths as index files have them, all lie in the folders."""
+        """Tell whether data files, by paths as index files have them, are all in the folders."""
         return _are_plainly_relative(paths) or all(
             any(is_within(folder, absolute_path(self.location, path)) for folder in self.data)
             for path in paths
         )
 
     def hold_manifests(self, paths: Iterable[str]) -> bool:
-        """Tell whether manifests all lie in the folders."""
+        """Tell whether all manifests are in the folders."""
         return all(any(is_within(folder, path) for folder in self.metadata) for path in paths)
 
 
@@ -81,7 +81,7 @@ def metadata_folder(table: Table) -> str:
 def staging_folder(table: Table) -> str:
     """Return the folder of runs' staging, leases and evaluations of a table.
 
-    It lies beside the table's metadata files, where the table says that these belong.
+    It is beside the table's metadata files, where the table says that these belong.
     """
     declared = str(table.properties.get(METADATA_PATH) or "").rstrip("/")
     return f"{declared or metadata_folder(table)}/{STAGING_FOLDER}"
@@ -107,13 +107,13 @@ def absolute_path(location: str, path: str) -> str:
 
 
 def relative_path(location: str, path: str) -> str:
-    """Shorten a data file's path to the part below the table's location, where it lies there."""
+    """Shorten a data file's path to the part below the table's location, if it is there."""
     prefix = location.rstrip("/") + "/"
     return path[len(prefix) :] if path.startswith(prefix) else path
 
 
 def is_within(folder: str, path: str) -> bool:
-    """Tell whether an absolute location lies in a folder, however each of them is written."""
+    """Tell whether an absolute location is in a folder, however each of them is written."""
     root, place = _spelt_folder(folder), _spelt(path)
     return bool(root and place and place.startswith(root))
 
@@ -156,7 +156,7 @@ def _climbs(uri: str) -> bool:
 
 
 def _are_plainly_relative(paths: Sequence[str]) -> bool:
-    """Tell at a glance that paths all lie in the table's location; a table may have 100,000."""
+    """Tell quickly that all paths are in the table's location; a table may have 100,000."""
     text = _JOINED_BY + _JOINED_BY.join(paths)
     letters = np.frombuffer(text.encode(), np.uint8)
     is_dot = letters == ord(".")

@@ -77,7 +77,7 @@ def _check_regular(uri: str) -> None:
     """Refuse what a local file system has in a file's place: to open a pipe waits for a writer.
 
     Raises:
-        IsADirectoryError: it is a pipe, a device, or the like; also a folder.
+        IsADirectoryError: it is a pipe, a device or a folder.
     """
     scheme, _, path = PyArrowFileIO.parse_location(uri)
     if scheme != "file":

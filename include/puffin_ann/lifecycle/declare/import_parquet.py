@@ -21,7 +21,7 @@ from puffin_ann.lake.read.errors import reading
 CHUNK_BYTES = 256 << 20
 """Of a file that is held in memory; each chunk becomes a data file."""
 ROW_GROUP_BYTES = 1 << 20
-"""Of vectors: whoever asks for a column of single rows reads whole row groups."""
+"""Of vectors: to read a column of single rows takes whole row groups."""
 IMPORTED = "puffin-ann.imported-from"
 """Table property that names the file a table was made of."""
 

@@ -292,7 +292,7 @@ GIVEN_UP = "given-up.json"
 so that a run that is started again plans again."""
 
 EVALUATED = "_evaluation-"
-"""What the names of recorded evaluations begin with, which lie beside an index's runs."""
+"""What the names of recorded evaluations begin with, which are beside an index's runs."""
 
 CHOICE = "_choice.json"
 """Chosen once: shards that are built rest on it."""

@@ -54,7 +54,7 @@ class RunRef:
         return cls.at(pointer.table, pointer.plan)
 
     def as_json(self) -> dict[str, str]:
-        """Return what the tasks after the one that plans are told of a run; `at` takes it back."""
+        """Return what names a run for the tasks after the planning one; `at` takes it back."""
         return {"table": self.table, "plan": self.plan, "run_id": self.run_id}
 
     @property

@@ -1,4 +1,4 @@
-"""Whether an index can be built over a table: asked when a run is planned, and when one is told."""
+"""Whether an index can be built over a table: asked when a run is planned or shown."""
 
 from dataclasses import dataclass
 

@@ -19,12 +19,12 @@ from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenate
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 
 RowFilter = Callable[[NDArray[np.uint64]], NDArray[np.bool_]]
-"""Tells of identities (n, 2) which rows' vectors are not wanted: (n,) bool."""
+"""Called with identities (n, 2), says which rows' vectors are not wanted: (n,) bool."""
 
 
 @dataclass(frozen=True)
 class IdentifiedRows:
-    """Rows of which no more is kept than where they are and what they are.
+    """Rows of which only locator and identity are kept.
 
     Attributes:
         locators: (n, 3) uint32: file id, row group, offset in it.
@@ -161,7 +161,7 @@ def _split(
     identities: NDArray[np.uint64],
     row_filter: RowFilter | None,
 ) -> tuple[StagedRows, IdentifiedRows]:
-    """Take rows apart into those that are kept whole, and those filtered out."""
+    """Split rows into those that are kept whole, and those filtered out."""
     out = row_filter(identities) if row_filter is not None else np.zeros(len(identities), np.bool_)
     if not out.any():
         return StagedRows(vectors, locators, identities), IdentifiedRows.joined([])

@@ -319,7 +319,7 @@ def _stale_index(
     try:
         version = load_version(table.io, file.path, index, length=file.bytes)
     except (FormatError, FileNotFoundError):
-        return  # which is told as damage
+        return  # which is reported as damage
     if version is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Drop an index: what is published from then on holds it no more, and clean-up takes its files."""
+"""Drop an index: later publications do not hold it, and clean-up removes its files."""
 
 import logging
 from collections.abc import Iterable, Mapping

@@ -24,7 +24,7 @@ Kind = Literal[
 
 
 class Finding(BaseModel):
-    """Something about a table's indexes that somebody should know.
+    """Something that is worth knowing about a table's indexes.
 
     Attributes:
         kind: `lost`: no readable file of an index is left; `dangling`: a registered file is gone;

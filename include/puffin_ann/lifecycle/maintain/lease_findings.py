@@ -1,4 +1,4 @@
-"""Tell who is at work on a table's indexes, and claims that no run made."""
+"""Tell which runs are at work on a table's indexes, and which claims no run made."""
 
 from pyiceberg.table import Table
 
@@ -10,7 +10,7 @@ from puffin_ann.moments import as_utc, now_ms
 
 
 def lease_findings(table: Table) -> tuple[list[Finding], list[Lease]]:
-    """Return who is at work, and the leases whose newest claim is none of a run's."""
+    """Return which runs are at work, and the leases whose newest claim no run made."""
     findings: list[Finding] = []
     odd: list[Lease] = []
     for index, lease in leases_of(table):

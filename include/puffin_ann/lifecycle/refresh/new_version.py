@@ -117,7 +117,7 @@ def build_version(workspace: Workspace) -> VersionContent:
 def _kept(
     plan: RefreshPlan, source: IndexVersion, applied: Mapping[int, AppliedShard]
 ) -> Sequence[AppliedShard]:
-    """Return the shards of the new version, those that nothing was done to included."""
+    """Return the shards of the new version, including those that did not change."""
     removed = {
         shard.shard_id
         for shard in plan.decision.shards

@@ -1,4 +1,4 @@
-"""What is to be said of metadata files that are not of a table's history: who has it, too."""
+"""What metadata files say that are not of a table's history: others may have the table, too."""
 
 import shlex
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Told:
-    """Something about the metadata in reach that somebody should know.
+    """Something that is worth knowing about the metadata in reach.
 
     Attributes:
         file: a metadata file, the newest of those it is about; empty if it is about none.

@@ -50,7 +50,7 @@ class Orphan(BaseModel):
     Attributes:
         location: the object, the folder of a run's staging, or the object an upload was to make.
         bytes: what it takes up, as far as known.
-        why: the reason, with the version that took its place or the like.
+        why: the reason, such as the version that took its place.
         idle_seconds: how long it has not been needed, or not been written to.
         grace_seconds: how long it has to be so before it goes.
         slots: snapshots from which it is deregistered first.
@@ -222,7 +222,7 @@ def _records(
 
 
 def _why_not_needed(root: str, uri: str, retention: Mapping[str, RetentionOptions]) -> str:
-    """Say why a lease or an evaluation may go; empty if it stays, or is none."""
+    """Say why a lease or an evaluation may go; empty if it stays, or is neither."""
     *index, name = uri[len(root) + 1 :].split("/")
     if len(index) > 1:
         return ""  # of a run

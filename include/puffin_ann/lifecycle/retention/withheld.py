@@ -1,4 +1,4 @@
-"""Why something that no index needs is not removed all the same: others may need it.
+"""Why something that no index needs is still not removed: others may need it.
 
 Nothing goes that a metadata file in reach names which is not of this catalog entry's history, and
 nothing at all where the table's location may be another's, or where it is not known what such a
@@ -200,7 +200,7 @@ _KINDS = {
 
 
 def is_shared(table: Table) -> bool:
-    """Tell whether others may need what lies beside a table's index files, or that is not known."""
+    """Tell whether others may need what is beside a table's index files, or that is not known."""
     try:
         protection = Protection.of(table)
     except PuffinAnnError as error:

@@ -19,11 +19,11 @@ from puffin_ann.lifecycle.runtime.workspace import OpenRun
 log = logging.getLogger("puffin_ann")
 
 ATTEMPTS = 3
-"""Times that a run is planned, where somebody else published meanwhile or removed its staging."""
+"""Times that a run is planned, if others publish meanwhile or remove its staging."""
 
 
 OUTCOME = ("snapshot_id", "bytes_written", "bytes_copied", "rows_added", "rows_gone")
-"""What is told of a published version."""
+"""What is returned of a published version."""
 
 Progress = Callable[[str], AbstractContextManager[None]]
 """Told the name of a step, which lasts as long as the context."""

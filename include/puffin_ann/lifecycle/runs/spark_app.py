@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from puffin_ann.lifecycle.documents.run_ref import RunRef
 
 GROUPED = ("build_group", "apply_group")
-"""Stages that are told which group of shards they are for."""
+"""Stages that work on one group of shards."""
 
 PACKAGES = {
     **dict.fromkeys(("train", "assign", "build_group", "gate"), "build"),
@@ -67,8 +67,8 @@ def main(stage: str) -> None:
         with _lease(run, arguments.owner, stage):
             getattr(module, stage)(OnSpark(spark), run, *group)
     except RecallTooLowError as error:
-        # The application has done what it was for: what it measured is staged, and who publishes
-        # refuses it. To fail would have it submitted again, for the same outcome.
+        # The application has done its work: what it measured is staged, and publishing refuses it.
+        # To fail would have it submitted again, for the same outcome.
         print(printable(f"warning: {error}"), flush=True)
     except PuffinAnnError as error:
         print(printable(f"error: {error}"), file=sys.stderr, flush=True)

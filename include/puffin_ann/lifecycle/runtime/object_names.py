@@ -1,4 +1,4 @@
-"""What tells an object of ours from others, whichever way the folder that it lies in is written.
+"""What tells an object of ours from others, however the location of its folder is written.
 
 One folder has many spellings: `a//b`, `a/./b`, a link, another scheme or port. So where something
 is about to be removed, what is named is not compared by where it is said to lie, but by its name:
@@ -23,7 +23,7 @@ def object_name(location: str) -> str:
 
 
 def names_with_folders(locations: Iterable[str]) -> frozenset[str]:
-    """Return the names of objects, and of the folders of runs that they lie in."""
+    """Return the names of objects, and of the folders of runs that they are in."""
     found: set[str] = set()
     for location in locations:
         name = object_name(location)

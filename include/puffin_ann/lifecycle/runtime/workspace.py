@@ -40,7 +40,7 @@ from puffin_ann.lifecycle.runtime.heartbeat import heartbeat
 from puffin_ann.search.versions import IndexVersion, load_version
 
 OPEN_SECONDS = 60.0
-"""So long the stages of an `OpenRun` go on with the table as it was loaded: far less than vended
+"""How long the stages of an `OpenRun` use the table as it was loaded: far less than vended
 credentials last."""
 
 log = logging.getLogger("puffin_ann")
@@ -208,7 +208,7 @@ class OpenRun(RunRef):
         return self.opened[0]
 
     def __reduce__(self) -> tuple[type[RunRef], tuple[str, str, str, str]]:
-        """Be sent as what names the run."""
+        """Pickle it as the `RunRef` that names the run."""
         return RunRef, (self.table, self.index, self.run_id, self.staging_folder)
 
 

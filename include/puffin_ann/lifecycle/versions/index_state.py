@@ -1,4 +1,4 @@
-"""Read what a decision rests on: the state of the newest version, and what changed since."""
+"""Read what a decision is made from: the state of the newest version, and what changed since."""
 
 from collections.abc import Mapping, Sequence
 
@@ -52,7 +52,7 @@ def state_of(table: Table, version: IndexVersion) -> IndexState:
 
 
 def _with_imbalance(state: IndexState) -> IndexState:
-    """Note how unlike its shards are, in a version that is as it was built."""
+    """Note the imbalance of the shards, in a version that is as it was built."""
     if state.drift.imbalance or state.deltas or any(shard.tombstones for shard in state.shards):
         return state
     drift = state.drift.model_copy(update={"imbalance": state.imbalance})
@@ -112,7 +112,7 @@ def _shard(entry: ShardEntry, sizes: Mapping[str, int]) -> ShardState:
 def change_of(
     table: Table, version: IndexVersion, live: LiveState, declaration: IndexDeclaration
 ) -> Change:
-    """Return what a snapshot has that a version has not, and the other way round.
+    """Return what a snapshot has that a version lacks, and the other way round.
 
     Where most rows are in new files, the first of one are read, to see how wide vectors are now.
 
@@ -157,7 +157,7 @@ def change_in(
 
 
 def _in_covered_files(table: Table, version: IndexVersion, view: SnapshotView) -> dict[str, int]:
-    """Return by path how many rows came in files that the version covers, but not these rows."""
+    """Return by path how many live rows of covered files the version does not answer."""
     partly = [(file, rows) for file, rows in view.scanned if rows is not ALL]
     if not partly:
         return {}

@@ -1,7 +1,7 @@
 """The declaration an index was last published by, as its routing blob records it.
 
-It says what shapes and governs the index to whoever has the table and no declarations. `spark` is
-no part of it; versions that were published before that was left out have it, and may hold secrets.
+It says what shapes and governs the index to users who have the table but no declarations. It has
+no `spark`; versions that were published before that was left out have it, and may hold secrets.
 """
 
 from collections.abc import Mapping

@@ -48,7 +48,7 @@ class LocalCache:
     unpacked into a folder that is removed as soon as it is mapped, in the cache's folder or, where
     that cannot be written, in a temporary one.
 
-    A folder that was cut short or altered since is filled again. That is told by its files' lengths
+    A folder that was cut short or changed since is filled again. That shows in its files' lengths
     and times, at each hit, and once a day by their checksums, in the background.
 
     Raises:
@@ -188,7 +188,7 @@ class LocalCache:
             return work
         try:
             work.rename(final)
-        except OSError:  # another process was first, or something lies there that cannot be moved
+        except OSError:  # another process was first, or something is there that cannot be moved
             return self._found(final, stack) or work
         return final
 
@@ -245,7 +245,7 @@ class LocalCache:
         return entries
 
     def _remove_abandoned(self) -> None:
-        """Remove notes of folders that are gone, and what dead processes left behind.
+        """Remove notes of folders that are gone, and what processes left behind that have ended.
 
         They may have died while they removed a folder or, a day later, while they filled one.
         """

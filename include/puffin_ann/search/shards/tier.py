@@ -204,7 +204,7 @@ class ShardTier:
 
 
 def _owners(routing: Routing) -> NDArray[np.uint32]:
-    """Return (cells,) uint32, the place in `routing.shards` of the shard each lies in."""
+    """Return (cells,) uint32, the place in `routing.shards` of the shard each belongs to."""
     places = {entry.shard_id: place for place, entry in enumerate(routing.shards)}
     return np.array([places[shard_id] for shard_id in routing.partition_shards.tolist()], np.uint32)
 

@@ -1,6 +1,6 @@
 """Searching packed nodes: a beam over estimated distances, every expanded row measured exactly.
 
-See `layout` for what lies where. What profiling showed, per expansion of 0.4 µs (100 dimensions)
+See `layout` for what is where. What profiling showed, per expansion of 0.4 µs (100 dimensions)
 to 0.7 µs (384): most of it is waiting for the node, so the next likely one is asked for while
 this one is scanned, and once more when a better one turned up; numbers of neighbours are looked at
 only where a mask of 32 comparisons says so; places in the pool are found by halving, since at

@@ -52,7 +52,7 @@ differs little among them, or the scale itself, would leave float32."""
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things lie in a packed node, in bytes; all of it in whole cache lines.
+    """Where things are in a packed node, in bytes; all of it in whole cache lines.
 
     Attributes:
         dim: numbers in a row.

@@ -65,8 +65,8 @@ def read_task(
     """
     plan = workspace.refresh_plan
     task, wanted = plan.read_tasks[number], _wanted(workspace)
-    # Of a table that was rewritten nearly every row was only relocated: their vectors are let go as
-    # they are read. Centroids of a file stand for all its rows, so that of those all are kept.
+    # In a table that was rewritten, nearly all rows were only relocated: their vectors are dropped
+    # as they are read. Centroids of a file represent all its rows, so all of those are kept.
     is_filtered = prefixes is not None and plan.algorithm != CENTROID
     row_filter = prefixes.may_hold if prefixes is not None and is_filtered else None
     parts = read_parts(workspace, plan.files, task, wanted, row_filter=row_filter, threads=threads)
@@ -98,7 +98,7 @@ def read_again(
     *,
     threads: int,
 ) -> AssignOutcome:
-    """Read rows of a task again that looked like removed rows, and are new all the same.
+    """Read rows of a task again that looked like removed rows, but are new.
 
     Args:
         workspace: of the run.
@@ -114,7 +114,7 @@ def read_again(
     )
     rows = parts.rows(plan.dimension)
     rows = rows.take(np.flatnonzero(np.isin(_pairs(rows.locators), _pairs(unmatched))))
-    # What else was counted of these row groups was counted when they were read first.
+    # Everything else about these row groups was counted when they were read first.
     counted = Parts([], [])
     return stage(workspace, number, counted, rows, routing, threads=threads)
 
@@ -176,7 +176,7 @@ def load_unmatched(workspace: Workspace, staged: Sequence[StagedFile]) -> NDArra
 def _wanted(workspace: Workspace) -> Mapping[int, BitMap]:
     """Return, by id of a covered file, the positions of restored rows.
 
-    Centroids of a file stand for all its rows, so that of those files everything is read.
+    Centroids of a file represent all its rows, so those files are read whole.
     """
     plan = workspace.refresh_plan
     if plan.algorithm == CENTROID:
