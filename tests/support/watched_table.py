@@ -47,7 +47,7 @@ BUILD = """
 from puffin_ann.declaration import load_declarations
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings
-for one in load_declarations(settings().declarations_dir):
+for one in load_declarations(*settings().declarations_dir):
     print(refresh_in_process(one, run_id="build-1"))
 """
 APPEND = """

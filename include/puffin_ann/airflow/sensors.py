@@ -5,11 +5,13 @@ DAG files import this module, so it imports no more than Airflow.
 
 from abc import abstractmethod
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, Context
 
 from puffin_ann.airflow.exceptions import AirflowException, AirflowFailException
+from puffin_ann.declaration import folder_beside, read_declarations
 
 if TYPE_CHECKING:
     from puffin_ann.airflow.triggers.index import IndexTrigger
@@ -20,16 +22,36 @@ class IndexSensor(BaseSensorOperator):
 
     Args:
         index: name of the declared index.
+        folder: of the declarations, as seen from the DAG file, as in `index_dags`.
         deferrable: wait in the triggerer, without a worker's slot.
         **kwargs: those of every sensor, such as `timeout` and `poke_interval`.
     """
 
     template_fields = ("index",)
 
-    def __init__(self, *, index: str, deferrable: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        index: str,
+        folder: str | Path | None = None,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.index = index
+        self.folder = folder
         self.deferrable = deferrable
+
+    def asked(self) -> dict[str, Any]:
+        """Return which index a trigger is to look at, with what is declared beside the DAG file."""
+        dag = self.get_dag()
+        beside = folder_beside(Path(dag.fileloc), self.folder) if dag is not None else None
+        if beside is None:
+            return {"index": self.index}
+        found = read_declarations(beside).require(self.index)
+        # Without Spark's configuration: nothing is submitted, and Airflow's database keeps this.
+        declared = found.model_dump(mode="json", exclude={"spark"})
+        return {"index": self.index, "declaration": declared}
 
     @abstractmethod
     def trigger(self) -> "IndexTrigger":
@@ -98,7 +120,7 @@ class IcebergIndexStaleSensor(IndexSensor):
         """Return the trigger that waits until the index is stale."""
         from puffin_ann.airflow.triggers.index import IndexStaleTrigger
 
-        return IndexStaleTrigger(index=self.index, poll_interval=self.poke_interval)
+        return IndexStaleTrigger(**self.asked(), poll_interval=self.poke_interval)
 
 
 class IcebergIndexTombstoneSensor(IndexSensor):
@@ -140,5 +162,5 @@ class IcebergIndexTombstoneSensor(IndexSensor):
         from puffin_ann.airflow.triggers.index import IndexTombstoneTrigger
 
         return IndexTombstoneTrigger(
-            index=self.index, poll_interval=self.poke_interval, ratio=self.ratio
+            **self.asked(), poll_interval=self.poke_interval, ratio=self.ratio
         )

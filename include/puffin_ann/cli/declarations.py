@@ -28,14 +28,13 @@ def find_declared(index: str) -> "IndexDeclaration":
     Raises:
         DeclarationError: there is none, or it is not valid.
     """
-    from puffin_ann.declaration import declarations_folder, load_declaration, read_declarations
+    from puffin_ann.declaration import declarations_folders, load_declaration, read_declarations
 
     if index.endswith((".yaml", ".yml")):
         found = load_declaration(Path(index))
     else:
-        folder = declarations_folder()
-        known = read_declarations(folder)
-        found = known.require(index, folder)
+        known = read_declarations(*declarations_folders())
+        found = known.require(index)
         _warn_of(known)
     for warning in found.warnings:
         warn(warning)
@@ -114,10 +113,9 @@ def declaration_of(table: str, index: str) -> "IndexDeclaration":
     Raises:
         DeclarationError: it is not declared for this table; names those that are.
     """
-    from puffin_ann.declaration import declarations_folder, read_declarations
+    from puffin_ann.declaration import declarations_folders, read_declarations
 
-    folder = declarations_folder()
-    found = read_declarations(folder)
+    found = read_declarations(*declarations_folders())
     if index in found.ambiguous:
         raise found.ambiguous[index]
     _warn_of(found)
@@ -131,6 +129,6 @@ def declaration_of(table: str, index: str) -> "IndexDeclaration":
     else:
         remedy = "the table is to be named as it is declared, catalog.namespace.table"
     raise DeclarationError(
-        f"no index named {index!r} is declared for table {table} in {folder}; declared are: "
+        f"no index named {index!r} is declared for table {table} in {found.place}; declared are: "
         f"{said or 'none'}; {remedy}"
     )

@@ -3,8 +3,8 @@
 Imports nothing heavier than pydantic and YAML, since every parse of a DAG file pays for it.
 
 `index` is a declaration as a whole, of `options`, `parameters`, `names` and `schedules`, all built
-on `model`. `folder` finds the folder of declarations, `files` reads it, by `reading` what is in a
-file; `allowed` says which settings of Spark this machine permits. `json_schema` serves editors.
+on `model`. `folder` finds the folders of declarations, `files` reads them, by `reading` what is in
+a file; `allowed` says which settings of Spark this machine permits. `json_schema` serves editors.
 """
 
 from puffin_ann.declaration.files import (
@@ -14,7 +14,7 @@ from puffin_ann.declaration.files import (
     load_declarations,
     read_declarations,
 )
-from puffin_ann.declaration.folder import declarations_folder, known_declarations
+from puffin_ann.declaration.folder import declarations_folders, folder_beside, known_declarations
 from puffin_ann.declaration.index import (
     METRICS,
     SHAPING,
@@ -81,7 +81,8 @@ __all__ = [
     "VamanaParameters",
     "check_name",
     "declaration_files",
-    "declarations_folder",
+    "declarations_folders",
+    "folder_beside",
     "is_name",
     "known_declarations",
     "load_declaration",

@@ -121,17 +121,24 @@ def declaration_files(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Declared:
-    """The declarations of a folder.
+    """The declarations of folders.
 
     Attributes:
         valid: in order of their files' names; of a name that two files declare, none.
         broken: files that are not valid, and what is wrong with each.
         ambiguous: names that several files declare, and which do.
+        folders: that were read.
     """
 
     valid: tuple[IndexDeclaration, ...]
     broken: Mapping[Path, DeclarationError]
     ambiguous: Mapping[str, DeclarationError]
+    folders: tuple[Path, ...]
+
+    @property
+    def place(self) -> str:
+        """The folders, for messages."""
+        return ", ".join(map(str, self.folders))
 
     @property
     def problems(self) -> tuple[DeclarationError, ...]:
@@ -142,7 +149,7 @@ class Declared:
         """Return the valid ones of a table's indexes."""
         return [declaration for declaration in self.valid if declaration.table == table]
 
-    def require(self, name: str, folder: Path) -> IndexDeclaration:
+    def require(self, name: str) -> IndexDeclaration:
         """Return the declaration of an index.
 
         Raises:
@@ -156,17 +163,17 @@ class Declared:
             return found
         others = ", ".join(declaration.name for declaration in self.valid) or "none"
         raise DeclarationError(
-            f"no index named {name!r} is declared in {folder}",
+            f"no index named {name!r} is declared in {self.place}",
             # A reader of one DAG's log must not learn of other indexes.
             aside="; ".join([f"declared are: {others}", *map(str, self.problems)]),
         )
 
 
-def read_declarations(folder: Path) -> Declared:
-    """Read every declaration of a folder; what is wrong with one does not hide the others."""
+def read_declarations(*folders: Path) -> Declared:
+    """Read every declaration of folders; what is wrong with one does not hide the others."""
     found: dict[str, tuple[IndexDeclaration, list[Path]]] = {}
     broken: dict[Path, DeclarationError] = {}
-    for path in declaration_files(folder):
+    for path in (path for folder in folders for path in declaration_files(folder)):
         try:
             declaration = load_declaration(path)
         except DeclarationError as error:
@@ -183,16 +190,16 @@ def read_declarations(folder: Path) -> Declared:
         if len(paths) > 1
     }
     valid = tuple(one for name, (one, _) in found.items() if name not in ambiguous)
-    return Declared(valid, broken, ambiguous)
+    return Declared(valid, broken, ambiguous, folders)
 
 
-def load_declarations(folder: Path) -> list[IndexDeclaration]:
-    """Read every declaration of a folder, in order of their files' names.
+def load_declarations(*folders: Path) -> list[IndexDeclaration]:
+    """Read every declaration of folders, in order of their files' names.
 
     Raises:
         DeclarationError: one of them is not valid, or two declare the same index.
     """
-    found = read_declarations(folder)
+    found = read_declarations(*folders)
     if found.problems:
         raise found.problems[0]
     return list(found.valid)

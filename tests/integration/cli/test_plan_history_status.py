@@ -379,7 +379,7 @@ def test_without_declarations_a_sound_index_is_sound_and_tells_what_declares_it(
     if left == "no folder":
         folder.rmdir()
     if left == "no setting":
-        unset = settings().model_copy(update={"declarations_dir": None})
+        unset = settings().model_copy(update={"declarations_dir": ()})
         monkeypatch.setattr("puffin_ann.declaration.folder.settings", lambda: unset)
     code, out, err = cli("status", *TABLE)
     told = " ".join(out.split())

@@ -259,11 +259,11 @@ def test_of_a_name_that_files_share_their_error_is_told_and_not_that_none_declar
         (tmp_path / f"{stem}.yaml").write_text("name: same\ntable: c.n.t\ncolumn: v\n")
     (tmp_path / "other.yaml").write_text("table: c.n.t\ncolumn: v\n")
     found = read_declarations(tmp_path)
-    assert found.require("other", tmp_path).name == "other"
+    assert found.require("other").name == "other"
     (problem,) = found.problems
     assert all(f"{tmp_path / stem}.yaml" in str(problem) for stem in ("a", "b", "c"))
     with pytest.raises(DeclarationError) as told:
-        found.require("same", tmp_path)
+        found.require("same")
     assert told.value is problem
 
 
@@ -279,15 +279,15 @@ def test_a_bad_file_hides_no_other_declaration(tmp_path):
         str(tmp_path / "b.yaml"),
         f"{tmp_path / 'c.yaml'} and {tmp_path / 'd.yaml'}",
     ]
-    assert found.require("a", tmp_path).name == "a"
+    assert found.require("a").name == "a"
     with pytest.raises(DeclarationError, match=r"no index named 'b' is declared in [^;]*$") as told:
-        found.require("b", tmp_path)
+        found.require("b")
     assert told.value.aside.startswith("declared are: a; ")
     assert "b.yaml: is not valid YAML" in told.value.aside
 
 
 def test_the_declarations_we_ship_are_valid():
-    folder = settings().declarations_dir
+    (folder,) = settings().declarations_dir
     assert len(load_declarations(folder)) == len(declaration_files(folder)) > 0
 
 

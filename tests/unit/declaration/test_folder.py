@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from puffin_ann.declaration import declarations_folder, known_declarations
+from puffin_ann.declaration import declarations_folders, folder_beside, known_declarations
+from puffin_ann.declaration import folder as folders
 from puffin_ann.errors import EnvironmentProblemError
 from puffin_ann.settings import settings
 from tests.support.paths import ROOT
@@ -27,8 +28,18 @@ def named(monkeypatch):
     settings.cache_clear()
 
 
+@pytest.fixture
+def dag_file(tmp_path, monkeypatch) -> Path:
+    """A DAG file, in a process whose settings name no folder, with a declaration beside it."""
+    monkeypatch.setattr(folders, "_named", {})
+    path = tmp_path / "bundle" / "dags.py"
+    (path.parent / "indexes").mkdir(parents=True)
+    (path.parent / "indexes" / "words.yaml").write_text(DECLARATION)
+    return path
+
+
 def test_a_checkout_has_its_own_folder():
-    assert declarations_folder() == PACKAGE.parent / "indexes"
+    assert declarations_folders() == (PACKAGE.parent / "indexes",)
 
 
 def test_an_installed_library_looks_nowhere_until_it_is_told_where(tmp_path):
@@ -50,7 +61,7 @@ def test_an_installed_library_looks_nowhere_until_it_is_told_where(tmp_path):
 def test_a_folder_that_is_not_there_is_named(named, tmp_path):
     named(tmp_path / "absent")
     with pytest.raises(EnvironmentProblemError, match=str(tmp_path / "absent")):
-        declarations_folder()
+        declarations_folders()
     assert known_declarations() is None
 
 
@@ -61,3 +72,35 @@ def test_an_empty_folder_says_nothing_of_what_is_declared(named, tmp_path):
     assert [declaration.name for declaration in known_declarations().on("demo.glove.words")] == [
         "words"
     ]
+
+
+def test_several_folders_are_read_and_may_not_declare_the_same_name(named, tmp_path):
+    for team, name in (("a", "words"), ("b", "others")):
+        (tmp_path / team).mkdir()
+        (tmp_path / team / f"{name}.yaml").write_text(DECLARATION)
+    named(f"{tmp_path / 'a'}:{tmp_path / 'b'}")
+    assert declarations_folders() == (tmp_path / "a", tmp_path / "b")
+    assert {declaration.name for declaration in known_declarations().valid} == {"words", "others"}
+    (tmp_path / "b" / "words.yaml").write_text(DECLARATION)
+    assert list(known_declarations().ambiguous) == ["words"]
+
+
+def test_the_folder_beside_a_dag_file_counts_where_no_other_is_named(dag_file, named):
+    assert folder_beside(dag_file) == dag_file.parent / "indexes"
+    assert [declaration.name for declaration in known_declarations().valid] == ["words"]
+    named(dag_file.parent / "others")
+    assert folder_beside(dag_file) is None
+
+
+def test_a_folder_that_a_dag_file_names_counts_beside_those_of_the_settings(dag_file, named):
+    team = dag_file.parent / "team"
+    team.mkdir()
+    (team / "others.yaml").write_text(DECLARATION)
+    named(dag_file.parent / "indexes")
+    assert folder_beside(dag_file, "team") == team
+    assert {declaration.name for declaration in known_declarations().valid} == {"words", "others"}
+
+
+def test_a_folder_that_a_dag_file_names_has_to_be_there(dag_file):
+    with pytest.raises(EnvironmentProblemError, match=f"absent, which {dag_file} names"):
+        folder_beside(dag_file, "absent")

@@ -1,7 +1,9 @@
 """Make the DAGs of the declared indexes. What it imports, Airflow imports with every parse."""
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from airflow.sdk import DAG, Param, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
@@ -16,7 +18,8 @@ from puffin_ann.airflow.forms import force_form
 from puffin_ann.declaration import (
     Declared,
     IndexDeclaration,
-    declarations_folder,
+    declarations_folders,
+    folder_beside,
     read_declarations,
 )
 from puffin_ann.errors import DeclarationError
@@ -45,8 +48,9 @@ RECIPES: dict[Kind, Recipe] = {
 }
 
 
-@uncollected()
-def index_dags(kinds: Iterable[Kind] = tuple(RECIPES)) -> dict[str, DAG]:
+def index_dags(
+    kinds: Iterable[Kind] = tuple(RECIPES), *, folder: str | Path | None = None
+) -> dict[str, DAG]:
     """Return the DAGs of the declared indexes, by id, for the globals of a DAG file.
 
     A process that runs one task asks for that task's DAG; the others are not made then. For a
@@ -55,8 +59,22 @@ def index_dags(kinds: Iterable[Kind] = tuple(RECIPES)) -> dict[str, DAG]:
 
     Args:
         kinds: those that are made for each declaration.
+        folder: of the declarations, as seen from the DAG file that calls this. Without it they are
+            those that PUFFIN_ANN_DECLARATIONS_DIR names or, where that is not set, `indexes` beside
+            the DAG file.
+
+    Raises:
+        EnvironmentProblemError: there is no folder of declarations.
     """
-    declared = read_declarations(declarations_folder())
+    # As Airflow finds the file of a DAG; a bundle lies somewhere else in each process.
+    beside = folder_beside(Path(sys._getframe(1).f_code.co_filename), folder)
+    folders = declarations_folders() if beside is None else (beside,)
+    return _dags_in(folders, tuple(kinds))
+
+
+@uncollected()
+def _dags_in(folders: tuple[Path, ...], kinds: tuple[Kind, ...]) -> dict[str, DAG]:
+    declared = read_declarations(*folders)
     wanted = get_parsing_context().dag_id
     dags: dict[str, DAG] = {}
     for kind in kinds:

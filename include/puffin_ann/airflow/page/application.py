@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse
 
 from puffin_ann.airflow.page.html import page_of
 from puffin_ann.airflow.page.rounds import PATIENCE_SECONDS, Round, Rounds
-from puffin_ann.declaration import declarations_folder
+from puffin_ann.declaration import declarations_folders
 from puffin_ann.errors import EnvironmentProblemError
 
 LOOK_AGAIN_SECONDS = 0.05
@@ -38,7 +38,7 @@ def application() -> Any:
 
     def begin(user: Any) -> tuple[set[str], Round]:
         readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
-        return readable, rounds.current(declarations_folder())
+        return readable, rounds.current(declarations_folders())
 
     # Not a plain function: those that wait would take all threads that the API server has.
     @app.get("/", response_class=HTMLResponse)

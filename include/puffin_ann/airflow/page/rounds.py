@@ -7,7 +7,7 @@ catalog that does not answer holds up its own rows alone.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +116,7 @@ class Round:
 
 
 class Rounds:
-    """The rounds over a folder of declarations, one at a time.
+    """The rounds over folders of declarations, one at a time.
 
     Args:
         find: finds the row of a declaration's file.
@@ -132,7 +132,7 @@ class Rounds:
         self._lock = threading.Lock()
         self._last: Round | None = None
 
-    def current(self, folder: Path) -> Round:
+    def current(self, folders: Sequence[Path]) -> Round:
         """Return the round to take rows from: the last, or a new one if that is over and stale.
 
         What takes long is stale so long after it was found, not after it was asked for.
@@ -140,7 +140,7 @@ class Rounds:
         with self._lock:
             last = self._last
             if last is None or self._is_stale(last):
-                paths = declaration_files(folder)
+                paths = [path for folder in folders for path in declaration_files(folder)]
                 earlier = last.known() if last is not None else {}
                 last = self._last = Round(paths, earlier, self._find, self._clock).start()
             return last

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
 
 
@@ -16,12 +17,23 @@ class IndexTrigger(BaseTrigger):
     Args:
         index: name of the declared index.
         poll_interval: seconds between two looks.
+        declaration: as JSON, where it lies beside a DAG file, which triggerers do not have; None
+            where they find it by name.
     """
 
-    def __init__(self, *, index: str, poll_interval: float) -> None:
+    def __init__(
+        self, *, index: str, poll_interval: float, declaration: dict[str, Any] | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.index = index
         self.poll_interval = poll_interval
+        self.declaration = declaration
+
+    def asked(self) -> str | IndexDeclaration:
+        """Return the index to look at: its declaration, or the name to find that by."""
+        if self.declaration is None:
+            return self.index
+        return IndexDeclaration.model_validate(self.declaration)
 
     @abstractmethod
     def look(self) -> tuple[bool, str]:
@@ -29,7 +41,8 @@ class IndexTrigger(BaseTrigger):
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that it is made with, for `serialize`."""
-        return {"index": self.index, "poll_interval": self.poll_interval}
+        given = {"index": self.index, "poll_interval": self.poll_interval}
+        return given if self.declaration is None else {**given, "declaration": self.declaration}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the import path of this class, and its arguments."""
@@ -59,7 +72,7 @@ class IndexStaleTrigger(IndexTrigger):
         """Say whether it has, and why."""
         from puffin_ann.lifecycle.report.staleness import staleness_of
 
-        found = staleness_of(self.index)
+        found = staleness_of(self.asked())
         return found.is_stale, found.reason
 
 
@@ -78,7 +91,7 @@ class IndexTombstoneTrigger(IndexTrigger):
         """Say whether it would, and why."""
         from puffin_ann.lifecycle.report.staleness import tombstones_of
 
-        found = tombstones_of(self.index, self.ratio)
+        found = tombstones_of(self.asked(), self.ratio)
         return found.is_due, found.reason
 
     def arguments(self) -> dict[str, Any]:

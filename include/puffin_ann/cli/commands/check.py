@@ -46,18 +46,17 @@ def check(
 
 def _checked(place: Path | None) -> tuple[list[str], list[str]]:
     """Return the names of valid declarations, and what is wrong with the others."""
-    from puffin_ann.declaration import declarations_folder, load_declaration, read_declarations
+    from puffin_ann.declaration import declarations_folders, load_declaration, read_declarations
 
-    folder = declarations_folder() if place is None else place
-    if not folder.is_dir():
-        found: Sequence[IndexDeclaration] = (load_declaration(folder),)
+    if place is not None and not place.is_dir():
+        found: Sequence[IndexDeclaration] = (load_declaration(place),)
         problems: list[str] = []
     else:
-        known = read_declarations(folder)
+        known = read_declarations(*(declarations_folders() if place is None else (place,)))
         found = known.valid
         problems = [str(problem) for problem in known.problems]
         if not found and not problems:
-            problems = [f"{folder} has no declaration, which are *.yaml files"]
+            problems = [f"{known.place} has no declaration, which are *.yaml files"]
     for declaration in found:
         for warning in declaration.warnings:
             warn(warning)

@@ -37,7 +37,7 @@ def init(
 
     Example: puffin-ann init demo.glove.words --name words_again --to -
     """
-    from puffin_ann.declaration import declarations_folder, known_declarations
+    from puffin_ann.declaration import declarations_folders, known_declarations
     from puffin_ann.lake.catalog.tables import load_table
     from puffin_ann.lifecycle.declare.look import look_at
     from puffin_ann.lifecycle.declare.suggest import suggest
@@ -51,7 +51,7 @@ def init(
         typer.echo(as_yaml(lines), nl=False)
         return
     name = str(lines[0].value)
-    path = declarations_folder() / f"{name}.yaml" if to is None else to
+    path = declarations_folders()[0] / f"{name}.yaml" if to is None else to
     declaration = write(lines, path)
     say(f"{path} declares index {name} on {declaration.table}")
     say(f"next: puffin-ann refresh {name if to is None else path}, which builds it")

@@ -60,14 +60,13 @@ def _show(done: dict[str, Any]) -> None:
 
 def _meant(name: str) -> "tuple[list[IndexDeclaration], tuple[DeclarationError, ...]]":
     """Return the declarations of a table, and problems of others; or the one of an index."""
-    from puffin_ann.declaration import declarations_folder, read_declarations
+    from puffin_ann.declaration import declarations_folders, read_declarations
 
     if "." not in name or name.endswith((".yaml", ".yml")):
         return [find_declared(name)], ()
-    folder = declarations_folder()
-    known = read_declarations(folder)
+    known = read_declarations(*declarations_folders())
     found = known.on(name)
     if not found:
-        message = f"no index of table {name} is declared in {folder}"
+        message = f"no index of table {name} is declared in {known.place}"
         raise DeclarationError("; ".join([message, *map(str, known.problems)]))
     return found, known.problems

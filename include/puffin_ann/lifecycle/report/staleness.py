@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import (
     IndexDeclaration,
-    declarations_folder,
+    declarations_folders,
     read_declarations,
     seconds_of,
 )
@@ -55,7 +55,7 @@ class Tombstones(BaseModel):
     ratios: dict[int, float]
 
 
-def staleness_of(index: str) -> Staleness:
+def staleness_of(index: str | IndexDeclaration) -> Staleness:
     """Return how far a declared index is behind its table.
 
     Raises:
@@ -91,7 +91,7 @@ def staleness(declaration: IndexDeclaration, *, at_ms: int | None = None) -> Sta
     return Staleness(is_stale=low or late, reason=found, coverage=view.coverage, lag_seconds=lag)
 
 
-def tombstones_of(index: str, ratio: float | None = None) -> Tombstones:
+def tombstones_of(index: str | IndexDeclaration, ratio: float | None = None) -> Tombstones:
     """Return what a declared index holds of deleted rows; see `tombstones`.
 
     Raises:
@@ -143,9 +143,10 @@ def tombstones(
     return Tombstones(is_due=bool(ratios), reason=found, ratios=ratios)
 
 
-def _declared(index: str) -> IndexDeclaration:
-    folder = declarations_folder()
-    return read_declarations(folder).require(index, folder)
+def _declared(index: str | IndexDeclaration) -> IndexDeclaration:
+    if isinstance(index, IndexDeclaration):
+        return index
+    return read_declarations(*declarations_folders()).require(index)
 
 
 def _looked_at(

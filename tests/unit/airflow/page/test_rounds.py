@@ -98,31 +98,31 @@ def states(found) -> list[str]:
 
 def test_who_asks_while_a_round_lasts_or_soon_after_shares_it(rounds, looking, folder, clock):
     looking.gates["slow"] = threading.Event()
-    first = rounds.current(folder)
-    assert rounds.current(folder) is first
+    first = rounds.current([folder])
+    assert rounds.current([folder]) is first
     looking.gates["slow"].set()
     ended()
     clock.now += FRESH_SECONDS - 1
-    assert rounds.current(folder) is first
+    assert rounds.current([folder]) is first
     assert sorted(looking.asked) == ["quick", "slow"]
     clock.now += 1
-    assert rounds.current(folder) is not first
+    assert rounds.current([folder]) is not first
     ended()
 
 
 def test_what_took_long_is_fresh_from_its_end_on(rounds, looking, folder, clock):
     looking.gates["slow"] = threading.Event()
-    first = rounds.current(folder)
+    first = rounds.current([folder])
     clock.now += 10 * FRESH_SECONDS
     looking.gates["slow"].set()
     ended()
     clock.now += FRESH_SECONDS - 1
-    assert rounds.current(folder) is first
+    assert rounds.current([folder]) is first
 
 
 def test_a_page_is_not_kept_from_what_is_known_by_what_is_not(rounds, looking, folder):
     looking.gates["slow"] = threading.Event()
-    found = rounds.current(folder)
+    found = rounds.current([folder])
     while states(found)[0] == STILL_LOOKING:
         assert found.is_worth_waiting_for()
     assert states(found) == ["look 1", STILL_LOOKING]
@@ -133,7 +133,7 @@ def test_what_took_longer_than_a_page_waits_is_shown_as_before_meanwhile(
     rounds, looking, folder, clock
 ):
     looking.gates["slow"] = threading.Event()
-    rounds.current(folder)
+    rounds.current([folder])
     while looking.asked != ["quick", "slow"]:
         pass
     clock.now += PATIENCE_SECONDS
@@ -141,7 +141,7 @@ def test_what_took_longer_than_a_page_waits_is_shown_as_before_meanwhile(
     ended()
     clock.now += FRESH_SECONDS
     looking.gates["slow"].clear()
-    again = rounds.current(folder)
+    again = rounds.current([folder])
     while states(again)[0] != "look 2":
         pass
     assert states(again) == ["look 2", "look 1"]
@@ -153,7 +153,7 @@ def test_however_much_is_declared_few_look(rounds, looking, tmp_path):
     looking.gates = {name: threading.Event() for name in names}
     for name in names:
         (tmp_path / f"{name}.yaml").touch()
-    rounds.current(tmp_path)
+    rounds.current([tmp_path])
     for gate in looking.gates.values():
         gate.set()
     ended()
@@ -165,7 +165,7 @@ def test_an_unforeseen_error_ends_no_thread_and_is_not_shown(folder, caplog):
     def fail(path: Path) -> Row:
         raise RuntimeError("postgresql://user:secret@catalog")
 
-    found = Rounds(fail).current(folder)
+    found = Rounds(fail).current([folder])
     ended()
     assert all(
         "secret" not in state and "log of the API server" in state for state in states(found)
@@ -174,7 +174,7 @@ def test_an_unforeseen_error_ends_no_thread_and_is_not_shown(folder, caplog):
 
 
 def test_a_folder_without_declarations_has_no_rows(rounds, tmp_path):
-    assert rounds.current(tmp_path).rows() == []
+    assert rounds.current([tmp_path]).rows() == []
 
 
 @pytest.fixture

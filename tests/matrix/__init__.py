@@ -1,0 +1,1 @@
+"""The wheel beside the versions that people have: `make test-matrix`."""
