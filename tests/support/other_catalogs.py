@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import uuid
 from pathlib import Path
 
@@ -22,6 +23,12 @@ NAME = "demo.words"
 
 def later(hours: float = 25) -> int:
     return now_ms() + int(hours * table_events.HOUR_MS)
+
+
+def advised(report) -> list[str]:
+    """Return the metadata files that a clean-up says how to have it forget."""
+    commands = [note.partition("run: ")[2] for note in report.notes]
+    return sorted({name for command in commands for name in shlex.split(command)[4::2]})
 
 
 def catalog_beside(known_catalogs, folder: Path, name: str, **properties: str):

@@ -1,7 +1,5 @@
 """What killed runs leave on S3: objects, and uploads that nobody will complete."""
 
-import shlex
-
 import pytest
 from pyiceberg.catalog import load_catalog
 
@@ -11,6 +9,7 @@ from puffin_ann.lifecycle.runs import build
 from puffin_ann.moments import now_ms
 from tests.support import builds, object_store, table_events
 from tests.support.other_catalogs import (
+    advised,
     assert_whole,
     catalog_beside,
     commit,
@@ -55,9 +54,9 @@ def test_what_a_second_catalog_needs_stays_on_s3(on_s3):
     assert_whole(theirs)
     clean(theirs, at_ms=later(1000))
     assert_whole(table)
-    advised = shlex.split(report.notes[0].partition("run: ")[2])[4::2]
-    assert theirs.metadata_location.rpartition("/")[2] in advised
-    clean(table, at_ms=later(1000), forget=advised)
+    files = advised(report)
+    assert theirs.metadata_location.rpartition("/")[2] in files
+    clean(table, at_ms=later(1000), forget=files)
     assert table_events.index_files(table).isdisjoint({first, second})
 
 
