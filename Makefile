@@ -98,7 +98,7 @@ test-lowest: $(READY) ## Run the unit tests with the lowest versions of what we 
 	@$(UV) pip install --quiet --python $(LOCAL)/lowest/bin/python --no-deps --no-build-isolation --editable .
 	@PATH="$(CURDIR)/$(LOCAL)/lowest/bin:$$PATH" $(LOCAL)/lowest/bin/pytest $(SIDE_BY_SIDE) tests/unit --ignore tests/unit/airflow --ignore tests/unit/benchmarks --ignore tests/unit/local --ignore tests/unit/repository
 
-fuzz: $(READY) ## Give all that reads others' bytes spoilt ones, by coverage or under right checksums, for SECONDS (60); PART=name for one of tests/fuzz/fuzz_name.py
+fuzz: $(READY) ## Feed corrupted bytes to every decoder, by coverage or under right checksums, for SECONDS (60); PART=name for one of tests/fuzz/fuzz_name.py
 	@for part in $(FUZZED); do \
 		printf '\033[1m== %s\033[0m\n' "$$part" && mkdir -p $(LOCAL)/fuzz/$$part && \
 		$(BIN)/python -m tests.fuzz.fuzz_$$part -max_total_time=$(FUZZ_SHARE) -artifact_prefix=$(LOCAL)/fuzz/$$part/ $(LOCAL)/fuzz/$$part || exit; \

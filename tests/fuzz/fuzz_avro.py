@@ -111,7 +111,7 @@ def mutate(data: bytes, most: int, seed: int) -> bytes:
         return rng.choice((LIST, DATA, DELETES)) + content
     try:
         changed = avro_files.assembled(_mutated(avro_files.parts_of(content), rng))
-    except Exception:  # spoilt so far that it has no blocks any more
+    except Exception:  # corrupted so far that it has no blocks any more
         changed = mutation.mutate(content, rng)
     return (kind + changed)[:most]
 

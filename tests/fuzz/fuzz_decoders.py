@@ -89,7 +89,7 @@ def mutate(data: bytes, most: int, seed: int) -> bytes:
         name = rng.choice(list(sections))
         sections[name] = atheris.Mutate(sections[name], len(sections[name]) + 64)
         return which + mutation.assemble(sections, kind)
-    except Exception:  # spoilt so far that it has no sections any more
+    except Exception:  # corrupted so far that it has no sections any more
         return which + mutation.mutate(content, rng)
 
 

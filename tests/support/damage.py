@@ -8,7 +8,7 @@ from puffin_ann.settings import settings
 from tests.support import builds, table_events
 
 
-def spoil(path: str, kind: str = "rows", shard: int = 0, index: str = builds.INDEX) -> None:
+def corrupt(path: str, kind: str = "rows", shard: int = 0, index: str = builds.INDEX) -> None:
     """Change a byte in the middle of a blob of a published file."""
     with open(path, "r+b") as file:
         blobs = PuffinReader(file).metadata.blobs

@@ -34,7 +34,7 @@ class Trial:
         return value
 
     def finish(self, *, refused):
-        """Check memory, and that the spoiling did reach the checks: a share must be refused."""
+        """Check memory, and that the corrupting did reach the checks: a share must be refused."""
         self._record("hostile_cases", self.cases)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         assert (after - self._before) * 1024 < GROWTH

@@ -1,4 +1,4 @@
-"""Ways to spoil bytes: at random, and behind checksums that are made right again."""
+"""Ways to corrupt bytes: at random, and behind checksums that are made right again."""
 
 import io
 import itertools
@@ -75,12 +75,12 @@ MUTATIONS = (
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
-    """Spoil bytes in one to four places."""
-    spoilt = bytearray(data)
+    """Corrupt bytes in one to four places."""
+    corrupted = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        if spoilt:
-            rng.choice(MUTATIONS)(spoilt, rng)
-    return bytes(spoilt)
+        if corrupted:
+            rng.choice(MUTATIONS)(corrupted, rng)
+    return bytes(corrupted)
 
 
 def sections_of(blob: bytes, kind: str) -> dict[str, bytes]:
@@ -101,25 +101,27 @@ BLOCKS = {"adja": "adjt", "uppa": "uppt", "locs": "loct", "perm": "pert"}
 
 
 def mutate_sealed(sections: dict[str, bytes], kind: str, rng: random.Random) -> bytes:
-    """Spoil what sections hold, or which there are, under right checksums."""
-    spoilt = dict(sections)
-    name = rng.choice(list(spoilt))
+    """Corrupt what sections hold, or which there are, under right checksums."""
+    corrupted = dict(sections)
+    name = rng.choice(list(corrupted))
     way = rng.random()
     if way < 0.04:
-        del spoilt[name]
+        del corrupted[name]
     elif way < 0.06:
-        spoilt = {rng.choice(list(BLOCKS)) if n == name else n: d for n, d in spoilt.items()}
+        corrupted = {rng.choice(list(BLOCKS)) if n == name else n: d for n, d in corrupted.items()}
     elif way < 0.3:
-        spoilt["head"] = mutate(spoilt["head"], rng)
+        corrupted["head"] = mutate(corrupted["head"], rng)
     elif name in BLOCKS and way < 0.9:
-        spoilt[name], spoilt[BLOCKS[name]] = _mutate_blocks(spoilt[name], spoilt[BLOCKS[name]], rng)
+        corrupted[name], corrupted[BLOCKS[name]] = _mutate_blocks(
+            corrupted[name], corrupted[BLOCKS[name]], rng
+        )
     else:
-        spoilt[name] = mutate(spoilt[name], rng)
-    return assemble(spoilt, kind)
+        corrupted[name] = mutate(corrupted[name], rng)
+    return assemble(corrupted, kind)
 
 
 def _mutate_blocks(frames: bytes, table: bytes, rng: random.Random) -> tuple[bytes, bytes]:
-    """Spoil the content of one compressed block, its frame and offset being right again."""
+    """Corrupt the content of one compressed block, its frame and offset being right again."""
     offsets = np.frombuffer(table, "<u8").tolist()
     parts = [frames[a:b] for a, b in itertools.pairwise(offsets)]
     if not parts:
@@ -132,8 +134,8 @@ def _mutate_blocks(frames: bytes, table: bytes, rng: random.Random) -> tuple[byt
 
 
 def mutate_table(blob: bytes, rng: random.Random) -> bytes:
-    """Spoil header, section table or trailer, the checksum over them being right again."""
-    spoilt = bytearray(blob)
+    """Corrupt header, section table or trailer, the checksum over them being right again."""
+    corrupted = bytearray(blob)
     trailer = np.frombuffer(blob, TRAILER, 1, len(blob) - TRAILER.itemsize)[0]
     table, count = int(trailer["table_offset"]), int(trailer["sections"])
     end = len(blob) - TRAILER.itemsize
@@ -143,10 +145,10 @@ def mutate_table(blob: bytes, rng: random.Random) -> bytes:
     else:
         at = rng.choice((0, 4, 8, 10, end, end + 8, end + 16, end + 28))
     width = rng.choice((1, 2, 4, 8))
-    old = int.from_bytes(spoilt[at : at + width], "little")
+    old = int.from_bytes(corrupted[at : at + width], "little")
     value = rng.choice((rng.choice(EXTREMES), old + rng.randrange(-40, 40), rng.getrandbits(64)))
-    spoilt[at : at + width] = (value % (1 << 8 * width)).to_bytes(width, "little")
-    del spoilt[len(blob) :]
-    checked = spoilt[:16] + spoilt[table:end] + spoilt[end : end + 20]
-    spoilt[end + 20 : end + 24] = zlib.crc32(checked).to_bytes(4, "little")
-    return bytes(spoilt)
+    corrupted[at : at + width] = (value % (1 << 8 * width)).to_bytes(width, "little")
+    del corrupted[len(blob) :]
+    checked = corrupted[:16] + corrupted[table:end] + corrupted[end : end + 20]
+    corrupted[end + 20 : end + 24] = zlib.crc32(checked).to_bytes(4, "little")
+    return bytes(corrupted)

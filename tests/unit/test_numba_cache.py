@@ -105,17 +105,17 @@ def test_what_was_kept_is_loaded_and_for_this_user_alone(files, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize("spoil", ["loose", "link", "foreign", "cut short", "folder", "pipe"])
+@pytest.mark.parametrize("corrupt", ["loose", "link", "foreign", "cut short", "folder", "pipe"])
 def test_a_file_that_cannot_be_trusted_or_read_is_as_if_it_were_not_there(
-    files, tmp_path, monkeypatch, caplog, suffix, spoil
+    files, tmp_path, monkeypatch, caplog, suffix, corrupt
 ):
     (path,) = tmp_path.glob(f"*{suffix}")
-    spoilt(path, spoil, monkeypatch)
+    corrupted(path, corrupt, monkeypatch)
     assert files.load("key") is None
     assert "kernel." in caplog.text
 
 
-def spoilt(path: Path, how: str, monkeypatch) -> None:
+def corrupted(path: Path, how: str, monkeypatch) -> None:
     if how == "loose":
         path.chmod(0o666)
     elif how == "link":

@@ -272,7 +272,7 @@ class Index:
 
     def renew(self) -> None:
         """Drop shards whose files in the cache were found corrupt since they were opened."""
-        if self.cache.take_spoilt():
+        if self.cache.take_corrupted():
             self.__dict__.pop("_shards", None)
 
     @cached_property

@@ -40,7 +40,7 @@ def test_shards_carried_into_another_file_are_not_unpacked_again(words):
     assert sorted(folders()) == sorted(before)
 
 
-def spoil(path) -> None:
+def corrupt(path) -> None:
     with path.open("r+b") as file:
         file.seek(-3, os.SEEK_END)
         byte = file.read(1)
@@ -48,8 +48,8 @@ def spoil(path) -> None:
         file.write(bytes([byte[0] ^ 0xFF]))
 
 
-@pytest.mark.parametrize("how", [spoil, lambda path: os.truncate(path, 140), os.remove])
-def test_any_spoilt_file_of_the_cache_is_unpacked_again(words, how):
+@pytest.mark.parametrize("how", [corrupt, lambda path: os.truncate(path, 140), os.remove])
+def test_any_corrupted_file_of_the_cache_is_unpacked_again(words, how):
     builds.build(builds.declaration(), "run")
     words.refresh()
     snapshot = words.current_snapshot().snapshot_id
@@ -60,13 +60,13 @@ def test_any_spoilt_file_of_the_cache_is_unpacked_again(words, how):
             builds.assert_answers(index, words, snapshot, QUERIES, 5)
 
 
-def test_an_open_index_loads_its_shards_anew_once_they_were_found_spoilt(words, monkeypatch):
+def test_an_open_index_loads_its_shards_anew_once_they_were_found_corrupted(words, monkeypatch):
     builds.build(builds.declaration(), "run")
     index = open_index(words.refresh(), builds.INDEX)
     expected = index.search(QUERIES, 5)
     loaded = index._shards
     told = iter([True])
-    monkeypatch.setattr(LocalCache, "take_spoilt", lambda cache: next(told, False))
+    monkeypatch.setattr(LocalCache, "take_corrupted", lambda cache: next(told, False))
     assert index.search(QUERIES, 5).equals(expected)
     assert index._shards is not loaded
 

@@ -20,7 +20,7 @@ from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.versions import newest_version
 from tests.support import builds
-from tests.support.damage import forget_cache, report, spoil
+from tests.support.damage import corrupt, forget_cache, report
 
 QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 
@@ -50,7 +50,7 @@ def test_an_older_version_answers_for_a_damaged_one_and_the_rest_is_scanned(
     two_versions, caplog, kind, shard
 ):
     table, older, newer = two_versions
-    spoil(newer, kind, shard)
+    corrupt(newer, kind, shard)
     index = open_index(table, builds.INDEX)
     assert index.coverage == 1.0  # the damage is not seen yet
     snapshot = table.current_snapshot().snapshot_id
@@ -69,14 +69,14 @@ def test_an_older_version_answers_for_a_damaged_one_and_the_rest_is_scanned(
 
 def test_thresholds_meet_damage_as_searches_do(two_versions):
     table, _, newer = two_versions
-    spoil(newer)
+    corrupt(newer)
     builds.assert_within(open_index(table, builds.INDEX), builds.live(table), QUERIES)
 
 
 def test_what_is_asked_of_the_indexed_rows_alone_is_held_to_those_of_the_version_used(two_versions):
     table, _, newer = two_versions
     index = open_index(table, builds.INDEX)
-    spoil(newer)
+    corrupt(newer)
     found = index.search(QUERIES[:1], 60, columns=["id"], freshness="indexed")
     assert pc.max(found.column("id")).as_py() == 59
     assert report(found)["damaged"]
@@ -84,7 +84,7 @@ def test_what_is_asked_of_the_indexed_rows_alone_is_held_to_those_of_the_version
 
 def test_a_file_whose_routing_cannot_be_read_is_told_with_the_answer(two_versions):
     table, _, newer = two_versions
-    spoil(newer, "routing")
+    corrupt(newer, "routing")
     index = open_index(table, builds.INDEX)
     builds.assert_answers(index, table, table.current_snapshot().snapshot_id, QUERIES, 5)
     (sentence,) = report(index.search(QUERIES, 5))["damaged"]
@@ -103,7 +103,7 @@ def test_the_same_version_in_another_file_is_as_good(words):
     publish(words, "a")
     both = publish(words, "b", name="second", metric="ip")
     forget_cache()
-    spoil(both)
+    corrupt(both)
     index = open_index(words, builds.INDEX)
     index.search(QUERIES, 5)
     assert index.coverage == 1.0
@@ -115,7 +115,7 @@ def test_a_forced_refresh_of_a_damaged_index_says_what_repairs_it(two_versions, 
     _, _, newer = two_versions
     declared = builds.declaration()
     assert refresh_in_process(declared, run_id="r", force=True)["action"] == "none"
-    spoil(newer, kind)
+    corrupt(newer, kind)
     assert refresh_in_process(declared, run_id="r")["action"] == "none"  # nothing is read for it
     with pytest.raises(DamagedIndexError, match=re.escape(newer)) as refused:
         refresh_in_process(declared, run_id="r", force=True)
@@ -136,7 +136,7 @@ def test_a_merge_into_a_damaged_shard_names_it_and_the_other_index_is_maintained
     for declaration in declared:
         builds.build(declaration, f"build-{declaration.name}")
     path = newest_version(words.refresh(), builds.INDEX).path.removeprefix("file://")
-    spoil(path, "graph", shard=1)
+    corrupt(path, "graph", shard=1)
     words.append(builds.rows(range(60, 90)))
     with pytest.raises(DamagedIndexError, match=r"shard 1 of index 'words_index'.*--fix"):
         maintain(declared, run_id="window", runner=InProcess())
@@ -145,14 +145,14 @@ def test_a_merge_into_a_damaged_shard_names_it_and_the_other_index_is_maintained
 
 
 def test_where_no_file_is_whole_a_forced_refresh_names_the_build(words):
-    spoil(publish(words, "a"))
+    corrupt(publish(words, "a"))
     with pytest.raises(DamagedIndexError, match="'puffin-ann build words_index --force'"):
         refresh_in_process(builds.declaration(), run_id="r", force=True)
 
 
 def test_a_version_of_another_metric_never_answers(words):
     publish(words, "a", metric="ip")
-    spoil(publish(words, "b", metric="l2"))
+    corrupt(publish(words, "b", metric="l2"))
     forget_cache()
     with pytest.raises(DamagedIndexError):
         open_index(words, builds.INDEX).search(QUERIES, 5)
@@ -161,7 +161,7 @@ def test_a_version_of_another_metric_never_answers(words):
 def test_without_another_version_the_error_names_file_shard_and_command(words):
     path = publish(words, "a")
     forget_cache()
-    spoil(path, shard=1)
+    corrupt(path, shard=1)
     with pytest.raises(DamagedIndexError) as caught:
         open_index(words, builds.INDEX).search(QUERIES, 5)
     said = str(caught.value)
@@ -175,7 +175,7 @@ def test_without_another_version_the_error_names_file_shard_and_command(words):
 @pytest.mark.parametrize("kind", ["routing", "coverage", "partitions"])
 def test_an_index_without_a_readable_version_is_damaged_and_not_missing(words, capsys, kind):
     path = publish(words, "a")
-    spoil(path, kind)
+    corrupt(path, kind)
 
     for look in (open_index, lambda table, name: status(table, None)):
         with pytest.raises(DamagedIndexError, match=re.escape(path)) as refused:
@@ -203,17 +203,17 @@ def test_the_gate_never_looks_for_another_version(words):
     plan = build.plan_build(builds.declaration(), run_id="b", overrides={"force": True})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("puffin_ann.lifecycle.build.gate.choose_widths", _damaged)
-        with pytest.raises(FormatError, match="spoilt"):
+        with pytest.raises(FormatError, match="corrupted"):
             builds.run_stages(plan)
 
 
 def _damaged(*_, **__):
-    raise FormatError("spoilt")
+    raise FormatError("corrupted")
 
 
 def test_the_command_line_warns_beside_its_answers(two_versions, monkeypatch, capsys):
     _, _, newer = two_versions
-    spoil(newer)
+    corrupt(newer)
     arguments = ["search", "test.demo.words", builds.INDEX, "--key", "id=5", "--json"]
     monkeypatch.setattr(sys, "argv", ["puffin-ann", *arguments])
     with pytest.raises(SystemExit) as left:

@@ -30,7 +30,9 @@ def test_a_copy_has_the_same_fingerprint_and_whatever_differs_another():
     assert found == [fingerprint(io.BytesIO(bytes(blob))) for blob in blobs]
 
 
-@pytest.mark.parametrize("spoil", [lambda one: one[:-1], lambda one: one[1:], lambda one: b"PANN"])
-def test_what_does_not_end_as_a_blob_has_none(spoil):
+@pytest.mark.parametrize(
+    "corrupt", [lambda one: one[:-1], lambda one: one[1:], lambda one: b"PANN"]
+)
+def test_what_does_not_end_as_a_blob_has_none(corrupt):
     with pytest.raises(BlobFormatError):
-        fingerprint(io.BytesIO(spoil(blob(head=b"12345678"))))
+        fingerprint(io.BytesIO(corrupt(blob(head=b"12345678"))))

@@ -1,6 +1,6 @@
-"""Spoilt blobs, over ten thousand of them: a typed error or a sound value, quickly, every time.
+"""Corrupted blobs, over ten thousand of them: a typed error or a sound value, quickly, every time.
 
-Three ways of spoiling: anywhere (checksums then find it), under right checksums (so that the
+Three ways of corrupting: anywhere (checksums then find it), under right checksums (so that the
 decoders themselves must), and in the section table. The run prints how many there were;
 `make fuzz` goes on from there, with the same ways and the same checks of what is decoded.
 """
@@ -94,7 +94,7 @@ RAW, SEALED, TABLE = 220, 550, 160
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_blob_spoilt_anywhere_is_refused_or_unharmed(name, tmp_path, record_property):
+def test_blob_corrupted_anywhere_is_refused_or_unharmed(name, tmp_path, record_property):
     _, blob, decode = TARGETS[name]
     rng = random.Random(f"raw {name}")
     original = decode(blob, tmp_path)
@@ -108,7 +108,7 @@ def test_blob_spoilt_anywhere_is_refused_or_unharmed(name, tmp_path, record_prop
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_blob_spoilt_under_right_checksums_is_refused_or_sound(name, tmp_path, record_property):
+def test_blob_corrupted_under_right_checksums_is_refused_or_sound(name, tmp_path, record_property):
     module, blob, decode = TARGETS[name]
     rng = random.Random(f"sealed {name}")
     sections = sections_of(blob, module.KIND)
@@ -120,7 +120,9 @@ def test_blob_spoilt_under_right_checksums_is_refused_or_sound(name, tmp_path, r
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_blob_with_a_spoilt_section_table_is_refused_or_unharmed(name, tmp_path, record_property):
+def test_blob_with_a_corrupted_section_table_is_refused_or_unharmed(
+    name, tmp_path, record_property
+):
     _, blob, decode = TARGETS[name]
     rng = random.Random(f"table {name}")
     trial = Trial(record_property)
@@ -130,7 +132,7 @@ def test_blob_with_a_spoilt_section_table_is_refused_or_unharmed(name, tmp_path,
     trial.finish(refused=0.5)
 
 
-def test_spoilt_bitmaps_are_refused_or_sound(record_property):
+def test_corrupted_bitmaps_are_refused_or_sound(record_property):
     rng = random.Random("bitmaps")
     samples = [
         bitmaps.encode(BitMap(members))
@@ -153,7 +155,7 @@ def test_spoilt_bitmaps_are_refused_or_sound(record_property):
     trial.finish(refused=0.3)
 
 
-def test_spoilt_lists_of_texts_are_refused_or_sound(record_property):
+def test_corrupted_lists_of_texts_are_refused_or_sound(record_property):
     rng = random.Random("texts")
     sample = strings.encode(["", "a", "ü" * 20, "data/part-0.parquet", "x" * 300])
     trial = Trial(record_property)

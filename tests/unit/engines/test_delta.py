@@ -86,7 +86,7 @@ def test_a_delta_whose_cells_do_not_fit_its_rows_is_refused(tmp_path):
         encoded(normal(5, 3), tmp_path, cells=np.zeros(4, np.uint32))
 
 
-def test_a_spoilt_delta_is_refused(tmp_path):
+def test_a_corrupted_delta_is_refused(tmp_path):
     data = bytearray(encoded(normal(50, 4), tmp_path))
     data[len(data) // 2] ^= 1
 

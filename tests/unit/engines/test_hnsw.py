@@ -1,4 +1,4 @@
-"""HNSW shards beyond what any engine promises: batches, layers, and what spoilt files may do."""
+"""HNSW shards beyond what any engine promises: batches, layers, and what corrupted files may do."""
 
 import dataclasses
 import io
@@ -301,7 +301,7 @@ def test_values_at_the_ends_of_float32(scale, tmp_path):
         assert_answers_are_sound(answers, vectors, queries, 8, metric)
 
 
-def spoilt_levels(value):
+def corrupted_levels(value):
     levels = value.levels.copy()
     a, b = int(levels.argmax()), int(levels.argmin())
     levels[a], levels[b] = levels[b], levels[a]
@@ -311,7 +311,7 @@ def spoilt_levels(value):
 @pytest.mark.parametrize(
     "change",
     [
-        spoilt_levels,
+        corrupted_levels,
         lambda value: {"entry": int(value.levels.argmin())},
         lambda value: {"entry": value.rows},
         lambda value: {"neighbours": value.neighbours[:, :-1]},
@@ -366,7 +366,7 @@ print(opened)
 """
 
 
-def test_a_spoilt_blob_never_ends_the_process(tmp_path):
+def test_a_corrupted_blob_never_ends_the_process(tmp_path):
     """What passes the checks is searched and handed to hnswlib, which checks nothing."""
     value = built(normal(400, 3), tmp_path / "s", M=3)
     path = tmp_path / "blob"

@@ -1,4 +1,4 @@
-"""Spoilt Puffin files and frames: a typed error or sound metadata, in bounded time and memory."""
+"""Corrupt Puffin files and frames: a typed error or sound metadata, in bounded time and memory."""
 
 import io
 import json
@@ -60,7 +60,7 @@ def read_all(data: bytes):
 
 
 @pytest.mark.parametrize("codec", [None, "zstd", "lz4"])
-def test_file_spoilt_anywhere_is_refused_or_sound(codec, record_property):
+def test_file_corrupted_anywhere_is_refused_or_sound(codec, record_property):
     rng = random.Random(f"puffin {codec}")
     data = sample(codec, compress_footer=codec == "lz4")
     trial = Trial(record_property)
@@ -70,7 +70,7 @@ def test_file_spoilt_anywhere_is_refused_or_sound(codec, record_property):
     trial.finish(refused=0.2)
 
 
-def test_file_with_a_spoilt_payload_of_right_length_is_refused_or_sound(record_property):
+def test_file_with_a_corrupted_payload_of_right_length_is_refused_or_sound(record_property):
     rng = random.Random("payload")
     data = sample("zstd")
     reader = PuffinReader(io.BytesIO(data))
@@ -80,16 +80,16 @@ def test_file_with_a_spoilt_payload_of_right_length_is_refused_or_sound(record_p
     trial = Trial(record_property)
 
     for _ in range(800):
-        spoilt = mutate(payload, rng)
+        corrupted = mutate(payload, rng)
         if rng.random() < 0.5:
             at = rng.randrange(len(payload))
-            spoilt = payload[:at] + rng.choice(words) + payload[at + rng.randrange(12) :]
-        trial.run(read_all, file_of(spoilt, body))
+            corrupted = payload[:at] + rng.choice(words) + payload[at + rng.randrange(12) :]
+        trial.run(read_all, file_of(corrupted, body))
     trial.finish(refused=0.3)
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
-def test_spoilt_frame_is_refused_or_gives_what_was_compressed(codec, record_property):
+def test_corrupted_frame_is_refused_or_gives_what_was_compressed(codec, record_property):
     rng = random.Random(f"frame {codec}")
     content = bytes(rng.choices(range(40), k=3000)) + bytes(5000)
     frame = b"".join(CODECS[codec].compress([content], len(content)))
@@ -99,10 +99,10 @@ def test_spoilt_frame_is_refused_or_gives_what_was_compressed(codec, record_prop
 
     trial = Trial(record_property)
     for _ in range(600):
-        spoilt = mutate(frame, rng)
-        value = trial.run(decompress, spoilt)
+        corrupted = mutate(frame, rng)
+        value = trial.run(decompress, corrupted)
         # Both frames end in a checksum; only cutting that off as well can hide another change.
-        assert value is None or value == content or len(spoilt) < len(frame)
+        assert value is None or value == content or len(corrupted) < len(frame)
     trial.finish(refused=0.6)
 
 

@@ -121,12 +121,12 @@ def test_more_rows_than_there_must_be_are_refused_before_they_are_decoded():
     rows_blob.write(sample_rows(1000), blob)
     sections = sections_of(blob.getvalue(), rows_blob.KIND)
     sections["locs"] = b"never looked at"
-    spoilt = io.BytesIO(assemble(sections, rows_blob.KIND))
+    corrupted = io.BytesIO(assemble(sections, rows_blob.KIND))
 
     with pytest.raises(BlobFormatError, match="1000 rows, 7 by the routing blob"):
-        rows_blob.read(spoilt, 7)
+        rows_blob.read(corrupted, 7)
     with pytest.raises(BlobFormatError, match="locs"):
-        rows_blob.read(spoilt, 1000)
+        rows_blob.read(corrupted, 1000)
 
 
 @pytest.mark.parametrize(

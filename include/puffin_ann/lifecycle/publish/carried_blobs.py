@@ -102,12 +102,12 @@ class CarriedBlobs:
                     self.footers[entry.path] = reader
             except (FileNotFoundError, FormatError, StoreRefusedError) as error:
                 log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
-                if object_exists(self.table.io, entry.path) and not self._is_spoilt(entry):
+                if object_exists(self.table.io, entry.path) and not self._is_corrupt(entry):
                     continue
             self.files.add(entry.path)
         return found
 
-    def _is_spoilt(self, entry: Registered) -> bool:
+    def _is_corrupt(self, entry: Registered) -> bool:
         """Tell whether nobody can read a file of ours: it must not keep its place forever.
 
         A file of others may be readable for them.

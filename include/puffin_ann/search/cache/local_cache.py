@@ -58,7 +58,7 @@ class LocalCache:
     def __init__(self, root: Path | None = None, max_bytes: int | None = None) -> None:
         self.root, self._passing = (root, None) if root else _found_root()
         self.max_bytes = max_bytes or settings().cache_max_bytes
-        self._spoilt = threading.Event()
+        self._corrupted = threading.Event()
         self._told: set[str] = set()
 
     def key(self, where: str, look: Callable[[], str]) -> str:
@@ -129,14 +129,14 @@ class LocalCache:
         if not in_use.remove(folder) and os.path.lexists(folder):
             log.warning("%s cannot be removed", folder)
 
-    def take_spoilt(self) -> bool:
+    def take_corrupted(self) -> bool:
         """Tell, once, whether a folder handed out was found corrupt since.
 
         It has to be asked for again.
         """
-        if not self._spoilt.is_set():
+        if not self._corrupted.is_set():
             return False
-        self._spoilt.clear()
+        self._corrupted.clear()
         return True
 
     def _entered(self, key: str, fill: Fill, size: int, stack: ExitStack) -> Path:
@@ -201,7 +201,7 @@ class LocalCache:
             log.warning("%s cannot be read: %s", seal.folder, error)
         log.error("%s is not what was unpacked, by its checksums; it is removed", seal.folder)
         self.forget(seal.folder)
-        self._spoilt.set()
+        self._corrupted.set()
 
     def _free_disk(self, size: int) -> None:
         """Have other shards make way for one of so many bytes where the disk has no room for it."""

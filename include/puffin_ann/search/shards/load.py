@@ -91,7 +91,7 @@ def load_shard(
                 cache.forget(folder)
             if isinstance(error, FormatError) and (is_again or not loading.was_there):
                 raise
-            # A power failure can cut files short that had been written, and a disk spoil them.
+            # A power failure can cut files short that had been written, and a disk corrupt them.
             log.warning("%s; unpacked again", error)
             problem = error
     return _Loading(io, version, shard, apart(cache, problem)).load()

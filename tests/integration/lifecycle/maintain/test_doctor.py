@@ -238,7 +238,7 @@ def test_stale_coverage_is_named_with_its_rows(words):
     assert kinds(doctor(words, DECLARED)) == []
 
 
-def test_a_spoilt_byte_of_any_blob_is_found_unless_told_to_be_quick(words):
+def test_a_corrupted_byte_of_any_blob_is_found_unless_told_to_be_quick(words):
     path = table_events.publish(words, "a")
     local = path.removeprefix("file://")
     with open(local, "r+b") as file:

@@ -17,7 +17,7 @@ from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.runs.maintain import clean_table
 from puffin_ann.lifecycle.runtime import leases
 from tests.support import builds, table_events
-from tests.support.damage import spoil
+from tests.support.damage import corrupt
 from tests.support.other_catalogs import (
     NAME,
     assert_whole,
@@ -273,7 +273,7 @@ def test_what_is_kept_is_told_where_the_maintenance_is_logged(words, elsewhere):
 def test_a_damaged_file_that_a_second_catalog_names_is_not_removed(words, elsewhere):
     (first,) = table_events.index_files(words)
     publish_versions(words, "a1")
-    spoil(local(first))
+    corrupt(local(first))
 
     found = doctor(words, [builds.declaration()], fix=True)
 

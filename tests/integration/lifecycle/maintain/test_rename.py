@@ -263,11 +263,11 @@ def newest_file(table, name: str) -> Path:
     return Path(newest_version(table.refresh(), name).path.removeprefix("file://"))
 
 
-def spoil(path: Path) -> None:
+def corrupt(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40] + bytes(40))
 
 
-@pytest.mark.parametrize("lose", [spoil, Path.unlink])
+@pytest.mark.parametrize("lose", [corrupt, Path.unlink])
 def test_where_the_file_it_was_renamed_in_is_lost_its_version_from_before_is_taken_again(
     one, declare, lose
 ):
@@ -293,7 +293,7 @@ def test_a_refresh_then_adds_what_was_added_since(one, declare):
     renamed = named(NEW, refresh={"min_rows": 1, "delta_ratio": 1.0})
     declare(renamed)
     renamed_to(renamed)
-    spoil(newest_file(one, NEW))
+    corrupt(newest_file(one, NEW))
     one.append(builds.rows(range(100, 103)))
     renamed_to(renamed)
     assert refresh_in_process(renamed, run_id="third")["action"] == "refresh"
@@ -307,7 +307,7 @@ def test_where_no_file_of_it_can_be_read_the_build_says_so(one, declare):
     renamed_to(named(NEW))
     files = (newest_file(one, NEW), former)
     for path in files:
-        spoil(path)
+        corrupt(path)
     said = preview(one, named(NEW)).decision
     assert (said.action, said.seconds > 0) == ("build", True)
     assert said.reason.startswith("no readable version of the index is published; file://")
@@ -321,7 +321,7 @@ def test_what_was_dropped_under_its_new_name_stays_dropped(one, declare):
     lost = newest_file(one, NEW)
     drop(one.refresh(), NEW)
     if lost.exists():
-        spoil(lost)
+        corrupt(lost)
     assert advice_to_rename(one.refresh(), named(NEW)) == ""
     with pytest.raises(IndexNotFoundError):
         renamed_to(named(NEW))

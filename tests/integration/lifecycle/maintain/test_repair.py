@@ -12,7 +12,7 @@ from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.publish import carried_blobs
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from tests.support import builds, table_events
-from tests.support.damage import damaged, forget_cache, publish, report, spoil
+from tests.support.damage import corrupt, damaged, forget_cache, publish, report
 
 DECLARED = [builds.declaration(), builds.declaration(name="second", metric="ip")]
 
@@ -45,7 +45,7 @@ def two_versions(words):
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_older_version_takes_the_place_of_a_damaged_one(two_versions, kind, quick):
     table, _, newer = two_versions
-    spoil(newer, kind)
+    corrupt(newer, kind)
     found = doctor(table, DECLARED, quick=quick)
     if quick and kind in ("graph", "rows"):
         assert damaged(found) == []
@@ -68,7 +68,7 @@ def test_the_older_version_takes_the_place_of_a_damaged_one(two_versions, kind, 
 def test_the_same_version_in_another_file_loses_nothing(words):
     alone = publish(words, "a")
     both = publish(words, "b", name="second", metric="ip")
-    spoil(both)
+    corrupt(both)
     fixed = doctor(words, DECLARED, fix=True)
     assert fixed.problems_left == 0
     assert_mended(words, both, builds.INDEX, "second")
@@ -82,7 +82,7 @@ def test_rows_that_come_while_a_file_is_mended_are_no_reason_to_fail(
     two_versions, monkeypatch, caplog, step
 ):
     table, _, newer = two_versions
-    spoil(newer)
+    corrupt(newer)
     original, calls = getattr(repair, step), []
 
     def overtaken(*arguments, **options):
@@ -104,7 +104,7 @@ def test_rows_that_come_while_a_file_is_mended_are_no_reason_to_fail(
 def test_an_older_version_that_is_damaged_just_goes(two_versions):
     table, older, newer = two_versions
     snapshots = len(table.snapshots())
-    spoil(older)
+    corrupt(older)
     assert doctor(table, DECLARED, fix=True).problems_left == 0
     assert_mended(table, older)
     assert len(table.refresh().snapshots()) == snapshots
@@ -113,7 +113,7 @@ def test_an_older_version_that_is_damaged_just_goes(two_versions):
 
 def test_without_an_intact_version_the_command_is_told_and_then_repairs(words):
     path = publish(words, "a")
-    spoil(path)
+    corrupt(path)
     fixed = doctor(words, DECLARED, fix=True)
     (finding,) = damaged(fixed)
     assert not finding.repaired
@@ -162,7 +162,7 @@ def test_what_is_whole_in_a_damaged_file_is_not_lost(words):
     words.append(builds.rows(range(60, 62)))
     publish(words, "b")
     both = publish(words, "c", name="second", metric="ip")
-    spoil(both, shard=1)
+    corrupt(both, shard=1)
     assert doctor(words, DECLARED, fix=True).problems_left == 0
     assert_mended(words, both, builds.INDEX, "second")
     assert open_index(words, "second").coverage == 1.0
@@ -173,7 +173,7 @@ def test_statistics_of_others_in_a_damaged_file_stay_visible(words):
     words.append(builds.rows(range(60, 62)))
     table_events.analyse(words)
     newer = publish(words, "b")
-    spoil(newer)
+    corrupt(newer)
     doctor(words, DECLARED, fix=True)
     assert_mended(words, newer)
     head = slots(words)[words.current_snapshot().snapshot_id]

@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.search.versions import newest_version, open_puffin
 from tests.integration.search.test_damage import QUERIES
 from tests.support import builds
-from tests.support.damage import forget_cache, report, spoil
+from tests.support.damage import corrupt, forget_cache, report
 from tests.support.refreshes import declared, delete_merge_on_read, newest, refresh
 from tests.support.renamed import NEW, named
 
@@ -107,7 +107,7 @@ def test_damage_in_them_is_seen_by_searches_and_by_a_quick_doctor(words):
     refresh(words, DECLARED, "append")
     newer = newest(words).path.removeprefix("file://")
     forget_cache()
-    spoil(newer, "partitions")
+    corrupt(newer, "partitions")
 
     (sentence,) = report(open_index(words, builds.INDEX).search(QUERIES, 5))["damaged"]
     assert newer in sentence

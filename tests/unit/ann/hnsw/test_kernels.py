@@ -160,11 +160,11 @@ def test_the_tail_of_a_file_of_hnswlib_is_read_as_it_was_written(seed):
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda t: t[:-1], lambda t: [*t, 0], lambda t: [t[0] + 4, *t[1:]]]
+    "corrupt", [lambda t: t[:-1], lambda t: [*t, 0], lambda t: [t[0] + 4, *t[1:]]]
 )
-def test_a_tail_of_another_form_is_told(spoil):
+def test_a_tail_of_another_form_is_told(corrupt):
     layers, _ = some_layers(0)
-    tail = spoil(library._tail(layers).tolist())
+    tail = corrupt(library._tail(layers).tolist())
     levels = np.zeros(ROWS, np.uint8)
     found = kernels.tail_levels(np.array(tail, np.uint32), LINKS, levels)
     assert found == kernels.BAD_TAIL

@@ -285,12 +285,12 @@ def test_records_need_not_be_trusted():
     made = packed_layout.make(vectors, neighbours, degrees, threads=1)
     for seed in range(20):
         generator = np.random.default_rng(seed)
-        spoilt = made.array.copy()
-        where = generator.integers(0, spoilt.size, 10 ** (1 + seed % 5))
-        spoilt.reshape(-1)[where] = generator.integers(0, 256, len(where))
+        corrupted = made.array.copy()
+        where = generator.integers(0, corrupted.size, 10 ** (1 + seed % 5))
+        corrupted.reshape(-1)[where] = generator.integers(0, 256, len(where))
         linked = Linked("l2", vectors, vectors, neighbours, degrees, 0)
         searcher = Searcher(
-            linked, packed=packed_layout.PackedNodes(made.layout, made.frame, spoilt)
+            linked, packed=packed_layout.PackedNodes(made.layout, made.frame, corrupted)
         )
         ids, distances = searcher.search(queries, 10, width=60)
         np.testing.assert_array_equal(

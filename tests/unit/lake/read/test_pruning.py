@@ -170,14 +170,14 @@ def indexed(table) -> Any:
     return SimpleNamespace(table=table, view=view)
 
 
-def spoil(table, spoilt) -> None:
+def corrupt(table, corrupted) -> None:
     """Replace what is in the blocks of a table's only manifest."""
     (manifest,) = table.current_snapshot().manifests(table.io)
     path = manifest.manifest_path.removeprefix("file://")
     with open(path, "rb") as file:
         parts = avro_files.parts_of(file.read())
     with open(path, "wb") as file:
-        file.write(avro_files.assembled(parts._replace(blocks=spoilt(parts.blocks))))
+        file.write(avro_files.assembled(parts._replace(blocks=corrupted(parts.blocks))))
 
 
 def endless(blocks):
@@ -188,7 +188,7 @@ def endless(blocks):
 
 
 PARQUET = avro_files.text(b"PARQUET")
-SPOILT = {
+CORRUPTED = {
     "a bomb": lambda blocks: [(1 << 20, bytes(64 << 20))],
     "a map without end": endless,
     "a block cut off": lambda blocks: [(count, data[:-9]) for count, data in blocks],
@@ -196,10 +196,10 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize("spoilt", SPOILT.values(), ids=SPOILT.keys())
-def test_a_search_by_key_names_the_manifest_that_is_damaged(catalog, spoilt):
+@pytest.mark.parametrize("corrupted", CORRUPTED.values(), ids=CORRUPTED.keys())
+def test_a_search_by_key_names_the_manifest_that_is_damaged(catalog, corrupted):
     table = table_of(catalog, pa.int64(), [[1, 2]])
-    spoil(table, spoilt)
+    corrupt(table, corrupted)
 
     with pytest.raises(PuffinAnnError, match=r"\.avro is not a readable manifest: "):
         vector_of_row(indexed(table), "key", "2")

@@ -127,7 +127,7 @@ def test_only_the_newest_claim_is_left_and_its_name_is_hidden_from_orphan_remova
 
 
 @pytest.mark.parametrize("suffix", ["", ".beat"])
-def test_spoilt_objects_keep_nobody_out_for_ever(tmp_path, lease, clock, suffix):
+def test_corrupted_objects_keep_nobody_out_for_ever(tmp_path, lease, clock, suffix):
     lease.acquire("run-a", "build", 60)
     lease.renew("run-a", 60)
     (path,) = tmp_path.rglob(f"_lease-00000001{suffix}")

@@ -1,4 +1,4 @@
-"""Locations that no store has, as a spoilt file may name them: told as what they are."""
+"""Locations that no store has, as a corrupted file may name them: told as what they are."""
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO

@@ -59,9 +59,9 @@ def truncate(path) -> None:
 
 
 @pytest.mark.parametrize("name", ["data", "inner/more"])
-@pytest.mark.parametrize("spoil", [os.remove, alter, lambda path: os.truncate(path, 20)])
-def test_what_was_spoilt_is_filled_anew(filled, calls, name, spoil):
-    spoil(filled() / name)
+@pytest.mark.parametrize("corrupt", [os.remove, alter, lambda path: os.truncate(path, 20)])
+def test_what_was_corrupted_is_filled_anew(filled, calls, name, corrupt):
+    corrupt(filled() / name)
     folder = filled()
     assert (folder / "data").read_bytes() == CONTENT
     assert (folder / "inner" / "more").read_bytes() == CONTENT[:50]
@@ -115,8 +115,8 @@ def test_bits_that_a_disk_lost_are_found_a_day_later_and_told(filled, calls, cac
     age(filled())
     filled()
     wait()
-    assert cache.take_spoilt()
-    assert not cache.take_spoilt()
+    assert cache.take_corrupted()
+    assert not cache.take_corrupted()
     assert (filled() / "data").read_bytes() == CONTENT
 
 
@@ -125,7 +125,7 @@ def test_what_is_right_is_not_read_again_for_a_day(filled, calls, cache):
     folder = filled()
     wait()
     assert not Seal.of(folder).is_due()
-    assert not cache.take_spoilt()
+    assert not cache.take_corrupted()
     assert len(calls) == 1
 
 
