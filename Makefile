@@ -7,6 +7,7 @@ LOCAL := .local
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+KERNELS := $(VENV)/.kernels
 JARS := $(LOCAL)/jars/.ready
 UV_VERSION := 0.8
 UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
@@ -32,23 +33,28 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
-setup: $(READY) ## Create .venv from the lock
+setup: $(READY) $(KERNELS) ## Create .venv from the lock, and compile the kernels of searches and builds
 
 $(READY): requirements.lock pyproject.toml
-	$(STEP) "1/3 find uv and Python 3.11"
+	$(STEP) "1/4 find uv and Python 3.11"
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on PATH; install Python 3.11 or call make PYTHON=/path/to/python3.11"; exit 1; }
 	@command -v $(UV) >/dev/null || { $(PYTHON) -m venv $(LOCAL)/uv && $(LOCAL)/uv/bin/pip install --quiet 'uv>=$(UV_VERSION)'; }
-	$(STEP) "2/3 create $(VENV) with the packages of requirements.lock (the first time downloads them)"
+	$(STEP) "2/4 create $(VENV) with the packages of requirements.lock (the first time downloads them)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
 	@$(UV) pip sync --quiet --compile-bytecode --require-hashes --python $(BIN)/python requirements.lock
-	$(STEP) "3/3 install this project into it"
+	$(STEP) "3/4 install this project into it"
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-demo: $(READY) ## Build an index over 20,000 word vectors with Airflow and Spark, and search it
+$(KERNELS): $(READY) $(shell find include/puffin_ann/ann include/puffin_ann/blobs -name '*.py')
+	$(STEP) "4/4 compile the kernels of searches and builds for this machine (the first time takes a minute or two)"
+	@$(BIN)/puffin-ann compile
+	@touch $(KERNELS)
+
+demo: $(KERNELS) ## Build an index over 20,000 word vectors with Airflow and Spark, and search it
 	@$(BIN)/python include/local/demo.py
 
-up: $(READY) ## Start Airflow on loopback, with its user interface
+up: $(KERNELS) ## Start Airflow on loopback, with its user interface
 	@$(BIN)/python include/local/demo.py table
 	@$(BIN)/python include/local/server.py up
 
@@ -63,28 +69,28 @@ $(JARS): tests/support/jars.txt | $(READY)
 	@$(BIN)/python -m tests.support.iceberg_java >$(LOCAL)/jars.log 2>&1 || { cat $(LOCAL)/jars.log; exit 1; }
 	@touch $(JARS)
 
-test: $(READY) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg
+test: $(KERNELS) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg
 	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" tests/unit tests/integration tests/property tests/fuzz
 
-test-unit: $(READY) ## Run the unit tests alone
+test-unit: $(KERNELS) ## Run the unit tests alone
 	@$(PYTEST) $(SIDE_BY_SIDE) tests/unit
 
-test-integration: $(READY) $(JARS) ## Run the integration tests alone
+test-integration: $(KERNELS) $(JARS) ## Run the integration tests alone
 	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" tests/integration tests/property tests/fuzz
 
-test-long: $(READY) $(JARS) ## Repeat what chance decides, such as races of writers, many times
+test-long: $(KERNELS) $(JARS) ## Repeat what chance decides, such as races of writers, many times
 	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/integration --ignore=$(CRASHES)
 
-test-crashes: $(READY) ## Kill refreshes before every one of their events, and at random moments
+test-crashes: $(KERNELS) ## Kill refreshes before every one of their events, and at random moments
 	@$(PYTEST) $(CRASHES)
 
-test-e2e: $(READY) $(JARS) ## Run builds through Airflow, Spark and a Spark cluster, and let a running Airflow follow a table
+test-e2e: $(KERNELS) $(JARS) ## Run builds through Airflow, Spark and a Spark cluster, and let a running Airflow follow a table
 	@$(PYTEST) --ignore-glob='$(KILLS)' tests/e2e
 
-test-e2e-quick: $(READY) ## Run what every change has to pass of test-e2e
+test-e2e-quick: $(KERNELS) ## Run what every change has to pass of test-e2e
 	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" --ignore-glob='$(KILLS)' tests/e2e
 
-test-e2e-kills: $(READY) ## Kill the tasks, workers and Spark jobs of refreshes and maintenances in a running Airflow
+test-e2e-kills: $(KERNELS) ## Kill the tasks, workers and Spark jobs of refreshes and maintenances in a running Airflow
 	@$(PYTEST) $(KILLS)
 
 test-matrix: $(READY) ## Install the wheel beside other Airflows, Sparks and Pythons, try it there, and write docs/compatibility.md; ONLY=a,b for some
@@ -98,13 +104,13 @@ test-lowest: $(READY) ## Run the unit tests with the lowest versions of what we 
 	@$(UV) pip install --quiet --python $(LOCAL)/lowest/bin/python --no-deps --no-build-isolation --editable .
 	@PATH="$(CURDIR)/$(LOCAL)/lowest/bin:$$PATH" $(LOCAL)/lowest/bin/pytest $(SIDE_BY_SIDE) tests/unit --ignore tests/unit/airflow --ignore tests/unit/benchmarks --ignore tests/unit/local --ignore tests/unit/repository
 
-fuzz: $(READY) ## Feed corrupted bytes to every decoder, by coverage or under right checksums, for SECONDS (60); PART=name for one of tests/fuzz/fuzz_name.py
+fuzz: $(KERNELS) ## Feed corrupted bytes to every decoder, by coverage or under right checksums, for SECONDS (60); PART=name for one of tests/fuzz/fuzz_name.py
 	@for part in $(FUZZED); do \
 		printf '\033[1m== %s\033[0m\n' "$$part" && mkdir -p $(LOCAL)/fuzz/$$part && \
 		$(BIN)/python -m tests.fuzz.fuzz_$$part -max_total_time=$(FUZZ_SHARE) -artifact_prefix=$(LOCAL)/fuzz/$$part/ $(LOCAL)/fuzz/$$part || exit; \
 	done
 
-soak: $(READY) $(JARS) ## Run random histories of tables and their indexes for MINUTES (10); SPARK=1 with Spark's procedures, REST=1 on a REST catalog and S3
+soak: $(KERNELS) $(JARS) ## Run random histories of tables and their indexes for MINUTES (10); SPARK=1 with Spark's procedures, REST=1 on a REST catalog and S3
 	@SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SPARK=$(SPARK) SOAK_REST=$(REST) $(PYTEST) tests/property
 
 bench: $(PEERS) ## Measure against peers and write docs/benchmarks.md; ONLY=a,b for some families

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import settings
 
 from puffin_ann import redaction
+from puffin_ann.settings import Settings
 
 pytest.register_assert_rewrite("tests.support")
 pytest_plugins = ["tests.support.fixtures"]
@@ -15,6 +16,10 @@ REMAINING = ("PUFFIN_ANN_CACHE_DIR", "PUFFIN_ANN_SIMD")
 for name in [name for name in os.environ if name.startswith("PUFFIN_ANN_")]:
     if name not in REMAINING:
         del os.environ[name]
+
+# Kernels that `make setup` did not compile are shared by all processes of all runs, whatever cache
+# a test chooses: the compiler is not what is tested.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Settings().cache_dir))
 
 # The first example of a test pays for imports and compiled kernels, on a machine that is often
 # shared; what takes too long is seen in the durations that pytest prints.

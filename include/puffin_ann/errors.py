@@ -159,6 +159,10 @@ class NotInstalledError(EnvironmentProblemError, ImportError):
     """A package is not installed that only some work needs; names the extra that brings it."""
 
 
+class CompilationError(EnvironmentProblemError):
+    """A process that compiled kernels failed; has its last words."""
+
+
 class SparkNotFoundError(EnvironmentProblemError):
     """`spark-submit` or Java is not to be found, or PySpark is not whole."""
 

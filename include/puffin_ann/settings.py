@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-import platform
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,18 +16,20 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from puffin_ann import __version__, private_folders
 from puffin_ann.errors import BadInputError, CacheUnusableError, UnsafeFolderError
+from puffin_ann.simd_levels import SimdLevel, best_level
 
 log = logging.getLogger("puffin_ann")
 
 MIB = 1 << 20
 
-SimdLevel = Literal["vbmi", "avx2", "portable"]
-_VBMI = {"avx512f", "avx512bw", "avx512vl", "avx512vbmi", "avx512vnni"}
-
 
 def _default_cache_dir() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "puffin-ann"
+
+
+def _default_kernels_dir() -> Path:
+    return Path(sys.prefix) / "share" / "puffin-ann" / "kernels"
 
 
 def _default_declarations_dir() -> tuple[Path, ...]:
@@ -55,6 +57,10 @@ class Settings(BaseSettings):
     cache_dir: Path = Field(
         default_factory=_default_cache_dir,
         description="Folder for shards in memory-mapped form and for compiled kernels.",
+    )
+    kernels_dir: Path = Field(
+        default_factory=_default_kernels_dir,
+        description="Folder of kernels that `puffin-ann compile` made; only read otherwise.",
     )
     cache_trusted: bool = Field(
         default=False,
@@ -167,36 +173,44 @@ def settings() -> Settings:
 
 
 def configure_numba() -> None:
-    """Set Numba up once, before any kernel is imported: where its compile cache is, how it loads.
+    """Say where compiled kernels are, before any of them is imported.
 
-    Numba keeps the kernels of different CPUs apart, but does not notice an edit in a module that a
-    kernel imports: the folder's name has a digest of all kernels' sources. Nor does it notice that
-    another level of vector instructions was asked for than this CPU would get: such kernels lie in
-    a folder of their own, even where the user chose the place. Where there is no place that other
-    users cannot write to, kernels are compiled by each process for itself.
+    They are taken from `kernels_dir` where `puffin-ann compile` put them; what is not there is
+    compiled, and kept in the cache folder, or in `NUMBA_CACHE_DIR` where that is set. Where there
+    is no place that other users cannot write to, each process compiles for itself.
     """
-    there = _choose_numba_cache()
-    from puffin_ann import numba_cache  # imports Numba, which reads the place when it is imported
+    from puffin_ann import numba_cache  # imports Numba
 
-    numba_cache.install(kept=there, trusted=settings().cache_trusted)
+    numba_cache.install(
+        made=settings().kernels_dir / kernels_leaf(),
+        kept=_own_kernels_folder(),
+        trusted=settings().cache_trusted,
+        level=simd_level(),
+    )
 
 
-def _choose_numba_cache() -> bool:
-    """Tell Numba where its cache is; returns whether there is one."""
-    level = settings().simd
+def kernels_leaf() -> str:
+    """Return the name of the folder in which kernels of these sources are kept.
+
+    Numba does not notice an edit in a module that a kernel imports, so that the name has a digest
+    of all kernels' sources.
+    """
+    return f"kernels-{__version__}-{_kernel_digest()}"
+
+
+def _own_kernels_folder() -> Path | None:
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    if chosen is not None:
-        if level != "auto" and Path(chosen).name != f"simd-{level}":
-            os.environ["NUMBA_CACHE_DIR"] = str(Path(chosen) / f"simd-{level}")
-        return True
-    leaf = f"numba-{__version__}-{_kernel_digest()}"
     try:
-        folder = cache_folder(leaf if level == "auto" else f"{leaf}/simd-{level}")
-    except CacheUnusableError as error:
-        log.error("kernels are compiled again by each process, which takes minutes: %s", error)
-        return False
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)
-    return True
+        if not chosen:
+            return cache_folder(kernels_leaf())
+        return _kept_folder(Path(chosen), kernels_leaf(), trusted=settings().cache_trusted)
+    except (CacheUnusableError, UnsafeFolderError, OSError) as error:
+        _tell_once(
+            "kernels that have to be compiled are compiled again by each process, which takes "
+            f"minutes: {error}; set NUMBA_CACHE_DIR, or PUFFIN_ANN_CACHE_DIR, to a folder of your "
+            "own"
+        )
+        return None
 
 
 def simd_level() -> SimdLevel:
@@ -205,17 +219,11 @@ def simd_level() -> SimdLevel:
     `NUMBA_CPU_FEATURES`, which has Numba compile for another machine, is honoured.
     """
     level = settings().simd
-    if level != "auto":
-        return level
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return "portable"
-    there = _cpu_features()
-    if there >= _VBMI:
-        return "vbmi"
-    return "avx2" if "avx2" in there else "portable"
+    return best_level(cpu_features()) if level == "auto" else level
 
 
-def _cpu_features() -> set[str]:
+def cpu_features() -> set[str]:
+    """Return the features of the processor that kernels are compiled for, as LLVM names them."""
     told = os.environ.get("NUMBA_CPU_FEATURES")
     if told is not None:
         return {name[1:] for name in told.split(",") if name.startswith("+")}
@@ -239,7 +247,7 @@ def cache_folder(leaf: str) -> Path:
         if base is None:
             continue
         try:
-            folder = _trusted(base / leaf) if trusted else _private(base, leaf)
+            folder = _kept_folder(base, leaf, trusted=trusted)
             with tempfile.TemporaryFile(dir=folder):
                 return folder
         except (OSError, UnsafeFolderError) as error:
@@ -265,13 +273,20 @@ def renew_folder(folder: Path) -> None:
         private_folders.make(folder)
 
 
-def _private(base: Path, leaf: str) -> Path:
+def _kept_folder(base: Path, leaf: str, *, trusted: bool) -> Path:
+    if trusted:
+        return _trusted(base / leaf)
     return private_folders.make(private_folders.make_in(base) / leaf)
 
 
 def _trusted(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
+
+
+@lru_cache(maxsize=1)
+def _tell_once(problem: str) -> None:
+    log.error("%s", problem)  # until it is mended, whatever is begun again waits for compilation
 
 
 @lru_cache(maxsize=64)
@@ -292,6 +307,7 @@ def _temporary() -> Path | None:
         return None  # everything is read-only
 
 
+@lru_cache(maxsize=1)
 def _kernel_digest() -> str:
     package = Path(__file__).resolve().parent
     digest = hashlib.sha256()

@@ -1,6 +1,5 @@
 """A local Airflow and its catalog in a folder of the test session, and a table of real vectors."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from home import environment, write_catalog
 from pyiceberg.table import Table
 
-from puffin_ann.settings import configure_numba
 from tests.support.airflow_stage import QUERIES, Stage, free_port, wait_for_port
 from tests.support.paths import SAMPLE
 
@@ -25,12 +23,9 @@ FILES = 4
 def stage(tmp_path_factory) -> Stage:
     folder = tmp_path_factory.mktemp("stage")
     write_catalog(folder)
-    configure_numba()
     variables = {
         **environment(folder),
         "PUFFIN_ANN_DECLARATIONS_DIR": str(folder / "indexes"),
-        # Compiled kernels are shared with other runs: the compiler is not what is tested.
-        "NUMBA_CACHE_DIR": os.environ["NUMBA_CACHE_DIR"],
     }
     made = Stage(folder, variables)
     made.declarations.mkdir()

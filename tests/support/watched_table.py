@@ -1,7 +1,6 @@
 """A table with indexes, and the running Airflow that makes them follow it."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -89,8 +88,6 @@ class WatchedTable:
     ) -> "WatchedTable":
         """Declare indexes over so many words, and build them; the server is not started."""
         server.variables["PUFFIN_ANN_DECLARATIONS_DIR"] = str(declarations)
-        # Compiled kernels are shared with other runs: the compiler is not what is tested.
-        server.variables["NUMBA_CACHE_DIR"] = os.environ["NUMBA_CACHE_DIR"]
         made = cls(server, declarations, indexes, shards, more)
         for name in indexes:
             made.declare(name)

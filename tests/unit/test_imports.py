@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from puffin_ann.errors import NotInstalledError
-from puffin_ann.settings import configure_numba
 from tests.support.paths import ROOT
 
 LOADED = "import json, sys; print(json.dumps(sorted(sys.modules)))"
@@ -55,7 +54,6 @@ assert found["locator"][0]["row_offset"].as_py() == 3, found
 def environment(tmp_path_factory) -> dict[str, str]:
     """The environment of a fresh process: a catalog of its own, the kernels compiled before."""
     folder = tmp_path_factory.mktemp("imports")
-    configure_numba()
     return {
         **os.environ,
         "PYTHONPATH": str(ROOT / "include"),

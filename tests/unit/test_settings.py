@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from puffin_ann import private_folders
+from puffin_ann import numba_cache, private_folders
 from puffin_ann import settings as module
 from puffin_ann.errors import BadInputError, CacheUnusableError
 from puffin_ann.settings import Settings, cache_folder, configure_numba, renew_folder, settings
@@ -20,9 +20,16 @@ from puffin_ann.settings import Settings, cache_folder, configure_numba, renew_f
 def fresh(monkeypatch, tmp_path):
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("PUFFIN_ANN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(numba_cache, "_places", None)
     settings.cache_clear()
     yield tmp_path
     settings.cache_clear()
+
+
+def kept() -> Path | None:
+    """Where this process would keep kernels that it has to compile."""
+    configure_numba()
+    return numba_cache._places.kept
 
 
 def test_settings_of_whoever_runs_the_tests_do_not_hold_in_them_but_for_the_cache(monkeypatch):
@@ -34,43 +41,34 @@ def test_settings_of_whoever_runs_the_tests_do_not_hold_in_them_but_for_the_cach
 
 
 def test_compiled_kernels_go_into_the_cache_folder(fresh):
-    configure_numba()
-    assert os.environ["NUMBA_CACHE_DIR"].startswith(str(fresh / "cache" / "numba-"))
+    assert kept().parent == fresh / "cache"
 
 
-def test_kernels_of_a_level_that_was_asked_for_lie_apart(fresh, monkeypatch):
+def test_kernels_are_of_the_level_that_was_asked_for(fresh, monkeypatch):
     monkeypatch.setenv("PUFFIN_ANN_SIMD", "portable")
     configure_numba()
-    assert os.environ["NUMBA_CACHE_DIR"].endswith("/simd-portable")
-    before = os.environ["NUMBA_CACHE_DIR"]
-    configure_numba()
-    assert os.environ["NUMBA_CACHE_DIR"] == before
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "/mine")
-    configure_numba()
-    assert os.environ["NUMBA_CACHE_DIR"] == "/mine/simd-portable"
+    assert numba_cache._places.level == "portable"
 
 
 def test_a_users_own_choice_of_folder_is_kept(fresh, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "/mine")
-    configure_numba()
-    assert os.environ["NUMBA_CACHE_DIR"] == "/mine"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(fresh / "mine"))
+    assert kept().parent == fresh / "mine"
+    assert os.environ["NUMBA_CACHE_DIR"] == str(fresh / "mine")
 
 
 def test_kernels_of_changed_sources_go_elsewhere(fresh, monkeypatch):
-    configure_numba()
-    before = os.environ.pop("NUMBA_CACHE_DIR")
+    before, made = kept(), numba_cache._places.made
     monkeypatch.setattr(module, "_kernel_digest", lambda: "another")
-    configure_numba()
-    assert os.environ["NUMBA_CACHE_DIR"] != before
+    assert kept() != before
+    assert numba_cache._places.made != made
 
 
 def test_where_the_cache_cannot_be_written_a_temporary_folder_serves(fresh, monkeypatch):
     (fresh / "file").write_text("not a folder")
     monkeypatch.setenv("PUFFIN_ANN_CACHE_DIR", str(fresh / "file"))
     settings.cache_clear()
-    configure_numba()
-    assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
-    assert str(fresh) not in os.environ["NUMBA_CACHE_DIR"]
+    assert os.access(kept(), os.W_OK)
+    assert not kept().is_relative_to(fresh)
 
 
 @pytest.fixture
@@ -139,13 +137,12 @@ import tempfile
 def nowhere(): raise FileNotFoundError(2, "No usable temporary directory found")
 tempfile.gettempdir = nowhere
 import numpy as np
-from numba.core.caching import NullCache
 from puffin_ann.ann.clustering.kernels_kmeans import add_up
 from puffin_ann.errors import EnvironmentProblemError
 sums, counts = np.zeros((1, 2)), np.zeros(1, np.int64)
 add_up(np.ones((3, 2), "f4"), np.zeros(3, np.uint32), sums, counts)
 assert (sums.tolist(), counts.tolist()) == ([[3.0, 3.0]], [3])
-assert isinstance(add_up._cache, NullCache)
+assert add_up._cache.cache_path is None
 from puffin_ann.search.cache.local_cache import LocalCache
 try:
     LocalCache()
@@ -161,7 +158,11 @@ def test_where_nothing_can_be_written_kernels_are_compiled_and_kept_nowhere(tmp_
         [sys.executable, "-c", NOWHERE],
         capture_output=True,
         text=True,
-        env={**free, "PUFFIN_ANN_CACHE_DIR": str(tmp_path / "file")},
+        env={
+            **free,
+            "PUFFIN_ANN_CACHE_DIR": str(tmp_path / "file"),
+            "PUFFIN_ANN_KERNELS_DIR": str(tmp_path / "none"),
+        },
     )
     assert run.returncode == 0, run.stderr
     assert "set PUFFIN_ANN_CACHE_DIR" in run.stdout

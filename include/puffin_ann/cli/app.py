@@ -12,6 +12,7 @@ from puffin_ann import __version__
 from puffin_ann.cli.commands.build import build
 from puffin_ann.cli.commands.check import check
 from puffin_ann.cli.commands.clean import clean
+from puffin_ann.cli.commands.compile import compile
 from puffin_ann.cli.commands.doctor import doctor
 from puffin_ann.cli.commands.drop import drop
 from puffin_ann.cli.commands.evaluate import evaluate
@@ -65,6 +66,7 @@ for command in (
     rename,
     maintain,
     evaluate,
+    compile,
 ):
     app.command(name=command.__name__.rstrip("_"))(command)
 
@@ -89,6 +91,8 @@ def options(
         handler.setFormatter(LiteralFormatter(LOGGED))
         handler.addFilter(is_for_terminal)
         handler.addFilter(REDACTION)  # what others log, too
+    # Whoever waits for a kernel that is compiled is told so.
+    logging.getLogger("puffin_ann.kernels").setLevel(logging.WARNING)
     if verbose:
         logging.getLogger("puffin_ann").setLevel(logging.INFO)
 

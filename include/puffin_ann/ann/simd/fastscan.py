@@ -55,7 +55,7 @@ from puffin_ann.ann.simd.vectors import (
     subtract,
     widened_to,
 )
-from puffin_ann.settings import SimdLevel
+from puffin_ann.simd_levels import SimdLevel
 
 from numba import njit  # isort: skip  (after the vectors' module has configured it)
 

@@ -81,7 +81,11 @@ print(np.array_equal(out, expected))
 
 
 def test_sums_keep_their_bits_when_a_fastmath_kernel_is_the_first_to_call_them(tmp_path):
-    surroundings = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    surroundings = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "PUFFIN_ANN_KERNELS_DIR": str(tmp_path / "none"),
+    }
     run = subprocess.run(
         [sys.executable, "-c", IN_A_FRESH_PROCESS],
         env=surroundings,

@@ -1,0 +1,239 @@
+"""Small indexes that are built, refreshed and searched, so that every kernel is met in real use.
+
+A table of an embedded catalog in a folder of the process's own is written, and goes through what
+tables go through: rows are added and deleted, and the index follows. What an engine does for other
+settings, or for larger shards than those, is asked of it alone.
+"""
+
+import io
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core.range_search import FEW_QUERIES
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+Exercise = Callable[[Path], None]
+
+CATALOG = "exercise"
+NAMESPACE = "exercises"
+WIDE, NARROW = 96, 12
+"""Dimensions that searches have packed nodes for, and that they have none for."""
+SHARD_ROWS = 600
+BULK_ROWS = 5000
+"""Rows of a shard whose graph is built in bulk."""
+METRICS = ("l2", "cosine", "ip")
+CHANGES = ((3, 8, False), (20, 150, False), (1, 2, True))
+"""Rows that are removed and added before each refresh, the last in a maintenance window. Those that
+are added first go into a delta, which is merged with the others."""
+DISTANCES = (0.5, 3.5, 1000.0)
+"""Within which there are none, some and all of the rows, by each metric."""
+PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "vamana": {"R": 16, "L": 24},
+    "hnsw": {"M": 4, "ef_construction": 16},
+}
+
+
+def _vectors(rows: int, dimension: int, seed: int = 0) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).standard_normal((rows, dimension)).astype(np.float32)
+
+
+# Indexes of a table
+
+
+def _table(folder: Path, rows: int) -> "Table":
+    """Write a table of two data files; its catalog is the only one of this process."""
+    (folder / "warehouse").mkdir()
+    os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__TYPE"] = "sql"
+    os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__URI"] = f"sqlite:///{folder}/catalog.db"
+    os.environ[f"PYICEBERG_CATALOG__{CATALOG.upper()}__WAREHOUSE"] = f"file://{folder}/warehouse"
+    from pyiceberg.catalog import load_catalog  # reads its configuration when it is imported
+
+    catalog = load_catalog(CATALOG)
+    catalog.create_namespace(NAMESPACE)
+    first = _rows(range(rows))
+    table = catalog.create_table((NAMESPACE, "rows"), schema=first.schema)
+    table.append(first.slice(0, rows // 2))
+    table.append(first.slice(rows // 2))
+    return table
+
+
+def _rows(ids: range) -> pa.Table:
+    vectors = _vectors(len(ids), NARROW, seed=ids.start)
+    vectors[::7] = vectors[0]  # equal rows have a way of their own through builds
+    embedding = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), NARROW)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "word": pa.array([f"w{number}" for number in ids]),
+            "embedding": embedding.cast(pa.list_(pa.float32())),
+        }
+    )
+
+
+def _follow(table: "Table", algorithm: str, metric: str) -> None:
+    """Build an index of a table, change the table, refresh and maintain the index; search each."""
+    from puffin_ann.declaration import parse_declaration
+
+    shards = {} if algorithm == "centroid" else {"shards": 2, "partitions_per_shard": 2}
+    name = f"{algorithm}_{metric}"
+    declaration = parse_declaration(
+        {
+            "name": name,
+            "table": ".".join((CATALOG, NAMESPACE, "rows")),
+            "column": "embedding",
+            "key": "word",
+            "metric": metric,
+            "algorithm": algorithm,
+            "parameters": dict(PARAMETERS.get(algorithm, {})),
+            "recall_target": 0.5,
+            "gate": {"queries": 10, "k": 5},
+            **shards,
+        },
+        source="exercise",
+    )
+    from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+
+    refresh_in_process(declaration, run_id=f"{name}-build")
+    _search(table, name)
+    for number, (removed, added, maintenance) in enumerate(CHANGES):
+        ids = np.sort(table.scan(selected_fields=("id",)).to_arrow()["id"].to_numpy())
+        table.delete(f"id < {ids[removed]}")
+        table.append(_rows(range(int(ids[-1]) + 1, int(ids[-1]) + 1 + added)))
+        _search(table, name)  # masks and scans
+        refresh_in_process(
+            declaration, run_id=f"{name}-{number}", force=True, maintenance=maintenance
+        )
+        _search(table, name)
+
+
+def _search(table: "Table", name: str) -> None:
+    from puffin_ann.search.index import open_index
+
+    index = open_index(table.refresh(), name)
+    queries = _vectors(FEW_QUERIES + 1, NARROW, seed=9)
+    for batch in (queries, queries[:1]):
+        index.search(batch, 5)
+        index.search(batch, 5, exhaustive=True)
+        for distance in DISTANCES:
+            index.within(batch, distance)
+
+
+def _indexes(*indexes: tuple[str, str]) -> Exercise:
+    """Return an exercise on indexes of one table, by algorithm and metric."""
+
+    def exercise(folder: Path) -> None:
+        table = _table(folder, 2 * SHARD_ROWS)
+        for algorithm, metric in indexes:
+            _follow(table, algorithm, metric)
+
+    return exercise
+
+
+# Shards alone
+
+
+def _shard(
+    algorithm: str,
+    metric: str,
+    vectors: NDArray[np.float32],
+    folder: Path,
+    **parameters: Any,
+) -> Path:
+    """Build, store, open and search a shard, with and without deleted rows; returns its folder."""
+    from puffin_ann.engines import engine
+
+    made = engine(algorithm)
+    scratch, directory = folder / "scratch", folder / "shard"
+    for one in (scratch, directory):
+        one.mkdir(parents=True)
+    rows, dimension = vectors.shape
+    built = made.build(
+        vectors,
+        metric=metric,
+        parameters=made.check({**PARAMETERS.get(algorithm, {}), **parameters}, dimension),
+        norm_bound=float(np.linalg.norm(vectors, axis=1).max()),
+        seed=0,
+        threads=2,
+        scratch=scratch,
+    )
+    _store(made, built, directory)
+    shard = made.open(directory)
+    queries = _vectors(4, dimension, seed=9)
+    deleted = np.arange(rows) % 9 == 0
+    few = np.arange(rows) % 90 != 0
+    for mask in (None, deleted, few):
+        shard.search(queries, 5, width=20, deleted=mask, threads=2)
+        shard.search(queries[:1], 5, width=np.full(1, 30), deleted=mask)
+        shard.exhaustive(queries, 5, deleted=mask)
+    shard.search(queries, 5, width=20, allowed=deleted)
+    return directory
+
+
+def _store(made: Any, built: Any, directory: Path) -> None:
+    blob = io.BytesIO()
+    made.encode(built, blob)
+    blob.seek(0)
+    made.unpack(blob, directory)
+
+
+def _insert(algorithm: str, metric: str, folder: Path) -> None:
+    """Insert rows into a shard, some of whose rows are deleted, and search what it becomes."""
+    from puffin_ann.engines import engine
+
+    made = engine(algorithm)
+    shard = _shard(algorithm, metric, _vectors(SHARD_ROWS, WIDE), folder)
+    added = _vectors(SHARD_ROWS // 4, WIDE, seed=1)
+    for name, mask in (("all", None), ("some", np.arange(SHARD_ROWS) % 9 == 0)):
+        scratch, directory = folder / f"scratch-{name}", folder / f"into-{name}"
+        scratch.mkdir()
+        directory.mkdir()
+        built = made.insert(
+            shard,
+            added,
+            deleted=mask,
+            parameters=made.check(PARAMETERS.get(algorithm, {}), WIDE),
+            norm_bound=100.0,
+            seed=0,
+            threads=2,
+            scratch=scratch,
+        )
+        _store(made, built, directory)
+        made.open(directory).search(added[:3], 5, width=20)
+
+
+def _vamana_in_bulk(folder: Path) -> None:
+    for metric, dimension in (("l2", WIDE), ("cosine", NARROW)):
+        _shard("vamana", metric, _vectors(BULK_ROWS, dimension), folder / metric)
+
+
+def _vamana_beams(folder: Path) -> None:
+    for metric in METRICS:
+        for beam in ("full", "pq", "edges"):
+            _shard("vamana", metric, _vectors(SHARD_ROWS, WIDE), folder / metric / beam, beam=beam)
+        _insert("vamana", metric, folder / metric / "insert")
+
+
+def _other_engines(folder: Path) -> None:
+    for algorithm in ("ivf_pq", "exact", "hnsw"):
+        for metric in METRICS:
+            _insert(algorithm, metric, folder / algorithm / metric)
+
+
+EXERCISES: Mapping[str, Exercise] = {
+    "vamana indexes": _indexes(("vamana", "cosine")),
+    "ivf_pq indexes": _indexes(("ivf_pq", "cosine")),
+    "vamana in bulk": _vamana_in_bulk,
+    "hnsw indexes": _indexes(("hnsw", "ip")),
+    "vamana beams": _vamana_beams,
+    "exact and centroid indexes": _indexes(("exact", "l2"), ("centroid", "l2")),
+    "other engines": _other_engines,
+}
+"""By name, what is given an empty folder, in a process of its own; the longest first."""
