@@ -8,26 +8,70 @@ from typing import Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from puffin_ann.errors import EnvironmentProblemError, NotFoundError, PuffinAnnError
-from puffin_ann.extras import needing
-
-with needing("airflow", "to watch tables"):
-    from airflow.providers.apache.iceberg.triggers.iceberg import IcebergTableSnapshotTrigger
 
 WAITED_KEY = "waited"
+SNAPSHOT_KEY = "snapshot_id"
 
 
-class DataSnapshotTrigger(IcebergTableSnapshotTrigger):
+class DataSnapshotTrigger(BaseEventTrigger):
     """Fire an event whenever the data of an Iceberg table changes.
 
-    As the provider's trigger, except that our own index snapshots are passed over: they change no
-    data, and an index that is published must not cause another run. Catalogs are those that the
-    library uses, of PyIceberg's configuration, so that both see the same table; `iceberg_conn_id`
-    is the catalog's name there.
+    As the trigger of Airflow's Iceberg provider, which came with its version 2.1, except that our
+    own index snapshots are passed over: they change no data, and an index that is published must
+    not cause another run. Catalogs are those that the library uses, of PyIceberg's configuration,
+    so that both see the same table.
+
+    Args:
+        table: name of the table in its catalog, such as `namespace.table`.
+        iceberg_conn_id: name of the catalog in PyIceberg's configuration.
+        branch: branch that is watched.
+        poll_interval: seconds between two looks at the table.
+        last_seen_snapshot_id: the snapshot that was told last; None makes the head the first event.
+        **kwargs: those of every trigger.
     """
 
+    def __init__(
+        self,
+        *,
+        table: str,
+        iceberg_conn_id: str,
+        branch: str = "main",
+        poll_interval: float = 60,
+        last_seen_snapshot_id: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        self.table = table
+        self.iceberg_conn_id = iceberg_conn_id
+        self.branch = branch
+        self.poll_interval = poll_interval
+        self.last_seen_snapshot_id = last_seen_snapshot_id
+
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the import path of this class, and its arguments."""
-        return f"{__name__}.DataSnapshotTrigger", super().serialize()[1]
+        """Return where this class stands, and its arguments."""
+        names = ("table", "iceberg_conn_id", "branch", "poll_interval", "last_seen_snapshot_id")
+        return f"{__name__}.DataSnapshotTrigger", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Poll until the triggerer ends."""
+        last = await load_state(self, SNAPSHOT_KEY)
+        if last:
+            self.last_seen_snapshot_id = int(last)
+        while True:
+            head = await asyncio.to_thread(self._head_snapshot_id)
+            previous = self.last_seen_snapshot_id
+            if head is not None and head != previous:
+                self.last_seen_snapshot_id = head
+                await store_state(self, SNAPSHOT_KEY, head)
+                yield TriggerEvent(
+                    {
+                        "table": self.table,
+                        "branch": self.branch,
+                        "snapshot_id": head,
+                        "previous_snapshot_id": previous,
+                    }
+                )
+            await asyncio.sleep(self.poll_interval)
 
     def _head_snapshot_id(self) -> int | None:
         from puffin_ann.lake.catalog.tables import load_table
@@ -84,12 +128,12 @@ class IndexLagTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll until the triggerer ends."""
-        last_event = await self._load_last_event()
+        last_event = await load_state(self, WAITED_KEY)
         while True:
             due = await asyncio.to_thread(self._find_due)
             if due and due != last_event:
                 last_event = due
-                await self._store_last_event(due)
+                await store_state(self, WAITED_KEY, due)
                 yield TriggerEvent({"table": self.table, "branch": self.branch, "waited": due})
             await asyncio.sleep(self.poll_interval)
 
@@ -114,21 +158,25 @@ class IndexLagTrigger(BaseEventTrigger):
         ]
         return f"{found.snapshot_id}: {', '.join(late)}" if late else ""
 
-    async def _load_last_event(self) -> str:
-        store = getattr(self, "asset_state_store", None)
-        if store is None:
-            return ""
-        try:
-            return str(await asyncio.to_thread(store.get, WAITED_KEY) or "")
-        except ValueError as error:  # several assets share the trigger: there is no one place
-            self.log.debug("%s", error)
-            return ""
 
-    async def _store_last_event(self, due: str) -> None:
-        store = getattr(self, "asset_state_store", None)
-        if store is None:
-            return
-        try:
-            await asyncio.to_thread(store.set, WAITED_KEY, due)
-        except ValueError as error:
-            self.log.debug("%s", error)
+async def load_state(trigger: BaseEventTrigger, key: str) -> str:
+    """Return what a trigger stored with its asset; empty where Airflow keeps no such thing."""
+    store = getattr(trigger, "asset_state_store", None)  # since Airflow 3.3
+    if store is None:
+        return ""
+    try:
+        return str(await asyncio.to_thread(store.get, key) or "")
+    except ValueError as error:  # several assets share the trigger: there is no one place
+        trigger.log.debug("%s", error)
+        return ""
+
+
+async def store_state(trigger: BaseEventTrigger, key: str, value: str | int) -> None:
+    """Store something with the asset of a trigger, for the next time that the triggerer starts."""
+    store = getattr(trigger, "asset_state_store", None)
+    if store is None:
+        return
+    try:
+        await asyncio.to_thread(store.set, key, value)
+    except ValueError as error:
+        trigger.log.debug("%s", error)
