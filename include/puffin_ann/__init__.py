@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Index", "__version__", "open_index"]
 
-logging.getLogger("puffin_ann").addFilter(REDACTION)  # every module of ours logs by this one
+# Every module of ours logs by one of these; filters are not handed down to the second.
+logging.getLogger("puffin_ann").addFilter(REDACTION)
+logging.getLogger("puffin_ann.kernels").addFilter(REDACTION)
 
 
 def __getattr__(name: str) -> Any:

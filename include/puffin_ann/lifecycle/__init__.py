@@ -37,8 +37,9 @@ Which file a command enters first:
     puffin-ann drop        maintain.drop
     puffin-ann rename      maintain.rename
 
-`puffin-ann search`, `inspect`, `size` and `check` do without this package. Which file a task of a
-DAG enters first; those on Spark come by way of `runs.spark_app`:
+`puffin-ann search`, `inspect`, `size` and `check` do without this package, and `compile` only uses
+it as its users do. Which file a task of a DAG enters first; those on Spark come by way of
+`runs.spark_app`:
 
     lease, release         runtime.leases
     plan                   runs.build, runs.refresh or runs.evaluate, by its DAG
