@@ -14,7 +14,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
 STEP = @printf '\033[1m== %s\033[0m\n'
 PYTEST := $(BIN)/pytest
 # A file's tests stay together: they share what they start. Each process has its own Spark and S3.
-SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile
+SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --durations 60 --durations-min 4
 CRASHES := tests/integration/lifecycle/refresh/test_refresh_crashes.py
 KILLS := tests/e2e/test_killed_*.py
 FUZZERS := $(sort $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py)))
