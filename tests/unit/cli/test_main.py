@@ -84,6 +84,20 @@ def test_errors_without_an_interrupt_stay_what_they_are(monkeypatch, default_han
 
 @pytest.mark.parametrize("imported", ["typer", "pydantic._internal._fields", "puffin_ann.settings"])
 def test_an_interrupt_while_modules_are_imported_ends_without_a_word(imported):
+    for _ in range(ATTEMPTS):
+        ended = interrupt_after(imported)
+        if ended[0] not in TOO_LATE:
+            break
+    assert ended == (130, "", [])
+
+
+ATTEMPTS = 5
+TOO_LATE = (-signal.SIGINT, errors.CatalogUnavailableError.exit_code)
+"""How a command ends that was at its end when a busy machine delivered the signal."""
+
+
+def interrupt_after(imported):
+    """Interrupt a command when it has imported a module; returns exit code, output and errors."""
     command = subprocess.Popen(
         [sys.executable, "-X", "importtime", "-m", "puffin_ann.cli.main", "status", "a.b.c"],
         stdout=subprocess.PIPE,
@@ -97,4 +111,4 @@ def test_an_interrupt_while_modules_are_imported_ends_without_a_word(imported):
     command.send_signal(signal.SIGINT)
     out, err = command.communicate()
     said = [line for line in err.splitlines() if not line.startswith("import time:")]
-    assert (command.returncode, out, said) == (130, "", [])
+    return command.returncode, out, said
