@@ -8,6 +8,7 @@ index.search(vector, k=10, columns=["word"])
 The packages, each of which imports only from those below it:
 
     airflow | cli | spark_apps    who calls: DAGs and the UI's page, the command line, Spark
+    compilation                   compile kernels ahead, as uses of all below it need them
     lifecycle                     build, refresh, publish, maintain: the life of an index
     search                        open an index at a snapshot and search it
     lake | engines                Iceberg tables and their stores | one interface per algorithm

@@ -21,6 +21,17 @@ DeclaredIndex = Annotated[
     str, typer.Argument(help="A declared index by name, or the path of a declaration file.")
 ]
 
+VectorColumn = Annotated[
+    str | None, typer.Option(help="The vector column.  [default: the only one]")
+]
+KeyColumn = Annotated[
+    str | None,
+    typer.Option(help="Column that names a row.  [default: one that tells rows apart]"),
+]
+Metric = Annotated[
+    str | None, typer.Option(help="cosine, l2 or ip.  [default: what the vectors suggest]")
+]
+
 
 def find_declared(index: str) -> "IndexDeclaration":
     """Return the declaration named, from its file or from the declarations folder.

@@ -5,24 +5,18 @@ from typing import Annotated
 
 import typer
 
+from puffin_ann.cli.declarations import KeyColumn, Metric, VectorColumn
 from puffin_ann.cli.output import TableName, say
 
 
 def init(
     table: TableName,
-    column: Annotated[
-        str | None, typer.Option(help="The vector column.  [default: the only one]")
-    ] = None,
+    column: VectorColumn = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the index.  [default: made of the table's]")
     ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(help="Column that names a row.  [default: one that tells rows apart]"),
-    ] = None,
-    metric: Annotated[
-        str | None, typer.Option(help="cosine, l2 or ip.  [default: what the vectors suggest]")
-    ] = None,
+    key: KeyColumn = None,
+    metric: Metric = None,
     to: Annotated[
         Path | None,
         typer.Option(

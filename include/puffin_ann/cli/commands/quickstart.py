@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from puffin_ann.cli.declarations import KeyColumn, Metric, VectorColumn
 from puffin_ann.cli.output import console, say
 from puffin_ann.cli.progress import steps
 from puffin_ann.errors import EnvironmentProblemError
@@ -23,19 +24,12 @@ ANSWERS = 5
 
 def quickstart(
     file: Annotated[Path, typer.Argument(help="A Parquet file with a column of vectors.")],
-    column: Annotated[
-        str | None, typer.Option(help="The vector column.  [default: the only one]")
-    ] = None,
+    column: VectorColumn = None,
     columns: Annotated[
         str, typer.Option(help="Columns to take, separated by commas.  [default: all]")
     ] = "",
-    key: Annotated[
-        str | None,
-        typer.Option(help="Column that names a row.  [default: one that tells rows apart]"),
-    ] = None,
-    metric: Annotated[
-        str | None, typer.Option(help="cosine, l2 or ip.  [default: what the vectors suggest]")
-    ] = None,
+    key: KeyColumn = None,
+    metric: Metric = None,
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for all that is made.")] = Path(
         "puffin-ann-quickstart"
     ),
