@@ -12,6 +12,16 @@ from puffin_ann.airflow import index_dags
 
 globals().update(index_dags())
 """
+FOLLOWING = """\
+from airflow.sdk import DAG, task
+from puffin_ann.airflow import index_asset
+
+with DAG("after_refresh", schedule=[index_asset("demo.glove.words", "words")]):
+    @task
+    def use(): ...
+
+    use()
+"""
 DECLARATION = "table: demo.glove.words\ncolumn: embedding\n"
 MODULES = (
     "puffin_ann.airflow.sensors",
@@ -22,10 +32,11 @@ MODULES = (
 
 
 def write_dags(place: Path) -> None:
-    """Write a DAG file, and a declaration in the folder beside it, as a bundle has them."""
+    """Write DAG files, and a declaration in the folder beside them, as a bundle has them."""
     (place / "indexes").mkdir(parents=True)
     (place / "indexes" / "words.yaml").write_text(DECLARATION)
     (place / "vectors.py").write_text(DAG_FILE)
+    (place / "following.py").write_text(FOLLOWING)
 
 
 def bag_of(place: Path) -> Any:
@@ -65,7 +76,8 @@ def main(place: Path) -> None:
     bag = bag_of(place)
     assert not bag.import_errors, bag.import_errors
     kinds = ("build", "evaluate", "maintain", "refresh")
-    assert sorted(bag.dags) == [f"ann_{kind}_words" for kind in kinds], sorted(bag.dags)
+    ids = ["after_refresh", *(f"ann_{kind}_words" for kind in kinds)]
+    assert sorted(bag.dags) == sorted(ids), sorted(bag.dags)
     for dag in bag.dags.values():
         serialise(dag)
     assert plugins() == (["puffin_ann"], {}), plugins()

@@ -5,7 +5,7 @@ The one package of the library that imports Airflow. What runs and what is writt
 
     dags        the DAGs of each declared index: build, refresh, maintain, evaluate
     operators   submit a stage to Spark; ask for runs
-    assets      one Asset for each watched table, which starts refreshes
+    assets      one Asset for each watched table, which starts refreshes, and one for each index
     sensors     wait until an index has fallen behind, or holds too many deleted rows
     triggers    watch tables and indexes in the triggerer
     page        the page *Vector indexes* of Airflow's user interface
@@ -35,9 +35,15 @@ from puffin_ann.extras import install_command, is_installed
 from puffin_ann.uncollected import imported
 
 if TYPE_CHECKING:
+    from puffin_ann.airflow.assets import index_asset as index_asset
     from puffin_ann.airflow.dags.factory import index_dags as index_dags
 
-__all__ = ["index_dags"]
+__all__ = ["index_asset", "index_dags"]
+
+_PROVIDED = {
+    "index_asset": "puffin_ann.airflow.assets",
+    "index_dags": "puffin_ann.airflow.dags.factory",
+}
 
 if not is_installed("airflow"):
     raise NotInstalledError(f"puffin_ann.airflow needs Airflow: {install_command('airflow')}")
@@ -45,8 +51,8 @@ if not is_installed("airflow"):
 
 def __getattr__(name: str) -> Any:
     """Import what makes DAGs only for DAG files: every process of Airflow imports this package."""
-    if name == "index_dags":
-        return imported("puffin_ann.airflow.dags.factory").index_dags
+    if name in _PROVIDED:
+        return getattr(imported(_PROVIDED[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

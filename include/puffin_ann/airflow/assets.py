@@ -1,24 +1,42 @@
-"""One Asset for each watched table, shared by the refresh DAGs of its indexes.
+"""Assets: one of each watched table, which starts refreshes, and one of each index.
 
-The triggerer watches it. Its triggers are only named here: to import them would import PyIceberg.
+The triggerer watches that of a table. Its triggers are only named here: to import them would import
+PyIceberg. That of an index has an event whenever a run of its DAGs publishes it, for DAGs of users.
 """
 
 from collections.abc import AsyncIterator
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from airflow.sdk import Asset, AssetWatcher
+from airflow.sdk import Asset, AssetWatcher, Context
 from airflow.triggers.base import BaseEventTrigger
 
 from puffin_ann.declaration import IndexDeclaration, seconds_of
 
+if TYPE_CHECKING:
+    from puffin_ann.lifecycle.report.figures import Figures
+
 BRANCH = "main"
+GROUP = "puffin-ann"
 TRIGGERS = "puffin_ann.airflow.triggers.table"
 LONGEST_URI = 1400
 """Characters. Airflow refuses those that are not much longer, and with them the whole file."""
+
+TOLD = (
+    "index",
+    "table",
+    "run_id",
+    "snapshot_id",
+    "base_snapshot_id",
+    "rows",
+    "recall",
+    "recall_target",
+    "coverage",
+)
+"""What the `extra` of an index's event has: fields of `lifecycle.report.figures.Figures`."""
 
 
 class NamedTrigger(BaseEventTrigger):
@@ -60,12 +78,35 @@ def asset_of(table: str, declared: list[IndexDeclaration]) -> Asset:
     return _asset(table, poll, tuple(sorted(lags.items())))
 
 
-def _uri(table: str) -> str:
-    """Return what identifies a table's branch; names may hold what has a meaning in a URI."""
+@cache
+def index_asset(table: str, index: str) -> Asset:
+    """Return the Asset of an index, for DAGs of your own that run when it is refreshed.
+
+    Its events come from the task `publish` of the DAGs that build, refresh and maintain the index,
+    when that has published a version, and from no other run. What an event tells is in its `extra`,
+    by the names of `TOLD`::
+
+        WORDS = index_asset("demo.glove.words", "glove_words")
+
+        @dag(schedule=[WORDS], catchup=False)
+        def after_refresh(): ...
+
+    Args:
+        table: `catalog.namespace.table`, as it is declared.
+        index: name of the index.
+    """
+    return Asset(name=f"{table}/{index}", uri=f"puffin-ann://{_path(table)}/{index}", group=GROUP)
+
+
+def tell_published(context: Context, asset: Asset, figures: "Figures") -> None:
+    """Put what was published into the event of an index, which a task emits when it succeeds."""
+    context["outlet_events"][asset].extra = figures.model_dump(include=set(TOLD))
+
+
+def _path(table: str) -> str:
+    """Return a table's name as the path of a URI; it may hold what has a meaning there."""
     path = "/".join(quote(part, safe="") for part in table.split("."))
-    if len(path) > LONGEST_URI:
-        path = sha256(table.encode()).hexdigest()
-    return f"iceberg://{path}/{BRANCH}"
+    return path if len(path) <= LONGEST_URI else sha256(table.encode()).hexdigest()
 
 
 @cache
@@ -74,8 +115,8 @@ def _asset(table: str, poll: int, lags: tuple[tuple[str, int], ...]) -> Asset:
     common = {"table": name, "iceberg_conn_id": catalog, "branch": BRANCH, "poll_interval": poll}
     return TableAsset(
         name=f"{table}@{BRANCH}",
-        uri=_uri(table),
-        group="puffin-ann",
+        uri=f"iceberg://{_path(table)}/{BRANCH}",
+        group=GROUP,
         watchers=[
             AssetWatcher(
                 name=f"{table} changed", trigger=NamedTrigger("DataSnapshotTrigger", **common)

@@ -4,6 +4,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
+from puffin_ann.airflow.assets import index_asset, tell_published
 from puffin_ann.airflow.dag_ids import Kind, dag_id_of, tags_of
 from puffin_ann.airflow.dags.lease_tasks import lease_tasks
 from puffin_ann.airflow.dags.settings import SETTINGS
@@ -34,6 +35,7 @@ def build_form(declaration: IndexDeclaration) -> dict[str, Param]:
 
 def build_dag(declaration: IndexDeclaration) -> DAG:
     """Return the build DAG of one index."""
+    asset = index_asset(declaration.table, declaration.name)
 
     def submitted(task_id: str, stage: Stage) -> dict[str, Any]:
         return stage_arguments(declaration, KIND, task_id, stage)
@@ -74,7 +76,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             """Return the groups of shards that are built; none ends the run at `report`."""
             return list(planned["groups"])
 
-        @task
+        @task(outlets=[asset])
         @fail_plainly()
         def publish(planned: dict[str, Any]) -> dict[str, Any]:
             """Assemble the Puffin file and publish it in one commit, at most once a run.
@@ -82,10 +84,13 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             Refused where the gate measured a recall under the target.
             """
             from puffin_ann.lifecycle.documents.run_ref import RunRef
+            from puffin_ann.lifecycle.report.figures import figures_of
             from puffin_ann.lifecycle.runs import publish
 
             run = RunRef.at(planned["table"], planned["plan"])
-            return publish.publish(run).model_dump()
+            published = publish.publish(run)
+            tell_published(get_current_context(), asset, figures_of(run.table, run.index))
+            return published.model_dump()
 
         @task(trigger_rule="none_failed")
         @fail_plainly()

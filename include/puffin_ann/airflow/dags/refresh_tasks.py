@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from airflow.sdk import get_current_context, task
+from airflow.sdk import Context, get_current_context, task
 
+from puffin_ann.airflow.assets import index_asset, tell_published
 from puffin_ann.airflow.dag_ids import Kind
+from puffin_ann.airflow.exceptions import AirflowSkipException
 from puffin_ann.airflow.failures import fail_plainly
 from puffin_ann.airflow.forms import force_form, values_of
 from puffin_ann.airflow.operators.spark_connection import require_spark
@@ -30,6 +32,7 @@ def refresh_tasks(
     Returns:
         The first task and the last.
     """
+    asset = index_asset(declaration.table, declaration.name)
 
     @task
     @fail_plainly()
@@ -68,40 +71,37 @@ def refresh_tasks(
         return list(get_current_context()["ti"].xcom_pull(task_ids="plan")["groups"])
 
     # Not an argument: with the plan as upstream it would run where the branch passes it by.
-    @task(trigger_rule="none_failed_min_one_success")
+    @task(trigger_rule="none_failed_min_one_success", outlets=[asset])
     @fail_plainly()
     def publish() -> dict[str, Any]:
         """Assemble the Puffin file and publish it in one commit, at most once a run.
 
-        Where somebody else has published the index meanwhile, another run is asked for.
+        Skipped where somebody else has published the index meanwhile: there is nothing to tell, and
+        `report` asks for another run.
         """
         from puffin_ann.errors import SupersededError
         from puffin_ann.lifecycle.documents.run_ref import RunRef
+        from puffin_ann.lifecycle.report.figures import figures_of
         from puffin_ann.lifecycle.runs import publish
 
         context = get_current_context()
         planned = context["ti"].xcom_pull(task_ids="plan")
+        run = RunRef.at(planned["table"], planned["plan"])
         try:
-            run = RunRef.at(planned["table"], planned["plan"])
-            return publish.publish(run).model_dump()
+            published = publish.publish(run)
         except SupersededError as error:
-            print(error)
-            raise another_run(context) from None
+            raise AirflowSkipException(str(error)) from None
+        tell_published(context, asset, figures_of(run.table, run.index))
+        return published.model_dump()
 
     @task(trigger_rule="none_failed")
     @fail_plainly()
     def report(planned: dict[str, Any]) -> None:
-        """Log the state of the table's indexes; clear what the run staged."""
-        from puffin_ann.lifecycle.documents.run import PlanPointer
-        from puffin_ann.lifecycle.documents.run_ref import RunRef
-        from puffin_ann.lifecycle.runs import publish
+        """Log the state of the table's indexes; clear what the run staged.
 
-        pointer = PlanPointer.model_validate(planned)
-        print(pointer.reason)
-        if pointer.plan and not get_current_context()["ti"].xcom_pull(task_ids="publish"):
-            # Superseded: another run plans again.
-            publish.discard(RunRef.planned(pointer))
-        print(publish.report(pointer))
+        Of a run that was superseded nothing is kept, and another one is asked for, to plan again.
+        """
+        _report(planned, get_current_context())
 
     planned: Any = plan()  # when the tasks run it is what `plan` returned
     branch = choose(planned)
@@ -120,3 +120,18 @@ def refresh_tasks(
     read >> groups >> apply >> published
     read >> published >> reported
     return planned, reported
+
+
+def _report(planned: dict[str, Any], context: Context) -> None:
+    from puffin_ann.lifecycle.documents.run import PlanPointer
+    from puffin_ann.lifecycle.documents.run_ref import RunRef
+    from puffin_ann.lifecycle.runs import publish
+
+    pointer = PlanPointer.model_validate(planned)
+    print(pointer.reason)
+    is_superseded = pointer.plan and not context["ti"].xcom_pull(task_ids="publish")
+    if is_superseded:
+        publish.discard(RunRef.planned(pointer))
+    print(publish.report(pointer))
+    if is_superseded:
+        raise another_run(context)

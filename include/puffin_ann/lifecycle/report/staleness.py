@@ -15,7 +15,7 @@ from puffin_ann.declaration import (
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.policy.decide import find_shards_to_rebuild
 from puffin_ann.lifecycle.versions.base_version import BaseVersion, version_to_refresh
-from puffin_ann.lifecycle.versions.index_state import change_in, oldest_uncovered_ms, state_of
+from puffin_ann.lifecycle.versions.index_state import change_in, lag_seconds, state_of
 from puffin_ann.moments import now_ms
 from puffin_ann.search.snapshot_view import LiveState, live_state
 
@@ -77,10 +77,7 @@ def staleness(declaration: IndexDeclaration, *, at_ms: int | None = None) -> Sta
     if base is None:
         return Staleness(is_stale=True, reason="not built yet", coverage=0.0, lag_seconds=0)
     version, view = base.version, base.view
-    lag = 0.0
-    if view.cost:
-        now = at_ms if at_ms is not None else now_ms()
-        lag = max(0.0, (now - oldest_uncovered_ms(table, version)) / 1000)
+    lag = lag_seconds(table, version, view, at_ms=at_ms)
     options = declaration.refresh
     low, late = view.coverage < options.min_coverage, lag > seconds_of(options.max_lag)
     found = f"covers {view.coverage:.2%} of the rows; its oldest change waits for {lag:,.0f} s"

@@ -19,6 +19,7 @@ from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.ingest.key_column import require_key
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
+from puffin_ann.moments import now_ms
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
 from puffin_ann.search.versions import IndexVersion, open_puffin
 
@@ -186,6 +187,23 @@ def oldest_uncovered_ms(table: Table, version: IndexVersion) -> int:
         if snapshot is None or not is_index_snapshot(snapshot):
             return entry.timestamp_ms
     return later[0].timestamp_ms if later else table.metadata.last_updated_ms
+
+
+def lag_seconds(
+    table: Table, version: IndexVersion, view: SnapshotView, *, at_ms: int | None = None
+) -> float:
+    """Return the age of the oldest change that a version does not cover; 0 if there is none.
+
+    Args:
+        table: the table.
+        version: of the index.
+        view: the version as the table's head sees it.
+        at_ms: what counts as now, milliseconds since 1970.
+    """
+    if not view.cost:
+        return 0.0
+    now = now_ms() if at_ms is None else at_ms
+    return max(0.0, (now - oldest_uncovered_ms(table, version)) / 1000)
 
 
 def _why_not_this_column(

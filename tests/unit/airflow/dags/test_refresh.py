@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import (
     DagRunTriggerException,
     ParamValidationError,
 )
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from puffin_ann import lifecycle
 from puffin_ann.airflow.operators.submit_stage import StageOperator
@@ -23,12 +24,12 @@ from puffin_ann.errors import (
     IndexNotFoundError,
     LeaseHeldError,
     RecallTooLowError,
-    SupersededError,
     TableNotFoundError,
     TooFewRowsError,
 )
 from puffin_ann.lifecycle.documents.run import PlanPointer, PublishedVersion
 from puffin_ann.lifecycle.documents.run_ref import RunRef
+from tests.support.figures import FIGURES
 
 PLAN = "file:///words/metadata/_ann-staging/words/run/plan.json"
 KINDS = ("build", "refresh", "maintain", "evaluate")
@@ -182,8 +183,8 @@ class TestRefresh:
         """A function that runs the task `publish` while publishing does something."""
         dag = load_dags(request.param)[f"ann_{request.param}_words"]
         ti = SimpleNamespace(xcom_pull=lambda task_ids: {"table": "t", "plan": PLAN})
-        dag_run = SimpleNamespace(dag_id=dag.dag_id, run_id="manual__1")
-        context = {"ti": ti, "dag_run": dag_run, "params": {"force": True}}
+        context = {"ti": ti, "outlet_events": OutletEventAccessors()}
+        monkeypatch.setattr("puffin_ann.lifecycle.report.figures.figures_of", lambda *_: FIGURES)
         monkeypatch.setattr(
             "puffin_ann.airflow.dags.refresh_tasks.get_current_context", lambda: context
         )
@@ -192,19 +193,7 @@ class TestRefresh:
             monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.publish", does)
             return dag.get_task("publish").python_callable()
 
-        published.dag = dag
         return published
-
-    def test_a_run_that_was_overtaken_asks_for_another_one_once(self, published):
-        def overtaken(*_):
-            raise SupersededError("published anew")
-
-        with pytest.raises(DagRunTriggerException) as asked:
-            published(overtaken)
-        assert asked.value.trigger_dag_id == published.dag.dag_id
-        assert asked.value.dag_run_id == "again__manual__1"
-        assert asked.value.skip_when_already_exists
-        assert asked.value.conf == {"force": True}
 
     def test_a_table_that_others_keep_changing_is_tried_again_with_the_same_plan(self, published):
         def busy(*_):
@@ -224,22 +213,42 @@ class TestRefresh:
         )
         assert published(lambda run: done) == done.model_dump()
 
-    @pytest.mark.parametrize(
-        ("plan", "published", "discarded"),
-        [(PLAN, {"snapshot_id": 1}, False), (PLAN, None, True), ("", None, False)],
-    )
-    def test_what_an_overtaken_run_staged_is_cleared_away(
-        self, refresh, monkeypatch, plan, published, discarded
+    @pytest.fixture(params=["refresh", "maintain"])
+    def reported(self, request, load_dags, called, monkeypatch):
+        """A function that runs the task `report`; what is discarded is in its `discarded`."""
+        dag = load_dags(request.param)[f"ann_{request.param}_words"]
+        monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.report", lambda *_: "the state")
+
+        def reported(plan, published):
+            context = {
+                "ti": SimpleNamespace(xcom_pull=lambda task_ids: published),
+                "dag_run": SimpleNamespace(dag_id=dag.dag_id, run_id="manual__1"),
+                "params": {"force": True},
+            }
+            called(dag.get_task("report"), context, pointer("refresh", plan).model_dump())
+
+        reported.dag, reported.discarded = dag, []
+        monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.discard", reported.discarded.append)
+        return reported
+
+    @pytest.mark.parametrize(("plan", "published"), [(PLAN, {"snapshot_id": 1}), ("", None)])
+    def test_a_run_that_published_or_had_nothing_to_asks_for_no_other(
+        self, reported, plan, published
     ):
-        context = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: published)}
-        monkeypatch.setattr(
-            "puffin_ann.airflow.dags.refresh_tasks.get_current_context", lambda: context
-        )
-        calls = []
-        monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.discard", calls.append)
-        monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.report", lambda *_: "")
-        refresh.get_task("report").python_callable(pointer("refresh", plan).model_dump())
-        assert calls == ([RunRef.at("t", PLAN)] if discarded else [])
+        reported(plan, published)
+        assert reported.discarded == []
+
+    def test_a_run_that_was_overtaken_clears_up_and_asks_for_another_one_once(
+        self, reported, capsys
+    ):
+        with pytest.raises(DagRunTriggerException) as asked:
+            reported(PLAN, None)
+        assert reported.discarded == [RunRef.at("t", PLAN)]
+        assert "the state" in capsys.readouterr().out
+        assert asked.value.trigger_dag_id == reported.dag.dag_id
+        assert asked.value.dag_run_id == "again__manual__1"
+        assert asked.value.skip_when_already_exists
+        assert asked.value.conf == {"force": True}
 
     def test_building_anew_is_asked_for_once_a_run(self, refresh, load_dags):
         build = refresh.get_task("build_anew")
