@@ -24,6 +24,7 @@ with DAG("after_refresh", schedule=[index_asset("demo.glove.words", "words")]):
 """
 DECLARATION = "table: demo.glove.words\ncolumn: embedding\n"
 MODULES = (
+    "puffin_ann.airflow.metrics",
     "puffin_ann.airflow.sensors",
     "puffin_ann.airflow.triggers.index",
     "puffin_ann.airflow.triggers.table",
@@ -85,6 +86,9 @@ def main(place: Path) -> None:
     assert providers.ProvidersManager().providers["puffin-ann"].version == puffin_ann.__version__
     for module in MODULES:
         import_module(module)
+    from puffin_ann.airflow.metrics import _stats
+
+    _stats().gauge("puffin_ann.index.coverage", 1.0, tags={"index": "words"})
 
 
 if __name__ == "__main__":

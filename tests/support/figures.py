@@ -1,5 +1,6 @@
-"""The figures of an index that was just refreshed, for tests of those who are told of them."""
+"""What is told of an index: figures of one that was just refreshed, and a recall too low."""
 
+from puffin_ann.lifecycle.evaluate.records import Evaluation
 from puffin_ann.lifecycle.report.figures import Figures
 
 FIGURES = Figures(
@@ -17,3 +18,9 @@ FIGURES = Figures(
     bytes=9_000_000,
     seconds=42.5,
 )
+
+LOW = Evaluation(
+    index="words", table="demo.glove.words", run_id="run", version_run_id="before", at_ms=1,
+    snapshot_id=12, base_snapshot_id=11, k=10, queries=200, recall=0.5, low=0.45, high=0.55,
+    target=0.95, search_width=64, probe_partitions=3, coverage=1.0, rows=20_000, seconds=9.0,
+)  # fmt: skip

@@ -6,6 +6,7 @@ The one package of the library that imports Airflow. What runs and what is writt
     dags        the DAGs of each declared index: build, refresh, maintain, evaluate
     operators   submit a stage to Spark; ask for runs
     assets      one Asset for each watched table, which starts refreshes, and one for each index
+    metrics     how indexes stand, by Airflow's StatsD or OpenTelemetry
     sensors     wait until an index has fallen behind, or holds too many deleted rows
     triggers    watch tables and indexes in the triggerer
     page        the page *Vector indexes* of Airflow's user interface

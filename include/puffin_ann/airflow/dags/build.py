@@ -10,6 +10,7 @@ from puffin_ann.airflow.dags.lease_tasks import lease_tasks
 from puffin_ann.airflow.dags.settings import SETTINGS
 from puffin_ann.airflow.failures import fail_plainly
 from puffin_ann.airflow.forms import bounds_of, checkbox, schema_of, values_of
+from puffin_ann.airflow.metrics import send_figures, send_state
 from puffin_ann.airflow.operators.spark_connection import require_spark
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.declaration import IndexDeclaration
@@ -65,6 +66,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             context = get_current_context()
             given = values_of(context, build_form(declaration))
             require_spark(declaration.spark.conn_id)
+            send_state(declaration)
             try:
                 planned = run.plan_build(declaration, run_id=context["run_id"], overrides=given)
             except TooFewRowsError as error:
@@ -89,7 +91,9 @@ A run whose recall is under the target publishes nothing. A run waits for other 
 
             run = RunRef.at(planned["table"], planned["plan"])
             published = publish.publish(run)
-            tell_published(get_current_context(), asset, figures_of(run.table, run.index))
+            figures = figures_of(run.table, run.index)
+            tell_published(get_current_context(), asset, figures)
+            send_figures(figures)
             return published.model_dump()
 
         @task(trigger_rule="none_failed")

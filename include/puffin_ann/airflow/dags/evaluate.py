@@ -8,6 +8,7 @@ from puffin_ann.airflow.dag_ids import Kind, dag_id_of, tags_of
 from puffin_ann.airflow.dags.settings import SETTINGS
 from puffin_ann.airflow.failures import fail_plainly, skip_without_work
 from puffin_ann.airflow.forms import bounds_of, schema_of, values_of
+from puffin_ann.airflow.metrics import send_evaluation, send_state
 from puffin_ann.airflow.operators.spark_connection import require_spark
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.declaration import IndexDeclaration
@@ -50,6 +51,7 @@ do; it is skipped while no version is published. It changes nothing, and so wait
             context = get_current_context()
             given = values_of(context, evaluate_form(declaration))
             require_spark(declaration.spark.conn_id)
+            send_state(declaration)
             with skip_without_work():
                 run = evaluate.plan_evaluation(
                     declaration,
@@ -63,9 +65,12 @@ do; it is skipped while no version is published. It changes nothing, and so wait
         def clear_and_judge(planned: dict[str, str]) -> None:
             """Clear what the run staged, and fail where the recall is under the target."""
             from puffin_ann.lifecycle.documents.run_ref import RunRef
+            from puffin_ann.lifecycle.evaluate.records import recall_report
             from puffin_ann.lifecycle.runs import evaluate
 
-            print(evaluate.finish(RunRef.at(planned["table"], planned["plan"])))
+            measured = evaluate.finish(RunRef.at(planned["table"], planned["plan"]))
+            send_evaluation(measured)
+            print(recall_report(measured))
 
         planned: Any = plan()  # when the tasks run it is what `plan` returned
         measure = StageOperator(

@@ -9,6 +9,7 @@ from puffin_ann.airflow.dag_ids import Kind
 from puffin_ann.airflow.exceptions import AirflowSkipException
 from puffin_ann.airflow.failures import fail_plainly
 from puffin_ann.airflow.forms import force_form, values_of
+from puffin_ann.airflow.metrics import send_figures, send_state
 from puffin_ann.airflow.operators.spark_connection import require_spark
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.airflow.operators.trigger_build import TriggerBuildOperator, another_run
@@ -45,6 +46,7 @@ def refresh_tasks(
         context = get_current_context()
         given = values_of(context, force_form(declaration))
         require_spark(declaration.spark.conn_id)
+        send_state(declaration)
         try:
             planned = refresh.plan_refresh(
                 declaration,
@@ -91,7 +93,9 @@ def refresh_tasks(
             published = publish.publish(run)
         except SupersededError as error:
             raise AirflowSkipException(str(error)) from None
-        tell_published(context, asset, figures_of(run.table, run.index))
+        figures = figures_of(run.table, run.index)
+        tell_published(context, asset, figures)
+        send_figures(figures)
         return published.model_dump()
 
     @task(trigger_rule="none_failed")

@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.documents.run import (
     store,
 )
 from puffin_ann.lifecycle.documents.run_ref import RunRef
-from puffin_ann.lifecycle.evaluate.records import evaluations, recall_report
+from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
 from puffin_ann.search.index import require_snapshot
@@ -70,11 +70,10 @@ def plan_evaluation(
     return run
 
 
-def finish(run: RunRef) -> str:
-    """Clear what a run staged, and return what it measured as text.
+def finish(run: RunRef) -> Evaluation:
+    """Clear what a run staged, and return what it measured; `recall_report` judges that.
 
     Raises:
-        RecallTooLowError: it is under the target; says what to do.
         StagingError: nothing was measured.
     """
     measured = evaluations(load_table(run.table), run.index)
@@ -84,7 +83,7 @@ def finish(run: RunRef) -> str:
             f"run {run.run_id} has measured nothing of index {run.index!r}; run it again"
         )
     clear(run)
-    return recall_report(found[-1])
+    return found[-1]
 
 
 def clear(run: RunRef) -> None:

@@ -66,7 +66,7 @@ def test_an_index_that_misses_rows_is_found_out(built, monkeypatch):
     found = evaluated("evaluate-1")
     assert 0 < found.recall < DECLARED.recall_target
     with pytest.raises(RecallTooLowError, match=r"recall@5 is .*--force"):
-        evaluate.finish(plan_evaluation(DECLARED, run_id="evaluate-1"))
+        recall_report(evaluate.finish(plan_evaluation(DECLARED, run_id="evaluate-1")))
 
 
 def test_the_snapshot_is_pinned_when_it_is_planned(built):
@@ -98,7 +98,7 @@ def test_judging_clears_what_was_staged_and_can_be_repeated(built, tmp_path):
     planned = plan_evaluation(DECLARED, run_id="evaluate-1")
     measure(InProcess(), planned)
     for _ in range(2):
-        assert "recall@5 is 1.0000" in evaluate.finish(planned)
+        assert "recall@5 is 1.0000" in recall_report(evaluate.finish(planned))
     left = [path.name for path in tmp_path.rglob("_ann-staging/**/*") if path.is_file()]
     assert [name for name in left if not name.startswith(("_evaluation-", "_lease-"))] == []
 
