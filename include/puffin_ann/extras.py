@@ -11,7 +11,7 @@ from typing import Literal
 
 from puffin_ann.errors import NotInstalledError
 
-Extra = Literal["airflow", "cli", "glue", "hive", "hnsw", "s3", "spark"]
+Extra = Literal["airflow", "cli", "glue", "hive", "hnsw", "livy", "s3", "spark"]
 """An extra of this package; pyproject.toml says what each brings."""
 
 

@@ -122,12 +122,17 @@ class Settings(BaseSettings):
         description="Settings of Spark that declarations may make: names or patterns such as "
         "spark.executor.*, with commas between them.",
     )
+    submit_allowed: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=("*",),
+        description="What declarations may have stages submitted by: names such as spark_submit "
+        "and livy, or patterns, with commas between them.",
+    )
     simd: Literal["auto", "vbmi", "avx2", "portable"] = Field(
         default="auto",
         description="Vector instructions that kernels use; auto: the best this machine has.",
     )
 
-    @field_validator("spark_conf_allowed", mode="before")
+    @field_validator("spark_conf_allowed", "submit_allowed", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         return value.replace(",", " ").split() if isinstance(value, str) else value

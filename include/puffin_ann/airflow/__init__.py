@@ -4,7 +4,8 @@ The one package of the library that imports Airflow. What runs and what is writt
 `puffin_ann.lifecycle`; here is when, by whom, and how a failure is reported.
 
     dags        the DAGs of each declared index: build, refresh, maintain, evaluate
-    operators   submit a stage to Spark; ask for runs
+    operators   have a stage submitted to Spark; ask for runs
+    submit      what stages are submitted by, chosen by name
     assets      one Asset for each watched table, which starts refreshes, and one for each index
     metrics     how indexes stand, by Airflow's StatsD or OpenTelemetry
     sensors     wait until an index has fallen behind, or holds too many deleted rows
@@ -38,10 +39,12 @@ from puffin_ann.uncollected import imported
 if TYPE_CHECKING:
     from puffin_ann.airflow.assets import index_asset as index_asset
     from puffin_ann.airflow.dags.factory import index_dags as index_dags
+    from puffin_ann.airflow.submit.submission import Submission as Submission
 
-__all__ = ["index_asset", "index_dags"]
+__all__ = ["Submission", "index_asset", "index_dags"]
 
 _PROVIDED = {
+    "Submission": "puffin_ann.airflow.submit.submission",
     "index_asset": "puffin_ann.airflow.assets",
     "index_dags": "puffin_ann.airflow.dags.factory",
 }

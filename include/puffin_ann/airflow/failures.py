@@ -29,6 +29,16 @@ PERMANENT = (BadInputError, NotFoundError, RecallTooLowError)
 PERMANENT_EXIT_CODES = frozenset(error.exit_code for error in PERMANENT)
 
 
+class StageException(AirflowException):
+    """A stage failed on Spark, and said why."""
+
+
+def stage_failure(message: str, exit_code: int | None) -> AirflowException:
+    """Return what fails the task of a stage that left with an exit code, for good or not."""
+    kind = AirflowFailException if exit_code in PERMANENT_EXIT_CODES else StageException
+    return kind(message)
+
+
 @contextmanager
 def fail_plainly() -> Iterator[None]:
     """Let a task fail by what an error of ours says, without what led to it.

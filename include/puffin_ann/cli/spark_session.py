@@ -139,7 +139,7 @@ def spark_session(declaration: IndexDeclaration, master: str, printed: Path) -> 
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
-    chosen = declaration.spark.conf
+    chosen = declaration.spark.as_conf()
     named = {"spark.master": master, "spark.app.name": f"puffin-ann {declaration.name}"}
     given = {**named, **quiet, **worker_conf(chosen), **chosen}
     try:

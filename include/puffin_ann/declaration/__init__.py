@@ -2,11 +2,13 @@
 
 Imports nothing heavier than pydantic and YAML, since every parse of a DAG file pays for it.
 
-`index` is a declaration as a whole, of `options`, `parameters`, `names` and `schedules`, all built
-on `model`. `folder` finds the folders of declarations, `files` reads them, by `reading` what is in
-a file; `allowed` says which settings of Spark this machine permits. `json_schema` serves editors.
+`index` is a declaration as a whole, of `options`, `spark`, `airflow_tasks`, `parameters`, `names`
+and `schedules`, all built on `model`. `folder` finds the folders of declarations, `files` reads
+them, by `reading` what is in a file; `allowed` says which settings of Spark this machine permits.
+`json_schema` serves editors.
 """
 
+from puffin_ann.declaration.airflow_tasks import AirflowOptions
 from puffin_ann.declaration.files import (
     Declared,
     declaration_files,
@@ -33,7 +35,6 @@ from puffin_ann.declaration.options import (
     RebuildOptions,
     RefreshOptions,
     RetentionOptions,
-    SparkOptions,
     seconds_of,
 )
 from puffin_ann.declaration.parameters import (
@@ -50,15 +51,19 @@ from puffin_ann.declaration.parameters import (
     Parameters,
     VamanaParameters,
 )
+from puffin_ann.declaration.spark import LIVY, SPARK_SUBMIT, SparkOptions
 
 __all__ = [
     "AUTO",
     "CENTROID",
     "EXACT",
+    "LIVY",
     "MAX_GROUPS",
     "METRICS",
     "PARAMETERS",
     "SHAPING",
+    "SPARK_SUBMIT",
+    "AirflowOptions",
     "AlgorithmName",
     "AutoParameters",
     "BuildOptions",

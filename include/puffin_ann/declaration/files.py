@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from puffin_ann.declaration.allowed import check_spark_conf
+from puffin_ann.declaration.allowed import check_spark
 from puffin_ann.declaration.index import IndexDeclaration, parse_declaration
 from puffin_ann.declaration.reading import describe_error, text_of
 from puffin_ann.errors import DeclarationError
@@ -49,7 +49,7 @@ def load_declaration(path: Path) -> IndexDeclaration:
     if isinstance(data, dict):
         data.setdefault("name", path.stem)
     declaration = parse_declaration(data, source=str(path))
-    check_spark_conf(declaration, source=str(path))
+    check_spark(declaration, source=str(path))
     return declaration
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
+from puffin_ann.declaration.airflow_tasks import AirflowOptions
 from puffin_ann.declaration.model import Model
 from puffin_ann.declaration.names import NAME
 from puffin_ann.declaration.options import (
@@ -17,7 +18,6 @@ from puffin_ann.declaration.options import (
     RebuildOptions,
     RefreshOptions,
     RetentionOptions,
-    SparkOptions,
 )
 from puffin_ann.declaration.parameters import (
     AUTO,
@@ -28,6 +28,7 @@ from puffin_ann.declaration.parameters import (
     VamanaParameters,
 )
 from puffin_ann.declaration.schedules import Schedule
+from puffin_ann.declaration.spark import SparkOptions
 from puffin_ann.errors import DeclarationError
 from puffin_ann.redaction import is_secret_name
 
@@ -69,6 +70,8 @@ class IndexDeclaration(Model):
     schedule: Schedule | None = None
     spark: SparkOptions = Field(default_factory=SparkOptions, exclude=True)
     """Never dumped, and so not stored: the table's readers see what is stored beside the index."""
+    airflow: AirflowOptions = Field(default_factory=AirflowOptions, exclude=True)
+    """Likewise: it is of one Airflow, not of the index."""
     build: BuildOptions = BuildOptions()
     seed: int = Field(default=0, ge=0, lt=2**32)
 
@@ -110,7 +113,7 @@ class IndexDeclaration(Model):
     def warnings(self) -> tuple[str, ...]:
         """What is allowed and should not be, a sentence each."""
         return tuple(
-            f"index {self.name!r}: field 'spark.conf': {setting!r} looks like a secret, and "
+            f"index {self.name!r}: field 'spark': {setting!r} looks like a secret, and "
             "whoever may read the declaration, the DAG or Spark's arguments sees it: leave it to "
             "the environment of Spark's processes, to their own spark-defaults.conf, to a Hadoop "
             "credential provider, or write ${env.NAME} of a variable"
@@ -139,7 +142,11 @@ class IndexDeclaration(Model):
         Raises:
             DeclarationError: a name or value is not allowed.
         """
-        data = {**self.model_dump(mode="python"), "spark": self.spark}
+        data = {
+            **self.model_dump(mode="python"),
+            "spark": self.spark,
+            "airflow": self.airflow,
+        }
         names = PARAMETERS[self.algorithm].model_fields
         for name, value in overrides.items():
             if value is None:

@@ -1,14 +1,11 @@
 """How an index is built, kept, refreshed, maintained and evaluated; none shapes its bytes."""
 
-import json
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from puffin_ann.declaration.model import Model
 from puffin_ann.declaration.schedules import Schedule
-from puffin_ann.redaction import is_secret_name, redact
 
 MAX_GROUPS = 100
 """Most group ids that travel through XCom, whatever the number of shards."""
@@ -135,36 +132,3 @@ class EvaluateOptions(Model):
         default="@weekly", description="Cron expression; null for never."
     )
     queries: int = Field(default=200, ge=10, le=10_000, description="Rows that serve as queries.")
-
-
-class SparkOptions(Model):
-    """How Airflow submits to Spark."""
-
-    conn_id: str = Field(
-        default="spark_default", min_length=1, description="Airflow connection of the master."
-    )
-    conf: dict[str, str] = Field(
-        default_factory=dict, description="Spark configuration.", repr=False
-    )
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Names of settings that look as if secrets were written into the declaration.
-
-        One that refers to a variable, such as `${env.AWS_SECRET_ACCESS_KEY}`, is none.
-        """
-        return tuple(
-            name
-            for name, value in self.conf.items()
-            if (is_secret_name(name) or redact(value) != value)
-            and not value.startswith("${")
-            and value.lower() not in ("", "true", "false")
-        )
-
-    @field_validator("conf", mode="before")
-    @classmethod
-    def _numbers_as_text(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        simple = (int, float, bool)
-        return {str(k): json.dumps(v) if isinstance(v, simple) else v for k, v in value.items()}

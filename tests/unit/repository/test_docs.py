@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from puffin_ann.declaration import (
+    AirflowOptions,
     BuildOptions,
     CentroidParameters,
     EvaluateOptions,
@@ -70,6 +71,7 @@ DECLARATIONS = tables((ROOT / "docs" / "declarations.md").read_text())
         ("`maintain`", MaintainOptions),
         ("`evaluate`", EvaluateOptions),
         ("`spark`", SparkOptions),
+        ("`airflow`", AirflowOptions),
         ("`build`", BuildOptions),
     ],
 )
@@ -91,6 +93,7 @@ def test_the_fields_said_to_shape_the_index_change_the_fingerprint():
         "algorithm": "exact", "parameters": {"R": 32}, "shards": 2, "partitions_per_shard": 2,
         "bad_vectors": "refuse", "seed": 1, "recall_target": 0.9, "gate": {"k": 5},
         "schedule": "@daily", "spark": {"conn_id": "x"}, "build": {"max_submits": 2},
+        "airflow": {"pool": "x"},
         "retention": {"versions": 3},
         "publish": "statistics", "refresh": {"min_rows": 5}, "rebuild": {"drift": 2},
         "maintain": {"schedule": None}, "evaluate": {"queries": 50},

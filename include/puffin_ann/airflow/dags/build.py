@@ -5,13 +5,12 @@ from typing import Any
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from puffin_ann.airflow.assets import index_asset, tell_published
-from puffin_ann.airflow.dag_ids import Kind, dag_id_of, tags_of
+from puffin_ann.airflow.dag_ids import Kind
 from puffin_ann.airflow.dags.lease_tasks import lease_tasks
-from puffin_ann.airflow.dags.settings import SETTINGS
+from puffin_ann.airflow.dags.settings import Installation
 from puffin_ann.airflow.failures import fail_plainly
 from puffin_ann.airflow.forms import bounds_of, checkbox, schema_of, values_of
 from puffin_ann.airflow.metrics import send_figures, send_state
-from puffin_ann.airflow.operators.spark_connection import require_spark
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
@@ -34,15 +33,15 @@ def build_form(declaration: IndexDeclaration) -> dict[str, Param]:
     return params
 
 
-def build_dag(declaration: IndexDeclaration) -> DAG:
+def build_dag(declaration: IndexDeclaration, installation: Installation) -> DAG:
     """Return the build DAG of one index."""
     asset = index_asset(declaration.table, declaration.name)
+    backend = installation.backend_of(declaration)
 
     def submitted(task_id: str, stage: Stage) -> dict[str, Any]:
-        return stage_arguments(declaration, KIND, task_id, stage)
+        return stage_arguments(declaration, backend, KIND, task_id, stage)
 
     with DAG(
-        dag_id=dag_id_of(KIND, declaration.name),
         description=f"Build vector index {declaration.name} of {declaration.table}",
         doc_md=f"""
 Builds the vector index **{declaration.name}** over `{declaration.table}.{declaration.column}`
@@ -53,8 +52,7 @@ Values in the trigger form count for that run only: the declaration is what the 
 A run whose recall is under the target publishes nothing. A run waits for other runs on the index.
 """,
         schedule=declaration.schedule,
-        tags=tags_of(KIND, declaration),
-        **SETTINGS,
+        **installation.dag_arguments(KIND, declaration),
     ) as dag:
 
         @task
@@ -65,7 +63,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
 
             context = get_current_context()
             given = values_of(context, build_form(declaration))
-            require_spark(declaration.spark.conn_id)
+            backend.check(declaration.spark)
             send_state(declaration)
             try:
                 planned = run.plan_build(declaration, run_id=context["run_id"], overrides=given)

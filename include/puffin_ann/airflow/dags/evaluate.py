@@ -4,12 +4,11 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from puffin_ann.airflow.dag_ids import Kind, dag_id_of, tags_of
-from puffin_ann.airflow.dags.settings import SETTINGS
+from puffin_ann.airflow.dag_ids import Kind
+from puffin_ann.airflow.dags.settings import Installation
 from puffin_ann.airflow.failures import fail_plainly, skip_without_work
 from puffin_ann.airflow.forms import bounds_of, schema_of, values_of
 from puffin_ann.airflow.metrics import send_evaluation, send_state
-from puffin_ann.airflow.operators.spark_connection import require_spark
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.declaration import IndexDeclaration
 
@@ -23,11 +22,10 @@ def evaluate_form(declaration: IndexDeclaration) -> dict[str, Param]:
     return {"queries": Param(options.queries, **bounds)}
 
 
-def evaluate_dag(declaration: IndexDeclaration) -> DAG:
+def evaluate_dag(declaration: IndexDeclaration, installation: Installation) -> DAG:
     """Return the evaluation DAG of one index."""
-    options = declaration.evaluate
+    options, backend = declaration.evaluate, installation.backend_of(declaration)
     with DAG(
-        dag_id=dag_id_of(KIND, declaration.name),
         description=f"Measure the recall of vector index {declaration.name}",
         doc_md=f"""
 Measures the recall of the vector index **{declaration.name}** on `{declaration.table}` as it is:
@@ -38,8 +36,7 @@ A run fails where the recall is under the target of {declaration.recall_target},
 do; it is skipped while no version is published. It changes nothing, and so waits for nobody.
 """,
         schedule=options.schedule,
-        tags=tags_of(KIND, declaration),
-        **SETTINGS,
+        **installation.dag_arguments(KIND, declaration),
     ) as dag:
 
         @task
@@ -50,7 +47,7 @@ do; it is skipped while no version is published. It changes nothing, and so wait
 
             context = get_current_context()
             given = values_of(context, evaluate_form(declaration))
-            require_spark(declaration.spark.conn_id)
+            backend.check(declaration.spark)
             send_state(declaration)
             with skip_without_work():
                 run = evaluate.plan_evaluation(
@@ -74,7 +71,7 @@ do; it is skipped while no version is published. It changes nothing, and so wait
 
         planned: Any = plan()  # when the tasks run it is what `plan` returned
         measure = StageOperator(
-            **stage_arguments(declaration, KIND, "measure", "evaluate", has_lease=False)
+            **stage_arguments(declaration, backend, KIND, "measure", "evaluate", has_lease=False)
         )
         planned >> measure >> clear_and_judge(planned)
     return dag

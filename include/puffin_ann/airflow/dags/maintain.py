@@ -2,10 +2,10 @@
 
 from airflow.sdk import DAG, get_current_context, task
 
-from puffin_ann.airflow.dag_ids import Kind, dag_id_of, tags_of
+from puffin_ann.airflow.dag_ids import Kind
 from puffin_ann.airflow.dags.lease_tasks import lease_tasks
 from puffin_ann.airflow.dags.refresh_tasks import refresh_tasks
-from puffin_ann.airflow.dags.settings import SETTINGS
+from puffin_ann.airflow.dags.settings import Installation
 from puffin_ann.airflow.failures import fail_plainly
 from puffin_ann.airflow.operators.submit_stage import owner_of
 from puffin_ann.declaration import IndexDeclaration
@@ -13,10 +13,9 @@ from puffin_ann.declaration import IndexDeclaration
 KIND: Kind = "maintain"
 
 
-def maintain_dag(declaration: IndexDeclaration) -> DAG:
+def maintain_dag(declaration: IndexDeclaration, installation: Installation) -> DAG:
     """Return the maintenance DAG of one index."""
     with DAG(
-        dag_id=dag_id_of(KIND, declaration.name),
         description=f"Maintain vector index {declaration.name} of {declaration.table}",
         doc_md=f"""
 Keeps the vector index **{declaration.name}** of `{declaration.table}` in order: makes its file safe
@@ -24,8 +23,7 @@ from expiry and orphan removal, merges deltas that have grown, rebuilds shards o
 rows were deleted, and removes superseded versions and what failed runs left behind.
 """,
         schedule=declaration.maintain.schedule,
-        tags=tags_of(KIND, declaration),
-        **SETTINGS,
+        **installation.dag_arguments(KIND, declaration),
     ) as dag:
 
         @task
@@ -49,7 +47,8 @@ rows were deleted, and removes superseded versions and what failed runs left beh
                 print(line)
 
         lease, release = lease_tasks(declaration, KIND)
-        first, last = refresh_tasks(declaration, KIND, maintenance=True)
+        backend = installation.backend_of(declaration)
+        first, last = refresh_tasks(declaration, backend, KIND, maintenance=True)
         lease >> guard() >> first
         [last, dag.get_task("build_anew")] >> clean() >> release
     return dag

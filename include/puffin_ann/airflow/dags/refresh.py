@@ -3,20 +3,21 @@
 from airflow.sdk import DAG
 
 from puffin_ann.airflow.assets import asset_of
-from puffin_ann.airflow.dag_ids import Kind, dag_id_of, tags_of
+from puffin_ann.airflow.dag_ids import Kind
 from puffin_ann.airflow.dags.lease_tasks import lease_tasks
 from puffin_ann.airflow.dags.refresh_tasks import refresh_tasks
-from puffin_ann.airflow.dags.settings import SETTINGS
+from puffin_ann.airflow.dags.settings import Installation
 from puffin_ann.declaration import IndexDeclaration
 
 KIND: Kind = "refresh"
 
 
-def refresh_dag(declaration: IndexDeclaration, declared: list[IndexDeclaration]) -> DAG:
+def refresh_dag(
+    declaration: IndexDeclaration, installation: Installation, declared: list[IndexDeclaration]
+) -> DAG:
     """Return the refresh DAG of one index."""
     watched = declaration.refresh.watch
     with DAG(
-        dag_id=dag_id_of(KIND, declaration.name),
         description=f"Make vector index {declaration.name} follow {declaration.table}",
         doc_md=f"""
 Makes the vector index **{declaration.name}** follow `{declaration.table}`: added rows become a
@@ -27,11 +28,11 @@ It runs when the table has new snapshots, other than those that publish indexes,
 have waited for `refresh.max_lag`. A run waits for other runs on the index, and plans after that.
 """,
         schedule=[asset_of(declaration.table, declared)] if watched else None,
-        tags=tags_of(KIND, declaration),
-        **SETTINGS,
+        **installation.dag_arguments(KIND, declaration),
     ) as dag:
         lease, release = lease_tasks(declaration, KIND)
-        first, last = refresh_tasks(declaration, KIND, maintenance=False)
+        backend = installation.backend_of(declaration)
+        first, last = refresh_tasks(declaration, backend, KIND, maintenance=False)
         lease >> first
         [last, dag.get_task("build_anew")] >> release
     return dag

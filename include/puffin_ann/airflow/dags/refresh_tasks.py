@@ -10,9 +10,9 @@ from puffin_ann.airflow.exceptions import AirflowSkipException
 from puffin_ann.airflow.failures import fail_plainly
 from puffin_ann.airflow.forms import force_form, values_of
 from puffin_ann.airflow.metrics import send_figures, send_state
-from puffin_ann.airflow.operators.spark_connection import require_spark
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.airflow.operators.trigger_build import TriggerBuildOperator, another_run
+from puffin_ann.airflow.submit.backends import Backend
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
 
@@ -21,12 +21,13 @@ NEXT = {"none": "report", "refresh": "read_changes", "build": "build_anew"}
 
 
 def refresh_tasks(
-    declaration: IndexDeclaration, kind: Kind, *, maintenance: bool
+    declaration: IndexDeclaration, backend: Backend, kind: Kind, *, maintenance: bool
 ) -> tuple[Any, Any]:
     """Add the tasks of a refresh to the DAG in whose context this is called.
 
     Args:
         declaration: the index.
+        backend: what its stages are submitted by.
         kind: of the run, which names its lease and what it stages.
         maintenance: merge and rebuild what is due.
 
@@ -45,7 +46,7 @@ def refresh_tasks(
 
         context = get_current_context()
         given = values_of(context, force_form(declaration))
-        require_spark(declaration.spark.conn_id)
+        backend.check(declaration.spark)
         send_state(declaration)
         try:
             planned = refresh.plan_refresh(
@@ -109,10 +110,12 @@ def refresh_tasks(
 
     planned: Any = plan()  # when the tasks run it is what `plan` returned
     branch = choose(planned)
-    read = StageOperator(**stage_arguments(declaration, kind, "read_changes", "read_changes"))
+    read = StageOperator(
+        **stage_arguments(declaration, backend, kind, "read_changes", "read_changes")
+    )
     groups = deal_groups()
     apply = StageOperator.partial(
-        **stage_arguments(declaration, kind, "apply_changes", "apply_group")
+        **stage_arguments(declaration, backend, kind, "apply_changes", "apply_group")
     ).expand(group=groups)
     # A build due for other reasons than changes of the table would find nothing to do. After
     # changes it must not be forced: of two that were asked for, the second has nothing to do.

@@ -64,17 +64,18 @@ def test_every_task_is_tried_again_and_runs_never_overlap(dag):
 def test_spark_finds_the_applications(dag):
     for name in ("train", "assign", "gate"):
         task = dag.get_task(name)
-        assert Path(task.application).is_file()
+        assert Path(task.submission.application).is_file()
     mapped = dag.get_task("build_shards").partial_kwargs
-    assert Path(mapped["application"]).is_file()
+    assert Path(mapped["submission"].application).is_file()
 
 
 def test_executors_learn_where_the_catalog_is_described_but_not_its_secrets(load_dags, monkeypatch):
     monkeypatch.setenv("PYICEBERG_HOME", "/etc/iceberg")
     monkeypatch.setenv("PYICEBERG_CATALOG__DEMO__S3__SECRET_ACCESS_KEY", "hidden")
     dag = load_dags()["ann_build_words"]
-    conf = [dag.get_task(name).conf for name in ("train", "assign", "gate")]
-    conf.append(dag.get_task("build_shards").partial_kwargs["conf"])
+    stages = [dag.get_task(name).submission for name in ("train", "assign", "gate")]
+    stages.append(dag.get_task("build_shards").partial_kwargs["submission"])
+    conf = [stage.spark.conf for stage in stages]
     for argument in conf:
         assert argument["spark.executorEnv.PYICEBERG_HOME"] == "/etc/iceberg"
         assert "hidden" not in json.dumps(argument)

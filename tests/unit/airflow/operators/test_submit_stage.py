@@ -1,6 +1,7 @@
 """What is submitted to Spark: what is declared, as it is written; and how a failure is told."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,6 +50,10 @@ def hostile(declarations, spread) -> Path:
                 spread: "key",
                 **{f"spark.n{n}": text for n, text in enumerate(LOOKING_OTHERWISE)},
             },
+            "env": {"NOTE": spread},
+            "files": [spread],
+            "archives": [spread],
+            "applications": "{{7*7}}/apps",
         },
     }
     path = declarations / "words.yaml"
@@ -101,6 +106,10 @@ def test_templates_in_a_declaration_are_text(hostile, load_dags, submitted, spre
         assert "key" in given.values()
         written = {f"spark.n{n}": text for n, text in enumerate(LOOKING_OTHERWISE)}
         assert given.items() >= written.items()
+        assert given["spark.executorEnv.NOTE"] == spread
+        for flag in ("--files", "--archives"):
+            assert command[command.index(flag) + 1] == spread
+        assert any(part.startswith("{{7*7}}/apps/") for part in command)
         assert command[command.index("--table") + 1] == "demo.glove.{{7*7}}"
         assert command[command.index("--plan") + 1] == "s3://b/{{ plan }}"
     assert not (tmp_path / "ran").exists()
@@ -139,7 +148,8 @@ class TestFailure:
         monkeypatch.setattr(SparkSubmitHook, "_build_spark_submit_command", build)
 
         def run(printed: str, code: int) -> None:
-            train.application = f"echo 'INFO begun'; echo '{printed}' >&2; exit {code}"
+            script = f"echo 'INFO begun'; echo '{printed}' >&2; exit {code}"
+            train.submission = replace(train.submission, application=script)
             ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "p"})
             train.execute({"ti": ti, "run_id": "r"})
 
@@ -168,5 +178,6 @@ class TestFailure:
     def test_without_its_connection_nothing_is_submitted(self, train, monkeypatch):
         monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
         monkeypatch.setattr(SparkSubmitHook, "submit", lambda *_: pytest.fail("was submitted"))
+        ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "p"})
         with pytest.raises(AirflowFailException, match="'spark_default'"):
-            train.execute({"ti": None, "run_id": "r"})
+            train.execute({"ti": ti, "run_id": "r"})

@@ -1,0 +1,134 @@
+"""Submit by the command `spark-submit`, through Airflow's operator for it."""
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from typing import Any
+
+from airflow.sdk import Context
+
+from puffin_ann.airflow.exceptions import AirflowException
+from puffin_ann.airflow.failures import stage_failure
+from puffin_ann.airflow.submit.connections import Master, spark_master
+from puffin_ann.airflow.submit.submission import Submission
+from puffin_ann.declaration import SparkOptions
+from puffin_ann.errors import BadInputError, NotInstalledError
+from puffin_ann.extras import needing
+
+with needing("airflow", "to submit stages to Spark"):
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+ERROR_LINE = re.compile(r"^error: (.+)$")
+"""The last line of an application that failed by an error of ours."""
+
+RESOURCE_MANAGER = "yarn_resourcemanager_webapp_address"
+"""Where a connection has the address by which an application on YARN can be followed."""
+
+
+class SubmitOperator(SparkSubmitOperator):
+    """Submit one of our Spark applications, and fail as it does.
+
+    An application that fails with one of our errors prints it as its last line: the task fails with
+    that line, and is not retried where another attempt would fail in the same way. Nothing is
+    printed here where the driver runs on the cluster.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._error = ""
+
+    def execute(self, context: Context) -> None:
+        """Submit the application and wait for its end.
+
+        Raises:
+            AirflowFailException: another attempt would find the same.
+        """
+        try:
+            super().execute(context)
+        except AirflowException:
+            if not self._error:
+                raise
+            started = getattr(self._hook, "_submit_sp", None)
+            code = None if started is None else started.returncode
+            raise stage_failure(self._error, code) from None
+
+    def _get_hook(self) -> SparkSubmitHook:
+        hook = super()._get_hook()
+        process = hook._process_spark_submit_log
+        # On this one object: the hook has no other way to see what is printed.
+        vars(hook)["_process_spark_submit_log"] = lambda lines: process(self._keeping_error(lines))
+        return hook
+
+    def _keeping_error(self, lines: Iterable[str]) -> Iterator[str]:
+        """Hand on what spark-submit prints, and keep what our application says of its failure."""
+        for line in lines:
+            found = ERROR_LINE.match(line.strip())
+            if found:
+                self._error = found[1]
+            yield line
+
+
+def make_operator(submission: Submission) -> SubmitOperator:
+    """Return the operator that submits by `spark-submit`."""
+    spark = submission.spark
+    variables = {f"spark.executorEnv.{name}": value for name, value in spark.env.items()}
+    return SubmitOperator(
+        task_id="submit",
+        application=submission.application,
+        application_args=list(submission.arguments),
+        name=submission.name,
+        conn_id=spark.conn_id,
+        deploy_mode=spark.deploy_mode,
+        conf={**spark.conf, **variables},
+        env_vars=spark.env or None,
+        files=",".join(spark.files) or None,
+        py_files=",".join(spark.py_files) or None,
+        archives=",".join(spark.archives) or None,
+        **_following(spark_master(spark)),
+    )
+
+
+def _following(master: Master) -> dict[str, Any]:
+    """Return how an application is followed whose driver runs on YARN.
+
+    Newer providers ask YARN, by an address that the connection has, and refuse to start without one
+    unless they are told to wait for the command. Older ones always wait for the command.
+    """
+    if not (master.is_yarn and master.has_driver_elsewhere):
+        return {}
+    known = inspect.signature(SparkSubmitOperator).parameters
+    if RESOURCE_MANAGER in master.extra and "yarn_track_via_rm_api" in known:
+        return {"yarn_track_via_rm_api": True}
+    name = next((name for name in ("durable", "reconnect_on_retry") if name in known), None)
+    return {} if name is None else {name: False}
+
+
+def check(spark: SparkOptions) -> None:
+    """Make sure, before anything is staged, that Spark can be started here, and that it is known.
+
+    Raises:
+        SparkNotFoundError: a command is not on PATH.
+        AirflowFailException: the connection is not there.
+        BadInputError: Spark runs no Python application in this way.
+        NotInstalledError: a package is missing that this master needs.
+    """
+    from puffin_ann.lifecycle.spark import session
+
+    session.require_spark()
+    master = spark_master(spark)
+    if master.has_driver_elsewhere and master.url.startswith(("spark:", "local")):
+        raise BadInputError(
+            f"connection {spark.conn_id!r} names {master.url}, where Spark runs no Python "
+            "application with deploy mode 'cluster': set 'client' (spark.deploy_mode of the "
+            "declaration, or the connection's)"
+        )
+    if master.is_kubernetes:
+        try:
+            import_module("airflow.providers.cncf.kubernetes.kube_client")
+        except ModuleNotFoundError:
+            raise NotInstalledError(
+                f"connection {spark.conn_id!r} names {master.url}, and Airflow's provider for "
+                "Kubernetes is not installed: pip install apache-airflow-providers-cncf-kubernetes"
+            ) from None

@@ -1,0 +1,148 @@
+"""What an installation registers: its own operators, by the names that declarations choose."""
+
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk import BaseOperator
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.exceptions import TaskDeferred
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.triggers.base import BaseTrigger
+
+from puffin_ann.airflow import Submission
+from puffin_ann.airflow.submit.backends import Backend, known_backends
+from puffin_ann.declaration import folder
+from puffin_ann.errors import BadInputError
+
+DAG_FILE = """
+from puffin_ann.airflow import index_dags
+from airflow.sdk import BaseOperator
+
+class Elsewhere(BaseOperator):
+    template_fields = ("arguments",)
+    done = []
+
+    def __init__(self, submission, **kwargs):
+        super().__init__(task_id="elsewhere", **kwargs)
+        self.submission, self.arguments = submission, submission.arguments
+
+    def execute(self, context):
+        self.done.append(self.submission)
+
+    def on_kill(self):
+        self.done.append("killed")
+
+def elsewhere(submission):
+    return Elsewhere(submission=submission)
+
+dags = index_dags(folder="indexes", submit={"elsewhere": elsewhere})
+globals().update(dags)
+"""
+DECLARED = """
+table: demo.glove.words
+column: embedding
+shards: 4
+spark: {submit: elsewhere, conf: {spark.a: "{{ b }}"}, env: {HOME: /h}}
+"""
+
+
+@pytest.fixture
+def installed(tmp_path, declarations, monkeypatch):
+    """What a DAG file has that registers an operator, which one of two declarations names."""
+    monkeypatch.setattr(folder, "_named", {})
+    (declarations / "words.yaml").write_text(DECLARED)
+    (declarations / "others.yaml").write_text(DECLARED.replace("elsewhere", "nowhere"))
+    file = tmp_path / "vectors.py"
+    file.write_text(DAG_FILE)
+    return runpy.run_path(str(file))
+
+
+@pytest.fixture
+def context():
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "s3://b/{{ plan }}"})
+    return {"ti": ti, "run_id": "manual__1", "params": {}}
+
+
+@pytest.mark.parametrize("task_id", ["train", "build_shards"])
+def test_a_registered_operator_gets_what_is_declared_and_the_arguments_of_the_run(
+    installed, context, task_id
+):
+    dag = installed["ann_build_words"]
+    task = dag.get_task(task_id)
+    if task_id == "build_shards":
+        task = task.unmap({"group": "001"})
+    task.render_template_fields(context, jinja_env=dag.get_template_env())
+    task.execute(context)
+    (given,) = installed["Elsewhere"].done
+    assert isinstance(given, Submission)
+    assert given.name == f"ann_build_words.{task_id}"
+    assert Path(given.application).is_file()
+    assert given.arguments[:4] == ("--table", "demo.glove.words", "--plan", "s3://b/{{ plan }}")
+    assert ("--group" in given.arguments) == (task_id == "build_shards")
+    assert given.spark.as_conf() == {"spark.a": "{{ b }}", "spark.executorEnv.HOME": "/h"}
+    task.on_kill()
+    assert installed["Elsewhere"].done[-1] == "killed"
+
+
+def test_a_name_that_nobody_registered_is_told_by_a_dag_that_fails(installed):
+    dags = installed["dags"]
+    assert {"ann_build_words", "ann_refresh_words", "ann_build_others"} <= set(dags)
+    assert "ann_refresh_others" not in dags
+    said = dags["ann_build_others"].doc_md
+    assert "'nowhere'" in said
+    assert "elsewhere, livy, spark_submit" in said
+
+
+def test_a_stored_dag_names_what_submits_and_keeps_the_settings_to_itself(installed):
+    stored = json.dumps(DagSerialization.to_dict(installed["ann_build_words"]))
+    assert '"backend": "elsewhere"' in stored
+    assert "spark.a" not in stored
+    assert " at 0x" not in stored  # or it would differ with each parse
+
+
+class Waiting(BaseOperator):
+    """An operator that waits in the triggerer."""
+
+    def __init__(self, *, submission: Submission, **kwargs) -> None:
+        super().__init__(task_id="waiting", **kwargs)
+        self.submission = submission
+
+    def execute(self, context):
+        assert ExecutorSafeguard.tracker.get() is self  # Airflow takes it for the task itself
+        self.defer(trigger=Never(), method_name="came_back")
+
+    def came_back(self, context, event):
+        context["came_back"] = (event, self.submission.arguments)
+
+
+def waiting(submission: Submission) -> Waiting:
+    return Waiting(submission=submission)
+
+
+class Never(BaseTrigger):
+    def serialize(self):
+        return "never", {}
+
+    async def run(self):
+        yield
+
+
+def test_an_operator_may_wait_in_the_triggerer(load_dags, declarations, context):
+    task = load_dags()["ann_build_words"].get_task("train")
+    task.backend = Backend("waiting", waiting, lambda _: None)
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(context)
+    task.resume_execution(deferred.value.method_name, {"event": "e"}, context)
+    event, arguments = context["came_back"]
+    assert event == "e"
+    assert "s3://b/{{ plan }}" in arguments
+
+
+def test_what_is_registered_comes_before_what_this_package_has():
+    assert known_backends({"livy": waiting})["livy"].make is waiting
+    assert known_backends({})["livy"].make is not waiting
+    with pytest.raises(BadInputError, match="'a-b'"):
+        known_backends({"a-b": waiting})
