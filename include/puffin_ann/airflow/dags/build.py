@@ -74,6 +74,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
         @task.short_circuit(ignore_downstream_trigger_rules=False)
         def deal_groups(planned: dict[str, Any]) -> list[str]:
             """Return the groups of shards that are built; none ends the run at `report`."""
+            print(f"{planned['reason']}: {len(planned['groups'])} groups of shards are built")
             return list(planned["groups"])
 
         @task(outlets=[asset])

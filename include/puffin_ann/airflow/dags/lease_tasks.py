@@ -55,7 +55,9 @@ def lease_tasks(declaration: IndexDeclaration, kind: Kind) -> tuple[Any, Any]:
         from puffin_ann.lifecycle.runtime import leases
 
         owner = owner_of(kind, get_current_context()["run_id"])
-        if not leases.end(declaration.table, declaration.name, owner):
+        if leases.end(declaration.table, declaration.name, owner):
+            print("the lease is released: the next run may begin")
+        else:
             print("this run had lost its lease: it sent no heartbeat for too long")
 
     lease = LeaseSensor(task_id="lease", declaration=declaration, kind=kind)

@@ -33,7 +33,8 @@ rows were deleted, and removes superseded versions and what failed runs left beh
             from puffin_ann.lifecycle.runs import maintain
 
             owner = owner_of(KIND, get_current_context()["run_id"])
-            for action in maintain.guard_table(declaration.table, owner=owner):
+            done = maintain.guard_table(declaration.table, owner=owner)
+            for action in done or ("every index file is safely registered: nothing was done",):
                 print(action)
 
         @task(trigger_rule="none_failed")
@@ -43,7 +44,8 @@ rows were deleted, and removes superseded versions and what failed runs left beh
             from puffin_ann.lifecycle.runs import maintain
 
             owner = owner_of(KIND, get_current_context()["run_id"])
-            for line in maintain.clean_table(declaration.table, owner=owner):
+            done = maintain.clean_table(declaration.table, owner=owner)
+            for line in done or ("nothing is superseded or left behind: nothing was removed",):
                 print(line)
 
         lease, release = lease_tasks(declaration, KIND)

@@ -71,7 +71,9 @@ def refresh_tasks(
     @task
     def deal_groups() -> list[str]:
         """Return the groups of touched shards."""
-        return list(get_current_context()["ti"].xcom_pull(task_ids="plan")["groups"])
+        groups = get_current_context()["ti"].xcom_pull(task_ids="plan")["groups"]
+        print(f"{len(groups)} groups of shards are touched")
+        return list(groups)
 
     # Not an argument: with the plan as upstream it would run where the branch passes it by.
     @task(trigger_rule="none_failed_min_one_success", outlets=[asset])

@@ -16,7 +16,7 @@ from pyiceberg.io import FileIO
 from puffin_ann.errors import EnvironmentProblemError, StagingError
 from puffin_ann.lake.store import local_copy, multipart
 from puffin_ann.lake.store.listing import delete_object
-from puffin_ann.lake.store.object_plan import CopiedRange, InlineBytes, ObjectPlan
+from puffin_ann.lake.store.object_plan import CopiedRange, InlineBytes, ObjectPlan, Told, nobody
 from puffin_ann.lake.store.objects import open_object
 from puffin_ann.lake.store.s3 import Location, s3_of
 from puffin_ann.lake.store.staging import local_path, naming
@@ -62,12 +62,15 @@ class Assembly:
         self._s3 = s3_of(io, names.folder)
         self.object_plan = ObjectPlan(self._version_of)
 
-    def make(self) -> str:
+    def make(self, told: Told = nobody) -> str:
         """Make the object and return its location.
 
         Where the store copies, the name follows from the object plan: an attempt after this one
         goes on with what this one began, or finds that it is finished. Elsewhere no other attempt
         uses the name, and an object that could not be finished is removed.
+
+        Args:
+            told: gets the bytes of each part that is written; several threads may call it.
 
         Raises:
             StoreRefusedError: a source is gone or was changed since it was pinned.
@@ -79,15 +82,15 @@ class Assembly:
             local = local_path(path)
             with naming(path):
                 if local is not None and all(map(local_path, self.object_plan.versions)):
-                    self._copy_locally(local)
+                    self._copy_locally(local, told)
                 else:
-                    self._stream(path)
+                    self._stream(path, told)
             return path
         path = self._names.path(self.object_plan.digest()[:16])
         place = Location.require(path)
         kind = Location.require(f"{self._names.folder}/{self._names.kind}-").key
         multipart.sweep(self._s3, place, run=f"{kind}{self._names.run}-", all_runs=kind)
-        multipart.assemble(self._s3, place, self.object_plan)
+        multipart.assemble(self._s3, place, self.object_plan, told)
         return path
 
     def _version_of(self, uri: str) -> str:
@@ -95,7 +98,7 @@ class Assembly:
             return ""
         return self._s3.version(uri)
 
-    def _copy_locally(self, place: Path) -> None:
+    def _copy_locally(self, place: Path, told: Told) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         out = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
@@ -106,13 +109,14 @@ class Assembly:
                         local_copy.append(piece.data, out)
                     else:
                         _append_local(piece, out)
+                    told(piece.length)
             finally:
                 os.close(out)
         except BaseException:
             place.unlink(missing_ok=True)
             raise
 
-    def _stream(self, path: str) -> None:
+    def _stream(self, path: str, told: Told) -> None:
         try:
             with self._io.new_output(path).create(overwrite=False) as out:
                 for piece in self.object_plan.pieces:
@@ -120,6 +124,7 @@ class Assembly:
                         out.write(piece.data)
                     else:
                         self._copy(piece, out)
+                    told(piece.length)
         except BaseException:
             self._give_up(path)
             raise

@@ -17,7 +17,14 @@ from typing import Any
 
 from puffin_ann.errors import EnvironmentProblemError, StagingError, StoreRefusedError
 from puffin_ann.lake.store.multipart_plan import Part, plan
-from puffin_ann.lake.store.object_plan import CopiedRange, InlineBytes, ObjectPlan, Piece
+from puffin_ann.lake.store.object_plan import (
+    CopiedRange,
+    InlineBytes,
+    ObjectPlan,
+    Piece,
+    Told,
+    nobody,
+)
 from puffin_ann.lake.store.s3 import CONNECTIONS, S3, Location, answers
 
 STALE = timedelta(days=1)
@@ -39,17 +46,23 @@ ETag = str
 Done = dict[int, ETag]
 
 
-def assemble(store: S3, place: Location, object_plan: ObjectPlan) -> None:
+def assemble(store: S3, place: Location, object_plan: ObjectPlan, told: Told = nobody) -> None:
     """Make the object, or go on where an earlier attempt stopped; nothing if it is there.
 
     If the store refuses a part, a source that changed for instance, all attempts at the upload are
     aborted. If it gives no answer, the upload stays for the next attempt.
 
+    Args:
+        store: where it is made.
+        place: of the object.
+        object_plan: what it is made of.
+        told: gets the bytes of each part that is done, from several threads.
+
     Raises:
         StoreRefusedError: a source is gone or changed, or the store does not allow the copy.
         StoreUnavailableError: the store refuses access, or gives no answer.
     """
-    job = _Job(store, place, object_plan)
+    job = _Job(store, place, object_plan, told)
     try:
         if job.is_there() or _made(job):
             return
@@ -144,11 +157,12 @@ def uploads(store: S3, bucket: str, prefix: str) -> list[Upload]:
 class _Job:
     """One attempt to make one object."""
 
-    def __init__(self, store: S3, place: Location, object_plan: ObjectPlan) -> None:
+    def __init__(self, store: S3, place: Location, object_plan: ObjectPlan, told: Told) -> None:
         self._store = store
         self._place = place
         self._recipe = object_plan
         self._digest = object_plan.digest()
+        self._told = told
         self.uri = f"s3://{place.bucket}/{place.key}"
         self._object = {"Bucket": place.bucket, "Key": place.key}
         self._upload = ""
@@ -174,6 +188,7 @@ class _Job:
         done = self._done(upload, parts)
         if done:
             _log.info("going on with the upload of %s: %d parts are done", self.uri, len(done))
+        self._told(sum(part.length for part in parts if part.number in done))
         done |= self._make([part for part in parts if part.number not in done], upload)
         self._complete(upload, done)
 
@@ -245,7 +260,7 @@ class _Job:
     def _make(self, parts: list[Part], upload: str) -> Done:
         pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="assemble")
         try:
-            futures = {pool.submit(self._how(part), part, upload): part.number for part in parts}
+            futures = {pool.submit(self._make_part, part, upload): part.number for part in parts}
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
             # After an error, or when the task is told to end, nothing more is begun.
@@ -254,8 +269,10 @@ class _Job:
             number: future.result() for future, number in futures.items() if not future.cancelled()
         }
 
-    def _how(self, part: Part) -> Callable[[Part, str], ETag]:
-        return self._copy if part.copied else self._send
+    def _make_part(self, part: Part, upload: str) -> ETag:
+        made = self._copy(part, upload) if part.copied else self._send(part, upload)
+        self._told(part.length)
+        return made
 
     def _copy(self, part: Part, upload: str) -> ETag:
         (piece,) = part.pieces

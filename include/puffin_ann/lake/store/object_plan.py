@@ -42,6 +42,13 @@ class CopiedRange:
 
 Piece = InlineBytes | CopiedRange
 
+Told = Callable[[int], None]
+"""Gets the bytes of each part of an object that is written."""
+
+
+def nobody(_: int) -> None:
+    """Take what nobody wants to be told."""
+
 
 class ObjectPlan:
     """Collects pieces in order; what a `PuffinWriter` takes for a stream.

@@ -15,6 +15,7 @@ from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.run import Assigned, BuiltShard, RunPlan, StagedFile
 from puffin_ann.lifecycle.ingest.segments import StagedRows, block_offset, read_block
+from puffin_ann.lifecycle.runtime.progress import Report
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, attempt_unique
 from puffin_ann.puffin.writer import PuffinWriter
@@ -22,6 +23,16 @@ from puffin_ann.puffin.writer import PuffinWriter
 CREATED_BY = f"puffin-ann {__version__}"
 
 Progress = Callable[[str, float], None]
+
+WEIGHTY = ("graph", "insert", "leaves", "train")
+"""Steps of the engines that take most of a build's time; the others come after them."""
+
+WEIGHT = 0.9
+
+
+def of_engine(report: Report) -> Progress:
+    """Return what an engine tells its steps to, for what takes the share of the whole build."""
+    return lambda step, share: report(WEIGHT * share if step in WEIGHTY else WEIGHT)
 
 
 def build_shard(

@@ -16,7 +16,7 @@ from puffin_ann.lifecycle.build import auto_algorithm
 from puffin_ann.lifecycle.build import train as training
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.gate import require_passed, run_gate
-from puffin_ann.lifecycle.build.shard import build_shard
+from puffin_ann.lifecycle.build.shard import build_shard, of_engine
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import (
@@ -40,6 +40,7 @@ from puffin_ann.lifecycle.documents.run import (
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.ingest import sampling
 from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Rates
+from puffin_ann.lifecycle.runtime.progress import Size, reporter
 from puffin_ann.lifecycle.runtime.run_each import run_each
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import (
@@ -70,7 +71,8 @@ def _train(runner: Runner, workspace: Workspace) -> Trained:
     if training.is_small(workspace.build_plan, tasks):
         runner = runner.here()
     log.info("train: sampling %d rows of %d files", sum(t.rows for t in tasks), len(tasks))
-    samples = run_each(runner, run, sampling.sample, tasks)
+    size = Size.of_vectors([task.rows for task in tasks], workspace.build_plan.dimension)
+    samples = run_each(runner, run, sampling.sample, tasks, size=size)
     learn = partial(_learn, threads=runner.threads_per_task(1))
     (result,) = run_each(runner, run, learn, [samples])
     trained = Trained(
@@ -131,7 +133,9 @@ def _assign(runner: Runner, workspace: Workspace) -> Assigned:
         trained=load(workspace.staging, TRAIN, Trained),
         threads=runner.threads_per_task(len(tasks)),
     )
-    outcomes = run_each(runner, run, assign_rows, tasks)
+    plan = workspace.build_plan
+    size = Size.of_vectors([plan.rows_of(task) for task in plan.assign_tasks], plan.dimension)
+    outcomes = run_each(runner, run, assign_rows, tasks, size=size)
     summing = runner if len(outcomes) > 1 else runner.here()
     (summary,) = run_each(summing, run, assigning.summarise, [outcomes])
     document = assigning.assigned(workspace.build_plan, outcomes, summary, time.monotonic() - began)
@@ -177,14 +181,19 @@ def build_group(runner: Runner, run: RunRef, group: str) -> BuiltGroup:
 
 def _build_group(runner: Runner, workspace: Workspace, group: str) -> BuiltGroup:
     began = time.monotonic()
-    shards = workspace.build_plan.groups[group]
+    plan = workspace.build_plan
+    shards = plan.groups[group]
+    assigned = load(workspace.staging, ASSIGN, Assigned)
     build = partial(
         _build_shard,
         trained=load(workspace.staging, TRAIN, Trained),
-        assigned=load(workspace.staging, ASSIGN, Assigned),
+        assigned=assigned,
         threads=runner.threads_per_task(len(shards)),
     )
-    built = tuple(run_each(runner, workspace.run, build, shards))
+    # Of about as many rows each: how many exactly is in the summary, which may be large.
+    rows = [assigned.rows // plan.shard_count] * len(shards)
+    size = Size.of_vectors(rows, plan.dimension)
+    built = tuple(run_each(runner, workspace.run, build, shards, size=size))
     for shard in built:
         log.info(
             "build: shard %d, %d rows, %d bytes in %.1f s",
@@ -208,6 +217,7 @@ def _build_shard(
         _summary(workspace, assigned),
         algorithm=trained.choice.algorithm,
         threads=threads,
+        progress=of_engine(reporter()),
     )
 
 

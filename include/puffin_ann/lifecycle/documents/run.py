@@ -93,6 +93,10 @@ class RunPlan(Document):
     column_type: str = ""
     planned_ms: int = 0
 
+    def rows_of(self, task: AssignTask) -> int:
+        """Return about how many rows a task reads; those of its data files, deleted ones too."""
+        return sum(self.files[file].rows // parts for file, _, parts in task.parts)
+
 
 class BuildPlan(RunPlan):
     """A run that builds the whole index.

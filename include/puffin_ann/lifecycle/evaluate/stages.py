@@ -17,6 +17,7 @@ from puffin_ann.lifecycle.evaluate.records import EVALUATION, Evaluation, record
 from puffin_ann.lifecycle.ingest import sampling
 from puffin_ann.lifecycle.ingest.row_groups import open_part
 from puffin_ann.lifecycle.ingest.sampling import SampleTask
+from puffin_ann.lifecycle.runtime.progress import Size
 from puffin_ann.lifecycle.runtime.run_each import run_each
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import (
@@ -101,7 +102,10 @@ def _compare(runner: Runner, workspace: Workspace, queries: StagedFile) -> Stage
     run = workspace.run
     tasks = range(len(workspace.build_plan.assign_tasks))
     threads = runner.threads_per_task(len(tasks))
-    parts = run_each(runner, run, partial(_answer, queries=queries, threads=threads), tasks)
+    answer = partial(_answer, queries=queries, threads=threads)
+    plan = workspace.build_plan
+    size = Size.of_vectors([plan.rows_of(task) for task in plan.assign_tasks], plan.dimension)
+    parts = run_each(runner, run, answer, tasks, size=size)
     (answers,) = run_each(runner, run, _merge, [parts])
     return answers
 

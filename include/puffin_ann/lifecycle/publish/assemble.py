@@ -47,6 +47,7 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, CarriedBlobs, listed_blobs, open_pinned
 from puffin_ann.lifecycle.publish.discard import discard_refused
+from puffin_ann.lifecycle.publish.make_file import make_file
 from puffin_ann.lifecycle.publish.run_records import recorded
 from puffin_ann.lifecycle.refresh.new_version import VersionContent, build_version
 from puffin_ann.lifecycle.runtime.workspace import Workspace
@@ -290,7 +291,7 @@ def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
             staged_index.add_centroids(writer, plan, content.centroids)
         staged_index.add_index_blobs(writer, plan, _inline(routing), version.coverage)
         finished = writer.finish({"created-by": CREATED_BY, "run-id": plan.run_id})
-    path = assembly.make()
+    path = make_file(assembly)
     log.info("publish: assembled %s, %d bytes, %d of them carried", path, finished.length, copied)
     return Assembled(
         path=path,

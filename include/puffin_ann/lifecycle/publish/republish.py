@@ -26,6 +26,7 @@ from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lifecycle.build.shard import CREATED_BY
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_blobs, open_pinned
+from puffin_ann.lifecycle.publish.make_file import make_file
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
@@ -107,7 +108,7 @@ def republish(
             else:
                 writer.copy(reader, blob)
         finished = writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run_id}"})
-    path = assembly.make()
+    path = make_file(assembly)
     request = Request(
         expected_head=head,
         base_snapshot_id=head,

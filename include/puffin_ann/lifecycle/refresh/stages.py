@@ -35,6 +35,7 @@ from puffin_ann.lifecycle.refresh.apply_changes.rewrite_shard import ShardRewrit
 from puffin_ann.lifecycle.refresh.apply_changes.take_from_deltas import take_from_deltas
 from puffin_ann.lifecycle.refresh.read_changes import added_rows, removed_rows
 from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import match_bucket
+from puffin_ann.lifecycle.runtime.progress import Size
 from puffin_ann.lifecycle.runtime.run_each import run_each
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import (
@@ -113,11 +114,10 @@ def _find_removed(runner: Runner, workspace: Workspace) -> RemovedRows:
     if decision.rows_gone or decision.matches:
         shards = [shard.shard_id for shard in decision.shards]
 
-    found = [
-        shard
-        for batch in run_each(runner, workspace.run, _find_removed_of, _batches(workspace, shards))
-        for shard in batch
-    ]
+    batches = _batches(workspace, shards)
+    size = _size_of(workspace, batches)
+    looked_at = run_each(runner, workspace.run, _find_removed_of, batches, size=size)
+    found = [shard for batch in looked_at for shard in batch]
     prefixes = None
     if decision.matches:
         (prefixes,) = run_each(runner, workspace.run, _stage_prefixes, [found])
@@ -157,6 +157,16 @@ def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
     return batches
 
 
+def _size_of(workspace: Workspace, batches: Sequence[Sequence[int]]) -> Size:
+    """Return the rows of the shards in each batch, expected ones of a new delta."""
+    plan = workspace.refresh_plan
+    rows = {shard.shard_id: shard.rows for shard in workspace.source.routing.shards}
+    if plan.decision.delta is not None:
+        rows[plan.decision.delta.shard_id] = plan.decision.delta.rows
+    counts = [sum(rows[shard] for shard in batch) for batch in batches]
+    return Size.of_vectors(counts, plan.dimension)
+
+
 def _read_added(runner: Runner, workspace: Workspace, removed: RemovedRows) -> AddedRows:
     finished = done(workspace.staging, ADDED, AddedRows)
     if finished:
@@ -167,7 +177,9 @@ def _read_added(runner: Runner, workspace: Workspace, removed: RemovedRows) -> A
         return AddedRows(tasks=(), seconds=0.0)  # nothing that a second attempt would read again
     threads = runner.threads_per_task(len(tasks))
     read = partial(_read_task, prefixes=removed.prefixes, threads=threads)
-    found = run_each(runner, workspace.run, read, tasks)
+    plan = workspace.refresh_plan
+    size = Size.of_vectors([plan.rows_of(task) for task in plan.read_tasks], plan.dimension)
+    found = run_each(runner, workspace.run, read, tasks, size=size)
     document = AddedRows(tasks=tuple(found), seconds=time.monotonic() - began)
     return store(workspace.staging, ADDED, document)
 
@@ -328,7 +340,8 @@ def _apply_group(runner: Runner, workspace: Workspace, group: str) -> AppliedGro
         changes=load(workspace.staging, CHANGES, Changes),
         threads=runner.threads_per_task(len(batches)),
     )
-    made = run_each(runner, workspace.run, apply, batches)
+    size = _size_of(workspace, batches)
+    made = run_each(runner, workspace.run, apply, batches, size=size)
     applied = tuple(shard for batch in made for shard in batch)
     for shard in applied:
         log.info(

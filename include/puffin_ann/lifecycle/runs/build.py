@@ -78,7 +78,7 @@ def plan_build(
         made = plan_of_whole_table(declaration, table, run.run_id, live)
         plan = store(staging, PLAN, made.model_copy(update={"reason": _told(made, why)}))
     log.info(
-        "plan: run %s builds %s from snapshot %d: %d rows in %d files, %d shards in %d groups",
+        "plan: run %s builds %s from snapshot %d: %d rows in %d files, %d shards in %d groups; %s",
         run.run_id,
         declaration.name,
         plan.base_snapshot_id,
@@ -86,6 +86,7 @@ def plan_build(
         len(plan.files),
         plan.shard_count,
         len(plan.groups),
+        plan.reason or why,
     )
     return _pointer(
         declaration, run.run_id, "build", plan.reason or why, run.plan, list(plan.groups)

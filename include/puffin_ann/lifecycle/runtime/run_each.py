@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import TypeAdapter
 
 from puffin_ann.lifecycle.documents.run_ref import RunRef
+from puffin_ann.lifecycle.runtime.progress import Size, metering, working
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 
@@ -19,11 +20,14 @@ def run_each(
     run: RunRef,
     work: Callable[[Workspace, Task], Outcome],
     tasks: Iterable[Task],
+    *,
+    size: Size | None = None,
 ) -> list[Outcome]:
     """Call a function once for each task, and return the outcomes in order.
 
     Tasks and outcomes travel as JSON, by the types that the function is annotated with: documents,
-    dataclasses, numbers, and lists of these.
+    dataclasses, numbers, and lists of these. The log tells every ten seconds how far they are, by
+    the name of the function.
 
     Args:
         runner: where the tasks run.
@@ -31,20 +35,31 @@ def run_each(
         work: a function of a module, or a `partial` of one that binds further arguments by name.
             The process that calls it imports it; what is bound goes along with every task.
         tasks: what the function is called for.
+        size: of the tasks, where it is known.
 
     Raises:
         PuffinAnnError: the first that a call raised.
     """
-    task_type, outcome_type = _types_of(_function_of(work))
-    payloads = [task_type.dump_json(task).decode() for task in tasks]
-    answers = runner.run(partial(_call, work, run), payloads)
+    function = _function_of(work)
+    task_type, outcome_type = _types_of(function)
+    payloads = [
+        f"{number} {task_type.dump_json(task).decode()}" for number, task in enumerate(tasks)
+    ]
+    if not payloads:
+        return []
+    what = function.__name__.strip("_").replace("_", " ")
+    with metering(what, len(payloads), size, lambda: Workspace.open(run).staging) as meter:
+        answers = runner.run(partial(_call, work, run, meter.key), payloads)
     return [outcome_type.validate_json(answer) for answer in answers]
 
 
-def _call(work: Callable[[Workspace, Any], Any], run: RunRef, payload: str) -> str:
+def _call(work: Callable[[Workspace, Any], Any], run: RunRef, key: str, payload: str) -> str:
     """Call a function for one task, in the process where the task runs."""
     task_type, outcome_type = _types_of(_function_of(work))
-    outcome = work(Workspace.open(run), task_type.validate_json(payload))
+    number, _, task = payload.partition(" ")
+    workspace = Workspace.open(run)
+    with working(key, int(number), lambda: workspace.staging):
+        outcome = work(workspace, task_type.validate_json(task))
     return outcome_type.dump_json(outcome).decode()
 
 

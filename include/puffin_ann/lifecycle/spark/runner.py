@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from warnings import catch_warnings, simplefilter
 
 from puffin_ann import errors
 from puffin_ann.errors import PuffinAnnError
+from puffin_ann.lifecycle.runtime.progress import current_meter
 from puffin_ann.lifecycle.runtime.runners import InProcess, Work
 from puffin_ann.lifecycle.spark.session import stop
 from puffin_ann.settings import limit_threads
 
 if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator, AccumulatorParam
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("puffin_ann")
@@ -51,7 +53,8 @@ class OnSpark:
         """Run `work` once per payload, and return the answers in order.
 
         A `PuffinAnnError` on an executor is raised again here as what it was, at once: Spark would
-        retry the task and bury the message. What a task warned of is logged here, too.
+        retry the task and bury the message. What a task warned of is logged here, too. The meter of
+        the work learns which tasks are done.
         """
         if not payloads:
             return []
@@ -59,8 +62,13 @@ class OnSpark:
         # Not by a data frame: its workers would import pandas and Arrow before they begin, and each
         # of a run's many small jobs would be planned as a query first.
         context = self.spark.sparkContext
-        tasks = context.parallelize(list(payloads), len(payloads))
-        guarded = partial(_guarded, work, self.threads_per_task(len(payloads)))
+        tasks = context.parallelize(list(enumerate(payloads)), len(payloads))
+        collects = cast("AccumulatorParam[frozenset[int]]", _Numbers())
+        done = context.accumulator(frozenset[int](), collects)
+        meter = current_meter()
+        if meter is not None:
+            meter.look = lambda: setattr(meter, "done", done.value)
+        guarded = partial(_guarded, work, self.threads_per_task(len(payloads)), done)
         answers = [json.loads(answer) for answer in tasks.map(guarded).collect()]
         for answer in answers:
             for warning in answer["warnings"]:
@@ -119,7 +127,10 @@ class WhenNeeded:
         return self.started().here()
 
 
-def _guarded(work: Work, threads: int, payload: str) -> str:
+def _guarded(
+    work: Work, threads: int, done: "Accumulator[frozenset[int]]", numbered: tuple[int, str]
+) -> str:
+    number, payload = numbered
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     warnings = _Warnings()
     log.addHandler(warnings)
@@ -130,7 +141,20 @@ def _guarded(work: Work, threads: int, payload: str) -> str:
         answer = {"error": type(error).__name__, "message": str(error)}
     finally:
         log.removeHandler(warnings)
+    done.add(frozenset([number]))
     return json.dumps({**answer, "warnings": warnings.texts})
+
+
+class _Numbers:
+    """Collects the numbers of the tasks that are done: what Spark has to know of an accumulator."""
+
+    def zero(self, value: frozenset[int]) -> frozenset[int]:
+        """Return what a task begins with."""
+        return frozenset()
+
+    def addInPlace(self, one: frozenset[int], other: frozenset[int]) -> frozenset[int]:
+        """Return the numbers of both."""
+        return one | other
 
 
 class _Warnings(logging.Handler):

@@ -13,6 +13,7 @@ from pathlib import Path
 from puffin_ann.lifecycle.spark.import_path import prefer_folders
 
 prefer_folders()
+from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.spark.runner import OnSpark
 from puffin_ann.lifecycle.runs.spark_app import _session
 from puffin_ann.lifecycle.spark.session import stop, warm_up
@@ -26,7 +27,10 @@ def told(_):
 
 session = _session(meanwhile="puffin_ann.lifecycle.build.stages", workers=True)
 warming = warm_up(session.sparkContext)
-print("told", *sorted(set(OnSpark(session).run(told, ["a", "b"]))), sep="|")
+with metering("work", 2) as meter:
+    found = set(OnSpark(session).run(told, ["a", "b"]))
+    meter.look()
+print("told", *sorted(found), sorted(meter.done), sep="|")
 stop(session, warming)
 """
 
@@ -57,4 +61,4 @@ def test_workers_are_forks_of_the_process_that_was_ahead_of_spark(tmp_path):
     )
     assert result.returncode == 0, result.stderr
     told = [line for line in result.stdout.splitlines() if line.startswith("told|")]
-    assert told == ["told|puffin_ann.lifecycle.spark.daemon_prestart by the user []"]
+    assert told == ["told|puffin_ann.lifecycle.spark.daemon_prestart by the user []|[0, 1]"]

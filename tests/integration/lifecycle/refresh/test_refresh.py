@@ -311,7 +311,7 @@ def test_only_touched_shards_are_dealt_to_tasks(build):
             return super().run(work, payloads)
 
     refresh(table, merging, "merge", runner=Dealing())
-    assert dealt[-2:] == [["[0]"], ["[1]"]], "a task for each, and of these alone"
+    assert dealt[-2:] == [["0 [0]"], ["0 [1]"]], "a task for each, and of these alone"
 
 
 def test_vectors_of_deleted_rows_are_in_the_file_until_their_shard_is_rebuilt(build):

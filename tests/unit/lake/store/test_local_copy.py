@@ -101,6 +101,16 @@ def test_a_disk_too_full_says_so_before_anything_is_copied(tmp_path, monkeypatch
     assert not list((tmp_path / "new").iterdir())
 
 
+def test_every_byte_of_a_new_object_is_told_once(tmp_path):
+    (tmp_path / "source").write_bytes(DATA)
+    assembly = Assembly(PyArrowFileIO(), Names(f"file://{tmp_path}/new", "ann", "run", 1))
+    assembly.object_plan.write(b"PFA1")
+    assembly.object_plan.write_range(f"file://{tmp_path}/source", 0, 4000)
+    told: list[int] = []
+    assembly.make(told.append)
+    assert told == [4, 4000]
+
+
 def failing(number: int):
     def fallocate(*_: object) -> int:
         ctypes.set_errno(number)

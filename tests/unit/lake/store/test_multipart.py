@@ -146,6 +146,12 @@ def test_an_attempt_that_another_one_was_faster_than_finds_the_object(store, cli
     assert client.sent == 1
 
 
+def test_every_byte_of_a_new_object_is_told_once(store, client, object_plan):
+    told = []
+    assemble(store, PLACE, object_plan, told.append)
+    assert sum(told) == len(DATA)
+
+
 def test_parts_that_another_attempt_sent_again_are_taken_as_they_are_now(
     store, client, object_plan
 ):

@@ -75,7 +75,7 @@ def test_a_function_and_its_tasks_are_small_on_their_way():
     assert run_each(runner, RUN, stage_sample, [SampleTask(0, 7)])[0].length == 7
     work, payloads = runner.sent
     assert len(work) < 600
-    assert payloads == ['{"file":0,"rows":7}']
+    assert payloads == ['0 {"file":0,"rows":7}']
 
 
 def test_where_there_is_no_task_nothing_is_done(opened):

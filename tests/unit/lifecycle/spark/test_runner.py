@@ -5,10 +5,21 @@ import logging
 import pytest
 
 from puffin_ann.errors import RecallTooLowError
+from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.lifecycle.spark.runner import OnSpark, WhenNeeded
 from puffin_ann.lifecycle.spark.session import PATIENCE
 from puffin_ann.settings import settings
+
+
+class Sum:
+    """As much of an accumulator as tasks of this process need."""
+
+    def __init__(self, value, param) -> None:
+        self.value, self._param = value, param
+
+    def add(self, more) -> None:
+        self.value = self._param.addInPlace(self.value, more)
 
 
 class LocalContext:
@@ -24,6 +35,9 @@ class LocalContext:
 
     def get(self, name, default):
         return self._conf.get(name.replace(".", "_"), default)
+
+    def accumulator(self, value, param):
+        return Sum(value, param)
 
     def parallelize(self, items, parts):
         assert parts == len(items)
@@ -53,6 +67,14 @@ def test_answers_come_in_the_order_of_the_payloads():
         text + "!" for text in given
     ]
     assert OnSpark(LocalContext(2)).run(lambda one: one, []) == []
+
+
+def test_the_meter_learns_which_tasks_are_done():
+    with metering("work", 3) as meter:
+        OnSpark(LocalContext(2)).run(lambda one: one, ["a", "b", "c"])
+        assert meter.done == ()
+        meter.look()
+        assert meter.done == {0, 1, 2}
 
 
 def test_work_in_the_driver_uses_the_cores_that_spark_gives_the_driver(monkeypatch):

@@ -20,7 +20,7 @@ from puffin_ann.engines.delta import DELTA
 from puffin_ann.errors import DamagedIndexError, FormatError, RecallTooLowError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lifecycle.build.assign import AssignSummary
-from puffin_ann.lifecycle.build.shard import stage_shard
+from puffin_ann.lifecycle.build.shard import of_engine, stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
 from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
 from puffin_ann.lifecycle.refresh.apply_changes.load_rows import CHUNK_ROWS, FreshRows, fetch
@@ -32,6 +32,7 @@ from puffin_ann.lifecycle.refresh.apply_changes.remap import (
     write_rows,
     write_tombstones,
 )
+from puffin_ann.lifecycle.runtime.progress import reporter
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.consistency import check_engine
@@ -161,6 +162,7 @@ class ShardRewriter:
             seed=plan.declaration.seed + shard.shard_id,
             threads=self.threads,
             scratch=_new(scratch, "inserting"),
+            progress=of_engine(reporter()),
         )
 
     def _checked(
@@ -219,6 +221,7 @@ class ShardRewriter:
             seed=plan.declaration.seed + shard.shard_id,
             threads=self.threads,
             scratch=_new(scratch, "building"),
+            progress=of_engine(reporter()),
         )
         encoded = scratch / "rebuilt.blob"
         with encoded.open("wb") as out:
