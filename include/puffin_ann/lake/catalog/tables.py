@@ -30,6 +30,7 @@ from puffin_ann.lake.catalog.timeouts import (
     limit_requests,
     within,
 )
+from puffin_ann.lake.store.credentials import lend
 from puffin_ann.lake.store.outages import ask_again, is_missing, is_of_a_store, translate
 from puffin_ann.lake.store.store_properties import refuse_steering
 from puffin_ann.redaction import remember_secrets, shown_cause
@@ -200,6 +201,11 @@ def _ask(catalog: Catalog, name: str, identifier: str) -> Table:
         raise unavailable(name, error) from shown_cause(error)
     remember_secrets(table.io.properties)  # a catalog may have vended them with this answer
     refuse_steering(table, f"{name}.{identifier}")
+    lend(
+        table.io,
+        catalog.properties,
+        lambda: _answered(name, identifier, lambda: _ask(catalog, name, identifier)).io.properties,
+    )
     return table
 
 

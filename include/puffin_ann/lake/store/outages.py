@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
@@ -23,6 +24,7 @@ from puffin_ann.errors import (
     StoreDeniedError,
     StoreUnavailableError,
 )
+from puffin_ann.lake.store.credentials import refuse_all
 from puffin_ann.redaction import shown_cause
 from puffin_ann.settings import settings
 
@@ -87,12 +89,13 @@ def ask_again(
         ask: asks the store, once; may be called several times.
         after: tells errors after which that does no harm.
     """
+    once = partial(with_valid_credentials, ask)
 
     def is_worth_it(error: BaseException) -> bool:
         return is_passing(error) and after(error)
 
     try:
-        return ask()
+        return once()
     except Exception as error:
         if not is_worth_it(error):
             raise
@@ -101,7 +104,7 @@ def ask_again(
     def once_more() -> _T:
         if failures:  # the first attempt is made, and was not worth setting up others
             raise failures.pop()
-        return ask()
+        return once()
 
     attempts = Retrying(
         retry=retry_if_exception(is_worth_it),
@@ -110,6 +113,20 @@ def ask_again(
         reraise=True,
     )
     return attempts(once_more)
+
+
+def with_valid_credentials(ask: Callable[[], _T]) -> _T:
+    """Return what a store answers; if it refuses access, with credentials that are renewed.
+
+    Args:
+        ask: asks the store, once; called again only where a catalog lent the credentials.
+    """
+    try:
+        return ask()
+    except Exception as error:
+        if not (_is_refusal(error) and refuse_all()):
+            raise
+        return ask()
 
 
 @contextmanager
@@ -171,6 +188,16 @@ def _is_denied(error: BaseException) -> bool:
     if isinstance(error, PermissionError) or getattr(error, "errno", None) in _DENIED:
         return True
     return _status(error) in (401, 403) or _WORDS_OF_DENIED.search(str(error)) is not None
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Tell whether a store may have refused access; a request without an answer's text, too.
+
+    Asked for no more than what there is, S3 answers expired credentials with a bare 400.
+    """
+    if isinstance(error, PuffinAnnError) or not is_of_a_store(error):
+        return False
+    return _is_denied(error) or _status(error) == 400 or "HTTP status 400" in str(error)
 
 
 def _is_no_file(error: BaseException) -> bool:

@@ -4,7 +4,7 @@ Endpoint and credentials are those of the table's FileIO properties, so there is
 twice; where those leave credentials out, both look for them in the same places.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -32,6 +32,7 @@ from pyiceberg.io import (
     S3_SIGNER,
     FileIO,
 )
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.utils.properties import get_first_property_value, property_as_bool
 
 from puffin_ann.errors import (
@@ -42,7 +43,8 @@ from puffin_ann.errors import (
     StoreUnavailableError,
 )
 from puffin_ann.extras import needing
-from puffin_ann.lake.store.outages import translate
+from puffin_ann.lake.store.credentials import is_lent, valid_properties
+from puffin_ann.lake.store.outages import translate, with_valid_credentials
 from puffin_ann.redaction import shown_cause
 
 SCHEMES = frozenset({"s3", "s3a", "s3n"})
@@ -106,7 +108,7 @@ def s3_of(io: FileIO, uri: str) -> "S3 | None":
     known = f"{type(io).__module__}.{type(io).__qualname__}" in _KNOWN
     if Location.of(uri) is None or not known or any(io.properties.get(key) for key in _BEYOND_US):
         return None
-    return S3(io.properties)
+    return S3(io.properties, io)
 
 
 class S3:
@@ -116,13 +118,16 @@ class S3:
     `StoreUnavailableError` where it refused access or gave no answer.
     """
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], io: FileIO | None = None) -> None:
         self._properties = dict(properties)
+        self._io = io
         self.encryption = _encryption(properties)
 
     @cached_property
     def client(self) -> Any:
         """The botocore client."""
+        if isinstance(self._io, PyArrowFileIO) and is_lent(self._io):
+            return _LentClient(self._io)
         return _client(tuple(sorted(self._properties.items())))
 
     def version(self, uri: str) -> str:
@@ -186,6 +191,23 @@ class S3:
                 answer = self.client.delete_objects(Bucket=place.bucket, Delete={"Objects": found})
                 for error in answer.get("Errors", ()):
                     raise StagingError(f"{error['Key']} cannot be deleted: {error['Code']}")
+
+
+class _LentClient:
+    """A botocore client with the credentials that are valid when it is called."""
+
+    def __init__(self, io: PyArrowFileIO) -> None:
+        self._io = io
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            def ask() -> Any:
+                client = _client(tuple(sorted(valid_properties(self._io).items())))
+                return getattr(client, name)(*arguments, **named)
+
+            return with_valid_credentials(ask)
+
+        return call
 
 
 @contextmanager
