@@ -1,8 +1,7 @@
 """Submit by the command `spark-submit`, through Airflow's operator for it."""
 
 import inspect
-import re
-from collections.abc import Iterable, Iterator
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +10,7 @@ from airflow.sdk import Context
 from puffin_ann.airflow.exceptions import AirflowException
 from puffin_ann.airflow.failures import stage_failure
 from puffin_ann.airflow.submit.connections import Master, spark_master
+from puffin_ann.airflow.submit.spark_output import SparkOutput, file_of
 from puffin_ann.airflow.submit.submission import Submission
 from puffin_ann.declaration import SparkOptions
 from puffin_ann.errors import BadInputError, NotInstalledError
@@ -19,9 +19,6 @@ from puffin_ann.extras import needing
 with needing("airflow", "to submit stages to Spark"):
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-
-ERROR_LINE = re.compile(r"^error: (.+)$")
-"""The last line of an application that failed by an error of ours."""
 
 RESOURCE_MANAGER = "yarn_resourcemanager_webapp_address"
 """Where a connection has the address by which an application on YARN can be followed."""
@@ -37,7 +34,7 @@ class SubmitOperator(SparkSubmitOperator):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._error = ""
+        self._output: SparkOutput | None = None
 
     def execute(self, context: Context) -> None:
         """Submit the application and wait for its end.
@@ -45,29 +42,24 @@ class SubmitOperator(SparkSubmitOperator):
         Raises:
             AirflowFailException: another attempt would find the same.
         """
+        output = self._output = SparkOutput(lambda: file_of(context))
         try:
             super().execute(context)
-        except AirflowException:
-            if not self._error:
+        except BaseException as error:
+            output.tell_last()
+            if not output.error or not isinstance(error, AirflowException):
                 raise
             started = getattr(self._hook, "_submit_sp", None)
             code = None if started is None else started.returncode
-            raise stage_failure(self._error, code) from None
+            raise stage_failure(output.error, code) from None
 
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
-        process = hook._process_spark_submit_log
-        # On this one object: the hook has no other way to see what is printed.
-        vars(hook)["_process_spark_submit_log"] = lambda lines: process(self._keeping_error(lines))
+        process, output = hook._process_spark_submit_log, self._output
+        if output is not None:
+            # On this one object: the hook has no other way to see what is printed.
+            vars(hook)["_process_spark_submit_log"] = partial(output.take, hook, process)
         return hook
-
-    def _keeping_error(self, lines: Iterable[str]) -> Iterator[str]:
-        """Hand on what spark-submit prints, and keep what our application says of its failure."""
-        for line in lines:
-            found = ERROR_LINE.match(line.strip())
-            if found:
-                self._error = found[1]
-            yield line
 
 
 def make_operator(submission: Submission) -> SubmitOperator:

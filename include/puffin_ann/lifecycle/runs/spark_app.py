@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from puffin_ann import application_lines
 from puffin_ann.errors import PuffinAnnError, RecallTooLowError
 from puffin_ann.lifecycle.spark.daemon_prestart import daemon_ahead
 from puffin_ann.lifecycle.spark.import_path import prefer_folders
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from puffin_ann.lifecycle.documents.run_ref import RunRef
+
+log = logging.getLogger("puffin_ann")
 
 GROUPED = ("build_group", "apply_group")
 """Stages that work on one group of shards."""
@@ -44,9 +47,7 @@ def main(stage: str) -> None:
         parser.add_argument("--group", required=True, help="id of the shard group")
     arguments = parser.parse_args()
     group = [arguments.group] if stage in GROUPED else []
-    logging.basicConfig(
-        level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stdout
-    )
+    logging.basicConfig(level=logging.WARNING, format=application_lines.FORMAT, stream=sys.stdout)
     logging.getLogger("puffin_ann").setLevel(logging.INFO)
     for handler in logging.getLogger().handlers:
         handler.addFilter(REDACTION)  # what others log, too
@@ -69,9 +70,10 @@ def main(stage: str) -> None:
     except RecallTooLowError as error:
         # The application has done its work: what it measured is staged, and publishing refuses it.
         # To fail would have it submitted again, for the same outcome.
-        print(printable(f"warning: {error}"), flush=True)
+        log.warning("%s", printable(str(error)))
     except PuffinAnnError as error:
-        print(printable(f"error: {error}"), file=sys.stderr, flush=True)
+        failure = f"{application_lines.FAILURE}{error}"
+        print(printable(failure), file=sys.stderr, flush=True)
         sys.exit(error.exit_code)
     finally:
         stop(spark, warming)

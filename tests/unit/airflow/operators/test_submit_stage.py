@@ -150,7 +150,8 @@ class TestFailure:
         def run(printed: str, code: int) -> None:
             script = f"echo 'INFO begun'; echo '{printed}' >&2; exit {code}"
             train.submission = replace(train.submission, application=script)
-            ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "p"})
+            names = {"dag_id": "d", "run_id": "r", "task_id": "train", "map_index": -1}
+            ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "p"}, try_number=1, **names)
             train.execute({"ti": ti, "run_id": "r"})
 
         return run
