@@ -1,7 +1,8 @@
-"""What is told of an index: figures of one that was just refreshed, and a recall too low."""
+"""What is told of an index: its figures and lineage, just refreshed; a recall too low."""
 
 from puffin_ann.lifecycle.evaluate.records import Evaluation
 from puffin_ann.lifecycle.report.figures import Figures
+from puffin_ann.lifecycle.report.lineage import DatasetName, Lineage
 
 FIGURES = Figures(
     index="words",
@@ -24,3 +25,13 @@ LOW = Evaluation(
     snapshot_id=12, base_snapshot_id=11, k=10, queries=200, recall=0.5, low=0.45, high=0.55,
     target=0.95, search_width=64, probe_partitions=3, coverage=1.0, rows=20_000, seconds=9.0,
 )  # fmt: skip
+
+LINEAGE = Lineage(
+    table=DatasetName(namespace="s3://lake", name="glove/words"),
+    alias=DatasetName(namespace="http://catalog:8181", name="glove.words"),
+    table_version=11,
+    index=DatasetName(namespace="s3://lake", name="glove/words#words"),
+    index_version=12,
+    rows=20_000,
+    bytes=9_000_000,
+)

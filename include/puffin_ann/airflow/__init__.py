@@ -7,6 +7,7 @@ The one package of the library that imports Airflow. What runs and what is writt
     operators   have a stage submitted to Spark; ask for runs
     submit      what stages are submitted by, chosen by name
     assets      one Asset for each watched table, which starts refreshes, and one for each index
+    lineage     what was read and published, for OpenLineage where that is installed
     metrics     how indexes stand, by Airflow's StatsD or OpenTelemetry
     sensors     wait until an index has fallen behind, or holds too many deleted rows
     triggers    watch tables and indexes in the triggerer

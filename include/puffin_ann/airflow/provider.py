@@ -21,6 +21,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": name,
                 "python-modules": [
+                    "puffin_ann.airflow.operators.publish",
                     "puffin_ann.airflow.operators.submit_stage",
                     "puffin_ann.airflow.operators.trigger_build",
                 ],

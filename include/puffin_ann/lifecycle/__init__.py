@@ -51,7 +51,7 @@ it as its users do. Which file a task of a DAG enters first; those on Spark come
     read_changes           refresh.stages, refresh.read_changes
     apply_changes          refresh.stages, refresh.apply_changes
     build_anew             nothing here: it triggers the build DAG
-    publish                runs.publish, publish.assemble, then report.figures
+    publish                runs.publish, publish.assemble, then report.lineage
     report                 runs.publish, report.status
     guard, clean           runs.maintain, then maintain.guard or maintain.clean
     measure                evaluate.stages

@@ -14,7 +14,7 @@ from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 from puffin_ann.airflow import index_asset
 from puffin_ann.errors import RecallTooLowError, SupersededError
 from puffin_ann.lifecycle.documents.run import PublishedVersion
-from tests.support.figures import FIGURES
+from tests.support.figures import FIGURES, LINEAGE
 from tests.support.paths import ROOT
 from tests.unit.airflow.conftest import execute
 
@@ -37,17 +37,18 @@ PUBLISHED = PublishedVersion(
 
 
 @pytest.fixture(params=PUBLISHING)
-def publish(request, load_dags, called, monkeypatch):
+def publish(request, load_dags, monkeypatch):
     """A function that runs the task `publish` of a DAG; returns the events that it would emit."""
     task = load_dags(request.param)[f"ann_{request.param}_words"].get_task("publish")
     events = OutletEventAccessors()
     ti = SimpleNamespace(xcom_pull=lambda task_ids: PLANNED)
     context = {"ti": ti, "outlet_events": events, "params": {}}
-    monkeypatch.setattr("puffin_ann.lifecycle.report.figures.figures_of", lambda *_: FIGURES)
+    told = (FIGURES, LINEAGE)
+    monkeypatch.setattr("puffin_ann.lifecycle.report.lineage.told_of", lambda *_: told)
 
     def publish(does) -> list[dict[str, object]]:
         monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.publish", does)
-        called(task, context, *([PLANNED] if request.param == "build" else []))
+        task.execute(context)
         return list(_serialize_outlet_events(events))
 
     return publish
@@ -90,14 +91,14 @@ def test_a_task_that_publishes_nothing_does_not_succeed(publish):
 
 
 @pytest.mark.parametrize("kind", ["refresh", "maintain"])
-def test_of_a_run_that_was_overtaken_the_task_is_skipped(load_dags, called, monkeypatch, kind):
+def test_of_a_run_that_was_overtaken_the_task_is_skipped(load_dags, monkeypatch, kind):
     def overtaken(_):
         raise SupersededError("published anew")
 
     monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.publish", overtaken)
     task = load_dags(kind)[f"ann_{kind}_words"].get_task("publish")
     with pytest.raises(AirflowSkipException, match="published anew"):
-        called(task, {"ti": SimpleNamespace(xcom_pull=lambda task_ids: PLANNED)})
+        task.execute({"ti": SimpleNamespace(xcom_pull=lambda task_ids: PLANNED)})
 
 
 def test_the_asset_of_an_index_is_no_tables(load_dags):

@@ -4,13 +4,13 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from puffin_ann.airflow.assets import index_asset, tell_published
 from puffin_ann.airflow.dag_ids import Kind
 from puffin_ann.airflow.dags.lease_tasks import lease_tasks
 from puffin_ann.airflow.dags.settings import Installation
 from puffin_ann.airflow.failures import fail_plainly
 from puffin_ann.airflow.forms import bounds_of, checkbox, schema_of, values_of
-from puffin_ann.airflow.metrics import send_figures, send_state
+from puffin_ann.airflow.metrics import send_state
+from puffin_ann.airflow.operators.publish import PublishOperator
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
@@ -35,7 +35,6 @@ def build_form(declaration: IndexDeclaration) -> dict[str, Param]:
 
 def build_dag(declaration: IndexDeclaration, installation: Installation) -> DAG:
     """Return the build DAG of one index."""
-    asset = index_asset(declaration.table, declaration.name)
     backend = installation.backend_of(declaration)
 
     def submitted(task_id: str, stage: Stage) -> dict[str, Any]:
@@ -77,24 +76,6 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             print(f"{planned['reason']}: {len(planned['groups'])} groups of shards are built")
             return list(planned["groups"])
 
-        @task(outlets=[asset])
-        @fail_plainly()
-        def publish(planned: dict[str, Any]) -> dict[str, Any]:
-            """Assemble the Puffin file and publish it in one commit, at most once a run.
-
-            Refused where the gate measured a recall under the target.
-            """
-            from puffin_ann.lifecycle.documents.run_ref import RunRef
-            from puffin_ann.lifecycle.report.figures import figures_of
-            from puffin_ann.lifecycle.runs import publish
-
-            run = RunRef.at(planned["table"], planned["plan"])
-            published = publish.publish(run)
-            figures = figures_of(run.table, run.index)
-            tell_published(get_current_context(), asset, figures)
-            send_figures(figures)
-            return published.model_dump()
-
         @task(trigger_rule="none_failed")
         @fail_plainly()
         def report(planned: dict[str, Any]) -> None:
@@ -114,7 +95,8 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             group=groups
         )
         gate = StageOperator(**submitted("gate", "gate"))
-        published, reported = publish(planned), report(planned)
+        published = PublishOperator(task_id="publish", declaration=declaration)
+        reported = report(planned)
         lease >> planned >> groups >> train >> assign >> build >> gate >> published
         published >> reported >> release
     return dag

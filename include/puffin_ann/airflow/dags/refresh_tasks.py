@@ -4,12 +4,11 @@ from typing import Any
 
 from airflow.sdk import Context, get_current_context, task
 
-from puffin_ann.airflow.assets import index_asset, tell_published
 from puffin_ann.airflow.dag_ids import Kind
-from puffin_ann.airflow.exceptions import AirflowSkipException
 from puffin_ann.airflow.failures import fail_plainly
 from puffin_ann.airflow.forms import force_form, values_of
-from puffin_ann.airflow.metrics import send_figures, send_state
+from puffin_ann.airflow.metrics import send_state
+from puffin_ann.airflow.operators.publish import PublishOperator
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.airflow.operators.trigger_build import TriggerBuildOperator, another_run
 from puffin_ann.airflow.submit.backends import Backend
@@ -34,7 +33,6 @@ def refresh_tasks(
     Returns:
         The first task and the last.
     """
-    asset = index_asset(declaration.table, declaration.name)
 
     @task
     @fail_plainly()
@@ -75,32 +73,6 @@ def refresh_tasks(
         print(f"{len(groups)} groups of shards are touched")
         return list(groups)
 
-    # Not an argument: with the plan as upstream it would run where the branch passes it by.
-    @task(trigger_rule="none_failed_min_one_success", outlets=[asset])
-    @fail_plainly()
-    def publish() -> dict[str, Any]:
-        """Assemble the Puffin file and publish it in one commit, at most once a run.
-
-        Skipped where somebody else has published the index meanwhile: there is nothing to tell, and
-        `report` asks for another run.
-        """
-        from puffin_ann.errors import SupersededError
-        from puffin_ann.lifecycle.documents.run_ref import RunRef
-        from puffin_ann.lifecycle.report.figures import figures_of
-        from puffin_ann.lifecycle.runs import publish
-
-        context = get_current_context()
-        planned = context["ti"].xcom_pull(task_ids="plan")
-        run = RunRef.at(planned["table"], planned["plan"])
-        try:
-            published = publish.publish(run)
-        except SupersededError as error:
-            raise AirflowSkipException(str(error)) from None
-        figures = figures_of(run.table, run.index)
-        tell_published(context, asset, figures)
-        send_figures(figures)
-        return published.model_dump()
-
     @task(trigger_rule="none_failed")
     @fail_plainly()
     def report(planned: dict[str, Any]) -> None:
@@ -124,7 +96,11 @@ def refresh_tasks(
     build = TriggerBuildOperator(
         task_id="build_anew", index=declaration.name, kind=kind, force=maintenance
     )
-    published, reported = publish(), report(planned)
+    # Groups of shards may be none: then nothing but what is live has changed.
+    published = PublishOperator(
+        task_id="publish", declaration=declaration, trigger_rule="none_failed_min_one_success"
+    )
+    reported = report(planned)
     branch >> [read, build, reported]
     read >> groups >> apply >> published
     read >> published >> reported

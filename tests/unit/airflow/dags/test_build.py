@@ -3,6 +3,7 @@
 import json
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import DAG
@@ -248,10 +249,11 @@ def test_a_table_without_rows_ends_the_run_with_the_reason_and_fails_nothing(
     assert "no live rows" in capsys.readouterr().out
 
 
-def test_a_recall_under_the_target_fails_the_run_once_and_for_good(dag, called, monkeypatch):
+def test_a_recall_under_the_target_fails_the_run_once_and_for_good(dag, monkeypatch):
     def refused(*_):
         raise RecallTooLowError("recall@10 is 0.5; nothing was published")
 
     monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.publish", refused)
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: {"table": "t", "plan": PLAN})
     with pytest.raises(AirflowFailException, match="nothing was published"):
-        called(dag.get_task("publish"), {}, {"table": "t", "plan": PLAN})
+        dag.get_task("publish").execute({"ti": ti})

@@ -28,7 +28,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lifecycle.documents.run import PlanPointer, PublishedVersion
 from puffin_ann.lifecycle.documents.run_ref import RunRef
-from tests.support.figures import FIGURES, LOW
+from tests.support.figures import FIGURES, LINEAGE, LOW
 
 PLAN = "file:///words/metadata/_ann-staging/words/run/plan.json"
 KINDS = ("build", "refresh", "maintain", "evaluate")
@@ -183,14 +183,12 @@ class TestRefresh:
         dag = load_dags(request.param)[f"ann_{request.param}_words"]
         ti = SimpleNamespace(xcom_pull=lambda task_ids: {"table": "t", "plan": PLAN})
         context = {"ti": ti, "outlet_events": OutletEventAccessors()}
-        monkeypatch.setattr("puffin_ann.lifecycle.report.figures.figures_of", lambda *_: FIGURES)
-        monkeypatch.setattr(
-            "puffin_ann.airflow.dags.refresh_tasks.get_current_context", lambda: context
-        )
+        told = (FIGURES, LINEAGE)
+        monkeypatch.setattr("puffin_ann.lifecycle.report.lineage.told_of", lambda *_: told)
 
         def published(does):
             monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.publish", does)
-            return dag.get_task("publish").python_callable()
+            return dag.get_task("publish").execute(context)
 
         return published
 
