@@ -46,7 +46,7 @@ class SparkOutput:
         self._last: deque[str] = deque(maxlen=LAST_LINES)
 
     def take(
-        self, hook: Any, process: Callable[[Iterable[str]], None], lines: Iterable[str]
+        self, hook: Any, process: Callable[[Iterator[str]], None], lines: Iterable[str]
     ) -> None:
         """Have a hook process lines, and log them in the file instead of the task's log.
 
