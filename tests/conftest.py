@@ -2,6 +2,7 @@ import logging
 import os
 
 import pytest
+from home import QUICK_JVM
 from hypothesis import settings
 
 from puffin_ann import redaction
@@ -20,6 +21,9 @@ for name in [name for name in os.environ if name.startswith("PUFFIN_ANN_")]:
 # Kernels that `make setup` did not compile are shared by all processes of all runs, whatever cache
 # a test chooses: the compiler is not what is tested.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Settings().cache_dir))
+
+# Spark's drivers are started by many tests, and each does little.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
 
 # The first example of a test pays for imports and compiled kernels, on a machine that is often
 # shared; what takes too long is seen in the durations that pytest prints.

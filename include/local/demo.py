@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -45,12 +47,24 @@ def create_table() -> None:
     step(f"table {CATALOG}.{TABLE} created: {len(data):,} rows in {FILES} data files")
 
 
+@contextmanager
+def migrating(variables: dict[str, str], log: Path) -> Iterator[None]:
+    """Make Airflow's database beside what the block does, and wait for it at the block's end."""
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            ["airflow", "db", "migrate"], env=variables, stdout=out, stderr=out
+        )
+        try:
+            yield
+        finally:
+            process.wait()
+    if process.returncode:
+        sys.exit(f"Airflow's database could not be made; the log is {log}")
+
+
 def run_dag(variables: dict[str, str], log: Path) -> None:
     """Run the build DAG in Airflow, its log to a file, one line per task to the terminal."""
-    with log.open("w") as out:
-        subprocess.run(
-            ["airflow", "db", "migrate"], env=variables, stdout=out, stderr=out, check=True
-        )
+    with log.open("a") as out:
         step(f"Airflow runs DAG {DAG} (log: {log.relative_to(ROOT)})")
         process = subprocess.Popen(
             ["airflow", "dags", "test", DAG],
@@ -97,10 +111,13 @@ def main() -> None:
     write_catalog(local)
     variables = environment(local)
     os.environ.update(variables)
-    create_table()
     if sys.argv[1:] == ["table"]:
+        create_table()
         return
-    run_dag(variables, local / "demo.log")
+    log = local / "demo.log"
+    with migrating(variables, log):
+        create_table()
+    run_dag(variables, log)
     step("what is published")
     name = f"{CATALOG}.{TABLE}"
     subprocess.run(["puffin-ann", "status", name, INDEX], env=variables, check=True)

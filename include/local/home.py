@@ -9,6 +9,8 @@ from puffin_ann.lake.catalog.embedded import create_embedded
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOG = "demo"
+# Spark's JVMs live for seconds here: what the second compiler would gain comes after their end.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def environment(local: Path) -> dict[str, str]:
@@ -26,6 +28,7 @@ def environment(local: Path) -> dict[str, str]:
         "AIRFLOW_CONN_SPARK_DEFAULT": os.environ.get(
             "AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"})
         ),
+        "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", QUICK_JVM),
         # A build that the demo ran stays paused else, and with it what a refresh asks for.
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
