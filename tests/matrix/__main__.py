@@ -109,7 +109,8 @@ def _tried(cell: Cell, wheel: Path, place: Path) -> str:
     subprocess.run([UV, "venv", "--quiet", "--python", cell.python, place / "venv"], check=True)
     wanted = f"{wheel}[{cell.extras}]" if cell.extras else str(wheel)
     until = ("--exclude-newer", cell.before) if cell.before else ()
-    command = [UV, "pip", "install", "--quiet", "--python", str(python), *until]
+    # As a user would, elsewhere: this project's own settings for uv leave `pyspark-client` out.
+    command = [UV, "pip", "install", "--no-config", "--quiet", "--python", str(python), *until]
     began = time.monotonic()
     installed = subprocess.run([*command, wanted, *cell.packages], check=False)
     seconds = time.monotonic() - began
