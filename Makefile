@@ -72,11 +72,11 @@ $(JARS): tests/support/jars.txt | $(READY)
 test: $(KERNELS) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg
 	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" tests/unit tests/integration tests/property tests/fuzz
 
-test-unit: $(KERNELS) ## Run the unit tests alone
-	@$(PYTEST) $(SIDE_BY_SIDE) tests/unit
+test-unit: $(KERNELS) ## Run the unit tests alone; ONLY=lifecycle/refresh for those of one package
+	@$(PYTEST) $(SIDE_BY_SIDE) tests/unit$(ONLY:%=/%)
 
-test-integration: $(KERNELS) $(JARS) ## Run the integration tests alone
-	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" tests/integration tests/property tests/fuzz
+test-integration: $(KERNELS) $(JARS) ## Run the integration tests alone; ONLY=lifecycle/refresh for those of one package
+	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" $(if $(ONLY),tests/integration/$(ONLY),tests/integration tests/property tests/fuzz)
 
 test-long: $(KERNELS) $(JARS) ## Repeat what chance decides, such as races of writers, many times
 	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/integration --ignore=$(CRASHES)

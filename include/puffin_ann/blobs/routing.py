@@ -60,6 +60,8 @@ RECALL = np.dtype(
 )
 
 ShardKind = Literal["graph", "delta"]
+"""The format's words: a *graph* is any shard that is no delta, whatever its engine."""
+
 _SHARD_KINDS: tuple[ShardKind, ...] = ("graph", "delta")
 
 

@@ -12,9 +12,6 @@ from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.declaration import PARAMETERS
 from puffin_ann.errors import DeclarationError, QueryError
 
-"""Ids `(q, k) int64`, -1 where there is no answer, and distances `(q, k) float32`, infinite there;
-ascending by (distance, id)."""
-
 RowMask = NDArray[np.bool_] | NDArray[np.uint8] | None
 """`(n,)` bool or uint8, non-zero for the rows that are meant; made once, passed to many calls."""
 
@@ -22,7 +19,7 @@ Built = Any
 """A shard as its engine has just built it: arrays, some of them mapped from the build's scratch."""
 
 Progress = Callable[[str, float], None]
-"""Called with the name of a stage and the share of it that is done."""
+"""Called with the name of a phase and the share of it that is done."""
 
 
 class SearchableShard(Protocol):

@@ -4,7 +4,7 @@ An index is planned and built, published, then refreshed and published again for
 table changes; what is published is maintained, measured and told; in the end it is dropped. These
 are the packages; each imports only from those below it:
 
-    runs        what the command line, the DAGs and spark-submit call: one file per command
+    runs        what the command line, the DAGs and spark-submit call: one file for each kind of run
     report      tell: status, history, staleness, a preview of the next run; a catalog's tables
     declare     write the first declaration for a table, or a table of a file; beside `report`
     maintain    keep what is published registered, sound and small; rename and drop indexes
@@ -32,8 +32,8 @@ Which file a command enters first:
     puffin-ann history     report.history
     puffin-ann evaluate    runs.evaluate, evaluate.stages, evaluate.user_queries
     puffin-ann maintain    runs.maintain
-    puffin-ann doctor      maintain.doctor
-    puffin-ann clean       maintain.clean
+    puffin-ann doctor      runs.maintain for what is declared, then maintain.doctor
+    puffin-ann clean       runs.maintain for what is declared, then maintain.clean
     puffin-ann drop        maintain.drop
     puffin-ann rename      maintain.rename
 
@@ -46,15 +46,15 @@ it as its users do. Which file a task of a DAG enters first; those on Spark come
     choose, deal_groups    nothing here: they read what `plan` returned
     train                  build.stages, build.train
     assign                 build.stages, build.assign
-    build_shards           build.stages, build.shard
+    build_shards           build.stages (its stage `build_group`), build.shard
     gate                   build.stages, build.gate
     read_changes           refresh.stages, refresh.read_changes
-    apply_changes          refresh.stages, refresh.apply_changes
+    apply_changes          refresh.stages (its stage `apply_group`), refresh.apply_changes
     build_anew             nothing here: it triggers the build DAG
     publish                runs.publish, publish.assemble, then report.lineage
     report                 runs.publish, report.status
     guard, clean           runs.maintain, then maintain.guard or maintain.clean
-    measure                evaluate.stages
+    measure                evaluate.stages (its stage `evaluate`)
     judge                  runs.evaluate
     the sensors            report.staleness
 """

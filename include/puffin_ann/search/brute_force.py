@@ -1,4 +1,4 @@
-"""Brute force over the live rows that an index version does not cover."""
+"""Compare queries with the live rows that a version does not cover: one `Source` of answers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -235,7 +235,7 @@ class Index:
             with np.errstate(over="ignore"):  # beyond float32 becomes infinite, refused below
                 batch = np.ascontiguousarray(queries, dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise QueryError(f"queries are not numbers of one width: {error}") from None
+            raise QueryError(f"queries are not numbers of one dimension: {error}") from None
         if batch.ndim == 1:
             batch = batch[None, :]
         if batch.ndim != 2 or batch.shape[1] != self.dimension:

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.search.merge import FARTHEST_SHARE, NEAREST_SHARE, Router, Source, merge
+from puffin_ann.search.merge import Source, merge
 
 K = 4
 
@@ -44,39 +44,6 @@ def test_merging_orders_by_distance_and_ties_by_locator(sources):
             _, group, offset = sorted(sources[number])[answer]
             found.append((distance, ranks[number], group, offset))
     assert [(np.float32(first), *rest) for first, *rest in expected] == found
-
-
-def test_a_query_probes_the_shards_of_its_nearest_partitions():
-    centroids = np.array([[0, 0], [1, 0], [10, 0], [11, 0]], dtype=np.float32)
-    shards = np.array([0, 0, 1, 1], dtype=np.uint32)
-    queries = np.array([[0.4, 0], [10.4, 0], [5.4, 0]], dtype=np.float32)
-    shares = Router(centroids, shards).shares(queries, 2)
-    np.testing.assert_array_equal(shares == 1.0, [[True, False], [False, True], [True, False]])
-    np.testing.assert_array_equal(shares > 0.0, [[True, False], [False, True], [True, True]])
-    assert (Router(centroids, shards).shares(queries, 4) > 0.0).all()
-
-
-def test_a_shard_is_searched_the_less_widely_the_farther_its_nearest_partition():
-    centroids = np.array([[0, 0], [10, 0], [0, 10]], dtype=np.float32)
-    shards = np.array([2, 0, 3], dtype=np.uint32)
-    queries = np.array([[4.9, 0], [4.85, 0], [1, 0], [0, 0]], dtype=np.float32)
-    shares = Router(centroids, shards).shares(queries, 3)
-    np.testing.assert_array_equal(shares[:, 1], 0.0)  # a shard without partitions
-    np.testing.assert_array_equal(shares[:, 2], 1.0)
-    assert FARTHEST_SHARE < shares[1, 0] < shares[0, 0] < NEAREST_SHARE
-    np.testing.assert_allclose(shares[2:, 0], FARTHEST_SHARE, rtol=1e-6)
-    np.testing.assert_allclose(shares[0, 3], FARTHEST_SHARE, rtol=1e-6)
-
-
-def test_queries_are_routed_whatever_their_scale():
-    centroids = np.array([[1, 0], [0, 1]], dtype=np.float32)
-    shards = np.array([0, 1], dtype=np.uint32)
-    for scale in (1e-30, 1.0, 1e18, 1e30):
-        queries = np.array([[2, 1]], dtype=np.float32) * np.float32(scale)
-        with np.errstate(over="ignore", invalid="ignore"):
-            shares = Router(centroids, shards).shares(queries, 2)
-        assert shares.max() == 1.0
-        assert np.isfinite(shares).all()
 
 
 def test_rows_infinitely_far_away_are_answers_too():

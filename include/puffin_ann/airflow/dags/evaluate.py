@@ -57,9 +57,9 @@ do; it is skipped while no version is published. It changes nothing, and so wait
                 )
             return run.as_json()
 
-        @task(task_id="judge", retries=0)
+        @task(retries=0)
         @fail_plainly()
-        def clear_and_judge(planned: dict[str, str]) -> None:
+        def judge(planned: dict[str, str]) -> None:
             """Clear what the run staged, and fail where the recall is under the target."""
             from puffin_ann.lifecycle.documents.run_ref import RunRef
             from puffin_ann.lifecycle.evaluate.records import recall_report
@@ -73,5 +73,5 @@ do; it is skipped while no version is published. It changes nothing, and so wait
         measure = StageOperator(
             **stage_arguments(declaration, backend, KIND, "measure", "evaluate", has_lease=False)
         )
-        planned >> measure >> clear_and_judge(planned)
+        planned >> measure >> judge(planned)
     return dag

@@ -1,4 +1,4 @@
-"""Watch a table: its data changes, and changes that have waited for long enough."""
+"""Two triggers: a table's data changed; a change has waited longer than an index allows."""
 
 import asyncio
 import time

@@ -1,4 +1,7 @@
-"""Loops over a whole graph: equal rows, long edges, and that every row can be reached."""
+"""Loops over a finished graph: join equal rows, add long edges, make every row reachable.
+
+They change the adjacency that they get.
+"""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,7 @@
-"""The loops of searching: many queries in one call, exact distances at the end."""
+"""Search loops over whole rows or over PQ codes; those over packed nodes are in `packed`.
+
+Many queries in one call, exact distances at the end.
+"""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The fields that are taken from an Iceberg metadata file as plain JSON, by whichever writer."""
+"""Take checked fields, and the locations it names, from the JSON of an Iceberg metadata file."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

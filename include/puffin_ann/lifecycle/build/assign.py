@@ -254,7 +254,8 @@ def assigned(
         raise BadVectorsError(
             f"table {plan.table}, column {plan.declaration.column!r}: "
             + ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
-            + f" (width {plan.dimension} expected); correct the rows, or declare bad_vectors: skip"
+            + f" (dimension {plan.dimension} expected); "
+            + "correct the rows, or declare bad_vectors: skip"
         )
     return Assigned(
         segments=tuple(outcome.segment for outcome in ordered),

@@ -1,4 +1,7 @@
-"""Decide what a build run does: pure, from the declaration, the table's state and its versions."""
+"""Parts of a plan, pure: whether a build has anything to do, tasks of files, groups of shards.
+
+`build.whole_table` puts the plan of a build together, `refresh.plan` that of a refresh.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The candidate: a small Puffin file of what an index has beside its shards, only staged yet.
+"""The staged index: a small Puffin file of what an index has beside its shards.
 
 It makes the unpublished index a real one, opened and searched by the same code as a published one;
 publishing copies its shards in and clears where they lay.

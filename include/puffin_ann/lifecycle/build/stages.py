@@ -1,4 +1,4 @@
-"""The stages that do the heavy work: what the Spark applications and the CLI call.
+"""The stages `train`, `assign`, `build_group` and `gate`: a runner and a run in, a document out.
 
 The caller, a Spark driver as a rule, deals out work and collects pointers and counts; vectors pass
 through executors and the table's store only. Each stage ends by creating its document, and begins

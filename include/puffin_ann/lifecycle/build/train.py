@@ -93,8 +93,8 @@ def train(plan: BuildPlan, rows: StagedRows, *, threads: int) -> TrainResult:
     if not usable:
         raise TooFewRowsError(
             f"table {plan.table}: no sampled row has a usable vector in column "
-            f"{declaration.column!r}: each is null, not of width {plan.dimension}, not finite or "
-            f"longer than {LARGEST_NORM:.2g}; correct the vectors"
+            f"{declaration.column!r}: each is null, not of dimension {plan.dimension}, not finite "
+            f"or longer than {LARGEST_NORM:.2g}; correct the vectors"
         )
     metric = METRICS[declaration.metric]
     norm_bound = float(np.sqrt(np.einsum("ij,ij->i", rows.vectors, rows.vectors).max()))

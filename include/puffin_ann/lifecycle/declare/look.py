@@ -33,7 +33,7 @@ class Seen:
         kind: its type, as Iceberg writes it.
         rows: live rows of the table.
         looked_at: rows read.
-        dimension: width of most of their vectors.
+        dimension: of most of their vectors.
         shortest: the least norm of those that an index takes.
         longest: the greatest.
         is_counts: they hold whole numbers, none negative, as histograms do.

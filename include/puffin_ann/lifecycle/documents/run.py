@@ -99,7 +99,7 @@ class RunPlan(Document):
 
 
 class BuildPlan(RunPlan):
-    """A run that builds the whole index.
+    """A run that reads the whole table: a build, or an evaluation, which builds no shards.
 
     Attributes:
         reason: why the index is built, in one sentence.
@@ -215,7 +215,7 @@ class Assigned(Document):
 
 
 class BuiltShard(Document):
-    """A shard's staged Puffin file, with its graph and rows blobs."""
+    """A shard's staged Puffin file, with its engine's blobs and its rows blob."""
 
     shard_id: int
     file: StagedFile

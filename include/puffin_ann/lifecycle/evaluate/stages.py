@@ -15,7 +15,7 @@ from puffin_ann.lifecycle.evaluate.ground_truth import Truth
 from puffin_ann.lifecycle.evaluate.measure import RecallMeter
 from puffin_ann.lifecycle.evaluate.records import EVALUATION, Evaluation, record
 from puffin_ann.lifecycle.ingest import sampling
-from puffin_ann.lifecycle.ingest.row_groups import open_part
+from puffin_ann.lifecycle.ingest.row_groups import open_row_groups
 from puffin_ann.lifecycle.ingest.sampling import SampleTask
 from puffin_ann.lifecycle.runtime.progress import Size
 from puffin_ann.lifecycle.runtime.run_each import run_each
@@ -130,7 +130,7 @@ def _truth_of(
     k, metric = plan.declaration.gate.k, plan.declaration.metric
     found = truths.empty(len(queries), k)
     for file, part, parts in task.parts:
-        opened = open_part(workspace, plan.files[file], part, parts)
+        opened = open_row_groups(workspace, plan.files[file], part, parts)
         for row_group in opened.row_groups:
             rows = opened.read(row_group, identities=False).rows
             answers = truths.of_rows(queries, rows, k, metric, threads=threads)

@@ -17,7 +17,7 @@ from puffin_ann.lifecycle.ingest.row_groups import (
     IdentifiedRows,
     ReadRowGroup,
     RowFilter,
-    open_part,
+    open_row_groups,
 )
 from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenate
 from puffin_ann.lifecycle.runtime.workspace import (
@@ -83,7 +83,7 @@ def read_parts(
         file_number, part_number, parts = part
         found = Parts([], [])
         # Opened in the thread that reads it: a reader of Parquet is not for several at a time.
-        opened = open_part(workspace, files[file_number], part_number, parts)
+        opened = open_row_groups(workspace, files[file_number], part_number, parts)
         wanted = (only or {}).get(opened.file.file_id)
         for row_group, size in zip(opened.row_groups, opened.row_group_rows, strict=True):
             rows = opened.read(row_group, identities=True, only=wanted, row_filter=row_filter)

@@ -23,7 +23,7 @@ class Fit:
 
     Attributes:
         rows: live ones.
-        dimension: width of most of the vectors.
+        dimension: of most of the vectors.
     """
 
     column: VectorColumn

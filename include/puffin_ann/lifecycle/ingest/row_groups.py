@@ -66,7 +66,7 @@ class ReadRowGroup:
 
 @dataclass(frozen=True)
 class RowGroupRange:
-    """A run of row groups of one data file, opened once for all of them.
+    """A range of row groups of one data file, opened once for all of them.
 
     Attributes:
         row_groups: numbers of the row groups of this part.
@@ -170,8 +170,10 @@ def _split(
     return whole, IdentifiedRows(locators[out], identities[out])
 
 
-def open_part(workspace: Workspace, file: PlannedFile, part: int, parts: int) -> RowGroupRange:
-    """Open the `part`-th of `parts` equal runs of a file's row groups."""
+def open_row_groups(
+    workspace: Workspace, file: PlannedFile, part: int, parts: int
+) -> RowGroupRange:
+    """Open the `part`-th of `parts` equal ranges of a file's row groups."""
     io = workspace.table.io
     parquet = open_file(io, file.path)
     rows = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from puffin_ann.lifecycle.documents.run import StagedFile
-from puffin_ann.lifecycle.ingest.row_groups import open_part
+from puffin_ann.lifecycle.ingest.row_groups import open_row_groups
 from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenate
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 
@@ -22,7 +22,7 @@ def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
     """Read random row groups of one file until enough usable rows are found, and stage them."""
     plan = workspace.build_plan
     generator = np.random.default_rng([plan.declaration.seed, task.file])
-    part = open_part(workspace, plan.files[task.file], 0, 1)
+    part = open_row_groups(workspace, plan.files[task.file], 0, 1)
     found: list[StagedRows] = []
     rows = 0
     for row_group in generator.permutation(part.row_groups):

@@ -1,9 +1,9 @@
-"""Staged rows of one assign task: one block per shard, so that a shard is read by ranges.
+"""Staged rows of one task, in blocks that are read by ranges.
 
-A block of n rows of width d is, little-endian and without padding: vectors (n, d) float32, locators
-(n, 3) uint32 (file id, row group, offset in it), identities (n, 2) uint64. Blocks follow each other
-in order of shard. Offsets follow from the row counts, which travel in the assign summary with each
-block's CRC-32.
+A block has the rows of one shard in a build, of one cell in a refresh. Of n rows of dimension d it
+is, little-endian and without padding: vectors (n, d) float32, locators (n, 3) uint32 (file id, row
+group, offset in it), identities (n, 2) uint64. Blocks follow each other in order of their numbers.
+Offsets follow from the row counts, which travel in the assign summary with each block's CRC-32.
 """
 
 import zlib

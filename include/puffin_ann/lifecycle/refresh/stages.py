@@ -1,4 +1,4 @@
-"""The stages of a refresh that do the heavy work: what the Spark applications and the CLI call.
+"""The stages `read_changes` and `apply_group` of a refresh: a runner and a run in, a document out.
 
 As the stages of a build: small JSON through the driver, data through staging, a document at the end
 of each part.
@@ -307,7 +307,7 @@ def _refusal(plan: RefreshPlan, skipped: dict[str, int]) -> str:
     counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
     return (
         f"table {plan.table}, column {plan.declaration.column!r}: of the added rows {counts} "
-        f"(width {plan.dimension} expected); correct the rows, or declare bad_vectors: skip"
+        f"(dimension {plan.dimension} expected); correct the rows, or declare bad_vectors: skip"
     )
 
 

@@ -1,4 +1,7 @@
-"""Plan a refresh: decide what is due, and stage the plan; `in_process` carries one out here."""
+"""Plan a refresh: from a declaration to a staged plan, or to the plan of a build where that is due.
+
+`in_process` carries one out here.
+"""
 
 import logging
 

@@ -223,14 +223,14 @@ def _why_not_this_column(
     before = IndexProperties(version.routing.properties).column_type
     if before not in (None, column.element):
         return f"column {column.name!r} holds {column.element} now; indexed were {before}"
-    width = version.routing.dimension
+    dimension = version.routing.dimension
     if not new_files or sum(file.rows for file in new_files) <= view.rows_answered:
         return ""  # most rows are as wide as ever; others are left out and counted, as in a build
     largest = max(new_files, key=lambda one: one.rows)
     now = dimension_of(table.io, [largest], column)
-    if now in (None, width):
+    if now in (None, dimension):
         return ""
-    return f"column {column.name!r} holds vectors of {now} numbers now; indexed were {width}"
+    return f"column {column.name!r} holds vectors of {now} numbers now; indexed were {dimension}"
 
 
 def _column(table: Table, version: IndexVersion, declaration: IndexDeclaration) -> VectorColumn:

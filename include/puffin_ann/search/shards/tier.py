@@ -14,12 +14,13 @@ from puffin_ann.ann.core.types import Answers
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.declaration import EXACT
 from puffin_ann.search.cache.local_cache import LocalCache
-from puffin_ann.search.merge import NEAREST_SHARE, Router, Source
+from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part
 from puffin_ann.search.row_locators import MaskedRows
 from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.load import LoadedShard, load_shard
 from puffin_ann.search.shards.range import shard_parts, shards_within
+from puffin_ann.search.shards.router import NEAREST_SHARE, Router
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import settings

@@ -8,7 +8,7 @@ from puffin_ann.lifecycle.ingest.parts import PIECE_ROWS, PIECES_A_THREAD, _piec
 
 
 def row_groups(part: tuple[int, int, int], groups: list[int]) -> list[tuple[int, int]]:
-    """Which row groups of which file a part stands for, as `reading.open_part` has it."""
+    """Which row groups of which file a part stands for, as `open_row_groups` has it."""
     file, number, parts = part
     count = groups[file]
     return [

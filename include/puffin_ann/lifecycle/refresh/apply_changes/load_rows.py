@@ -1,4 +1,4 @@
-"""Rows on their way into shards: fetched from the segments of a refresh, by shard."""
+"""Fetch the new rows of one shard from a refresh's segments, whose blocks are cells."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Make the blobs of a shard again, as far as the decision and what was found ask for it."""
+"""Give a shard new tombstones and locators, from its removed and relocated rows.
+
+No vector is read, and only the blobs that change are made.
+"""
 
 import time
 from contextlib import ExitStack

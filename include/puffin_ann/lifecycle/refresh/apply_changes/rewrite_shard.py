@@ -1,4 +1,7 @@
-"""Put rows into shards: insert them, build a shard again, or make a delta of them."""
+"""Put rows into an unpacked shard: insert them, build the shard again, or make a delta of them.
+
+What comes out are staged blobs.
+"""
 
 import time
 from collections.abc import Mapping

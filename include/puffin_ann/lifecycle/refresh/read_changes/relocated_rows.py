@@ -1,4 +1,4 @@
-"""Pair removed rows with added rows: a relocated row keeps its place in its shard."""
+"""Pair removed rows with added rows by identity: a relocated row keeps its place in its shard."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,0 +1,66 @@
+"""Choose the shards that each query is searched in, and how widely: arrays in, arrays out."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+NEAREST_SHARE, FARTHEST_SHARE, STEPS = 0.7, 0.25, 3
+FARTHEST = 0.2
+"""Shards beyond that of a query's nearest cell hold the fewer of its neighbours, the farther
+their own nearest cell is: they are searched with a share of the width that falls in equal
+steps, from the first share to the second, where that cell's squared distance is by a fifth
+larger. At equal recall this is a tenth faster than one share for all at 0.95, a fifth at 0.99
+(GloVe and WordNet glosses in four shards; to go by the distance of the k-th neighbour that the
+nearest shard found, known only after it was searched, was no better)."""
+
+
+_SHARES = np.linspace(NEAREST_SHARE, FARTHEST_SHARE, STEPS + 1, dtype=np.float32)
+
+
+class Router:
+    """Chooses the shards that hold each query's nearest cells, and how wide to search each.
+
+    Args:
+        centroids: (k, dc) float32, k ≥ 1.
+        partition_shards: (k,) uint32, the shard of each cell.
+    """
+
+    def __init__(
+        self, centroids: NDArray[np.float32], partition_shards: NDArray[np.uint32]
+    ) -> None:
+        # The cells of a shard are side by side, so that one pass finds each shard's nearest.
+        order = np.argsort(partition_shards, kind="stable")
+        self._owners, self._firsts = np.unique(partition_shards[order], return_index=True)
+        self._centroids = np.ascontiguousarray(centroids[order].T)
+        self._squares = np.einsum("ij,ij->j", self._centroids, self._centroids)
+        self.shards = int(self._owners[-1]) + 1
+
+    def shares(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.float32]:
+        """Return (q, shards) float32, shares of the search width.
+
+        It is 1 for the shard of the nearest cell, less for others that are probed, 0 for those
+        that are not.
+
+        Args:
+            queries: (q, dc) float32 in the search space of the metric.
+            probe_partitions: nearest cells to consider, at least 1.
+        """
+        # Queries so long that squares leave float32 are near no cell, or all.
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self._squares - 2.0 * (queries @ self._centroids)
+            nearest = np.minimum.reduceat(scores, self._firsts, axis=1)
+            home = nearest.argmin(axis=1)
+            each = np.arange(len(queries))
+            least = nearest[each, home][:, None]
+            lengths = np.einsum("ij,ij->i", queries, queries)[:, None]
+            squared = np.maximum(least + lengths, 1e-30)
+            steps = np.fmin((nearest - least) / squared * (STEPS / FARTHEST), STEPS)
+        shares: NDArray[np.float32] = _SHARES[np.rint(steps).astype(np.intp)]
+        if probe_partitions < len(self._squares):
+            last = probe_partitions - 1
+            shares[nearest > np.partition(scores, last, axis=1)[:, last : last + 1]] = 0.0
+        shares[each, home] = 1.0
+        if len(self._owners) == self.shards:
+            return shares
+        every = np.zeros((len(queries), self.shards), dtype=np.float32)
+        every[:, self._owners] = shares
+        return every
