@@ -23,6 +23,7 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.maintain.rename import advice_to_rename
 from puffin_ann.lifecycle.publish.assemble import was_published
+from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
 from puffin_ann.search.index import require_snapshot
@@ -32,6 +33,7 @@ from puffin_ann.search.versions import newest_version
 log = logging.getLogger("puffin_ann")
 
 
+@metering("plan the build")
 def plan_build(
     declaration: IndexDeclaration,
     *,

@@ -15,6 +15,7 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations
+from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
 from puffin_ann.search.index import require_snapshot
@@ -24,6 +25,7 @@ from puffin_ann.search.versions import require_versions
 log = logging.getLogger("puffin_ann")
 
 
+@metering("plan the evaluation")
 def plan_evaluation(
     declaration: IndexDeclaration, *, run_id: str, queries: int | None = None
 ) -> RunRef:

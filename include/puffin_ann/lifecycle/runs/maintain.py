@@ -9,6 +9,7 @@ from puffin_ann.errors import DeclarationError, LeaseHeldError, PuffinAnnError
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runtime import leases
+from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.runners import Runner
 
 log = logging.getLogger("puffin_ann")
@@ -31,6 +32,7 @@ def declared_on(table: str) -> list[IndexDeclaration]:
     return known.on(table)
 
 
+@metering("guard the table's index files")
 def guard_table(table: str, *, owner: str) -> tuple[str, ...]:
     """Make a table's index files safe from expiry and orphan removal; may publish them again.
 
@@ -49,6 +51,7 @@ def guard_table(table: str, *, owner: str) -> tuple[str, ...]:
     return (*found.actions, *lost)
 
 
+@metering("clean up")
 def clean_table(table: str, *, owner: str) -> tuple[str, ...]:
     """Remove superseded versions beyond their retention, and what failed runs left behind.
 

@@ -10,6 +10,7 @@ from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.publish.assemble import publish_run
 from puffin_ann.lifecycle.report import status as statuses
 from puffin_ann.lifecycle.runtime import leases
+from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.workspace import Workspace, at_work, discard_staged
 
 log = logging.getLogger("puffin_ann")
@@ -44,6 +45,7 @@ def discard(run: RunRef) -> None:
     discard_staged(Workspace.open(run))
 
 
+@metering("look at the table's indexes")
 def report(pointer: PlanPointer) -> str:
     """Return the status of a table's indexes as text, and remove what a published run staged.
 

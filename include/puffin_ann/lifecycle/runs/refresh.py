@@ -21,6 +21,7 @@ from puffin_ann.lifecycle.policy.inputs import Change
 from puffin_ann.lifecycle.refresh.plan import Basis, make_plan
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime import run_ids
+from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.lifecycle.versions.base_version import version_to_refresh
 from puffin_ann.lifecycle.versions.index_state import change_in, state_of
@@ -61,6 +62,7 @@ def plan_refresh(
     return plan_and_open(declaration, run_id=run_id, maintenance=maintenance, force=force)[0]
 
 
+@metering("plan the refresh")
 def plan_and_open(
     declaration: IndexDeclaration, *, run_id: str, maintenance: bool, force: bool
 ) -> tuple[PlanPointer, Workspace | None]:

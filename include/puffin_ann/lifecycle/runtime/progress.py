@@ -80,7 +80,9 @@ class Meter:
         return lambda share: self.shares.update({number: min(1.0, max(0.0, share))})
 
     def line(self, seconds: float) -> str:
-        """Return how far the work is, after so many seconds."""
+        """Return how far the work is, after so many seconds; of some it is only known how long."""
+        if self.tasks == 1 and not (self.shares or self.done or self.size.rows or self.size.bytes):
+            return f"{self.what}: at work for {seconds:,.0f} s"
         shares = {**self.shares, **dict.fromkeys(self.done, 1.0)}
         weights = self.size.bytes or self.size.rows
         if not sum(weights):
@@ -129,7 +131,7 @@ def metering(
     size: Size | None = None,
     staging: Callable[[], Staging] | None = None,
 ) -> Iterator[Meter]:
-    """Tell how far some work is for as long as the body does it.
+    """Tell how far some work is for as long as the body does it. Also a decorator.
 
     Args:
         what: is being done.

@@ -41,7 +41,7 @@ class TestLine:
         )
 
     def test_of_one_thing_of_unknown_size_it_tells_the_time(self):
-        assert Meter("learn").line(31.2) == "learn: 0% done after 31 s"
+        assert Meter("learn").line(31.2) == "learn: at work for 31 s"
 
     def test_tasks_without_a_row_count_all_the_same(self):
         assert "50% done" in Meter("apply batch", 2, Size(rows=[0, 0]), done={0}).line(10)
@@ -114,6 +114,17 @@ class TestHere:
         reporter()(0.5)
         assert current_meter() is None
 
+    def test_every_call_of_what_is_decorated_is_told_by_itself(self, ticks, caplog):
+        caplog.set_level("INFO")
+
+        @metering("plan")
+        def plan() -> Meter | None:
+            ticks()
+            return current_meter()
+
+        assert plan() is not plan()
+        assert caplog.messages == ["plan: at work for 0 s"] * 2
+
 
 class TestElsewhere:
     """In a process of its own, as Spark's workers are: the task sees no meter."""
@@ -141,7 +152,7 @@ class TestElsewhere:
             self.elsewhere(first.key, 0, 0.8, ticks, staging)
         with metering("build shard", staging=lambda: staging):
             ticks()
-        assert caplog.messages[-1].startswith("build shard: 0% done")
+        assert caplog.messages[-1].startswith("build shard: at work for")
 
     def test_a_short_task_puts_nothing_there(self, staging):
         with working("key", 0, lambda: staging):
