@@ -8,9 +8,12 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.bases.operator import ExecutorSafeguard
 
 from puffin_ann.airflow.dag_ids import Kind, dag_id_of
+from puffin_ann.airflow.exceptions import AirflowFailException, AirflowSkipException
+from puffin_ann.airflow.failures import StageException, stage_failure
 from puffin_ann.airflow.submit.backends import Backend
 from puffin_ann.airflow.submit.submission import Submission
 from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import PuffinAnnError
 from puffin_ann.spark_apps import Stage
 
 
@@ -21,6 +24,9 @@ class StageOperator(BaseOperator):
     differs from run to run. So nothing is rendered, here or there: configuration and names come
     from declarations, which are data. Airflow would run what is in braces in them, and take "1.10"
     for a number.
+
+    An application that fails with one of our errors leaves it for the task, which fails with it,
+    and is not retried where another attempt would fail in the same way.
 
     Args:
         submission: what is submitted, but for the arguments of the run.
@@ -78,17 +84,49 @@ class StageOperator(BaseOperator):
         self._submitting = operator
         running = copy_context()
         running.run(ExecutorSafeguard.tracker.set, operator)  # or it is warned of, or refused
-        running.run(submit, operator)
+        try:
+            running.run(submit, operator)
+        except (AirflowFailException, AirflowSkipException, StageException):
+            raise
+        except Exception:
+            self._raise_last_words(context)
+            raise
+
+    def _raise_last_words(self, context: Context) -> None:
+        """Fail by the error that the application left, if it left one.
+
+        Raises:
+            AirflowException: as `stage_failure` returns it.
+        """
+        from puffin_ann.lifecycle.runs.last_words import last_words
+
+        try:
+            words = last_words(self.table, _plan_of(context), self._attempt(context))
+        except PuffinAnnError as error:
+            self.log.info("whether the application said why it failed is not known: %s", error)
+            return
+        if words is not None:
+            raise stage_failure(words.message, words.exit_code) from None
+
+    def _attempt(self, context: Context) -> str:
+        """Return what no other attempt at a task of the run is called."""
+        ti = context["ti"]
+        return f"{self.task_id}.{ti.map_index}.{ti.try_number}"
 
     def arguments(self, context: Context) -> list[str]:
         """Return the arguments of the application."""
-        planned = context["ti"].xcom_pull(task_ids="plan")
-        given = ["--table", self.table, "--plan", planned["plan"]]
+        given = ["--table", self.table, "--plan", _plan_of(context)]
+        given += ["--attempt", self._attempt(context)]
         if self.kind is not None:
             given += ["--owner", owner_of(self.kind, context["run_id"])]
         if self.group is not None:
             given += ["--group", self.group]
         return given
+
+
+def _plan_of(context: Context) -> str:
+    planned: dict[str, str] = context["ti"].xcom_pull(task_ids="plan")
+    return planned["plan"]
 
 
 def owner_of(kind: Kind, run_id: str) -> str:

@@ -43,6 +43,7 @@ def main(stage: str) -> None:
     parser.add_argument("--table", required=True, help="catalog.namespace.table")
     parser.add_argument("--plan", required=True, help="location of the staged plan")
     parser.add_argument("--owner", help="who has the lease on the index, to be kept alive")
+    parser.add_argument("--attempt", help="name by which an error is left for the submitter")
     if stage in GROUPED:
         parser.add_argument("--group", required=True, help="id of the shard group")
     arguments = parser.parse_args()
@@ -54,6 +55,7 @@ def main(stage: str) -> None:
 
     prefer_folders()
     from puffin_ann.lifecycle.documents.run_ref import RunRef
+    from puffin_ann.lifecycle.runs.last_words import leave_last_words
     from puffin_ann.lifecycle.spark.runner import OnSpark
 
     name = f"puffin_ann.lifecycle.{PACKAGES[stage]}.stages"
@@ -72,6 +74,8 @@ def main(stage: str) -> None:
         # To fail would have it submitted again, for the same outcome.
         log.warning("%s", printable(str(error)))
     except PuffinAnnError as error:
+        if arguments.attempt:
+            leave_last_words(arguments.table, arguments.plan, arguments.attempt, error)
         failure = f"{application_lines.FAILURE}{error}"
         print(printable(failure), file=sys.stderr, flush=True)
         sys.exit(error.exit_code)

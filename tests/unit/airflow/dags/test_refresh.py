@@ -29,6 +29,7 @@ from puffin_ann.errors import (
 from puffin_ann.lifecycle.documents.run import PlanPointer, PublishedVersion
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from tests.support.figures import FIGURES, LINEAGE, LOW
+from tests.support.task_instance import task_instance
 
 PLAN = "file:///words/metadata/_ann-staging/words/run/plan.json"
 KINDS = ("build", "refresh", "maintain", "evaluate")
@@ -132,7 +133,7 @@ class TestRunsThatWrite:
 
     def test_spark_keeps_the_lease_alive_under_the_name_it_was_taken_by(self, dag):
         kind = dag.dag_id.split("_")[1]
-        planned = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": PLAN})
+        planned = task_instance(PLAN)
         stages = [task for task in dag.tasks if isinstance(task, StageOperator)]
         assert stages
         for task in stages:

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -14,6 +13,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from puffin_ann.airflow.operators.submit_stage import StageOperator
+from tests.support.task_instance import task_instance
 
 KINDS = ("build", "refresh", "maintain", "evaluate")
 LOOKING_OTHERWISE = (
@@ -85,7 +85,7 @@ def submitted(monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_{{CONN.ANY}}", conn)
 
     def run(task: StageOperator, dag: DAG) -> list[str]:
-        ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "s3://b/{{ plan }}"})
+        ti = task_instance("s3://b/{{ plan }}")
         context = {"ti": ti, "run_id": "manual__{{ 1 }}", "params": {}}
         task.render_template_fields(context, jinja_env=dag.get_template_env())
         task.execute(context)
@@ -150,8 +150,7 @@ class TestFailure:
         def run(printed: str, code: int) -> None:
             script = f"echo 'INFO begun'; echo '{printed}' >&2; exit {code}"
             train.submission = replace(train.submission, application=script)
-            names = {"dag_id": "d", "run_id": "r", "task_id": "train", "map_index": -1}
-            ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "p"}, try_number=1, **names)
+            ti = task_instance("p")
             train.execute({"ti": ti, "run_id": "r"})
 
         return run
@@ -179,6 +178,6 @@ class TestFailure:
     def test_without_its_connection_nothing_is_submitted(self, train, monkeypatch):
         monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
         monkeypatch.setattr(SparkSubmitHook, "submit", lambda *_: pytest.fail("was submitted"))
-        ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "p"})
+        ti = task_instance("p")
         with pytest.raises(AirflowFailException, match="'spark_default'"):
             train.execute({"ti": ti, "run_id": "r"})

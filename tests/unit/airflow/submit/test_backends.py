@@ -2,20 +2,26 @@
 
 import json
 import runpy
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.operator import ExecutorSafeguard
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.triggers.base import BaseTrigger
+from pyiceberg.catalog import load_catalog
 
 from puffin_ann.airflow import Submission
 from puffin_ann.airflow.submit.backends import Backend, known_backends
 from puffin_ann.declaration import folder
-from puffin_ann.errors import BadInputError
+from puffin_ann.errors import BadInputError, PuffinAnnError, StoreUnavailableError
+from puffin_ann.lifecycle.documents.run_ref import RunRef
+from puffin_ann.lifecycle.runs.last_words import leave_last_words
+from tests.support.task_instance import task_instance
 
 DAG_FILE = """
 from puffin_ann.airflow import index_dags
@@ -62,7 +68,7 @@ def installed(tmp_path, declarations, monkeypatch):
 
 @pytest.fixture
 def context():
-    ti = SimpleNamespace(xcom_pull=lambda task_ids: {"plan": "s3://b/{{ plan }}"})
+    ti = task_instance("s3://b/{{ plan }}")
     return {"ti": ti, "run_id": "manual__1", "params": {}}
 
 
@@ -146,3 +152,54 @@ def test_what_is_registered_comes_before_what_this_package_has():
     assert known_backends({})["livy"].make is not waiting
     with pytest.raises(BadInputError, match="'a-b'"):
         known_backends({"a-b": waiting})
+
+
+class Failing(BaseOperator):
+    """An operator of a service that tells no more than that an application failed."""
+
+    def __init__(self, *, submission: Submission, error: PuffinAnnError | None, **kwargs) -> None:
+        super().__init__(task_id="failing", **kwargs)
+        self.submission = submission
+        self.error = error
+
+    def execute(self, context):
+        given = dict(pairwise(self.submission.arguments))
+        if self.error is not None:
+            leave_last_words(given["--table"], given["--plan"], given["--attempt"], self.error)
+        raise RuntimeError("application_1 ended with final status: FAILED")
+
+
+@pytest.fixture
+def failing(known_catalogs, load_dags, tmp_path):
+    """Execute a stage, on a cluster, that fails by an error of ours, or of others."""
+    known_catalogs(
+        "demo", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}"
+    )
+    catalog = load_catalog("demo")
+    catalog.create_namespace("glove")
+    table = catalog.create_table("glove.words", schema=pa.schema([("id", pa.int64())]))
+    task = load_dags()["ann_build_words"].get_task("train")
+
+    def run(error: PuffinAnnError | None) -> None:
+        make = partial(Failing, error=error)
+        task.backend = Backend("failing", lambda given: make(submission=given), lambda _: None)
+        plan = RunRef.on(table, "words", "run").plan
+        task.execute({"ti": task_instance(plan), "run_id": "manual__1"})
+
+    return run
+
+
+def test_what_another_attempt_would_find_again_fails_for_good_wherever_the_driver_is(failing):
+    with pytest.raises(AirflowFailException, match=r"^3 vectors are null$"):
+        failing(BadInputError("3 vectors are null"))
+
+
+def test_anything_else_that_an_application_says_is_tried_again(failing):
+    with pytest.raises(AirflowException, match=r"^the store is silent$") as failed:
+        failing(StoreUnavailableError("the store is silent"))
+    assert not isinstance(failed.value, AirflowFailException)
+
+
+def test_where_it_says_nothing_the_service_is_heard(failing):
+    with pytest.raises(RuntimeError, match="final status: FAILED"):
+        failing(None)

@@ -3,7 +3,6 @@
 import json
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -12,6 +11,7 @@ from puffin_ann.airflow.submit import livy as backend
 from puffin_ann.declaration import SparkOptions
 from puffin_ann.errors import BadInputError, NotInstalledError
 from tests.support.livy_server import Livy, livy_server
+from tests.support.task_instance import task_instance
 
 DECLARED = """
 spark:
@@ -45,11 +45,7 @@ def stage(livy, declarations, load_dags, monkeypatch):
 
 @pytest.fixture
 def context():
-    ti = SimpleNamespace(
-        xcom_pull=lambda task_ids: {"plan": "s3://b/plan.json"},
-        xcom_push=lambda **_: None,
-        stats_tags={},
-    )
+    ti = task_instance("s3://b/plan.json")
     return {"ti": ti, "run_id": "manual__1", "params": {}}
 
 
@@ -60,7 +56,7 @@ def test_a_stage_is_submitted_with_all_that_is_declared_and_ends_when_it_does(st
             "file": "hdfs:///apps/train.py",
             "args": [
                 *("--table", "demo.glove.words", "--plan", "s3://b/plan.json"),
-                *("--owner", "build/manual__1"),
+                *("--attempt", "train.-1.2", "--owner", "build/manual__1"),
             ],
             "conf": {
                 "spark.app.name": "ann_build_words.train",
