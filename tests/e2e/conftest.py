@@ -1,7 +1,8 @@
 """A local Airflow and its catalog in a folder of the test session, and a table of real vectors."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -81,17 +82,25 @@ def queries() -> np.ndarray:
 @pytest.fixture(scope="session")
 def spark_cluster(stage) -> Iterator[str]:
     """A standalone Spark cluster of one master and two workers; its address."""
+    with standalone_cluster(stage.folder / "cluster", stage.variables) as address:
+        yield address
+
+
+@contextmanager
+def standalone_cluster(folder: Path, variables: Mapping[str, str]) -> Iterator[str]:
+    """Run a master and two workers, which have an environment of their own; gives the address."""
+    folder.mkdir()
     spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
-    variables = {**stage.variables, "SPARK_LOCAL_IP": "127.0.0.1"}
+    variables = {**variables, "SPARK_LOCAL_IP": "127.0.0.1"}
     master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
     worker = ["org.apache.spark.deploy.worker.Worker", "--cores", "1", "--memory", "1g"]
     commands = [[*master, "--webui-port", "0"]]
     for number in range(2):
-        work = stage.folder / f"worker-{number}"
+        work = folder / f"worker-{number}"
         commands.append([*worker, "--webui-port", "0", "--work-dir", str(work), address])
-    log = (stage.folder / "cluster.log").open("wb")
+    log = (folder / "cluster.log").open("wb")
     processes = []
     try:
         for command in commands:
