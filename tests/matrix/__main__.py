@@ -64,7 +64,8 @@ CELLS = (
     Cell("search", NEW, "", (), "try_search"),
 )
 FAR = {
-    "try_airflow": "DAG file with a folder beside it, plugin, provider, sensors; DAGs serialise",
+    "try_airflow": "DAG file with a folder beside it, a DAG on an index's Asset, metrics, plugin, "
+    "provider, sensors; DAGs serialise",
     "try_spark": "a build on `local[2]`, and a search",
     "try_search": "an index built by `refresh` in this process, and a search",
 }
