@@ -1,6 +1,7 @@
 """The operator that runs a stage as a Spark application."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from typing import Any
 
@@ -85,12 +86,23 @@ class StageOperator(BaseOperator):
         running = copy_context()
         running.run(ExecutorSafeguard.tracker.set, operator)  # or it is warned of, or refused
         try:
-            running.run(submit, operator)
+            with self._following(context, operator):
+                running.run(submit, operator)
         except (AirflowFailException, AirflowSkipException, StageException):
             raise
         except Exception:
             self._raise_last_words(context)
             raise
+
+    def _following(self, context: Context, operator: BaseOperator) -> AbstractContextManager[None]:
+        """Log how far the application is, where nothing that it prints is seen here."""
+        if getattr(operator, "prints_here", False):
+            return nullcontext()
+        from puffin_ann.lifecycle.runs.told_progress import following_progress
+
+        return following_progress(
+            self.table, _plan_of(context), self._attempt(context), self.log.info
+        )
 
     def _raise_last_words(self, context: Context) -> None:
         """Fail by the error that the application left, if it left one.

@@ -28,12 +28,16 @@ class SubmitOperator(SparkSubmitOperator):
     """Submit one of our Spark applications, and fail as it does.
 
     An application that fails with one of our errors prints it as its last line: the task fails with
-    that line, and is not retried where another attempt would fail in the same way. Nothing is
-    printed here where the driver runs on the cluster.
+    that line, and is not retried where another attempt would fail in the same way.
+
+    Args:
+        prints_here: the driver runs here, not on the cluster, so that what it prints is seen.
+        **kwargs: those of `SparkSubmitOperator`.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, prints_here: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.prints_here = prints_here
         self._output: SparkOutput | None = None
 
     def execute(self, context: Context) -> None:
@@ -66,8 +70,10 @@ def make_operator(submission: Submission) -> SubmitOperator:
     """Return the operator that submits by `spark-submit`."""
     spark = submission.spark
     variables = {f"spark.executorEnv.{name}": value for name, value in spark.env.items()}
+    master = spark_master(spark)
     return SubmitOperator(
         task_id="submit",
+        prints_here=not master.has_driver_elsewhere,
         application=submission.application,
         application_args=list(submission.arguments),
         name=submission.name,
@@ -78,7 +84,7 @@ def make_operator(submission: Submission) -> SubmitOperator:
         files=",".join(spark.files) or None,
         py_files=",".join(spark.py_files) or None,
         archives=",".join(spark.archives) or None,
-        **_following(spark_master(spark)),
+        **_following(master),
     )
 
 

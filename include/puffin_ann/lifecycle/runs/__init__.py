@@ -4,7 +4,7 @@
 packages of the same names. `publish` assembles and commits what a run made, reports on it and
 clears its staging. `maintain` is the whole maintenance window, `in_process` a whole refresh in this
 process. `spark_app` is the main function of every Spark application, which leaves its
-`last_words` for the task that submitted it.
+`told_progress` and its `last_words` for the task that submitted it.
 
 In: a declaration or the name of a table, and a run id. Out: what Airflow hands from task to task, a
 small JSON object that names the table and the plan.

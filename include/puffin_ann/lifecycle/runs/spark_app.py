@@ -43,7 +43,7 @@ def main(stage: str) -> None:
     parser.add_argument("--table", required=True, help="catalog.namespace.table")
     parser.add_argument("--plan", required=True, help="location of the staged plan")
     parser.add_argument("--owner", help="who has the lease on the index, to be kept alive")
-    parser.add_argument("--attempt", help="name by which an error is left for the submitter")
+    parser.add_argument("--attempt", help="name by which the submitter is told of progress, errors")
     if stage in GROUPED:
         parser.add_argument("--group", required=True, help="id of the shard group")
     arguments = parser.parse_args()
@@ -67,7 +67,7 @@ def main(stage: str) -> None:
             warming = warm_up(spark.sparkContext)
         module = import_module(name)
         run = RunRef.at(arguments.table, arguments.plan)
-        with _lease(run, arguments.owner, stage):
+        with _lease(run, arguments.owner, stage), _progress(run, arguments.attempt):
             getattr(module, stage)(OnSpark(spark), run, *group)
     except RecallTooLowError as error:
         # The application has done its work: what it measured is staged, and publishing refuses it.
@@ -117,3 +117,10 @@ def _lease(run: "RunRef", owner: str | None, stage: str) -> AbstractContextManag
     if owner is None:
         return nullcontext()
     return leases.working(run.table, run.index, owner, f"stage {stage}")
+
+
+def _progress(run: "RunRef", attempt: str | None) -> AbstractContextManager[None]:
+    """Leave lines on progress for the task that submitted this; nothing where no task did."""
+    from puffin_ann.lifecycle.runs.told_progress import leaving_progress
+
+    return nullcontext() if attempt is None else leaving_progress(run, attempt)

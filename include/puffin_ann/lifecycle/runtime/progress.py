@@ -110,6 +110,9 @@ def _reached(sizes: Sequence[int], shares: dict[int, float]) -> float:
 _METER: ContextVar[Meter | None] = ContextVar("meter", default=None)
 """Of the work that this thread deals out."""
 
+_LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+"""Gets the lines on the work that this thread deals out, beside the log."""
+
 _REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 """Of the task that this thread does."""
 
@@ -117,6 +120,16 @@ _REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 def current_meter() -> Meter | None:
     """Return the meter of the work that this thread deals out."""
     return _METER.get()
+
+
+@contextmanager
+def listening(listener: Callable[[str], None]) -> Iterator[None]:
+    """Have something get the lines on the body's work, beside the log."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
 
 
 def reporter() -> Report:
@@ -139,18 +152,21 @@ def metering(
         size: of them, where it is known.
         staging: returns the run's folder, where tasks of other processes say how far they are.
     """
-    meter = Meter(what, tasks, size or Size())
+    meter, listener = Meter(what, tasks, size or Size()), _LISTENER.get()
     began = time.monotonic()
 
     def tell() -> None:
         meter.look()
         if staging is not None:
             _read_shares(meter, staging())
-        log.info("%s", meter.line(time.monotonic() - began))
+        line = meter.line(time.monotonic() - began)
+        log.info("%s", line)
+        if listener is not None:
+            listener(line)
 
     token = _METER.set(meter)
     try:
-        with _every(EVERY_SECONDS, tell):
+        with every(EVERY_SECONDS, tell):
             yield meter
     finally:
         _METER.reset(token)
@@ -175,7 +191,7 @@ def working(key: str, number: int, staging: Callable[[], Staging]) -> Iterator[N
     name = f"{FOLDER}/{key}/{number}"
     with (
         _reporting(latest.report_of(0)),
-        _every(
+        every(
             EVERY_SECONDS, lambda: staging().put(name, f"{latest.shares.get(0, 0.0):.4f}".encode())
         ),
     ):
@@ -201,7 +217,7 @@ def _reporting(report: Report) -> Iterator[None]:
 
 
 @contextmanager
-def _every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
+def every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
     """Call something again and again, in a thread of its own, while the body works."""
     ended = threading.Event()
 

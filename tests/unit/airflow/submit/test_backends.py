@@ -2,6 +2,7 @@
 
 import json
 import runpy
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -91,6 +92,26 @@ def test_a_registered_operator_gets_what_is_declared_and_the_arguments_of_the_ru
     assert given.spark.as_conf() == {"spark.a": "{{ b }}", "spark.executorEnv.HOME": "/h"}
     task.on_kill()
     assert installed["Elsewhere"].done[-1] == "killed"
+
+
+@pytest.mark.parametrize(("prints_here", "followed"), [(None, True), (False, True), (True, False)])
+def test_a_task_follows_an_application_whose_prints_it_does_not_see(
+    installed, context, monkeypatch, prints_here, followed
+):
+    seen = []
+
+    @contextmanager
+    def following(table, plan, attempt, tell):
+        seen.append((table, plan, attempt))
+        yield
+
+    monkeypatch.setattr("puffin_ann.lifecycle.runs.told_progress.following_progress", following)
+    if prints_here is not None:
+        installed["Elsewhere"].prints_here = prints_here
+    installed["ann_build_words"].get_task("train").execute(context)
+    arguments = installed["Elsewhere"].done[-1].arguments
+    attempt = arguments[arguments.index("--attempt") + 1]
+    assert seen == ([("demo.glove.words", "s3://b/{{ plan }}", attempt)] if followed else [])
 
 
 def test_a_name_that_nobody_registered_is_told_by_a_dag_that_fails(installed):

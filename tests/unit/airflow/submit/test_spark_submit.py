@@ -87,6 +87,21 @@ def test_the_connection_names_the_master_and_nothing_else_is_added(
     assert environment is None
 
 
+@pytest.mark.parametrize(
+    ("conn", "options", "seen"),
+    [
+        (LOCAL, {}, True),
+        (YARN, {"deploy_mode": "client"}, True),
+        (YARN, {"deploy_mode": "cluster"}, False),
+    ],
+)
+def test_what_a_driver_on_the_cluster_prints_is_not_seen(connect, conn, options, seen):
+    connect(conn)
+    spark = SparkOptions.model_validate({"conn_id": "spark_words", **options})
+    operator = backend.make_operator(Submission.of("train", "words.train", spark))
+    assert operator.prints_here is seen
+
+
 @pytest.mark.parametrize("conn", [LOCAL, STANDALONE, YARN, KUBERNETES])
 def test_lists_and_settings_are_passed_on(connect, submitted, conn):
     connect(conn)

@@ -72,7 +72,7 @@ def ticks(monkeypatch):
         def __exit__(self, *_):
             calls.remove(self.call)
 
-    monkeypatch.setattr(progress, "_every", Ticking)
+    monkeypatch.setattr(progress, "every", Ticking)
 
     def tick() -> None:
         for call in reversed(calls):  # tasks say how far they are before the meter looks
