@@ -175,6 +175,19 @@ class TestFailure:
             failing("Exception in thread main", 2)
         assert not isinstance(failed.value, AirflowFailException)
 
+    def test_a_killed_task_kills_what_it_started(self, failing, train, monkeypatch):
+        def signalled(hook: SparkSubmitHook, lines: object) -> None:
+            train.on_kill()  # as where a signal comes while the command prints
+
+        monkeypatch.setattr(SparkSubmitHook, "_process_spark_submit_log", signalled)
+        monkeypatch.setattr(
+            SparkSubmitHook,
+            "_build_spark_submit_command",
+            lambda *_: ["sleep", "60"],  # left alone it ends well
+        )
+        with pytest.raises(AirflowException, match="Error code is: -9"):
+            failing("", 0)
+
     def test_without_its_connection_nothing_is_submitted(self, train, monkeypatch):
         monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
         monkeypatch.setattr(SparkSubmitHook, "submit", lambda *_: pytest.fail("was submitted"))
