@@ -262,24 +262,29 @@ def require_as_safe_as_code(folder: Path) -> None:
     try:
         steps = folder.relative_to(sys.prefix).parts
     except ValueError:
-        if not _is_of_code(os.lstat(folder)):
+        if not _is_of_code(folder, os.lstat(folder)):
             private_folders.require_private(folder)
         return
     real = Path(sys.prefix)
     for step in steps:
         real /= step
         status = os.lstat(real)
-        if not stat.S_ISDIR(status.st_mode) or not _is_of_code(status):
+        if not stat.S_ISDIR(status.st_mode) or not _is_of_code(real, status):
             raise UnsafeFolderError(
                 f"{real} is no folder that belongs to whom the library's code belongs, or to root, "
                 "and that only they can write to"
             )
 
 
-def _is_of_code(status: os.stat_result) -> bool:
-    """Tell whether what has this status is no more open to others than the library's code is."""
+def _is_of_code(place: Path | int, status: os.stat_result) -> bool:
+    """Tell whether a folder or file is no more open to others than the library's code is.
+
+    Images let root's group write to what they come with, and not to what is installed later.
+    """
     code = _code()
-    theirs = stat.S_IWGRP | stat.S_IWOTH
+    theirs = stat.S_IWOTH
+    if not private_folders.group_is_roots(place, status):
+        theirs |= stat.S_IWGRP
     is_open = bool(status.st_mode & ~code.st_mode & theirs)
     return status.st_uid in (0, os.geteuid(), code.st_uid) and not is_open
 
@@ -315,7 +320,7 @@ def _opened(path: Path, is_ours: bool) -> BinaryIO:
     """
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
     status = os.fstat(file.fileno())
-    if stat.S_ISREG(status.st_mode) and _is_trusted(status, is_ours):
+    if stat.S_ISREG(status.st_mode) and _is_trusted(file.fileno(), status, is_ours):
         return file
     file.close()
     raise UnsafeFolderError(
@@ -324,9 +329,9 @@ def _opened(path: Path, is_ours: bool) -> BinaryIO:
     )
 
 
-def _is_trusted(status: os.stat_result, is_ours: bool) -> bool:
+def _is_trusted(descriptor: int, status: os.stat_result, is_ours: bool) -> bool:
     if not is_ours:
-        return _is_of_code(status)
+        return _is_of_code(descriptor, status)
     return (_places is not None and _places.trusted) or private_folders.is_ours(status)
 
 

@@ -164,10 +164,10 @@ def _is_own_group(folder: str, status: os.stat_result) -> bool:
     Many systems give each user a group of the user's name, and let it write to all that is made.
     Container images let root's group write, so that any user may run them.
     """
+    if group_is_roots(folder, status):
+        return True
     if _has_acl(folder):
         return False  # the group's bits stand for other users, too
-    if status.st_gid == 0:
-        return True
     try:
         group, user = grp.getgrgid(status.st_gid), pwd.getpwuid(os.geteuid())
     except KeyError:
@@ -175,9 +175,19 @@ def _is_own_group(folder: str, status: os.stat_result) -> bool:
     return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
-def _has_acl(folder: str) -> bool:
+def group_is_roots(place: str | Path | int, status: os.stat_result) -> bool:
+    """Tell whether what a group may do to a folder or file is what root's group may, and no other.
+
+    Args:
+        place: its path, or a descriptor of it.
+        status: of it.
+    """
+    return status.st_gid == 0 and not _has_acl(place)
+
+
+def _has_acl(place: str | Path | int) -> bool:
     try:
-        return "system.posix_acl_access" in os.listxattr(folder)
+        return "system.posix_acl_access" in os.listxattr(place)
     except (OSError, AttributeError):  # not on this file system, or this kind of machine
         return False
 

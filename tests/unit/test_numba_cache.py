@@ -124,6 +124,17 @@ def test_kernels_of_the_installation_that_others_may_write_to_are_not_used(made,
     assert str(file.parent) in said
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder to its group")
+@pytest.mark.parametrize("group", [0, 65534])
+def test_kernels_that_a_group_may_write_to_are_used_if_it_is_roots(made, tmp_path, group):
+    """Images let that group write, so that any user may run them."""
+    for path in (the_kernel(made).parent, the_kernel(made)):
+        os.chown(path, 0, group)
+        path.chmod(path.stat().st_mode | 0o020)
+    compiled, _ = run("use", PUFFIN_ANN_KERNELS_DIR=made, PUFFIN_ANN_CACHE_DIR=tmp_path / "kept")
+    assert compiled == (0 if group == 0 else 1)
+
+
 def test_kernels_made_for_all_processors_of_a_level_serve_this_one(tmp_path):
     common, made = common_processor(simd_level()), tmp_path / "made"
     run(
