@@ -11,6 +11,7 @@ KERNELS := $(VENV)/.kernels
 JARS := $(LOCAL)/jars/.ready
 UV_VERSION := 0.8
 UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
+LOCK = $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 STEP = @printf '\033[1m== %s\033[0m\n'
 PYTEST := $(BIN)/pytest
 # A file's tests stay together: they share what they start. Each process has its own Spark and S3.
@@ -28,7 +29,7 @@ BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-matrix test-lowest fuzz soak lint format lock clean
+.PHONY: help setup demo up down compose-demo stand-in-images jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-matrix test-lowest fuzz soak lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -60,6 +61,12 @@ up: $(KERNELS) ## Start Airflow on loopback, with its user interface
 
 down: ## Stop what `make up` started
 	@[ ! -x $(BIN)/python ] || $(BIN)/python include/local/server.py down
+
+compose-demo: ## Run docker-compose.yaml from nothing to nothing: build, append, refresh, search, check; KEEP=1 leaves it up
+	@$(PYTHON) include/local/compose_demo.py
+
+stand-in-images: $(READY) ## Make the images that docker-compose.yaml is made of where no image registry is reached
+	@$(BIN)/python -m tests.containers
 
 jars: $(JARS) ## Fetch the Java code that our files are judged by
 
@@ -139,8 +146,10 @@ format: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix --quiet .
 
 lock: $(READY) ## Resolve the lock anew from pyproject.toml
-	@$(UV) pip compile --quiet --universal --generate-hashes --all-extras --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --extra cli --extra s3 --extra spark --no-header --no-annotate --python-version 3.11 pyproject.toml benchmarks/requirements-peers.in -c requirements.lock -o benchmarks/requirements-peers.lock
+	@$(LOCK) --all-extras pyproject.toml -o requirements.lock
+	@$(LOCK) deploy/build.in -c requirements.lock -o deploy/build.lock
+	@$(LOCK) $(addprefix --extra ,airflow cli glue hive hnsw s3 spark) pyproject.toml deploy/image.in -c requirements.lock -o deploy/image.lock
+	@$(LOCK) --extra cli --extra s3 --extra spark pyproject.toml benchmarks/requirements-peers.in -c requirements.lock -o benchmarks/requirements-peers.lock
 
 clean: down ## Remove everything that make created, the demo's table included
 	@rm -rf $(VENV) $(LOCAL) .pytest_cache .mypy_cache .ruff_cache .hypothesis

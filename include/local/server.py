@@ -11,12 +11,11 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
+from airflow_api import paused, starting
 from home import ROOT, environment, write_catalog
 from pydantic import BaseModel, ValidationError
 
@@ -28,7 +27,6 @@ COMMANDS = {
     "dag-processor": ["dag-processor"],
     "triggerer": ["triggerer", "--skip-serve-logs"],
 }
-HEALTH = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
 class Part(BaseModel):
@@ -182,37 +180,6 @@ def migrate(stage: Stage, variables: dict[str, str]) -> None:
         )
     if done.returncode:
         sys.exit(f"Airflow's database cannot be created; see {log}")
-
-
-def starting(address: str) -> list[str]:
-    """Return the parts that are not healthy yet; of the others the API server knows."""
-    try:
-        health = ask(f"{address}/api/v2/monitor/health")
-    except (OSError, ValueError):
-        return ["api-server"]
-    return [part for part in HEALTH if (health.get(part) or {}).get("status") != "healthy"]
-
-
-def paused(address: str, user: str, password: str) -> list[str]:
-    """Return our DAGs that are paused; none where Airflow does not say."""
-    try:
-        login = {"username": user, "password": password}
-        token = ask(f"{address}/auth/token", login)["access_token"]
-        found = ask(f"{address}/api/v2/dags?paused=true&tags=puffin-ann&limit=100", token=token)
-        return [dag["dag_id"] for dag in found["dags"]]
-    except (OSError, ValueError, KeyError):
-        return []  # to tell them is a courtesy
-
-
-def ask(address: str, body: dict[str, str] | None = None, *, token: str = "") -> Any:
-    """Return the JSON that the API server answers."""
-    headers = {"Content-Type": "application/json"}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address, data=data, headers=headers)  # noqa: S310 (loopback)
-    with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
-        return json.load(answer)
 
 
 def down(stage: Stage) -> None:

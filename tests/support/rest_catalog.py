@@ -1,6 +1,6 @@
 """Iceberg's own REST catalog server, on loopback."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,15 +15,12 @@ def rest_catalog(folder: Path, properties: dict[str, str]) -> Iterator[str]:
     interface and on a port that must be chosen before. The JVM ends with this process, however
     that ends.
     """
-    import pyspark
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-    spark = Path(pyspark.__file__).parent / "jars"
-    class_path = [*iceberg_java.jars("rest"), *spark.glob("hadoop-client-*.jar")]
     with (folder / "rest.log").open("wb") as log:
         port, token, process = launch_gateway(
-            jarpath=str(next(spark.glob("py4j*.jar"))),
-            classpath=":".join(map(str, class_path)),
+            jarpath=str(next(_spark_jars().glob("py4j*.jar"))),
+            classpath=":".join(map(str, class_path())),
             javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
             die_on_exit=True,
             enable_auth=True,
@@ -43,6 +40,18 @@ def rest_catalog(folder: Path, properties: dict[str, str]) -> Iterator[str]:
             gateway.close()
             process.kill()
             process.wait()
+
+
+def class_path(groups: Sequence[str] = ("rest",)) -> list[Path]:
+    """The jars of these groups, and Spark's of Hadoop, which they need."""
+    fetched = [jar for group in groups for jar in iceberg_java.jars(group)]
+    return [*fetched, *_spark_jars().glob("hadoop-client-*.jar")]
+
+
+def _spark_jars() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent / "jars"
 
 
 def _serve(java, folder: Path, properties: dict[str, str]) -> int:

