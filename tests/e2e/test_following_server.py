@@ -4,6 +4,7 @@ The tests are one life of one table, in this order; each is the next thing that 
 """
 
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
@@ -22,7 +23,8 @@ INDEXES = ("first", "second")
 PARSED_EVERY = "10"
 OWN = """
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
+from puffin_ann.airflow import index_asset
 from puffin_ann.airflow.sensors import IcebergIndexStaleSensor, IcebergIndexTombstoneSensor
 
 def go(dag_id):
@@ -38,6 +40,15 @@ with DAG("follow_second", schedule=None):
 with DAG("rebuild_first", schedule=None):
     due = IcebergIndexTombstoneSensor(task_id="wait", index="first", poke_interval=2)
     due >> go("ann_maintain_first")
+
+FIRST = index_asset("demo.glove.watched", "first")
+
+with DAG("after_first", schedule=[FIRST], catchup=False):
+    @task
+    def use(triggering_asset_events=None):
+        return [event.extra["run_id"] for event in triggering_asset_events[FIRST]]
+
+    use()
 """
 """DAGs of a user, who starts them, and has not to look at the table from then on."""
 
@@ -108,6 +119,27 @@ def test_appended_rows_are_found_through_both_indexes_and_nothing_runs_after_tha
     ended_since(watched, "refresh", {name: count + 1 for name, count in runs.items()})
     assert counted(watched, "refresh") == {name: count + 1 for name, count in runs.items()}
     assert counted(watched, "build") == dict.fromkeys(INDEXES, 0)
+
+
+def test_a_dag_of_a_user_runs_whenever_an_index_was_published_and_only_then(watched):
+    entries = reversed(watched.told("history", NAME, "first")["entries"])
+    published = [entry["record"]["run_id"] for entry in entries if entry["trigger"] != "unknown"]
+    code, answer = watched.server.request("GET", "/api/v2/assets/events?limit=100")
+    assert code == 200, answer
+    told = [event["extra"] for event in answer["asset_events"]]
+    assert {one["run_id"] for one in told if one.get("index") == "first"} == set(published)
+    assert all(one["coverage"] == 1.0 for one in told if "index" in one)
+
+    def runs() -> list[dict]:
+        return watched.server.runs("after_first")
+
+    wait_until(lambda: {run["state"] for run in runs()} == {"success"}, SECONDS)
+    taken = []
+    for run in runs():
+        path = f"/api/v2/dags/after_first/dagRuns/{run['dag_run_id']}/taskInstances/use"
+        quoted = urllib.parse.quote(f"{path}/xcomEntries/return_value")
+        taken += watched.server.request("GET", f"{quoted}?deserialize=true")[1]["value"]
+    assert sorted(taken) == sorted(published)
 
 
 def test_a_manual_run_while_another_is_at_work_waits_for_it_and_is_not_lost(watched):

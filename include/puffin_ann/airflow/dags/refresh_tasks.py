@@ -55,8 +55,7 @@ def refresh_tasks(
             )
         except TooFewRowsError as error:
             planned = run.nothing(declaration, str(error))
-        print(planned.reason)
-        print(planned.decision)
+        print(planned.decision or planned.reason)
         if planned.action == "build":  # by its own DAG, which plans for itself
             publish.discard(RunRef.planned(planned))
         return planned.model_dump()
