@@ -57,7 +57,7 @@ def test_unusable_vectors_are_refused_where_the_declaration_says_so(words):
     words.append(bad_rows(builds.rows([]).schema))
     before = builds.snapshot_ids(words)
     counts = "2 not-finite, 1 null, 1 too-long, 2 wrong-length"
-    with pytest.raises(BadVectorsError, match=rf"{counts}.*width 8"):
+    with pytest.raises(BadVectorsError, match=rf"{counts}.*dimension 8 expected"):
         builds.build(builds.declaration(bad_vectors="refuse"), "run")
     assert builds.snapshot_ids(words) == before
 

@@ -235,9 +235,9 @@ def test_a_file_that_a_late_commit_registers_during_clean_up_stays(words, monkey
 
     make = Assembly.make
 
-    def make_it_there(assembly):
+    def make_it_there(assembly, report):
         """As on S3, where the name is the same at each attempt."""
-        os.replace(make(assembly).removeprefix("file://"), path.removeprefix("file://"))
+        os.replace(make(assembly, report).removeprefix("file://"), path.removeprefix("file://"))
         return path
 
     monkeypatch.setattr(Assembly, "make", make_it_there)
