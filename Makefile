@@ -9,6 +9,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 KERNELS := $(VENV)/.kernels
 JARS := $(LOCAL)/jars/.ready
+PACKED := $(LOCAL)/puffin-ann-executors.tar.gz
+LEVELS ?= vbmi avx2
+PYTHON_OF_WORKERS ?= $(PYTHON)
 UV_VERSION := 0.8
 UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
 LOCK = $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
@@ -29,7 +32,7 @@ BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down compose-demo stand-in-images jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-matrix test-lowest fuzz soak lint format lock clean
+.PHONY: help setup demo up down compose-demo stand-in-images pack jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-matrix test-lowest fuzz soak lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -68,6 +71,25 @@ compose-demo: ## Run docker-compose.yaml from nothing to nothing: build, append,
 stand-in-images: $(READY) ## Make the images that docker-compose.yaml is made of where no image registry is reached
 	@$(BIN)/python -m tests.containers
 
+pack: $(PACKED) ## Make .local/puffin-ann-executors.tar.gz, the environment that Spark unpacks by --archives where executors run
+
+$(PACKED): deploy/executors.lock $(shell find include/puffin_ann -name '*.py') | $(READY)
+	$(STEP) "1/3 install what executors need into $(LOCAL)/executors"
+	@rm -rf $(LOCAL)/executors
+	@$(UV) venv --quiet --relocatable --python $(PYTHON_OF_WORKERS) $(LOCAL)/executors
+	@sed -n '/^hnswlib==/,/[^\\]$$/p' $< >$(LOCAL)/hnswlib.lock
+	@HNSWLIB_NO_NATIVE=1 $(UV) pip install --quiet --no-cache --no-deps --require-hashes --python $(LOCAL)/executors/bin/python --requirement $(LOCAL)/hnswlib.lock
+	@$(UV) pip sync --quiet --require-hashes --python $(LOCAL)/executors/bin/python $<
+	@$(UV) build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir $(LOCAL)/executors/wheel .
+	@$(UV) pip install --quiet --no-deps --compile-bytecode --python $(LOCAL)/executors/bin/python $(LOCAL)/executors/wheel/*.whl
+	@rm -r $(LOCAL)/executors/wheel
+	$(STEP) "2/3 compile the kernels for LEVELS ($(LEVELS)), which takes minutes"
+	@$(LOCAL)/executors/bin/puffin-ann compile $(addprefix --for ,$(LEVELS))
+	$(STEP) "3/3 pack it"
+	@tar --create --gzip --file $@ --directory $(LOCAL)/executors .
+	@rm -rf $(LOCAL)/executors
+	@ls -sh $@
+
 jars: $(JARS) ## Fetch the Java code that our files are judged by
 
 $(JARS): tests/support/jars.txt | $(READY)
@@ -86,7 +108,7 @@ test-integration: $(KERNELS) $(JARS) ## Run the integration tests alone; ONLY=li
 	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" $(if $(ONLY),tests/integration/$(ONLY),tests/integration tests/property tests/fuzz)
 
 test-long: $(KERNELS) $(JARS) ## Repeat what chance decides, such as races of writers, many times
-	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/integration --ignore=$(CRASHES)
+	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/integration tests/property --ignore=$(CRASHES)
 
 test-crashes: $(KERNELS) ## Kill refreshes before every one of their events, and at random moments
 	@$(PYTEST) $(CRASHES)
@@ -149,6 +171,7 @@ lock: $(READY) ## Resolve the lock anew from pyproject.toml
 	@$(LOCK) --all-extras pyproject.toml -o requirements.lock
 	@$(LOCK) deploy/build.in -c requirements.lock -o deploy/build.lock
 	@$(LOCK) $(addprefix --extra ,airflow cli glue hive hnsw s3 spark) pyproject.toml deploy/image.in -c requirements.lock -o deploy/image.lock
+	@$(LOCK) $(addprefix --extra ,cli glue hive hnsw s3) pyproject.toml -c requirements.lock -o deploy/executors.lock
 	@$(LOCK) --extra cli --extra s3 --extra spark pyproject.toml benchmarks/requirements-peers.in -c requirements.lock -o benchmarks/requirements-peers.lock
 
 clean: down ## Remove everything that make created, the demo's table included

