@@ -53,6 +53,7 @@ def test_random_histories_in_two_catalogs_lose_nothing_that_either_needs():
     assert run_histories(TwoCatalogsRules, MINUTES * (0.2 if SPARK else 0.4)) > 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_random_histories_with_sparks_procedures_keep_every_promise(request):
     SparkRules.lake = request.getfixturevalue("rest_lake" if REST else "embedded_lake")

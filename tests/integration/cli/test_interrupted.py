@@ -62,6 +62,7 @@ def declared(words, tmp_path):
     return path
 
 
+@pytest.mark.long
 def test_no_jvm_is_left_behind_where_the_start_of_spark_is_interrupted(declared):
     command = start("-m", "puffin_ann.cli.main", "build", str(declared))
     java = wait_for(lambda: [pid for pid in children_of(command.pid) if is_java(pid)])

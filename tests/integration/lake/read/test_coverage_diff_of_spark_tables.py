@@ -52,6 +52,7 @@ def test_rows_changed_and_files_rewritten_in_a_v2_table(request, kind, modes):
     follow(lake, ROW_CHANGES + REWRITES)
 
 
+@pytest.mark.long
 def test_rows_changed_and_files_rewritten_in_a_v3_table(rest_lake):
     rest_lake.create_by_spark(builds.rows(range(40)))
     follow(rest_lake, [*ROW_CHANGES, *REWRITES[1:]])
@@ -202,6 +203,7 @@ def test_deletion_vectors_stay_when_position_deletes_are_rewritten(rest_lake):
     assert check(lake) == coverage
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("built", ["before the upgrade", "after it"])
 def test_position_deletes_of_an_upgraded_table_become_deletion_vectors(rest_lake, built):
     lake = rest_lake

@@ -61,7 +61,9 @@ def created(lake, version: int) -> Table:
     return table
 
 
-@pytest.mark.parametrize(("kind", "version"), [("embedded", 2), ("rest", 3)])
+@pytest.mark.parametrize(
+    ("kind", "version"), [("embedded", 2), pytest.param("rest", 3, marks=pytest.mark.long)]
+)
 def test_differing_manifests_tell_what_all_of_them_do(request, kind, version):
     lake = request.getfixturevalue(f"{kind}_lake")
     created(lake, version)

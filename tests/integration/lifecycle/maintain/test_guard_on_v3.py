@@ -104,6 +104,7 @@ def test_statistics_that_took_the_slot_are_carried_and_stay_listed(indexed):
     assert lake.distinct_counts()["id"] > 0
 
 
+@pytest.mark.long
 def test_statistics_of_a_later_snapshot_and_two_indexes_come_together_in_one_file(indexed):
     lake = indexed
     build(lake, "second", name="second", metric="ip")
@@ -113,6 +114,7 @@ def test_statistics_of_a_later_snapshot_and_two_indexes_come_together_in_one_fil
     assert len(slots(lake.load())) == 1
 
 
+@pytest.mark.long
 def test_a_registration_that_was_dropped_comes_back(indexed):
     lake = indexed
     table = lake.load()
@@ -149,6 +151,7 @@ def test_compaction_expiry_and_clean_up_leave_the_live_version_alone(indexed):
     assert len(left) <= 2
 
 
+@pytest.mark.long
 def test_damage_is_replaced_by_the_older_version_without_a_snapshot(indexed):
     from tests.support.damage import forget_cache
 
@@ -173,6 +176,7 @@ def test_damage_is_replaced_by_the_older_version_without_a_snapshot(indexed):
     assert_guarded(lake)
 
 
+@pytest.mark.long
 def test_a_dropped_index_goes_and_the_other_stays_without_a_snapshot(indexed):
     lake = indexed
     build(lake, "second", name="second", metric="ip")
@@ -193,6 +197,7 @@ def test_a_dropped_index_goes_and_the_other_stays_without_a_snapshot(indexed):
     assert_guarded(lake, "second")
 
 
+@pytest.mark.long
 def test_the_last_index_is_dropped_and_the_statistics_beside_it_stay(indexed):
     lake = indexed
     analyse(lake)
@@ -208,6 +213,7 @@ def test_the_last_index_is_dropped_and_the_statistics_beside_it_stay(indexed):
     assert lake.distinct_counts()["id"] > 0
 
 
+@pytest.mark.long
 def test_the_last_index_is_deregistered_where_nothing_stands_beside_it(indexed):
     lake = indexed
     drop(lake.load(), builds.INDEX)

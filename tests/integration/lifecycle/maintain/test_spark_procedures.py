@@ -83,6 +83,7 @@ def test_a_declared_index_that_statistics_and_expiry_took_is_told_as_lost(embedd
     assert f"puffin-ann build {builds.INDEX}" in finding.remedy
 
 
+@pytest.mark.long
 def test_expiry_spares_a_file_that_the_guard_registered_under_the_head(lake):
     lake.create(builds.rows(range(60)))
     table = build(lake, "a")
@@ -93,6 +94,7 @@ def test_expiry_spares_a_file_that_the_guard_registered_under_the_head(lake):
     assert_alive(lake)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("where", "seed"), [("embedded_lake", 0), ("rest_lake", 1)])
 def test_procedures_in_any_order_never_lose_the_live_index(request, where, seed):
     """The guard runs in between; the soak tries more orders."""
@@ -115,6 +117,7 @@ def test_procedures_in_any_order_never_lose_the_live_index(request, where, seed)
     assert left == {entry.statistics_path for entry in slots(lake.load()).values()} & left
 
 
+@pytest.mark.long
 def test_analyse_and_expiry_find_the_index_published_again_with_the_statistics_visible(lake):
     lake.create(builds.rows(range(60)))
     build(lake, "a")
@@ -173,6 +176,7 @@ def test_orphan_removal_between_runs_takes_nothing_of_the_index(lake):
     assert_alive(lake)
 
 
+@pytest.mark.long
 def test_orphan_removal_during_a_build_takes_nothing_of_it(lake):
     lake.create(builds.rows(range(60)))
     runner, plan = InProcess(), run.plan_build(declared(lake), run_id="run")

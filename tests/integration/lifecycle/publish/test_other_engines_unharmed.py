@@ -15,6 +15,7 @@ def words(lake):
     return lake.create(builds.rows(range(30)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("begun", [True, False])
 def test_an_audit_branch_still_fast_forwards(lake, words, begun):
     lake.sql("ALTER TABLE {t} CREATE BRANCH audit")
@@ -34,6 +35,7 @@ def test_an_audit_branch_still_fast_forwards(lake, words, begun):
     )
 
 
+@pytest.mark.long
 def test_an_index_snapshot_would_keep_an_audit_branch_from_it(lake, words):
     """What `publish: auto` is there for."""
     lake.sql("ALTER TABLE {t} CREATE BRANCH audit")
@@ -50,6 +52,7 @@ def test_a_branch_left_behind_does_not_stop_index_snapshots(lake, words):
     assert publications.runs_published(words) == ["run"]
 
 
+@pytest.mark.long
 def test_spark_streaming_passes_index_snapshots_by(lake, words, tmp_path):
     def stream() -> int:
         query = (
@@ -74,6 +77,7 @@ def test_spark_streaming_passes_index_snapshots_by(lake, words, tmp_path):
     assert stream() == 35
 
 
+@pytest.mark.long
 def test_incremental_scans_pass_index_snapshots_by(lake, words):
     first = words.current_snapshot().snapshot_id
     builds.build(builds.declaration(table=lake.named()), "one")
