@@ -166,7 +166,9 @@ class LocalCache:
             self.forget(final)
             return None
         if seal.is_due():
-            threading.Thread(target=self._prove, args=(seal,), daemon=True).start()
+            threading.Thread(
+                target=self._prove, args=(seal,), name=f"check {final.name}", daemon=True
+            ).start()
         with contextlib.suppress(OSError):  # a read-only cache still serves
             os.utime(final / MARK)
         return final

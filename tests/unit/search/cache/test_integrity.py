@@ -103,7 +103,7 @@ def age(folder) -> None:
 def wait() -> None:
     """Wait for checks in the background."""
     for thread in threading.enumerate():
-        if thread is not threading.current_thread() and thread.daemon:
+        if thread.name.startswith("check "):
             thread.join(10)
 
 
