@@ -59,6 +59,28 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 120.0
 """The store answers the copy of a part when it is done, which for a large one takes a while."""
 
+_SESSION = {
+    "aws_access_key_id": (S3_ACCESS_KEY_ID, AWS_ACCESS_KEY_ID),
+    "aws_secret_access_key": (S3_SECRET_ACCESS_KEY, AWS_SECRET_ACCESS_KEY),
+    "aws_session_token": (S3_SESSION_TOKEN, AWS_SESSION_TOKEN),
+    "region_name": (S3_REGION, AWS_REGION),
+    "profile_name": (S3_PROFILE_NAME, AWS_PROFILE_NAME),
+}
+"""Arguments of a session of boto3, and the properties they come from, first that is there."""
+
+_OF_CLIENTS = frozenset(
+    (
+        *(name for names in _SESSION.values() for name in names),
+        S3_ENDPOINT,
+        S3_FORCE_VIRTUAL_ADDRESSING,
+        S3_PROXY_URI,
+        S3_CONNECT_TIMEOUT,
+        S3_REQUEST_TIMEOUT,
+    )
+)
+"""All properties that a client is made by. FileIO's hold those of the table as well, which every
+commit may change."""
+
 _KNOWN = ("pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO")
 """Classes of PyIceberg, by name: to import the second takes a twentieth of a second, for nothing
 where the table's FileIO is the first."""
@@ -128,7 +150,7 @@ class S3:
         """The botocore client."""
         if isinstance(self._io, PyArrowFileIO) and is_lent(self._io):
             return _LentClient(self._io)
-        return _client(tuple(sorted(self._properties.items())))
+        return _client(_settled(self._properties))
 
     def version(self, uri: str) -> str:
         """Return the ETag of an object."""
@@ -202,7 +224,7 @@ class _LentClient:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
             def ask() -> Any:
-                client = _client(tuple(sorted(valid_properties(self._io).items())))
+                client = _client(_settled(valid_properties(self._io)))
                 return getattr(client, name)(*arguments, **named)
 
             return with_valid_credentials(ask)
@@ -239,6 +261,11 @@ def _answered(what: str, response: Mapping[str, Any]) -> EnvironmentProblemError
     return StoreUnavailableError(f"the store failed at {what}: {reason}")
 
 
+def _settled(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the properties that a client is made by, in a fixed order."""
+    return tuple(sorted((name, properties[name]) for name in _OF_CLIENTS & properties.keys()))
+
+
 @lru_cache(maxsize=8)  # a client takes a sixth of a second to make, and a run loads tables often
 def _client(settled: tuple[tuple[str, str], ...]) -> Any:
     properties = dict(settled)
@@ -247,18 +274,11 @@ def _client(settled: tuple[tuple[str, str], ...]) -> Any:
         import boto3
         from botocore.config import Config
 
-    first = {
-        "aws_access_key_id": (S3_ACCESS_KEY_ID, AWS_ACCESS_KEY_ID),
-        "aws_secret_access_key": (S3_SECRET_ACCESS_KEY, AWS_SECRET_ACCESS_KEY),
-        "aws_session_token": (S3_SESSION_TOKEN, AWS_SESSION_TOKEN),
-        "region_name": (S3_REGION, AWS_REGION),
-        "profile_name": (S3_PROFILE_NAME, AWS_PROFILE_NAME),
-    }
     endpoint = properties.get(S3_ENDPOINT)
     if endpoint and "://" not in endpoint:
         endpoint = f"https://{endpoint}"  # Arrow takes a host alone, too
     session = boto3.Session(
-        **{name: get_first_property_value(properties, *keys) for name, keys in first.items()}
+        **{name: get_first_property_value(properties, *keys) for name, keys in _SESSION.items()}
     )
     virtual = property_as_bool(properties, S3_FORCE_VIRTUAL_ADDRESSING, not endpoint)
     proxy = properties.get(S3_PROXY_URI)

@@ -41,6 +41,14 @@ def test_only_stores_that_we_can_sign_for_are_talked_to():
         assert s3_of(PyArrowFileIO({beyond: "true"}), URI) is None
 
 
+def test_one_client_serves_every_state_of_every_table_of_a_store():
+    store = {"s3.endpoint": "http://127.0.0.1:9", "s3.region": "x"}
+    one = S3({**store, "write.metadata.path": "s3://b/m", "note": "first"}).client
+    assert S3({**store, "note": "second"}).client is one
+    assert S3({**store, "s3.session-token": "t"}).client is not one
+    assert S3({**store, "s3.endpoint": "http://127.0.0.1:10"}).client is not one
+
+
 def settled(properties):
     client = S3({"s3.region": "eu-west-1", **properties}).client
     return client, client._request_signer._credentials.get_frozen_credentials()
