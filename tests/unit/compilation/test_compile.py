@@ -72,11 +72,11 @@ def _compiled():
     ("algorithm", "metric", "rows"),
     [
         ("vamana", "cosine", 5000),  # in bulk
-        ("vamana", "ip", 1500),
-        ("ivf_pq", "l2", 1500),
         ("hnsw", "cosine", 1500),
-        ("exact", "l2", 1500),
-        ("centroid", "ip", 1500),
+        pytest.param("vamana", "ip", 1500, marks=pytest.mark.long),
+        pytest.param("ivf_pq", "l2", 1500, marks=pytest.mark.long),
+        pytest.param("exact", "l2", 1500, marks=pytest.mark.long),
+        pytest.param("centroid", "ip", 1500, marks=pytest.mark.long),
         ("auto", "l2", 4500),
     ],
 )
@@ -144,6 +144,18 @@ def test_kernels_are_compiled_for_levels_that_this_machine_may_not_have(
     assert any("put_varints" in file.name for file in files)
     assert {file.stat().st_mode & 0o777 for file in files} == {0o644}
     assert compile_kernels([level], tmp_path / "made")[0].seconds == 0
+
+
+def test_kernels_compiled_without_hnswlib_are_not_complete_once_it_is_installed(
+    tmp_path, monkeypatch
+):
+    found = [("puffin_ann.blobs.kernels", "put_varints", _types_of_put_varints())]
+    monkeypatch.setattr("puffin_ann.compilation.compile._find_types", lambda base: found)
+    with monkeypatch.context() as without:
+        without.setattr("puffin_ann.compilation.compile.find_spec", lambda name: None)
+        compile_kernels(["avx2"], tmp_path)
+        assert compile_kernels(["avx2"], tmp_path)[0].seconds == 0
+    assert compile_kernels(["avx2"], tmp_path)[0].seconds > 0
 
 
 def _types_of_put_varints():
