@@ -108,7 +108,7 @@ test-integration: $(KERNELS) $(JARS) ## Run the integration tests alone; ONLY=li
 	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" $(if $(ONLY),tests/integration/$(ONLY),tests/integration tests/property tests/fuzz)
 
 test-long: $(KERNELS) $(JARS) ## Repeat what chance decides, such as races of writers, many times
-	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/integration tests/property --ignore=$(CRASHES)
+	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/unit tests/integration tests/property --ignore=$(CRASHES)
 
 test-crashes: $(KERNELS) ## Kill refreshes before every one of their events, and at random moments
 	@$(PYTEST) $(CRASHES)

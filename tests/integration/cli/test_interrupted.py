@@ -97,6 +97,7 @@ main.run()
 """
 
 
+@pytest.mark.long
 def test_an_interrupt_while_tasks_are_at_work_ends_them_and_spark_without_a_word(declared):
     program = declared.parent / "program.py"
     program.write_text(TASKS)

@@ -171,7 +171,9 @@ def test_two_hundred_declarations_parse_in_three_times_what_airflow_takes_alone(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS[1:])]
+)
 def test_the_parse_of_a_task_builds_its_own_dag_only(kind, two_hundred, plain, in_new_process):
     found = in_new_process(
         PARSE_MANY, DAG_FILE, plain, _AIRFLOW_PARSING_CONTEXT_DAG_ID=f"ann_{kind}_words_007"

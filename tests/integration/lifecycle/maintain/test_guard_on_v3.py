@@ -90,6 +90,7 @@ def test_without_the_guard_an_expiry_takes_the_index(indexed):
     assert not indexed.load().io.new_input(path).exists()
 
 
+@pytest.mark.long
 def test_statistics_that_took_the_slot_are_carried_and_stay_listed(indexed):
     lake = indexed
     analyse(lake)  # throws out the only registration there is
@@ -122,6 +123,7 @@ def test_a_registration_that_was_dropped_comes_back(indexed):
     assert_guarded(lake)
 
 
+@pytest.mark.long
 def test_a_dangling_registration_goes(indexed):
     lake = indexed
     table = lake.load()

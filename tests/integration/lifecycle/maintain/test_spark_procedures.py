@@ -205,6 +205,7 @@ def test_a_dropped_and_purged_table_takes_its_index_along(lake):
     assert not table.io.new_input(path).exists()
 
 
+@pytest.mark.long
 def test_pairs_of_procedures_without_the_guard_are_healed_where_no_file_was_deleted(embedded_lake):
     """What deletes no file may come in any number before the guard."""
     lake = embedded_lake

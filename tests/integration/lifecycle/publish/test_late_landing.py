@@ -54,7 +54,12 @@ def assert_answers(lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "moved"), [("statistics", False), ("statistics", True), ("snapshot", False)]
+    ("mode", "moved"),
+    [
+        ("statistics", True),
+        pytest.param("statistics", False, marks=pytest.mark.long),
+        pytest.param("snapshot", False, marks=pytest.mark.long),
+    ],
 )
 def test_statistics_of_others_are_told_and_carried_along_once_made_again(
     rest_lake, late, mode, moved

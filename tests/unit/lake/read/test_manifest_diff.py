@@ -86,7 +86,7 @@ def history_of(
     return history
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(histories)
 def test_what_differing_manifests_tell_is_what_all_manifests_tell(case) -> None:
     specs, vectors, steps, lost = case
