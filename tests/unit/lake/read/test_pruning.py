@@ -8,7 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyiceberg
 import pytest
+from packaging.version import Version
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -115,9 +117,11 @@ def test_a_file_that_was_written_before_its_column_was_widened_is_found_by_its_b
         update.update_column("key", LongType())
     table.append(pa.table({"key": pa.array([3, 2**40], pa.int64())}))
 
-    assert [len(found(table, value)) for value in ("2", "0")] == [1, 0]
-    # Until PyIceberg 0.12 a value that the older type has not was compared with no bounds of it.
-    assert len(found(table, str(2**40))) in (1, 2)
+    # Until PyIceberg 0.12 bounds of the older type cannot be compared, and exclude nothing.
+    in_doubt = Version(pyiceberg.__version__) < Version("0.12")
+    assert len(found(table, "2")) == 1
+    assert len(found(table, "0")) == in_doubt
+    assert len(found(table, str(2**40))) == 1 + in_doubt
 
 
 def entry(**changes: Any) -> Entry:
