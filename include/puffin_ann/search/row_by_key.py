@@ -58,7 +58,9 @@ def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
         table.io, place["file"], place["row_group"], index.column, index.dimension, view=True
     )
     if not read.valid[place["row_offset"]]:
-        raise RowNotFoundError(f"{where}: the row has no usable vector of width {index.dimension}")
+        raise RowNotFoundError(
+            f"{where}: the row has no usable vector of {index.dimension} numbers"
+        )
     return KeyedRow(value, np.array(read.matrix[place["row_offset"]], np.float32), place)
 
 

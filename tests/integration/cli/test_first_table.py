@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_ann.declaration import load_declaration
+from puffin_ann.lifecycle.declare.import_parquet import import_parquet
 from tests.support import builds
 
 ROWS, DIMENSION = 400, 8
@@ -58,7 +59,12 @@ def test_a_parquet_file_becomes_an_index_that_the_printed_commands_search(quicks
     assert (declared.table, declared.column) == ("local.quickstart.my_vectors", "vector")
     assert declared.key == "number"
     commands = re.findall(r"^  (puffin-ann .*?)(?:  #.*)?$", said, re.MULTILINE)
-    assert [command.split()[1] for command in commands] == ["search", "status", "refresh"]
+    assert [command.split()[1] for command in commands] == [
+        "search",
+        "status",
+        "refresh",
+        "evaluate",
+    ]
     lines = "\n".join(
         f"{sys.executable} -m puffin_ann.cli.main {command.removeprefix('puffin-ann')}"
         for command in (f"{commands[0]} --k 3 --json", commands[2])
@@ -104,6 +110,55 @@ def test_a_file_of_which_no_index_can_be_made_is_told(quickstart, tmp_path, tabl
     done = quickstart(path, code=code)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        None,
+        pytest.param([1.0], marks=pytest.mark.long),
+        pytest.param([float("nan")] * DIMENSION, marks=pytest.mark.long),
+    ],
+)
+def test_the_example_is_a_row_that_can_be_searched_with(quickstart, tmp_path, first):
+    listed = pa.array([first, *vectors(20).tolist()], pa.list_(pa.float32()))
+    pq.write_table(pa.table({"id": range(21), "v": listed}), tmp_path / "v.parquet")
+    said = quickstart("v.parquet").stdout
+    assert "nearest to id=1:" in said
+    assert "Go on in a shell of your own" in said
+
+
+@pytest.mark.parametrize(("rows", "ends"), [(1, None), (2, "--k 1")])
+def test_of_few_rows_no_more_are_asked_for_than_there_are(quickstart, tmp_path, rows, ends):
+    write_file(tmp_path / "v.parquet", rows)
+    said = quickstart("v.parquet").stdout
+    found = re.findall(r"^  puffin-ann search .*$", said, re.MULTILINE)
+    assert found == [] if ends is None else found[0].endswith(ends)
+
+
+def test_options_that_the_first_call_decided_otherwise_are_refused(quickstart, tmp_path):
+    write_file(tmp_path / "v.parquet", 20)
+    quickstart("v.parquet", "--metric", "l2")
+    quickstart("v.parquet", "--metric", "l2", "--column", "vector")
+    for option, value in (("--metric", "cosine"), ("--column", "text"), ("--key", "nope")):
+        said = quickstart("v.parquet", option, value, code=2).stderr
+        assert f"not {value}: edit it, or choose another folder by --to" in said.replace("\n", " ")
+
+
+def test_a_table_that_another_process_makes_meanwhile_is_taken(catalog, tmp_path, monkeypatch):
+    path = tmp_path / "v.parquet"
+    write_file(path, 20)
+    begin = catalog.create_table_transaction
+
+    def begin_later(*arguments, **named):
+        monkeypatch.setattr(catalog, "create_table_transaction", begin)
+        transaction = begin(*arguments, **named)
+        import_parquet(catalog, "demo.v", path)
+        return transaction
+
+    monkeypatch.setattr(catalog, "create_table_transaction", begin_later)
+    assert import_parquet(catalog, "demo.v", path).scan().count() == 20
+    assert len(catalog.load_table("demo.v").snapshots()) == 1
 
 
 def test_half_precision_is_kept_as_float32(quickstart, tmp_path):

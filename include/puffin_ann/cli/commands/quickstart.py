@@ -10,16 +10,18 @@ import typer
 from puffin_ann.cli.declarations import KeyColumn, Metric, VectorColumn
 from puffin_ann.cli.output import console, say
 from puffin_ann.cli.progress import steps
-from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.errors import BadInputError, EnvironmentProblemError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_ann.declaration import IndexDeclaration
+    from puffin_ann.lifecycle.report.status import IndexStatus
 
 CATALOG = "local"
 NAMESPACE = "quickstart"
 ANSWERS = 5
+ROWS_LOOKED_AT = 1000
 
 
 def quickstart(
@@ -53,20 +55,24 @@ def quickstart(
             table = _table(name, file, [part for part in columns.split(",") if part])
         if path.exists():
             declaration = load_declaration(path)
+            _require_as_declared(declaration, path, column=column, key=key, metric=metric)
         else:
             with step("declare index"):
                 declaration = _declare(table, path, column, key, metric)
     say(f"table {declaration.table} is in {to}, its declaration is {path}:")
     say(path.read_text(encoding="utf-8"))
-    _build(declaration)
+    status = _build(declaration)
     environment = _write_environment(to)
-    example = _search(declaration)
+    example = _search(declaration, status)
     say("Go on in a shell of your own:")
     for line in (
         f"source {shlex.quote(str(environment))}",
         *([example] if example else []),
         f"puffin-ann status {declaration.table}",
-        f"puffin-ann refresh {declaration.name}  # after changes of the table or the declaration",
+        f"puffin-ann refresh {declaration.name}  # after changes of the table or the declaration; "
+        "--force where they are few",
+        f"puffin-ann evaluate {declaration.name} --vector QUERIES.npy  # how much queries of your "
+        "own find",
     ):
         say(f"  {line}")
 
@@ -102,8 +108,19 @@ def _declare(
     return write(suggest(look_at(table, column), name=path.stem, key=key, metric=metric), path)
 
 
-def _build(declaration: "IndexDeclaration") -> None:
-    """Build or refresh the index in this process."""
+def _require_as_declared(declaration: "IndexDeclaration", path: Path, **asked: str | None) -> None:
+    """Refuse options that the declaration of an earlier call contradicts."""
+    for field, value in asked.items():
+        declared = getattr(declaration, field)
+        if value not in (None, declared):
+            raise BadInputError(
+                f"{path} declares {field}: {declared}, not {value}: edit it, or choose another "
+                "folder by --to"
+            )
+
+
+def _build(declaration: "IndexDeclaration") -> "IndexStatus":
+    """Build or refresh the index in this process; return what it is like then."""
     from puffin_ann.cli.lease_options import own_run_id, writing
     from puffin_ann.lake.catalog.tables import load_table
     from puffin_ann.lifecycle.report import status as statuses
@@ -117,6 +134,7 @@ def _build(declaration: "IndexDeclaration") -> None:
         refresh_in_process(declaration, run_id=run_id, force=True, progress=step)
     (status,) = statuses.status(load_table(declaration.table), declaration.name, [declaration])
     console.print(statuses.grid(status))
+    return status
 
 
 def _write_environment(folder: Path) -> Path:
@@ -130,24 +148,42 @@ def _write_environment(folder: Path) -> Path:
     return path
 
 
-def _search(declaration: "IndexDeclaration") -> str | None:
+def _search(declaration: "IndexDeclaration", status: "IndexStatus") -> str | None:
     """Search with one row's vector; return the command that does it, if rows have keys."""
     from puffin_ann.cli.commands.search import search
     from puffin_ann.lake.catalog.tables import load_table
 
+    table = load_table(declaration.table)
+    row = _row(table, declaration, status.dimension)
+    k = min(ANSWERS, status.vectors - 1)
+    if row is None or not k:
+        return None
+    key = f"{declaration.key}={row}"
+    columns = ",".join([str(declaration.key), *_texts(table, declaration.key)])
+    say(f"nearest to {key}:")
+    search(declaration.table, declaration.name, key=[key], k=k, columns=columns)
+    words = ["puffin-ann", "search", declaration.table, declaration.name]
+    few = ["--k", str(k)] if k < ANSWERS else []
+    return shlex.join([*words, "--key", key, "--columns", columns, *few])
+
+
+def _row(table: "Table", declaration: "IndexDeclaration", dimension: int) -> object:
+    """Return the key of a row that can be searched with; None if the first rows have none."""
+    import pyarrow.compute as pc
+
+    from puffin_ann.lake.read.vectors import vectors_of
+
     if declaration.key is None:
         return None
-    table = load_table(declaration.table)
-    row = table.scan(selected_fields=(declaration.key,), limit=1).to_arrow().to_pylist()[0]
-    key = f"{declaration.key}={row[declaration.key]}"
-    columns = ",".join([declaration.key, *_texts(table, declaration.key)])
-    say(f"nearest to {key}:")
-    search(declaration.table, declaration.name, key=[key], k=ANSWERS, columns=columns)
-    words = ["puffin-ann", "search", declaration.table, declaration.name]
-    return shlex.join([*words, "--key", key, "--columns", columns])
+    wanted = (declaration.key, declaration.column)
+    rows = table.scan(selected_fields=wanted, limit=ROWS_LOOKED_AT).to_arrow()
+    usable = vectors_of(rows.column(declaration.column), dimension).valid
+    keys = rows.column(declaration.key)
+    there = pc.is_valid(keys).to_numpy()
+    return next((keys[int(at)].as_py() for at in (usable & there).nonzero()[0]), None)
 
 
-def _texts(table: "Table", key: str) -> list[str]:
+def _texts(table: "Table", key: str | None) -> list[str]:
     """Return a column of text that tells people what a row is, if there is one beside its key."""
     from pyiceberg.types import StringType
 

@@ -1,12 +1,17 @@
 """Make an Iceberg table of a Parquet file, in one commit."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.table import Table
 
 from puffin_ann.errors import (
@@ -51,6 +56,8 @@ def import_parquet(
         UnsupportedColumnError: it has no column of vectors, or one that Iceberg cannot store.
         BadInputError: the table is there already, and was made of something else.
     """
+    if file.is_dir():
+        raise BadInputError(f"{file} is a folder: name a Parquet file")
     if not file.is_file():
         raise NotFoundError(f"there is no file {file}")
     source = _described(file, columns)
@@ -58,11 +65,12 @@ def import_parquet(
         table = catalog.load_table(identifier)
     except NoSuchTableError:
         with reading(str(file), "file"), pq.ParquetFile(file) as parquet:
-            return _import(catalog, identifier, parquet, columns, source)
+            # Not without the check below: another process may have made it meanwhile.
+            table = _import(catalog, identifier, parquet, columns, source)
     if table.properties.get(IMPORTED) != source:
         raise BadInputError(
-            f"table {identifier} is there already, and was not made of {file} as it is now: "
-            "choose another folder"
+            f"table {identifier} is there already, and was not made of {file} as it is now, with "
+            "the columns that are asked for: choose another folder by --to"
         )
     return table
 
@@ -96,7 +104,7 @@ def _import(
             f"the file has a column that an Iceberg table cannot hold: {error}; name the columns "
             f"to take, of {', '.join(wanted)}"
         ) from error
-    with transaction:
+    with suppress(CommitFailedException, TableAlreadyExistsError), transaction:
         for chunk in _chunks(parquet, wanted):
             transaction.append(chunk.cast(schema))
     return catalog.load_table(identifier)

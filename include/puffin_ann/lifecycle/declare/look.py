@@ -104,7 +104,7 @@ def _only_vector_column(table: Table) -> str:
         return names[0]
     if names:
         raise BadInputError(
-            f"{name_of(table)} has several vector columns, {', '.join(names)}: name one"
+            f"{name_of(table)} has several vector columns, {', '.join(names)}: name one by --column"
         )
     columns = ", ".join(f"{field.name} ({field.field_type})" for field in table.schema().fields)
     raise UnsupportedColumnError(

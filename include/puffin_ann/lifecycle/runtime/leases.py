@@ -212,7 +212,10 @@ def _wait(lease: Lease, owner: str, purpose: str, patience: float, tell: Tell | 
                 told = str(error)
                 log.info("lease: %s; waiting", told)
                 if tell is not None:
-                    tell(f"{told}; waiting for it")
+                    tell(
+                        f"{told}; waiting until that ends, or has shown no sign of life for "
+                        f"{settings().lease_seconds:.0f} s"
+                    )
             time.sleep(min(POLL_SECONDS, settings().lease_seconds / BEATS))
         else:
             return
