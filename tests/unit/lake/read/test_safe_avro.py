@@ -190,6 +190,15 @@ def test_a_field_id_given_twice_is_refused(tmp_path):
         read(tmp_path, data)
 
 
+def test_a_decimal_that_readers_skip_in_different_ways_is_refused(tmp_path):
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    fields = [*FIELDS, {"name": "other", "type": decimal, "field-id": 9}]
+    data = avro_files.file_of([block(RECORD + number(4) + bytes(4))], SCHEMA | {"fields": fields})
+
+    with pytest.raises(ValueError, match="a decimal where manifests have none"):
+        read(tmp_path, data)
+
+
 def test_a_manifest_list_whose_schema_lets_a_path_be_null_is_damage_where_one_is(tmp_path):
     names = [("manifest_path", ["null", "string"], 500), ("partition_spec_id", "int", 502)]
     fields = [{"name": name, "type": kind, "field-id": at} for name, kind, at in names]
