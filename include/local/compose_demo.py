@@ -130,8 +130,10 @@ class Demo:
         """Wait until every service is healthy, or has done what it had to; print which they are."""
         self.wait("services to be healthy", lambda: not ailing(self.services()))
         services = self.services()
-        running = sorted(one["Service"] for one in services if one["State"] == "running")
-        done = sorted(one["Service"] for one in services if one["State"] == "exited")
+        running = sorted(
+            service["Service"] for service in services if service["State"] == "running"
+        )
+        done = sorted(service["Service"] for service in services if service["State"] == "exited")
         self.say(f"healthy: {', '.join(running)}; done: {', '.join(done)}")
 
     def services(self) -> list[dict[str, str]]:
@@ -164,14 +166,21 @@ class Demo:
             return ask(base + path, seconds=PATIENCE)
 
         def known() -> set[str]:
-            return {one["name"] for one in told("applications?status=completed")}
+            return {application["name"] for application in told("applications?status=completed")}
 
         self.wait("Spark's history server to read what it is told", lambda: known() >= names)
         applications = ended_applications(told)
-        for one in applications:
-            spread = ", ".join(f"{host}: {count}" for host, count in sorted(one.tasks.items()))
-            self.say(f"Spark tasks of {one.name}: {spread or 'none but in the driver'}")
-        built = {host for one in applications if one.name == BUILDS for host in one.tasks}
+        for application in applications:
+            spread = ", ".join(
+                f"{host}: {count}" for host, count in sorted(application.tasks.items())
+            )
+            self.say(f"Spark tasks of {application.name}: {spread or 'none but in the driver'}")
+        built = {
+            host
+            for application in applications
+            if application.name == BUILDS
+            for host in application.tasks
+        }
         if len(built) != WORKERS:
             sys.exit(f"shards were built by {len(built)} workers, not by {WORKERS}")
         self.say("both workers built shards")
@@ -195,10 +204,10 @@ class Demo:
 def ailing(services: Iterable[dict[str, str]]) -> list[str]:
     """Return the services that are neither healthy nor done, of what `docker compose ps` tells."""
     return [
-        one["Service"]
-        for one in services
-        if (one["State"], one["Health"]) != ("running", "healthy")
-        and (one["State"], int(one["ExitCode"])) != ("exited", 0)
+        service["Service"]
+        for service in services
+        if (service["State"], service["Health"]) != ("running", "healthy")
+        and (service["State"], int(service["ExitCode"])) != ("exited", 0)
     ]
 
 
@@ -228,9 +237,9 @@ def succeeded(airflow: Airflow, dag: str) -> int:
 def free_ports(count: int) -> list[int]:
     """Return ports of loopback that nobody listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
+    ports = [int(listener.getsockname()[1]) for listener in sockets]
+    for listener in sockets:
+        listener.close()
     return ports
 
 

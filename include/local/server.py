@@ -58,7 +58,7 @@ class Server(BaseModel):
         found = {child for leader in leaders for child in leader.children(recursive=True)}
         if abs(psutil.boot_time() - self.boot) < 60:
             sessions = {part.pid for part in self.parts}
-            found |= {one for one in psutil.process_iter() if _session(one) in sessions}
+            found |= {process for process in psutil.process_iter() if _session(process) in sessions}
         return [*filter(is_alive, found.difference(leaders)), *leaders]
 
 
@@ -192,7 +192,7 @@ def down(stage: Stage) -> None:
     end(server, psutil.Process.terminate, 12)
     end(server, psutil.Process.kill, 10)
     if left := server.family():
-        sys.exit(f"still running: {', '.join(str(one.pid) for one in left)}")
+        sys.exit(f"still running: {', '.join(str(process.pid) for process in left)}")
     stage.record.unlink(missing_ok=True)
     print("Airflow is down")
 
@@ -200,9 +200,9 @@ def down(stage: Stage) -> None:
 def end(server: Server, how: Callable[[psutil.Process], None], seconds: float) -> None:
     """Send a signal to all processes of a server, and wait for their ends."""
     family = server.family()
-    for one in family:
+    for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
-            how(one)
+            how(process)
     psutil.wait_procs(family, timeout=seconds)
 
 

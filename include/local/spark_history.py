@@ -27,9 +27,15 @@ class Application:
 
 def ended_applications(ask: Ask) -> list[Application]:
     """Return what the history server knows, the first that was started first."""
-    listed = [one for one in ask("applications") if one["attempts"][0]["completed"]]
-    listed.sort(key=lambda one: str(one["attempts"][0]["startTime"]))
-    return [Application(one["name"], _tasks(ask, one["id"])) for one in listed]
+    listed = [
+        application
+        for application in ask("applications")
+        if application["attempts"][0]["completed"]
+    ]
+    listed.sort(key=lambda application: str(application["attempts"][0]["startTime"]))
+    return [
+        Application(application["name"], _tasks(ask, application["id"])) for application in listed
+    ]
 
 
 def _tasks(ask: Ask, application: str) -> dict[str, int]:

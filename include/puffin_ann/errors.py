@@ -20,7 +20,7 @@ class PuffinAnnError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, *about: Any, aside: str = "") -> None:
-        super().__init__(*(redact(one) if isinstance(one, str) else one for one in about))
+        super().__init__(*(redact(part) if isinstance(part, str) else part for part in about))
         self.aside = redact(aside)
 
 

@@ -234,8 +234,8 @@ def made_for(
         places: where kernels are.
         processor: see `processor_folder`.
     """
-    for one in (processor, *_common(places.level, processor)):
-        folder = places.made / processor_folder(one, places.level)
+    for candidate in (processor, *_common(places.level, processor)):
+        folder = places.made / processor_folder(candidate, places.level)
         try:
             require_as_safe_as_code(folder)
         except FileNotFoundError:
@@ -243,7 +243,7 @@ def made_for(
         except (OSError, UnsafeFolderError) as error:
             log.warning("compiled kernels in %s are not used: %s", folder, error)
             continue
-        return folder, one
+        return folder, candidate
     return None
 
 

@@ -127,8 +127,8 @@ def test_a_dag_of_a_user_runs_whenever_an_index_was_published_and_only_then(watc
     code, answer = watched.server.request("GET", "/api/v2/assets/events?limit=100")
     assert code == 200, answer
     told = [event["extra"] for event in answer["asset_events"]]
-    assert {one["run_id"] for one in told if one.get("index") == "first"} == set(published)
-    assert all(one["coverage"] == 1.0 for one in told if "index" in one)
+    assert {event["run_id"] for event in told if event.get("index") == "first"} == set(published)
+    assert all(event["coverage"] == 1.0 for event in told if "index" in event)
 
     def runs() -> list[dict]:
         return watched.server.runs("after_first")

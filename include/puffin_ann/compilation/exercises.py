@@ -152,8 +152,8 @@ def _shard(
 
     made = engine(algorithm)
     scratch, directory = folder / "scratch", folder / "shard"
-    for one in (scratch, directory):
-        one.mkdir(parents=True)
+    for made_folder in (scratch, directory):
+        made_folder.mkdir(parents=True)
     rows, dimension = vectors.shape
     built = made.build(
         vectors,

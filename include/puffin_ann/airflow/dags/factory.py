@@ -132,7 +132,7 @@ def _accepted(
             here.backend_of(declaration)
         except DeclarationError as error:
             refused[declaration.name] = error
-    valid = tuple(one for one in declared.valid if one.name not in refused)
+    valid = tuple(declaration for declaration in declared.valid if declaration.name not in refused)
     return replace(declared, valid=valid), refused
 
 

@@ -48,9 +48,9 @@ def compile(
         done = compile_kernels(targets or ["native"], to, progress=step)
     folder = str(to or settings().kernels_dir)
     if as_json:
-        print_json({"folder": folder, "compiled": [asdict(one) for one in done]})
+        print_json({"folder": folder, "compiled": [asdict(target) for target in done]})
         return
-    for one in done:
-        how = f"compiled in {one.seconds:.0f} s" if one.seconds else "there already"
-        say(f"{one.kernels} kernels for {one.processor} ({one.level} instructions): {how}")
+    for target in done:
+        how = f"compiled in {target.seconds:.0f} s" if target.seconds else "there already"
+        say(f"{target.kernels} kernels for {target.processor} ({target.level} instructions): {how}")
     say(f"they are in {folder}")

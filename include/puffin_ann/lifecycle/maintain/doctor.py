@@ -255,14 +255,14 @@ def _displaced(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _foreign(protection: Protection) -> Iterator[Finding]:
-    for one in describe(protection.reach):
+    for foreign in describe(protection.reach):
         yield Finding(
             kind="foreign",
             indexes=(),
-            file=one.file,
-            what=one.what,
-            remedy=one.remedy,
-            is_problem=one.is_problem,
+            file=foreign.file,
+            what=foreign.what,
+            remedy=foreign.remedy,
+            is_problem=foreign.is_problem,
         )
 
 

@@ -85,9 +85,9 @@ def build_version(workspace: Workspace) -> VersionContent:
     coverage = coverage_of(workspace, summary)
     entries: list[ShardEntry] = []
     blobs: dict[int, Mapping[str, str]] = {}
-    for one in _kept(plan, source, applied):
-        entries.append(_entry(one, source))
-        blobs[one.shard_id] = _sources(one, plan, source)
+    for kept in _kept(plan, source, applied):
+        entries.append(_entry(kept, source))
+        blobs[kept.shard_id] = _sources(kept, plan, source)
     before = IndexProperties(source.routing.properties)
     noted = before.noting(
         declaration=plan.declaration.model_dump_json(),

@@ -96,7 +96,7 @@ def _begin(conf: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes], str] | No
                 pass_fds=[listener.fileno()],
                 process_group=0,  # an interrupt from the terminal is not for it
             )
-            _begun[:] = [process, *(one for one in _begun if one.poll() is None)]
+            _begun[:] = [process, *(earlier for earlier in _begun if earlier.poll() is None)]
     except OSError:  # no such interpreter, or too long a path for a socket
         shutil.rmtree(folder, ignore_errors=True)
         return None
