@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from subprocess import TimeoutExpired
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from puffin_ann.lifecycle.spark.runner import WhenNeeded
+
+END_SECONDS = 10.0
+"""How long a JVM may take to end after an interrupt."""
 
 Master = Annotated[str, typer.Option(help="Spark master, such as local[*] or spark://host:7077.")]
 
@@ -87,6 +91,9 @@ def on_spark(
         raise
     except PuffinAnnError:
         raise
+    except KeyboardInterrupt:
+        _end_processes()
+        raise
     except Exception:
         for file in printed:
             typer.echo(f"What Spark printed is in {file}", err=True)
@@ -99,6 +106,27 @@ def on_spark(
 
 class _SparkStartError(EnvironmentProblemError):
     """Spark did not start; the message says where the file is of what it printed."""
+
+
+def _end_processes() -> None:
+    """Wait until Spark has ended, or end it: who interrupts a command wants its cores back.
+
+    The JVM ends when this process closes the pipe to it, the daemon when the JVM ends, workers when
+    the daemon does; each may be at something that it cannot leave.
+    """
+    from pyspark import SparkContext
+
+    from puffin_ann.lifecycle.spark.daemon_prestart import end_now
+
+    jvm = getattr(SparkContext._gateway, "proc", None)  # none where spark-submit started both
+    if jvm is not None:
+        jvm.stdin.close()
+        try:
+            jvm.wait(END_SECONDS)
+        except TimeoutExpired:
+            jvm.kill()
+            jvm.wait()
+    end_now()
 
 
 def _new_log_file() -> Path:

@@ -44,6 +44,15 @@ def descendants_of(process: int) -> list[int]:
     return [*mine, *(pid for child in mine for pid in descendants_of(child))]
 
 
+def is_at_work(process: int) -> bool:
+    """Tell whether a process is there that has not ended, waited for by its parent or not."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False
+    return "State:\tZ" not in status
+
+
 def start(*arguments: str) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, *arguments],
@@ -70,7 +79,7 @@ def test_no_jvm_is_left_behind_where_the_start_of_spark_is_interrupted(declared)
     said = command.communicate(timeout=PATIENCE)[1]
     assert command.returncode == 130, said
     assert "Traceback" not in said
-    wait_for(lambda: not Path(f"/proc/{java[0]}").exists())
+    assert not is_at_work(java[0])
 
 
 TASKS = """
@@ -107,4 +116,4 @@ def test_an_interrupt_while_tasks_are_at_work_ends_them_and_spark_without_a_word
     command.send_signal(signal.SIGINT)
     said = command.communicate(timeout=PATIENCE)[1]
     assert (command.returncode, said) == (130, "")
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in began))
+    wait_for(lambda: not any(is_at_work(pid) for pid in began))
