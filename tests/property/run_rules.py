@@ -60,7 +60,7 @@ class RunRules:
             return commit(*arguments, **options)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("puffin_ann.lifecycle.publish.assemble.commit", overtaken)
+            patch.setattr("puffin_ann.lifecycle.publish.assemble.commit_index_file", overtaken)
             self._publish(plan, name)
 
     @precondition(lambda self: self._rows() >= 8)
@@ -101,7 +101,7 @@ class RunRules:
             raise ConnectionError("no answer")
 
         if step == "assembled":
-            patch.setattr("puffin_ann.lifecycle.publish.assemble.commit", die)
+            patch.setattr("puffin_ann.lifecycle.publish.assemble.commit_index_file", die)
         elif step == "committed":
             patch.setattr("puffin_ann.lifecycle.publish.assemble.store", die)
         else:

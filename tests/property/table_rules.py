@@ -36,7 +36,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
     def begin(self, metric, algorithm):
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("puffin_ann.lake.commit.publish.WAIT_SECONDS", 0.0)
+        self.patch.setattr("puffin_ann.lake.commit.commit_index_file.WAIT_SECONDS", 0.0)
         self.table = self._table()
         parameters = {} if algorithm == "exact" else {"R": 8, "L": 16, "pq_m": 4, "pq_nbits": 4}
         self.declared = {

@@ -7,7 +7,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 
 from puffin_ann.lake.commit.attempt import Published, Request
-from puffin_ann.lake.commit.publish import publish
+from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from tests.support import tables
 
 CONTENT = b"PFA1" + bytes(60)
@@ -35,7 +35,7 @@ def send(table: Table, *, run: str = "run-1", expected: int | None = None, **cha
         "summary": {"ann.words.run-id": run, "ann.words.vectors": "30"},
         **changes,
     }
-    return publish(table, Request(**arguments))
+    return commit_index_file(table, Request(**arguments))
 
 
 class Faulty(SqlCatalog):

@@ -123,7 +123,7 @@ def _child(folder: Path, order: dict[str, Any], write: int) -> None:
 
 def _kill_at(number: int, note: Callable[[str], None]) -> None:
     """Count what others can see of this process, and kill it before the event of that number."""
-    from puffin_ann.lake.commit import publish
+    from puffin_ann.lake.commit import commit_index_file
     from puffin_ann.lake.store.staging import StagedWriter, Staging
     from puffin_ann.lifecycle.publish import assemble as lifecycle_publish
 
@@ -143,7 +143,7 @@ def _kill_at(number: int, note: Callable[[str], None]) -> None:
     Staging.put_new = before(Staging.put_new)
     Staging.delete_tree = before(Staging.delete_tree)
     StagedWriter.close = before(StagedWriter.close)
-    lifecycle_publish.commit = before(publish.publish)
+    lifecycle_publish.commit_index_file = before(commit_index_file.commit_index_file)
     lifecycle_publish.store = before(lifecycle_publish.store)
 
 

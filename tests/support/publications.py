@@ -42,7 +42,7 @@ def staged(
 
 
 def another_run(plan: PlanPointer, run_id: str) -> PlanPointer:
-    """A run of its own that has come to the same candidate, without building it once more."""
+    """A run of its own that has come to the same staged index, without building it once more."""
     first = Workspace.open(RunRef.planned(plan))
     second = Workspace(first.table, replace(first.run, run_id=run_id))
     store(second.staging, PLAN, first.build_plan.model_copy(update={"run_id": run_id}))

@@ -30,7 +30,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.catalog import timeouts
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lake.commit import publish, statistics_slots
+from puffin_ann.lake.commit import commit_index_file, statistics_slots
 from puffin_ann.lake.store import outages
 from puffin_ann.lifecycle.evaluate.stages import evaluate
 from puffin_ann.lifecycle.maintain.clean import clean
@@ -76,7 +76,7 @@ def _lake(folder: Path, patch: pytest.MonkeyPatch):
     patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     for place, name in ((outages, "FIRST_WAIT_SECONDS"), (outages, "LONGEST_WAIT_SECONDS")):
         patch.setattr(place, name, 0.001)
-    for place in (publish, statistics_slots):
+    for place in (commit_index_file, statistics_slots):
         patch.setattr(place, "WAIT_SECONDS", 0.001)
     patch.setattr(timeouts.ask_until_answered.retry, "wait", wait_none())
     settings.cache_clear()

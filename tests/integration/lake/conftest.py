@@ -4,14 +4,14 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from puffin_ann.lake.commit import publish as publishing
+from puffin_ann.lake.commit import commit_index_file
 from tests.support import tables
 from tests.support.commits import Faulty
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.0)
 
 
 @pytest.fixture

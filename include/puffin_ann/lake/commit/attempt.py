@@ -145,7 +145,7 @@ class Attempt:
 def _with_snapshot(fresh: Table, request: Request) -> Attempt:
     snapshot = IndexSnapshot(
         Operation.REPLACE,
-        EmptyTransaction(fresh),  # the updates are sent by themselves, see `publish`
+        EmptyTransaction(fresh),  # the updates are sent by themselves, see `commit_index_file`
         fresh.io,
         commit_uuid=own_uuid(),
         snapshot_properties={**request.summary, NAMED_BY: request.path},

@@ -25,7 +25,7 @@ from puffin_ann.lifecycle.documents.run import (
 from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.evaluate.ground_truth import Truth
 from puffin_ann.lifecycle.ingest.parts import Parts, read_parts
-from puffin_ann.lifecycle.ingest.segments import StagedRows, write_segment
+from puffin_ann.lifecycle.ingest.segments import VectorRows, write_segment
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
     arrays_from_bytes,
@@ -130,7 +130,7 @@ class Placed:
     largest_norm: float
 
 
-def place(rows: StagedRows, metric: str, trained: TrainResult, *, threads: int) -> Placed:
+def place(rows: VectorRows, metric: str, trained: TrainResult, *, threads: int) -> Placed:
     """Find each row's cell; without centroids all are in cell 0 of none."""
     count = len(trained.centroids)
     largest = float(np.sqrt(np.einsum("ij,ij->i", rows.vectors, rows.vectors).max(initial=0.0)))
@@ -152,7 +152,7 @@ def summary_of(
     plan: RunPlan,
     task: int,
     parts: Parts,
-    rows: StagedRows,
+    rows: VectorRows,
     placed: Placed,
     counts: NDArray[np.uint32],
     checksums: NDArray[np.uint32],
@@ -183,7 +183,7 @@ def summary_of(
 
 
 def _file_centroids(
-    rows: StagedRows, plan: RunPlan, task: int, *, threads: int
+    rows: VectorRows, plan: RunPlan, task: int, *, threads: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.uint32]]:
     """Return centroids of the task's part of each data file, their radii and file ids."""
     found = [(np.zeros((0, plan.dimension), np.float32), np.zeros(0, np.float32))]

@@ -28,7 +28,7 @@ def run_gate(
     *,
     algorithm: str,
 ) -> Gated:
-    """Tune and measure the unpublished index, and stage the candidate that publishing takes.
+    """Tune and measure the unpublished index, and stage what publishing takes.
 
     Args:
         workspace: the run.
@@ -82,8 +82,8 @@ def run_gate(
         seconds={**seconds, "gate": elapsed},
     )
     return Gated(
-        candidate=workspace.stage_bytes(
-            "candidate.puffin", staged_index.encode(plan, final, coverage, files)
+        staged_index=workspace.stage_bytes(
+            "staged-index.puffin", staged_index.encode(plan, final, coverage, files)
         ),
         k=declaration.gate.k,
         queries=measure.queries,

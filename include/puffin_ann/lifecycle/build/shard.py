@@ -14,7 +14,7 @@ from puffin_ann.engines import engine
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.run import Assigned, BuiltShard, RunPlan, StagedFile
-from puffin_ann.lifecycle.ingest.segments import StagedRows, block_offset, read_block
+from puffin_ann.lifecycle.ingest.segments import VectorRows, block_offset, read_block
 from puffin_ann.lifecycle.runtime.progress import Report
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, attempt_unique
@@ -87,7 +87,7 @@ def build_shard(
 
 def _fetch(
     workspace: Workspace, shard: int, assigned: Assigned, summary: AssignSummary, scratch: Path
-) -> StagedRows:
+) -> VectorRows:
     """Read a shard's blocks of all segments, in order, into memory-mapped files."""
     dimension = workspace.build_plan.dimension
     counts = summary.counts[:, shard].astype(np.int64)
@@ -108,7 +108,7 @@ def _fetch(
     return rows
 
 
-def mapped_rows(rows: int, dimension: int, scratch: Path) -> StagedRows:
+def mapped_rows(rows: int, dimension: int, scratch: Path) -> VectorRows:
     """Return room for rows in new files of an existing folder."""
 
     def array(name: str, width: int, dtype: type[np.generic]) -> NDArray[np.generic]:
@@ -116,7 +116,7 @@ def mapped_rows(rows: int, dimension: int, scratch: Path) -> StagedRows:
             return np.zeros((0, width), dtype=dtype)
         return new_array(scratch / f"{name}.npy", dtype, (rows, width))
 
-    return StagedRows(
+    return VectorRows(
         array("vectors", dimension, np.float32),  # type: ignore[arg-type]
         array("locators", 3, np.uint32),  # type: ignore[arg-type]
         array("identities", 2, np.uint64),  # type: ignore[arg-type]

@@ -159,7 +159,7 @@ def measured(
 def encode(
     plan: BuildPlan, routing: Routing, coverage: Coverage, centroids: Centroids | None
 ) -> bytes:
-    """Return the candidate file's bytes."""
+    """Return the bytes of the staged index's file."""
     out = io.BytesIO()
     with PuffinWriter(out) as writer:
         if centroids is not None:

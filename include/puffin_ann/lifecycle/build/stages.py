@@ -261,7 +261,7 @@ def _gate(runner: Runner, workspace: Workspace) -> Gated:
 def _measure(
     workspace: Workspace, trained: Trained, *, assigned: Assigned, groups: Sequence[BuiltGroup]
 ) -> Gated:
-    """Measure the staged index, and stage the candidate for publication."""
+    """Measure the staged index, and stage what is to be published."""
     seconds = {
         "train": trained.seconds,
         "assign": assigned.seconds,

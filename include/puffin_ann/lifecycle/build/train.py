@@ -15,7 +15,7 @@ from puffin_ann.lifecycle.build.auto_algorithm import TRIAL_QUERIES, TRIAL_ROWS
 from puffin_ann.lifecycle.build.plan import sample_rows
 from puffin_ann.lifecycle.documents.run import BuildPlan
 from puffin_ann.lifecycle.ingest.sampling import SampleTask
-from puffin_ann.lifecycle.ingest.segments import StagedRows
+from puffin_ann.lifecycle.ingest.segments import VectorRows
 from puffin_ann.settings import settings
 
 MAX_SAMPLED_FILES = 256
@@ -82,7 +82,7 @@ def held_out(plan: BuildPlan, usable: int) -> NDArray[np.int64]:
     return generator.choice(usable, min(2 * plan.declaration.gate.queries, usable), replace=False)
 
 
-def train(plan: BuildPlan, rows: StagedRows, *, threads: int) -> TrainResult:
+def train(plan: BuildPlan, rows: VectorRows, *, threads: int) -> TrainResult:
     """Train the centroids on the sampled rows.
 
     Raises:

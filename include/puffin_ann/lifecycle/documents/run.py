@@ -6,7 +6,7 @@ task that was killed, retried or run twice by mistake finds what is done and goe
 
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import StagingGoneError
@@ -235,12 +235,12 @@ class Gated(Document):
     """Outcome of the recall gate.
 
     Attributes:
-        candidate: staged Puffin file with the final routing and coverage blobs; its shard entries
-            name the staged shard files.
+        staged_index: staged Puffin file with the final routing and coverage blobs; its shard
+            entries name the staged shard files.
         recall: measured recall at `k`, with its 95 % interval.
     """
 
-    candidate: StagedFile
+    staged_index: StagedFile = Field(validation_alias=AliasChoices("staged_index", "candidate"))
     k: int
     queries: int
     recall: float

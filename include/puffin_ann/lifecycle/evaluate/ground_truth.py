@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.lake.read.row_identity import hash_rows
-from puffin_ann.lifecycle.ingest.segments import StagedRows
+from puffin_ann.lifecycle.ingest.segments import VectorRows
 
 MAX_DUPLICATES = 64
 """A query with more exact duplicates than this is not measured with."""
@@ -51,7 +51,7 @@ def empty(queries: int, k: int) -> Truth:
 
 
 def of_rows(
-    queries: NDArray[np.float32], rows: StagedRows, k: int, metric: str, *, threads: int
+    queries: NDArray[np.float32], rows: VectorRows, k: int, metric: str, *, threads: int
 ) -> Truth:
     """Return the exact answers among a batch of rows."""
     if not len(queries) or not len(rows.vectors):

@@ -19,7 +19,7 @@ from puffin_ann.lifecycle.ingest.row_groups import (
     RowFilter,
     open_row_groups,
 )
-from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenate
+from puffin_ann.lifecycle.ingest.segments import VectorRows, concatenate
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
 )
@@ -44,7 +44,7 @@ class Parts:
     reads: list[ReadRowGroup]
     row_groups: list[tuple[int, int, int]]
 
-    def rows(self, dimension: int) -> StagedRows:
+    def rows(self, dimension: int) -> VectorRows:
         """Return the rows of all row groups."""
         return concatenate([read.rows for read in self.reads], dimension)
 

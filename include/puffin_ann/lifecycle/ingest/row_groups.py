@@ -15,7 +15,7 @@ from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.lake.read.row_identity import hash_rows
 from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.lifecycle.documents.run import PlannedFile
-from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenate
+from puffin_ann.lifecycle.ingest.segments import VectorRows, concatenate
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 
 RowFilter = Callable[[NDArray[np.uint64]], NDArray[np.bool_]]
@@ -56,7 +56,7 @@ class ReadRowGroup:
         vector_bytes: bytes of vectors decoded.
     """
 
-    rows: StagedRows
+    rows: VectorRows
     filtered_out: IdentifiedRows
     deleted: BitMap
     skipped: BitMap
@@ -160,13 +160,13 @@ def _split(
     locators: NDArray[np.uint32],
     identities: NDArray[np.uint64],
     row_filter: RowFilter | None,
-) -> tuple[StagedRows, IdentifiedRows]:
+) -> tuple[VectorRows, IdentifiedRows]:
     """Split rows into those that are kept whole, and those filtered out."""
     out = row_filter(identities) if row_filter is not None else np.zeros(len(identities), np.bool_)
     if not out.any():
-        return StagedRows(vectors, locators, identities), IdentifiedRows.joined([])
+        return VectorRows(vectors, locators, identities), IdentifiedRows.joined([])
     kept = np.flatnonzero(~out)
-    whole = StagedRows(vectors[kept], locators[kept], identities[kept])
+    whole = VectorRows(vectors[kept], locators[kept], identities[kept])
     return whole, IdentifiedRows(locators[out], identities[out])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from puffin_ann.lifecycle.documents.run import StagedFile
 from puffin_ann.lifecycle.ingest.row_groups import open_row_groups
-from puffin_ann.lifecycle.ingest.segments import StagedRows, concatenate
+from puffin_ann.lifecycle.ingest.segments import VectorRows, concatenate
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 
 
@@ -23,7 +23,7 @@ def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
     plan = workspace.build_plan
     generator = np.random.default_rng([plan.declaration.seed, task.file])
     part = open_row_groups(workspace, plan.files[task.file], 0, 1)
-    found: list[StagedRows] = []
+    found: list[VectorRows] = []
     rows = 0
     for row_group in generator.permutation(part.row_groups):
         if rows >= task.rows:
@@ -37,9 +37,9 @@ def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
     return workspace.stage_bytes(f"sample-{task.file}.npz", arrays_to_bytes(joined))
 
 
-def read_samples(workspace: Workspace, samples: list[StagedFile]) -> StagedRows:
+def read_samples(workspace: Workspace, samples: list[StagedFile]) -> VectorRows:
     """Return the staged samples as one."""
     return concatenate(
-        [arrays_from_bytes(StagedRows, workspace.fetch_bytes(sample)) for sample in samples],
+        [arrays_from_bytes(VectorRows, workspace.fetch_bytes(sample)) for sample in samples],
         workspace.build_plan.dimension,
     )

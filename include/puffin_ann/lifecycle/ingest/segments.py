@@ -43,7 +43,7 @@ class Readable(Protocol):
 
 
 @dataclass(frozen=True)
-class StagedRows:
+class VectorRows:
     """Rows on their way from the table to a shard.
 
     Attributes:
@@ -56,9 +56,9 @@ class StagedRows:
     locators: NDArray[np.uint32]
     identities: NDArray[np.uint64]
 
-    def take(self, rows: NDArray[np.int64] | slice) -> "StagedRows":
+    def take(self, rows: NDArray[np.int64] | slice) -> "VectorRows":
         """Return some rows, in the order given; those of a slice are the same memory."""
-        return StagedRows(self.vectors[rows], self.locators[rows], self.identities[rows])
+        return VectorRows(self.vectors[rows], self.locators[rows], self.identities[rows])
 
     @property
     def located(self) -> Rows:
@@ -73,7 +73,7 @@ def row_bytes(dimension: int) -> int:
 
 
 def write_segment(
-    out: Writable, rows: StagedRows, shard_of_row: NDArray[np.uint32], shards: int
+    out: Writable, rows: VectorRows, shard_of_row: NDArray[np.uint32], shards: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     """Write the rows grouped by shard, each group in the order the rows came.
 
@@ -101,7 +101,7 @@ def block_offset(counts: NDArray[np.uint32], shard: int, dimension: int) -> int:
 
 
 def read_block(
-    stream: Readable, offset: int, into: StagedRows, checksum: int, *, name: str
+    stream: Readable, offset: int, into: VectorRows, checksum: int, *, name: str
 ) -> None:
     """Read one block into arrays of its size.
 
@@ -129,15 +129,15 @@ def _read_array(stream: Readable, array: NDArray[np.generic], checksum: int, nam
     return checksum
 
 
-def concatenate(parts: Sequence[StagedRows], dimension: int) -> StagedRows:
+def concatenate(parts: Sequence[VectorRows], dimension: int) -> VectorRows:
     """Join batches of rows."""
     if not parts:
-        return StagedRows(
+        return VectorRows(
             np.zeros((0, dimension), dtype=np.float32),
             np.zeros((0, 3), dtype=np.uint32),
             np.zeros((0, 2), dtype=np.uint64),
         )
-    return StagedRows(
+    return VectorRows(
         np.concatenate([part.vectors for part in parts]),
         np.concatenate([part.locators for part in parts]),
         np.concatenate([part.identities for part in parts]),

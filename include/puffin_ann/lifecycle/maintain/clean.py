@@ -20,7 +20,7 @@ from puffin_ann.lake.store.listing import abort, delete_object, unfinished_uploa
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.maintain.forget_metadata import forget_metadata
 from puffin_ann.lifecycle.retention.foreign_history import describe
-from puffin_ann.lifecycle.retention.orphans import Kind, Orphan, find_orphans
+from puffin_ann.lifecycle.retention.removable import Kind, Removable, find_removable
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.runtime.object_names import (
     names_with_folders,
@@ -65,8 +65,8 @@ class CleanReport(BaseModel):
 
     table: str
     dry_run: bool
-    gone: tuple[Orphan, ...]
-    waiting: tuple[Orphan, ...]
+    gone: tuple[Removable, ...]
+    waiting: tuple[Removable, ...]
     failed: tuple[str, ...] = ()
     kept: tuple[Kept, ...] = ()
     notes: tuple[str, ...] = ()
@@ -106,9 +106,9 @@ def clean(
     loaded = load_table(table)
     forgotten = forget_metadata(loaded, forget, dry_run=dry_run, at_ms=at_ms) if forget else ()
     inventory = take_inventory(loaded, at_ms=at_ms)
-    found = find_orphans(inventory, tuple(declarations), grace=grace)
+    found = find_removable(inventory, tuple(declarations), grace=grace)
     look = _Look(inventory, found, forgotten)
-    due = [orphan for orphan in found if orphan.is_due]
+    due = [removable for removable in found if removable.is_due]
     free, kept = look.split(due)
     failed: list[str] = []
     gone = tuple(free) if dry_run else _remove(inventory, free, failed, kept, look)
@@ -116,7 +116,7 @@ def clean(
         table=name_of(inventory.table),
         dry_run=dry_run,
         gone=gone,
-        waiting=tuple(orphan for orphan in found if not orphan.is_due),
+        waiting=tuple(removable for removable in found if not removable.is_due),
         failed=tuple(failed),
         kept=tuple(kept),
         notes=look.notes,
@@ -134,14 +134,14 @@ class _Look:
     """
 
     def __init__(
-        self, inventory: Inventory, found: Sequence[Orphan], forget: Sequence[str]
+        self, inventory: Inventory, found: Sequence[Removable], forget: Sequence[str]
     ) -> None:
         self._inventory, self._forget, self._any = inventory, forget, bool(found)
-        self._grace_ms = 1000 * max((orphan.grace_seconds for orphan in found), default=0)
+        self._grace_ms = 1000 * max((removable.grace_seconds for removable in found), default=0)
         self._reader = MetadataReader()
         self.notes: tuple[str, ...] = ()
 
-    def split(self, due: Sequence[Orphan]) -> tuple[list[Orphan], list[Kept]]:
+    def split(self, due: Sequence[Removable]) -> tuple[list[Removable], list[Kept]]:
         """Return what may go, and what is kept.
 
         Raises:
@@ -159,22 +159,22 @@ class _Look:
         self.notes = tuple(f"{note.what}; {note.remedy}" for note in describe(protection.reach))
         if due:
             protection.require_readable()
-        reasons = [protection.why_kept(orphan) for orphan in due]
+        reasons = [protection.why_kept(removable) for removable in due]
         kept = [
-            Kept(kind=orphan.kind, location=orphan.location, bytes=orphan.bytes, why=why)
-            for orphan, why in zip(due, reasons, strict=True)
+            Kept(kind=removable.kind, location=removable.location, bytes=removable.bytes, why=why)
+            for removable, why in zip(due, reasons, strict=True)
             if why
         ]
-        return [orphan for orphan, why in zip(due, reasons, strict=True) if not why], kept
+        return [removable for removable, why in zip(due, reasons, strict=True) if not why], kept
 
 
 def _remove(
     inventory: Inventory,
-    due: Sequence[Orphan],
+    due: Sequence[Removable],
     failed: list[str],
     kept: list[Kept],
     look: _Look,
-) -> tuple[Orphan, ...]:
+) -> tuple[Removable, ...]:
     """Deregister what is registered, then delete; what a late commit registered meanwhile stays."""
     if not due:
         return ()
@@ -182,37 +182,39 @@ def _remove(
     free, more = look.split(due)  # another catalog that has the table may have committed
     kept += more
     gone = []
-    for orphan in free:
+    for removable in free:
         try:
-            if _delete(inventory, table, orphan):
-                gone.append(orphan)
-                log.info("clean: removed %s %s: %s", orphan.kind, orphan.location, orphan.why)
+            if _delete(inventory, table, removable):
+                gone.append(removable)
+                log.info(
+                    "clean: removed %s %s: %s", removable.kind, removable.location, removable.why
+                )
         except (StagingError, StoreDeniedError) as error:
-            failed.append(f"{orphan.location}: {error}")
-            log.warning("clean: %s is left behind: %s", orphan.location, error)
+            failed.append(f"{removable.location}: {error}")
+            log.warning("clean: %s is left behind: %s", removable.location, error)
     return tuple(gone)
 
 
-def _deregister(inventory: Inventory, due: Iterable[Orphan]) -> Table:
+def _deregister(inventory: Inventory, due: Iterable[Removable]) -> Table:
     held = slots(inventory.table)
-    cleared = frozenset(slot for orphan in due for slot in orphan.slots)
+    cleared = frozenset(slot for removable in due for slot in removable.slots)
     if not cleared:
         return reload_table(inventory.table)
     change = SlotChange(seen={slot: held[slot].statistics_path for slot in cleared}, clear=cleared)
     return change_slots(inventory.table, change, expected_head=inventory.head)
 
 
-def _delete(inventory: Inventory, table: Table, orphan: Orphan) -> bool:
+def _delete(inventory: Inventory, table: Table, removable: Removable) -> bool:
     io = inventory.table.io
-    if object_name(orphan.location) in names_with_folders(needed_locations(table)):
-        log.warning("clean: %s was registered in the meantime and stays", orphan.location)
+    if object_name(removable.location) in names_with_folders(needed_locations(table)):
+        log.warning("clean: %s was registered in the meantime and stays", removable.location)
         return False
-    if orphan.kind == "staging":
-        Staging(io, orphan.location).delete_tree()
-    elif orphan.kind == "upload":
-        for uri, upload in unfinished_uploads(io, orphan.location):
-            if uri == orphan.location and upload.id == orphan.upload_id:
+    if removable.kind == "staging":
+        Staging(io, removable.location).delete_tree()
+    elif removable.kind == "upload":
+        for uri, upload in unfinished_uploads(io, removable.location):
+            if uri == removable.location and upload.id == removable.upload_id:
                 abort(io, uri, upload)
     else:
-        delete_object(io, orphan.location)
+        delete_object(io, removable.location)
     return True

@@ -26,7 +26,7 @@ from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, guard, plan_
 from puffin_ann.lifecycle.maintain.lease_findings import lease_findings
 from puffin_ann.lifecycle.maintain.repair import Damage, find_damage, repair
 from puffin_ann.lifecycle.retention.foreign_history import describe
-from puffin_ann.lifecycle.retention.orphans import find_orphans
+from puffin_ann.lifecycle.retention.removable import find_removable
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.versions.base_version import nearest_version
@@ -126,7 +126,7 @@ def examine(
         *find_lost(inventory, plan, declarations),
         *_registrations(inventory, plan, declarations or ()),
         *_displaced(inventory),
-        *_orphans(inventory, declarations or (), protection),
+        *_removable(inventory, declarations or (), protection),
         *find_undeclared(inventory, plan, declarations),
         *secrets(inventory, plan),
         *_stale(inventory, plan, declarations),
@@ -140,7 +140,7 @@ def _clean(table: Table, declarations: Sequence[IndexDeclaration], at_ms: int | 
         cleaned = clean(table, declarations, at_ms=at_ms)
     except EnvironmentProblemError as error:  # what was repaired before has to be told
         return [f"removed nothing: {error}"]
-    done = [f"removed {orphan.kind} {orphan.location}: {orphan.why}" for orphan in cleaned.gone]
+    done = [f"removed {gone.kind} {gone.location}: {gone.why}" for gone in cleaned.gone]
     return done + [f"could not remove {problem}" for problem in cleaned.failed]
 
 
@@ -266,22 +266,22 @@ def _foreign(protection: Protection) -> Iterator[Finding]:
         )
 
 
-def _orphans(
+def _removable(
     inventory: Inventory, declarations: Sequence[IndexDeclaration], protection: Protection
 ) -> Iterator[Finding]:
-    for orphan in find_orphans(inventory, declarations):
-        if orphan.kind == "superseded version":
+    for removable in find_removable(inventory, declarations):
+        if removable.kind == "superseded version":
             continue
-        left = orphan.grace_seconds - orphan.idle_seconds
-        later = "" if orphan.is_due else f" in {left // 3600} h {left % 3600 // 60} min"
-        kept = protection.why_kept(orphan) if orphan.is_due else ""
+        left = removable.grace_seconds - removable.idle_seconds
+        later = "" if removable.is_due else f" in {left // 3600} h {left % 3600 // 60} min"
+        kept = protection.why_kept(removable) if removable.is_due else ""
         yield Finding(
             kind="orphan",
             indexes=(),
-            file=orphan.location,
-            what=f"{orphan.kind}: {orphan.why}",
+            file=removable.location,
+            what=f"{removable.kind}: {removable.why}",
             remedy=f"none: {kept}" if kept else f"'puffin-ann clean' removes it{later}",
-            is_problem=orphan.is_due and not kept,
+            is_problem=removable.is_due and not kept,
         )
 
 

@@ -24,8 +24,8 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.attempt import Published, Request
+from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from puffin_ann.lake.commit.index_snapshot import publish_mode
-from puffin_ann.lake.commit.publish import publish as commit
 from puffin_ann.lake.metadata.dropped import find_dropped, is_dropped
 from puffin_ann.lake.metadata.registered import find_registered, next_number
 from puffin_ann.lake.store.compose import Assembly, Names
@@ -151,9 +151,11 @@ def _built(workspace: Workspace) -> VersionContent:
     plan = workspace.build_plan
     gated = load(workspace.staging, GATE, Gated)
     require_passed(gated, plan.declaration.name)
-    version = load_version(workspace.table.io, gated.candidate.uri, plan.declaration.name)
+    version = load_version(workspace.table.io, gated.staged_index.uri, plan.declaration.name)
     if version is None:
-        raise StagingError(f"{gated.candidate.uri} does not hold index {plan.declaration.name!r}")
+        raise StagingError(
+            f"{gated.staged_index.uri} does not hold index {plan.declaration.name!r}"
+        )
     blobs = {
         shard.shard_id: dict.fromkeys(
             (engine(version.routing.algorithm).blob_type, rows_blob.TYPE), version.file_of(shard)
@@ -229,7 +231,7 @@ def _commit(table: Table, plan: RunPlan, version: IndexVersion, assembled: Assem
         run_prefix=assembled.run_prefix,
         carried=assembled.carried,
     )
-    return commit(table, request)
+    return commit_index_file(table, request)
 
 
 def summary_of(plan: RunPlan, version: IndexVersion) -> dict[str, str]:

@@ -17,8 +17,8 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.attempt import Request
+from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from puffin_ann.lake.commit.index_snapshot import publish_mode
-from puffin_ann.lake.commit.publish import publish
 from puffin_ann.lake.metadata.registered import find_registered, publication_number
 from puffin_ann.lake.store.compose import Assembly, Names
 from puffin_ann.lake.store.listing import delete_object
@@ -123,7 +123,7 @@ def republish(
         properties=properties or {},
     )
     try:
-        published = publish(table, request)
+        published = commit_index_file(table, request)
     except UnclearCommitError:
         raise
     except Exception:

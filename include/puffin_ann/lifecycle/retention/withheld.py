@@ -19,7 +19,7 @@ from puffin_ann.lake.metadata.foreign import Foreign, Reach, find_metadata_in_re
 from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lake.store.locations import is_within, metadata_folder, staging_folders
 from puffin_ann.lifecycle.retention.foreign_history import SHOWN, blocking
-from puffin_ann.lifecycle.retention.orphans import Orphan
+from puffin_ann.lifecycle.retention.removable import Removable
 from puffin_ann.lifecycle.runtime.object_names import (
     named_locations,
     names_with_folders,
@@ -100,16 +100,16 @@ class Protection:
                 f"{foreign.problem}; nothing is removed while it is not known what it names"
             )
 
-    def why_kept(self, orphan: Orphan) -> str:
-        """Say why an orphan is not to be removed; empty if it may go."""
-        if kept := self.why_file_kept(orphan.location):
+    def why_kept(self, removable: Removable) -> str:
+        """Say why something is not to be removed; empty if it may go."""
+        if kept := self.why_file_kept(removable.location):
             return kept
-        if orphan.kind in ("staging", "upload"):
-            return self._why_run_kept(orphan)
-        if orphan.kind == "record":
+        if removable.kind in ("staging", "upload"):
+            return self._why_run_kept(removable)
+        if removable.kind == "record":
             return self._why_record_kept()
-        if orphan.kind in ("manifest list", "unpublished file"):
-            return self._named_earlier(orphan)
+        if removable.kind in ("manifest list", "unpublished file"):
+            return self._named_earlier(removable)
         return ""
 
     def why_file_kept(self, location: str) -> str:
@@ -123,8 +123,8 @@ class Protection:
         by = self._named.get(object_name(location))
         return f"{by.location} names it, {_KINDS[by.kind]}" if by else ""
 
-    def _why_run_kept(self, orphan: Orphan) -> str:
-        if orphan.idle_seconds * 1000 >= ALL_OVER_MS or not self.reach.foreign:
+    def _why_run_kept(self, removable: Removable) -> str:
+        if removable.idle_seconds * 1000 >= ALL_OVER_MS or not self.reach.foreign:
             return ""
         foreign = self.reach.foreign[0]
         return (
@@ -138,15 +138,15 @@ class Protection:
         foreign = self.reach.foreign[0]
         return f"another registration of the table may need it, which {foreign.location} shows"
 
-    def _named_earlier(self, orphan: Orphan) -> str:
-        """Say that earlier metadata of the table names an orphan, or may do so."""
-        name = object_name(orphan.location)
+    def _named_earlier(self, removable: Removable) -> str:
+        """Say that earlier metadata of the table names an object, or may do so."""
+        name = object_name(removable.location)
         if name in self._current_names:
             return "the table's metadata names it, by another spelling of its location"
         names, problem = self._own_names
         if name in names:
             return "earlier metadata of the table names it"
-        if problem or orphan.kind == "unpublished file":
+        if problem or removable.kind == "unpublished file":
             return problem
         names, problem = self._older_lists
         return "an old metadata file names it" if name in names else problem

@@ -10,7 +10,7 @@ from puffin_ann.errors import (
     CatalogUnavailableError,
     UnclearCommitError,
 )
-from puffin_ann.lake.commit import publish as publishing
+from puffin_ann.lake.commit import commit_index_file
 from tests.support import tables
 from tests.support.commits import (
     head,
@@ -47,7 +47,7 @@ def test_when_every_request_is_lost_the_outcome_is_unclear(faulty: Table, tmp_pa
         send(faulty)
     assert len(faulty.refresh().snapshots()) == 2
     # A lost request may still land, so what it names must stay.
-    assert len(manifest_lists(tmp_path)) == before + publishing.ATTEMPTS
+    assert len(manifest_lists(tmp_path)) == before + commit_index_file.ATTEMPTS
     assert faulty.io.new_input(
         faulty.location_provider().new_metadata_location("run-1.puffin")
     ).exists()
@@ -95,7 +95,7 @@ def test_an_unclear_run_learns_its_outcome_when_it_is_run_again(faulty: Table) -
         raise ConnectionError("timed out")
 
     planned = head(faulty)
-    faulty.catalog.faults = [hold] * publishing.ATTEMPTS
+    faulty.catalog.faults = [hold] * commit_index_file.ATTEMPTS
     with pytest.raises(UnclearCommitError):
         send(faulty, expected=planned)
     held[0]()

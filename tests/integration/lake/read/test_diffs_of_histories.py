@@ -10,7 +10,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyroaring import BitMap
 
 from puffin_ann.lake.commit.attempt import Request
-from puffin_ann.lake.commit.publish import publish
+from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from puffin_ann.lake.read.coverage_diff import (
     ALL,
     Covered,
@@ -96,7 +96,7 @@ def publish_index(table: Table, run: str) -> None:
     with table.io.new_output(path).create() as out:
         out.write(bytes(50))
     at = table.current_snapshot().snapshot_id
-    publish(
+    commit_index_file(
         table,
         Request(
             expected_head=at,

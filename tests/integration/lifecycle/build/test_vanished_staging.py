@@ -69,7 +69,7 @@ def test_everything_vanishes_before_a_stage(words, before):
         ("group", "gate"),
         ("shard", "gate"),
         ("shard", "publish"),
-        ("candidate", "publish"),
+        ("staged-index", "publish"),
         ("gate", "publish"),
         ("plan", "assign"),
     ],

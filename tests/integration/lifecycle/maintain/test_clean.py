@@ -127,7 +127,7 @@ def left_by_a_killed_run(table, run: str = "killed") -> None:
     plan = builds.run.plan_build(builds.declaration(), run_id=run, overrides={"force": True})
     builds.run_stages(plan)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("puffin_ann.lifecycle.publish.assemble.commit", _die)
+        patch.setattr("puffin_ann.lifecycle.publish.assemble.commit_index_file", _die)
         with pytest.raises(KeyboardInterrupt):
             builds.publish.publish(RunRef.planned(plan))
     table.refresh()
@@ -206,7 +206,7 @@ def test_a_run_that_goes_on_keeps_its_staging(words):
 def test_a_commit_without_an_answer_leaves_nothing_once_it_is_clear_that_it_never_lands(
     words, monkeypatch
 ):
-    monkeypatch.setattr("puffin_ann.lake.commit.publish.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("puffin_ann.lake.commit.commit_index_file.WAIT_SECONDS", 0.0)
     before = everything(words)
     plan = builds.run.plan_build(builds.declaration(), run_id="unclear")
     builds.run_stages(plan)

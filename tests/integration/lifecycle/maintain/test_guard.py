@@ -3,7 +3,7 @@
 import pytest
 
 from puffin_ann.errors import ConflictError, IndexNotFoundError
-from puffin_ann.lake.commit.publish import publish as commit_publication
+from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.expiry import Horizon
 from puffin_ann.lifecycle.documents.run_ref import RunRef
@@ -122,7 +122,7 @@ def test_a_file_of_a_commit_that_never_landed_is_not_registered(words, monkeypat
     def die(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("puffin_ann.lifecycle.publish.assemble.commit", die)
+    monkeypatch.setattr("puffin_ann.lifecycle.publish.assemble.commit_index_file", die)
     with pytest.raises(KeyboardInterrupt):
         builds.publish.publish(RunRef.planned(plan))
     assert len(table_events.index_files(words)) == 1
@@ -271,9 +271,9 @@ def test_a_head_that_moves_while_everything_is_published_again_is_found(words, m
         if not moved:
             moved.append(True)
             words.catalog.load_table(words.name()).append(builds.rows(range(60, 70)))
-        return commit_publication(table, request)
+        return commit_index_file(table, request)
 
-    monkeypatch.setattr("puffin_ann.lifecycle.publish.republish.publish", overtaken)
+    monkeypatch.setattr("puffin_ann.lifecycle.publish.republish.commit_index_file", overtaken)
     guard(words)
     table_events.assert_alive(words)
     registered = {entry.statistics_path for entry in slots(words.refresh()).values()}

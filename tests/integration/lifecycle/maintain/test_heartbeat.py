@@ -40,7 +40,7 @@ def test_a_clean_up_without_grace_between_any_two_stages_harms_no_build(words):
 def test_a_file_that_is_about_to_be_published_is_spared(words, monkeypatch):
     from puffin_ann.lifecycle.publish import assemble
 
-    commit = assemble.commit
+    commit = assemble.commit_index_file
     plan = build.plan_build(builds.declaration(), run_id="run")
     builds.run_stages(plan)
 
@@ -48,7 +48,7 @@ def test_a_file_that_is_about_to_be_published_is_spared(words, monkeypatch):
         assert clean(words, grace="0s").gone == ()
         return commit(*arguments, **options)
 
-    monkeypatch.setattr(assemble, "commit", cleaned_before)
+    monkeypatch.setattr(assemble, "commit_index_file", cleaned_before)
     publish.publish(RunRef.planned(plan))
     table_events.assert_alive(words)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from puffin_ann.errors import UnclearCommitError
-from puffin_ann.lake.commit import publish as sending
+from puffin_ann.lake.commit import commit_index_file
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.guard import guard
@@ -21,7 +21,7 @@ def late(rest_lake, proxied_lake, catalog_proxy, monkeypatch):
     """Publish by a request that the catalog gets only when the function given back is called."""
 
     def give_up(mode: str, **declared):
-        monkeypatch.setattr(sending, "WAIT_SECONDS", 0.001)
+        monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.001)
         plan = publications.staged(proxied_lake, publish=mode, **declared)
         catalog_proxy.faults = [catalog_proxy.hold] * 20
         with pytest.raises(UnclearCommitError):

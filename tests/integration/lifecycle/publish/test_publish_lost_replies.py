@@ -3,7 +3,7 @@
 import pytest
 
 from puffin_ann.errors import UnclearCommitError
-from puffin_ann.lake.commit import publish as sending
+from puffin_ann.lake.commit import commit_index_file
 from tests.support import builds, publications
 from tests.support import catalog_proxy as faults
 
@@ -15,7 +15,7 @@ MODES = ["snapshot", "statistics"]
 @pytest.fixture(params=MODES)
 def plan(request, rest_lake, proxied_lake, monkeypatch):
     """A run that publishes through the proxy, in each mode."""
-    monkeypatch.setattr(sending, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
     rest_lake.create(builds.rows(range(30)))
     return publications.staged(proxied_lake, publish=request.param)
 
@@ -67,7 +67,7 @@ def test_a_request_that_lands_after_the_run_changes_nothing(rest_lake, catalog_p
 
 
 def test_an_unclear_run_deletes_nothing_and_learns_its_outcome(rest_lake, catalog_proxy, plan):
-    catalog_proxy.faults = [catalog_proxy.hold] * sending.ATTEMPTS
+    catalog_proxy.faults = [catalog_proxy.hold] * commit_index_file.ATTEMPTS
     with pytest.raises(UnclearCommitError, match="is kept"):
         publications.publish(plan)
     table = rest_lake.load()
@@ -88,7 +88,7 @@ def test_an_unclear_run_deletes_nothing_and_learns_its_outcome(rest_lake, catalo
 
 
 def test_an_unclear_run_publishes_when_its_requests_never_land(rest_lake, catalog_proxy, plan):
-    catalog_proxy.faults = [faults.lose_request] * sending.ATTEMPTS
+    catalog_proxy.faults = [faults.lose_request] * commit_index_file.ATTEMPTS
     with pytest.raises(UnclearCommitError):
         publications.publish(plan)
     published = publications.publish(plan)

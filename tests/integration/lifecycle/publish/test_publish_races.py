@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 import pytest
 
 from puffin_ann.errors import ConflictError
-from puffin_ann.lake.commit import publish as sending
+from puffin_ann.lake.commit import commit_index_file
 from puffin_ann.lifecycle.documents.run import PlanPointer
 from puffin_ann.lifecycle.publish.assemble import was_published
 from tests.support import builds, publications
@@ -65,7 +65,7 @@ def assert_both_ended_well(lake, plans, ends) -> None:
     "block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 10))]
 )
 def test_of_two_writers_one_is_first_and_the_other_follows(rest_lake, monkeypatch, block):
-    monkeypatch.setattr(sending, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
     rest_lake.create(builds.rows(range(30)))
     pair = rounds(rest_lake, "snapshot")
     for number in range(ROUNDS_PER_TABLE):
@@ -81,7 +81,7 @@ def test_of_two_writers_one_is_first_and_the_other_follows(rest_lake, monkeypatc
 
 
 def test_two_writers_of_one_slot_lose_nothing_of_each_other(rest_lake, monkeypatch):
-    monkeypatch.setattr(sending, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
     rest_lake.create(builds.rows(range(30)))
     pair = rounds(rest_lake, "statistics")
     for number in range(ROUNDS_PER_TABLE):
@@ -101,7 +101,7 @@ def test_two_writers_of_one_slot_lose_nothing_of_each_other(rest_lake, monkeypat
 
 
 def test_two_writers_on_an_embedded_catalog(embedded_lake, monkeypatch):
-    monkeypatch.setattr(sending, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
     embedded_lake.create(builds.rows(range(30)))
     pair = rounds(embedded_lake, "snapshot")
     for number in range(ROUNDS_PER_TABLE):

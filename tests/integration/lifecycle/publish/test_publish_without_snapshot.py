@@ -5,7 +5,7 @@ import json
 import pytest
 
 from puffin_ann.errors import UnsupportedTableError
-from puffin_ann.lake.commit import publish as sending
+from puffin_ann.lake.commit import commit_index_file
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.puffin import PuffinReader
 from tests.support import builds, publications
@@ -111,7 +111,7 @@ def test_statistics_written_between_our_look_and_our_commit_are_not_overwritten(
     rest_lake, proxied_lake, catalog_proxy, monkeypatch, mode
 ):
     """No requirement of a catalog guards the slot, so this is made good after the fact."""
-    monkeypatch.setattr(sending, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
     table = rest_lake.create(builds.rows(range(40)))
     base = table.current_snapshot().snapshot_id
     plan = publications.staged(proxied_lake, publish=mode)
@@ -156,7 +156,7 @@ def test_statistics_written_while_the_file_is_assembled_are_carried(lake, monkey
 def test_an_index_of_an_old_snapshot_is_registered_there(lake):
     """Backfill: the slot of a snapshot that has long been followed by others."""
     from puffin_ann.lake.commit.attempt import Request
-    from puffin_ann.lake.commit.publish import publish
+    from puffin_ann.lake.commit.commit_index_file import commit_index_file
 
     table = lake.create(builds.rows(range(20)))
     old = table.current_snapshot().snapshot_id
@@ -164,7 +164,7 @@ def test_an_index_of_an_old_snapshot_is_registered_there(lake):
     path = f"{table.location()}/metadata/ann-words-old.puffin"
     with table.io.new_output(path).create() as out:
         out.write(b"PFA1" + bytes(60))
-    published = publish(
+    published = commit_index_file(
         table,
         Request(
             expected_head=table.current_snapshot().snapshot_id,

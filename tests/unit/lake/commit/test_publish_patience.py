@@ -3,7 +3,7 @@
 import pytest
 
 from puffin_ann.errors import CatalogUnavailableError, StoreUnavailableError
-from puffin_ann.lake.commit import publish
+from puffin_ann.lake.commit import commit_index_file
 from puffin_ann.settings import settings
 
 
@@ -23,7 +23,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(publish, "time", clock)
+    monkeypatch.setattr(commit_index_file, "time", clock)
     return clock
 
 
@@ -38,12 +38,12 @@ def asked(clock: Clock, error: Exception, seconds: float) -> int:
         raise error
 
     with pytest.raises(type(error)):
-        publish._with_patience(ask)
+        commit_index_file._with_patience(ask)
     return times
 
 
 def test_a_catalog_that_fails_at_once_is_asked_again(clock):
-    assert asked(clock, CatalogUnavailableError("no"), 0.0) == publish.LOOKS
+    assert asked(clock, CatalogUnavailableError("no"), 0.0) == commit_index_file.LOOKS
 
 
 def test_the_silence_of_a_catalog_is_waited_for_once(clock):

@@ -4,15 +4,15 @@ from hypothesis import strategies as st
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.lifecycle.evaluate import ground_truth
-from puffin_ann.lifecycle.ingest.segments import StagedRows
+from puffin_ann.lifecycle.ingest.segments import VectorRows
 
 K = 3
 
 
-def _rows(vectors: np.ndarray, first: int) -> StagedRows:
+def _rows(vectors: np.ndarray, first: int) -> VectorRows:
     numbers = np.arange(first, first + len(vectors), dtype=np.uint32)
     locators = np.column_stack([numbers // 10, numbers % 10, numbers])
-    return StagedRows(vectors, locators, np.zeros((len(vectors), 2), dtype=np.uint64))
+    return VectorRows(vectors, locators, np.zeros((len(vectors), 2), dtype=np.uint64))
 
 
 @given(

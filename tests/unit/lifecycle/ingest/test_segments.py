@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from puffin_ann.errors import StagingError
 from puffin_ann.lifecycle.ingest.segments import (
-    StagedRows,
+    VectorRows,
     block_offset,
     concatenate,
     read_block,
@@ -18,9 +18,9 @@ from puffin_ann.lifecycle.ingest.segments import (
 DIMENSION = 3
 
 
-def _rows(count: int, seed: int = 0) -> StagedRows:
+def _rows(count: int, seed: int = 0) -> VectorRows:
     generator = np.random.default_rng(seed)
-    return StagedRows(
+    return VectorRows(
         generator.normal(size=(count, DIMENSION)).astype(np.float32),
         generator.integers(0, 1000, size=(count, 3)).astype(np.uint32),
         generator.integers(0, 2**63, size=(count, 2)).astype(np.uint64),

@@ -13,7 +13,7 @@ from puffin_ann.errors import StagingGoneError
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.shard import mapped_rows
 from puffin_ann.lifecycle.documents.run import StagedFile
-from puffin_ann.lifecycle.ingest.segments import StagedRows, block_offset, read_block, row_bytes
+from puffin_ann.lifecycle.ingest.segments import VectorRows, block_offset, read_block, row_bytes
 from puffin_ann.lifecycle.refresh.read_changes.added_rows import cell_order
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 
@@ -24,7 +24,7 @@ CHUNK_ROWS = 1 << 16
 class FreshRows:
     """Rows in the order of their locators, memory-mapped, and (n,) uint32 cells."""
 
-    rows: StagedRows
+    rows: VectorRows
     cells: NDArray[np.uint32]
 
 
@@ -104,7 +104,7 @@ def _range(
 
 
 def _sorted(
-    found: StagedRows, cells: NDArray[np.uint32], dimension: int, scratch: Path
+    found: VectorRows, cells: NDArray[np.uint32], dimension: int, scratch: Path
 ) -> FreshRows:
     order = np.lexsort((found.locators[:, 2], found.locators[:, 1], found.locators[:, 0]))
     result = mapped_rows(len(order), dimension, scratch)

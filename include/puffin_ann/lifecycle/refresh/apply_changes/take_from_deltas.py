@@ -8,7 +8,7 @@ from puffin_ann.errors import BlobFormatError
 from puffin_ann.lifecycle.documents.refresh import Changes
 from puffin_ann.lifecycle.documents.run import AssignOutcome
 from puffin_ann.lifecycle.ingest.parts import Parts
-from puffin_ann.lifecycle.ingest.segments import StagedRows
+from puffin_ann.lifecycle.ingest.segments import VectorRows
 from puffin_ann.lifecycle.refresh.apply_changes.remap import rows_now
 from puffin_ann.lifecycle.refresh.read_changes.added_rows import stage
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
@@ -50,7 +50,7 @@ def take_from_deltas(
         if now.rows.identities is None:
             raise BlobFormatError(f"{where} has rows without identities")
         locators = np.stack([now.rows.file_ids, now.rows.row_groups, now.rows.offsets], axis=1)
-        rows = StagedRows(
+        rows = VectorRows(
             np.ascontiguousarray(delta.vectors(live)),
             locators[live].astype(np.uint32),
             now.rows.identities[live],

@@ -15,7 +15,7 @@ from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile
 from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.ingest.parts import Parts, read_parts
 from puffin_ann.lifecycle.ingest.row_groups import IdentifiedRows
-from puffin_ann.lifecycle.ingest.segments import StagedRows, write_segment
+from puffin_ann.lifecycle.ingest.segments import VectorRows, write_segment
 from puffin_ann.lifecycle.refresh.read_changes.removed_rows import (
     MaskedAndRestored,
     RemovedIdentityPrefixes,
@@ -123,7 +123,7 @@ def stage(
     workspace: Workspace,
     number: int,
     parts: Parts,
-    rows: StagedRows,
+    rows: VectorRows,
     routing: Routing,
     *,
     threads: int,

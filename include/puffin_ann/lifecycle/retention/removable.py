@@ -44,7 +44,7 @@ Kind = Literal[
 ]
 
 
-class Orphan(BaseModel):
+class Removable(BaseModel):
     """Something that goes, or will go when its grace is over.
 
     Attributes:
@@ -74,9 +74,9 @@ class Orphan(BaseModel):
         return self.idle_seconds >= self.grace_seconds
 
 
-def find_orphans(
+def find_removable(
     inventory: Inventory, declarations: Sequence[IndexDeclaration] = (), *, grace: str | None = None
-) -> list[Orphan]:
+) -> list[Removable]:
     """List what is not needed any more, due or not; reads the store, changes nothing."""
     published = inventory.published
     retention = policies(declarations, published)
@@ -87,7 +87,7 @@ def find_orphans(
     verdicts = apply_retention(published, retention, names_of_snapshots(inventory.table))
     longest = max((policy.grace_ms for policy in retention.values()), default=usual.grace_ms)
     longest = max(longest, ALIVE_MS)  # what is not published may be of a run that goes on
-    unnamed: list[Orphan] = []
+    unnamed: list[Removable] = []
     for root in staging_folders(inventory.table):
         stored = list_objects(inventory.table.io, root, recursive=True)
         unnamed += _staging(inventory, root, stored, retention, longest)
@@ -111,10 +111,10 @@ def _with_grace(retention: RetentionOptions, grace: str) -> RetentionOptions:
         ) from None
 
 
-def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[Orphan]:
+def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[Removable]:
     for verdict in verdicts:
         if not verdict.is_kept:
-            yield Orphan(
+            yield Removable(
                 kind="superseded version",
                 location=verdict.file.path,
                 bytes=verdict.file.bytes or 0,
@@ -127,7 +127,7 @@ def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[O
 
 def _dropped(
     inventory: Inventory, declarations: Sequence[IndexDeclaration], grace: str | None
-) -> Iterable[Orphan]:
+) -> Iterable[Removable]:
     """List files that hold nothing but versions that were dropped."""
     for file in inventory.files:
         if file.holds or not file.dropped:
@@ -137,7 +137,7 @@ def _dropped(
         longest = max(kept.values(), key=lambda one: one.grace_ms)
         since = max(name.dropped_ms for name in file.dropped)
         names = ", ".join(sorted({repr(name.index) for name in file.dropped}))
-        yield Orphan(
+        yield Removable(
             kind="superseded version",
             location=file.path,
             bytes=file.bytes or 0,
@@ -148,7 +148,7 @@ def _dropped(
         )
 
 
-def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
+def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Removable]:
     """List files of runs that failed, were killed, or whose commit was not answered.
 
     A file that some snapshot or earlier metadata names is none of them, readable or not.
@@ -156,7 +156,7 @@ def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
     for file in inventory.files:
         left = file.holds or not file.dropped
         if left and not file.is_published and file.bytes is not None:
-            yield Orphan(
+            yield Removable(
                 kind="unpublished file",
                 location=file.path,
                 bytes=file.bytes,
@@ -172,7 +172,7 @@ def _staging(
     stored: Iterable[StoredObject],
     retention: Mapping[str, RetentionOptions],
     longest: int,
-) -> Iterable[Orphan]:
+) -> Iterable[Removable]:
     runs: dict[tuple[str, str], list[StoredObject]] = defaultdict(list)
     for staged in stored:
         index, _, rest = staged.uri[len(root) + 1 :].partition("/")
@@ -185,7 +185,7 @@ def _staging(
         if object_name(folder) in needed:
             continue
         grace = retention[index].grace_ms if index in retention else longest
-        yield Orphan(
+        yield Removable(
             kind="staging",
             location=folder,
             bytes=sum(stored.bytes for stored in objects),
@@ -201,7 +201,7 @@ def _records(
     stored: Iterable[StoredObject],
     retention: Mapping[str, RetentionOptions],
     grace_ms: int,
-) -> Iterable[Orphan]:
+) -> Iterable[Removable]:
     """List leases and evaluations of indexes that are not published, or not any more.
 
     Those of published indexes stay: a lease's numbers grow, and evaluations are its history. What
@@ -211,7 +211,7 @@ def _records(
     for record in stored:
         why = _why_not_needed(root, record.uri, retention)
         if why:
-            yield Orphan(
+            yield Removable(
                 kind="record",
                 location=record.uri,
                 bytes=record.bytes,
@@ -236,7 +236,7 @@ def _why_not_needed(root: str, uri: str, retention: Mapping[str, RetentionOption
     return f"index {index[0]!r} is not published" if index else "no index is published"
 
 
-def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
+def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Removable]:
     """List manifest lists of index snapshots that never came to be: of commits not answered."""
     found = [
         stored
@@ -244,7 +244,7 @@ def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
         if is_own_manifest_list(stored.uri.rpartition("/")[2])
     ]
     needed = {canonical(snapshot.manifest_list) for snapshot in inventory.table.snapshots()}
-    unknown = [orphan for orphan in found if canonical(orphan.uri) not in needed]
+    unknown = [stored for stored in found if canonical(stored.uri) not in needed]
     if unknown:  # snapshots that expired are the catalog's and Iceberg's to clear
         try:
             needed |= {canonical(path) for path in manifest_lists_of(inventory.table)}
@@ -253,7 +253,7 @@ def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
             return
     for file in unknown:
         if canonical(file.uri) not in needed:
-            yield Orphan(
+            yield Removable(
                 kind="manifest list",
                 location=file.uri,
                 bytes=file.bytes,
@@ -263,13 +263,13 @@ def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
             )
 
 
-def _uploads(inventory: Inventory, grace_ms: int) -> Iterable[Orphan]:
+def _uploads(inventory: Inventory, grace_ms: int) -> Iterable[Removable]:
     io = inventory.table.io
     prefixes = [f"{metadata_folder(inventory.table)}/ann-"]  # of FORMER_STAGING_FOLDER, too
     prefixes += [f"{root}/" for root in staging_folders(inventory.table) if prefixes[0] not in root]
     for uri, upload in chain.from_iterable(unfinished_uploads(io, prefix) for prefix in prefixes):
         begun_ms = int(upload.begun.timestamp() * 1000)
-        yield Orphan(
+        yield Removable(
             kind="upload",
             location=uri,
             bytes=0,

@@ -56,7 +56,7 @@ _REFUSALS = (
 _log = logging.getLogger("puffin_ann")
 
 
-def publish(table: Table, request: Request) -> Published:
+def commit_index_file(table: Table, request: Request) -> Published:
     """Register a Puffin file in one commit that asserts the branch's head.
 
     In mode `snapshot` the commit adds an index snapshot to the branch (the parent's manifests and
@@ -93,7 +93,7 @@ def publish(table: Table, request: Request) -> Published:
 
 @dataclass
 class _Publication:
-    """One call of `publish`: attempts to commit until the outcome is known, or given up on."""
+    """Attempts to commit one request until the outcome is known, or given up on."""
 
     table: Table
     request: Request
