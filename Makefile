@@ -32,7 +32,7 @@ BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down compose-demo stand-in-images pack jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-matrix test-lowest fuzz soak lint format lock clean
+.PHONY: help setup demo up down compose-demo stand-in-images pack test-pack jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-matrix test-lowest fuzz soak lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -89,6 +89,9 @@ $(PACKED): deploy/executors.lock $(shell find include/puffin_ann -name '*.py') |
 	@tar --create --gzip --file $@ --directory $(LOCAL)/executors .
 	@rm -rf $(LOCAL)/executors
 	@ls -sh $@
+
+test-pack: $(KERNELS) $(PACKED) ## Build on a cluster whose workers have bare Python, by what make pack makes
+	@PACKED=$(abspath $(PACKED)) $(PYTEST) tests/e2e/test_packed_environment.py
 
 jars: $(JARS) ## Fetch the Java code that our files are judged by
 

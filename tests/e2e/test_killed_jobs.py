@@ -45,7 +45,8 @@ from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs import in_process, publish, refresh
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.settings import settings
-declared = {one.name: one for one in load_declarations(*settings().declarations_dir)}["killed"]
+found = load_declarations(*settings().declarations_dir)
+declared = next(declaration for declaration in found if declaration.name == "killed")
 if sys.argv[1] == "build":
     done = in_process.refresh_in_process(declared, run_id="build-1")
 elif sys.argv[1] == "plan":

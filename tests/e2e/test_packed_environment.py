@@ -1,4 +1,7 @@
-"""A build on a cluster whose workers have no more than Python: the library comes as an archive."""
+"""A build on a cluster whose workers have no more than Python: the library comes as an archive.
+
+`PACKED` names it, such as that of `make pack`; without it one is packed of this environment.
+"""
 
 import os
 import shutil
@@ -44,8 +47,9 @@ def bare(stage) -> dict[str, str]:
 
 @pytest.mark.long
 def test_workers_with_a_bare_python_build_by_a_packed_environment(stage, vectors, bare, tmp_path):
-    archive = tmp_path / "puffin-ann.tar.gz"
-    pack_environment(archive)
+    archive = Path(os.environ.get("PACKED", tmp_path / "puffin-ann.tar.gz"))
+    if "PACKED" not in os.environ:
+        pack_environment(archive)
     stage.declare("words_packed", DECLARATION.format(archive=archive, catalog=stage.folder))
     cluster = tmp_path / "cluster"
     with standalone_cluster(cluster, bare) as master:

@@ -34,7 +34,8 @@ import sys
 from puffin_ann.declaration import load_declarations
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings
-declared = {one.name: one for one in load_declarations(*settings().declarations_dir)}
+found = load_declarations(*settings().declarations_dir)
+declared = {declaration.name: declaration for declaration in found}
 print(refresh_in_process(declared[sys.argv[1]], run_id="build-1"))
 """
 

@@ -200,7 +200,7 @@ def test_appended_rows_are_found_through_the_index_without_any_hand(watched):
 def test_down_stops_every_process_even_those_that_lost_their_parent(airflow):
     family = processes_of(airflow)
     assert len(family) > 4
-    scheduler = max(family, key=lambda one: len(one.children()))
+    scheduler = max(family, key=lambda process: len(process.children()))
     scheduler.kill()
     done = airflow.command("down")
     assert done.returncode == 0, done.stderr

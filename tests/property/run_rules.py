@@ -50,7 +50,7 @@ class RunRules:
     @rule(name=st.sampled_from(["first", "second"]), count=st.integers(1, 5))
     def build_while_the_table_moves(self, name, count):
         plan = self._staged(name)
-        commit = publishing.commit
+        commit = publishing.commit_index_file
         moved = []
 
         def overtaken(*arguments, **options):

@@ -92,7 +92,9 @@ class FaultyIO(FileIO):
         self.inner = inner
         self.store = store or Store()
         if store is None:
-            self.store.weather = lambda one: "500" if fails(one) else CUT if cuts(one) else None
+            self.store.weather = lambda request: (
+                "500" if fails(request) else CUT if cuts(request) else None
+            )
 
     def new_input(self, location: str) -> InputFile:
         return _Input(self, location)

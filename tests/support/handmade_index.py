@@ -62,7 +62,7 @@ def live_rows(table, snapshot_id):
     """Return (path, row group, offset) and vectors of all live rows, by path and position."""
     state = live_state(table, snapshot_id)
     locators, vectors = [], []
-    for file in sorted(state.files, key=lambda one: one.path):
+    for file in sorted(state.files, key=lambda file: file.path):
         rows = content(file.path)
         for position, vector in enumerate(rows.vectors):
             if position not in state.deleted.get(file.path, ()):

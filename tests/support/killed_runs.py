@@ -158,7 +158,7 @@ class KilledRuns:
         """
         version = require_versions(self.watched.table, INDEX)[0]
         graphs = [shard for shard in version.routing.shards if shard.kind == "graph"]
-        largest = max(graphs, key=lambda one: one.rows - one.tombstones)
+        largest = max(graphs, key=lambda shard: shard.rows - shard.tombstones)
         rows = pq.read_table(SAMPLE).slice(0, self.rows).column("embedding")
         vectors = np.array(rows.to_pylist())
         vectors /= np.linalg.norm(vectors, axis=1)[:, None]

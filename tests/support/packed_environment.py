@@ -31,7 +31,7 @@ def needed(name: str, extras: frozenset[str]) -> dict[str, Distribution]:
             continue
         for requirement in map(Requirement, required):
             marker = requirement.marker
-            if marker and not any(marker.evaluate({"extra": one}) for one in {"", *wanted}):
+            if marker and not any(marker.evaluate({"extra": extra}) for extra in {"", *wanted}):
                 continue
             key = requirement.name.lower().replace("_", "-")
             if key not in found:

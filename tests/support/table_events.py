@@ -29,7 +29,7 @@ def publish(table: Table, run: str, **declared) -> str:
 def newest(table: Table) -> str:
     entries = slots(table.refresh())
     order = {snapshot.snapshot_id: snapshot.sequence_number for snapshot in table.snapshots()}
-    return entries[max(entries, key=lambda one: order.get(one, -1))].statistics_path
+    return entries[max(entries, key=lambda snapshot_id: order.get(snapshot_id, -1))].statistics_path
 
 
 def analyse(table: Table, snapshot_id: int | None = None) -> str:

@@ -46,8 +46,8 @@ BUILD = """
 from puffin_ann.declaration import load_declarations
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings
-for one in load_declarations(*settings().declarations_dir):
-    print(refresh_in_process(one, run_id="build-1"))
+for declaration in load_declarations(*settings().declarations_dir):
+    print(refresh_in_process(declaration, run_id="build-1"))
 """
 APPEND = """
 import sys

@@ -211,7 +211,9 @@ def made_up(monkeypatch, tmp_path):
 
     kernel.__module__ = "puffin_ann.ann.made_up"
     yield lambda: njit(cache=True)(kernel)
-    numba_cache.kernels[:] = [one for one in numba_cache.kernels if one.py_func is not kernel]
+    numba_cache.kernels[:] = [
+        cached for cached in numba_cache.kernels if cached.py_func is not kernel
+    ]
 
 
 def test_where_kernels_cannot_be_kept_they_are_still_compiled(made_up, monkeypatch, caplog):

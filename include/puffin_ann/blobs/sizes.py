@@ -102,13 +102,13 @@ def predict(shape: IndexShape, blob: int | None = None, unpacked: int | None = N
         blob: bytes of a shard's blob; default: of a graph blob.
         unpacked: bytes of a shard in the search cache; as above.
     """
-    one = math.ceil(shape.rows / shape.shards)
+    rows = math.ceil(shape.rows / shape.shards)
     return _sized(
         shape,
-        shard=graph_size(shape, one) if blob is None else blob,
-        rows=rows_size(shape, one),
-        tombstones=tombstones_size(shape, one),
-        unpacked=shape.shards * (_unpacked(shape, one) if unpacked is None else unpacked),
+        shard=graph_size(shape, rows) if blob is None else blob,
+        rows=rows_size(shape, rows),
+        tombstones=tombstones_size(shape, rows),
+        unpacked=shape.shards * (_unpacked(shape, rows) if unpacked is None else unpacked),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from subprocess import TimeoutExpired
+from subprocess import Popen, TimeoutExpired
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,6 +76,7 @@ def on_spark(
     from puffin_ann.lifecycle.spark.session import warm_up
 
     printed: list[Path] = []
+    earlier = _jvm()
 
     def start() -> "tuple[SparkSession, Thread]":
         printed.append(_new_log_file())
@@ -92,7 +93,7 @@ def on_spark(
     except PuffinAnnError:
         raise
     except KeyboardInterrupt:
-        _end_processes()
+        _end_processes(_jvm(), earlier)
         raise
     except Exception:
         for file in printed:
@@ -108,24 +109,34 @@ class _SparkStartError(EnvironmentProblemError):
     """Spark did not start; the message says where the file is of what it printed."""
 
 
-def _end_processes() -> None:
+def _jvm() -> "Popen[bytes] | None":
+    """Return the JVM that PySpark has started in this process, if there is one."""
+    pyspark = sys.modules.get("pyspark")
+    # There is no process of ours where spark-submit started both.
+    return None if pyspark is None else getattr(pyspark.SparkContext._gateway, "proc", None)
+
+
+def _end_processes(jvm: "Popen[bytes] | None", earlier: "Popen[bytes] | None") -> None:
     """Wait until Spark has ended, or end it: who interrupts a command wants its cores back.
 
     The JVM ends when this process closes the pipe to it, the daemon when the JVM ends, workers when
     the daemon does; each may be at something that it cannot leave.
-    """
-    from pyspark import SparkContext
 
+    Args:
+        jvm: to be ended, if there is one.
+        earlier: what was there before the command, and is not ended.
+    """
     from puffin_ann.lifecycle.spark.daemon_prestart import end_now
 
-    jvm = getattr(SparkContext._gateway, "proc", None)  # none where spark-submit started both
-    if jvm is not None:
+    if jvm is None or jvm is earlier:
+        return
+    if jvm.stdin is not None:
         jvm.stdin.close()
-        try:
-            jvm.wait(END_SECONDS)
-        except TimeoutExpired:
-            jvm.kill()
-            jvm.wait()
+    try:
+        jvm.wait(END_SECONDS)
+    except TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
     end_now()
 
 

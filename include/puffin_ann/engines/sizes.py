@@ -85,14 +85,14 @@ def predict(shape: IndexShape, engine: Engine) -> IndexSize:
     if engine.algorithm == CENTROID:
         return _of_centroids(shape, engine)
     engine = with_default_lists(shape, engine)
-    one = math.ceil(shape.rows / shape.shards)
+    rows = math.ceil(shape.rows / shape.shards)
     if engine.algorithm == "hnsw":
-        found = sizes.predict(shape, layers_size(shape, engine, one), _layers(shape, engine, one))
+        found = sizes.predict(shape, layers_size(shape, engine, rows), _layers(shape, engine, rows))
     elif engine.algorithm == "ivf_pq":
-        found = sizes.predict(shape, lists_size(shape, engine, one), _lists(shape, engine, one))
+        found = sizes.predict(shape, lists_size(shape, engine, rows), _lists(shape, engine, rows))
     else:
         found = sizes.predict(shape)
-    kept = shape.shards * _kept(shape, engine, one)
+    kept = shape.shards * _kept(shape, engine, rows)
     return replace(found, unpacked=found.unpacked + kept)
 
 
@@ -154,12 +154,12 @@ def fewest_shards(shape: IndexShape, engine: Engine) -> int:
     if engine.algorithm == CENTROID:
         return 1
     if engine.algorithm == "hnsw":
-        return sizes.fewest_shards(shape, lambda one, count: layers_size(one, engine, count))
+        return sizes.fewest_shards(shape, lambda asked, count: layers_size(asked, engine, count))
     if engine.algorithm == "ivf_pq":
 
-        def measure(one: IndexShape, count: int) -> int:
-            built = with_default_lists(replace(one, rows=count, shards=1), engine)
-            return lists_size(one, built, count)
+        def measure(asked: IndexShape, count: int) -> int:
+            built = with_default_lists(replace(asked, rows=count, shards=1), engine)
+            return lists_size(asked, built, count)
 
         return sizes.fewest_shards(shape, measure)
     return sizes.fewest_shards(shape)

@@ -210,7 +210,7 @@ class Index:
         if np.isnan(distance):
             raise QueryError("distance is NaN; it must be a number")
         limit = float(distance)
-        return self._serving.by(self, lambda one: one._within(batch, limit, columns, freshness))
+        return self._serving.by(self, lambda index: index._within(batch, limit, columns, freshness))
 
     def _within(
         self,

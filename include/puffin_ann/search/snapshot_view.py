@@ -163,7 +163,7 @@ def _may_be_live(table: Table, version: IndexVersion, live: LiveState) -> bool:
 
 def _places(files: CoveredFiles, changed: Difference) -> list[int]:
     """Return the places of files masked in part."""
-    ids = [one for one, positions in changed.masked.items() if positions is not ALL]
+    ids = [file_id for file_id, positions in changed.masked.items() if positions is not ALL]
     places: list[int] = np.searchsorted(files.file_ids, ids).tolist()
     return places
 

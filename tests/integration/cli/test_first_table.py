@@ -85,6 +85,7 @@ def test_a_parquet_file_becomes_an_index_that_the_printed_commands_search(quicks
     assert "my_vectors.yaml" in again
 
 
+@pytest.mark.long
 def test_another_file_of_the_same_name_is_not_taken_for_the_first(quickstart, tmp_path):
     write_file(tmp_path / "v.parquet", rows=20)
     quickstart("v.parquet", "--to", "there")
@@ -136,6 +137,7 @@ def test_of_few_rows_no_more_are_asked_for_than_there_are(quickstart, tmp_path, 
     assert found == [] if ends is None else found[0].endswith(ends)
 
 
+@pytest.mark.long
 def test_options_that_the_first_call_decided_otherwise_are_refused(quickstart, tmp_path):
     write_file(tmp_path / "v.parquet", 20)
     quickstart("v.parquet", "--metric", "l2")
@@ -161,6 +163,7 @@ def test_a_table_that_another_process_makes_meanwhile_is_taken(catalog, tmp_path
     assert len(catalog.load_table("demo.v").snapshots()) == 1
 
 
+@pytest.mark.long
 def test_half_precision_is_kept_as_float32(quickstart, tmp_path):
     matrix = vectors().astype(np.float16)
     listed = pa.array(list(matrix), pa.list_(pa.float16(), DIMENSION))

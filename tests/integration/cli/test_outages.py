@@ -257,7 +257,9 @@ def test_what_passes_in_time_is_not_even_seen(lake, name, patient):
     lake()
     before = versions()
     kinds = {"open", "read", "length", "list"}
-    done = carry_out(name, lambda one: "503" if one.kind in kinds and one.number % 4 == 0 else None)
+    done = carry_out(
+        name, lambda request: "503" if request.kind in kinds and request.number % 4 == 0 else None
+    )
     assert done is not None
     assert_sound(name, done, before)
 

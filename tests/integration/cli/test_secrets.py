@@ -139,7 +139,9 @@ def test_nothing_that_a_build_and_a_refresh_store_or_hand_on_holds_a_secret(tabl
         table.refresh().append(builds.rows(range(60, 90)))
         refreshed = plan_refresh(declared, run_id="refresh", force=True)
         done = refresh_in_process(declared, run_id="another", force=True, runner=InProcess())
-    handed = json.dumps([*(one.model_dump() for one in (built, published, refreshed)), done])
+    handed = json.dumps(
+        [*(document.model_dump() for document in (built, published, refreshed)), done]
+    )
     stored = {path.name: everything_of(path) for path in ours(table)}
     assert {"plan.json", "train.json", "gate.json"} <= stored.keys()
     assert sum(name.endswith(".puffin") for name in stored) >= 2

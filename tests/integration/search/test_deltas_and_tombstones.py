@@ -89,7 +89,7 @@ def brute_force(rows, metric, query):
     """Return every live row, by distance and locator."""
     locators, vectors = rows
     distances = METRICS[metric].distances(QUERIES[query][None], vectors)[0]
-    order = sorted(range(len(locators)), key=lambda one: (distances[one], locators[one]))
+    order = sorted(range(len(locators)), key=lambda row: (distances[row], locators[row]))
     return distances[order], [locators[place] for place in order]
 
 
@@ -208,8 +208,8 @@ def exchanged(routing):
     return dataclasses.replace(
         routing,
         shards=tuple(
-            dataclasses.replace(one, rows=rows, tombstones=tombstones)
-            for one, (rows, tombstones) in zip(shards, figures, strict=True)
+            dataclasses.replace(shard, rows=rows, tombstones=tombstones)
+            for shard, (rows, tombstones) in zip(shards, figures, strict=True)
         ),
     )
 

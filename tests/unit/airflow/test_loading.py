@@ -162,6 +162,7 @@ def two_hundred(declarations) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_hundred_declarations_parse_in_three_times_what_airflow_takes_alone(
     two_hundred, plain, in_new_process
 ):

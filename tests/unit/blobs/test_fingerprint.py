@@ -31,7 +31,7 @@ def test_a_copy_has_the_same_fingerprint_and_whatever_differs_another():
 
 
 @pytest.mark.parametrize(
-    "corrupt", [lambda one: one[:-1], lambda one: one[1:], lambda one: b"PANN"]
+    "corrupt", [lambda whole: whole[:-1], lambda whole: whole[1:], lambda whole: b"PANN"]
 )
 def test_what_does_not_end_as_a_blob_has_none(corrupt):
     with pytest.raises(BlobFormatError):

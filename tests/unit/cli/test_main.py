@@ -21,7 +21,9 @@ def test_the_help_and_the_readme_tell_every_exit_code():
     assert {int(line.split()[0]) for line in told.split(", ")} == {0, problems_found, *codes}
 
 
-@pytest.mark.parametrize("command", application.app.registered_commands, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "command", application.app.registered_commands, ids=lambda command: command.name
+)
 def test_the_help_of_every_command_has_an_example(command):
     assert f"Example: puffin-ann {command.name} " in command.callback.__doc__
 

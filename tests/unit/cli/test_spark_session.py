@@ -1,4 +1,6 @@
 import logging
+from signal import SIGKILL
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -68,6 +70,20 @@ def test_nothing_is_left_or_told_by_an_error_that_says_all_or_an_interrupt(print
         fail(error)
     assert list(printed.iterdir()) == []
     assert capfd.readouterr() == ("", "")
+
+
+def test_an_interrupt_ends_a_jvm_that_does_not_end_by_itself(monkeypatch):
+    monkeypatch.setattr(spark_session, "END_SECONDS", 0.05)
+    with Popen(["sleep", "600"], stdin=PIPE) as stubborn:
+        spark_session._end_processes(stubborn, None)
+        assert stubborn.returncode == -SIGKILL
+
+
+def test_an_interrupt_leaves_the_jvm_of_an_earlier_session_alone():
+    with Popen(["cat"], stdin=PIPE) as earlier:
+        spark_session._end_processes(earlier, earlier)
+        assert earlier.poll() is None
+        assert not earlier.stdin.closed
 
 
 def test_where_a_task_breaks_it_is_told_where_the_file_is(printed, capfd):

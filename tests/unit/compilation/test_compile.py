@@ -72,12 +72,12 @@ def _compiled():
     ("algorithm", "metric", "rows"),
     [
         ("vamana", "cosine", 5000),  # in bulk
-        ("hnsw", "cosine", 1500),
+        pytest.param("hnsw", "cosine", 1500, marks=pytest.mark.long),
         pytest.param("vamana", "ip", 1500, marks=pytest.mark.long),
         pytest.param("ivf_pq", "l2", 1500, marks=pytest.mark.long),
         pytest.param("exact", "l2", 1500, marks=pytest.mark.long),
         pytest.param("centroid", "ip", 1500, marks=pytest.mark.long),
-        ("auto", "l2", 4500),
+        pytest.param("auto", "l2", 4500, marks=pytest.mark.long),
     ],
 )
 def test_no_use_of_an_index_waits_for_the_compiler(tmp_path, algorithm, metric, rows):

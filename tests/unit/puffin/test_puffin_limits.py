@@ -39,7 +39,7 @@ def test_kilobytes_that_hold_gigabytes_are_refused_in_little_memory():
     (blob,) = reader.metadata.blobs
     tracemalloc.start()
     try:
-        for read in (reader.read, lambda one: reader.read_all([one])):
+        for read in (reader.read, lambda blob: reader.read_all([blob])):
             with pytest.raises(OutputLimitError, match="limit"):
                 read(blob)
         with pytest.raises(OutputLimitError):

@@ -84,8 +84,8 @@ def test_an_image_has_a_version(name):
 def test_one_service_builds_the_image_and_no_other_fetches_it():
     ours = {name: one for name, one in SERVICES.items() if one["image"].endswith(":local")}
     assert [name for name, one in SERVICES.items() if "build" in one] == ["init"]
-    assert {one["image"] for one in ours.values()} == {SERVICES["init"]["image"]}
-    assert {one["pull_policy"] for one in ours.values()} == {"never"}
+    assert {service["image"] for service in ours.values()} == {SERVICES["init"]["image"]}
+    assert {service["pull_policy"] for service in ours.values()} == {"never"}
 
 
 def environment(name: str) -> dict[str, str]:
@@ -230,7 +230,9 @@ def test_what_the_image_copies_is_in_its_build_context():
 
 
 def test_every_image_that_is_not_built_here_has_a_stand_in():
-    images = {one["image"] for one in SERVICES.values() if not one["image"].endswith(":local")}
+    images = {
+        service["image"] for service in SERVICES.values() if not service["image"].endswith(":local")
+    }
     found = stand_ins.wanted()
     assert images < set(found)
     assert all((stand_ins.HERE / folder / "Dockerfile").is_file() for folder in found.values())

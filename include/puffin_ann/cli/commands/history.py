@@ -56,10 +56,10 @@ def _grid(found: "History") -> Grid:
     return grid
 
 
-def _lines(one: "HistoryEntry") -> Text:
+def _lines(entry: "HistoryEntry") -> Text:
     """Return a run in two lines, without the figures that it has not."""
     when, run, trigger, action, rows, came, went, written, copied, seconds, recall, share, kept = (
-        _cells(one)
+        _cells(entry)
     )
     changed = ", ".join(f"{sign}{count}" for sign, count in (("+", came), ("−", went)) if count)
     told = (
@@ -75,8 +75,8 @@ def _lines(one: "HistoryEntry") -> Text:
     return Text(f"{head}\n    run {run}" + (f": {figures}" if figures else ""))
 
 
-def _cells(one: "HistoryEntry") -> tuple[str, ...]:
-    record = one.record
+def _cells(entry: "HistoryEntry") -> tuple[str, ...]:
+    record = entry.record
     changed = (record.rows_added, record.rows_gone)
     # An index of an emptied table has no row; of other runs that tell none it is not known.
     rows = f"{record.rows:,}" if record.rows or any(changed) else ""
@@ -84,12 +84,12 @@ def _cells(one: "HistoryEntry") -> tuple[str, ...]:
     return (
         as_utc(record.at_ms),
         record.run_id,
-        one.trigger,
+        entry.trigger,
         record.action,
         rows,
         *(f"{count:,}" if count else "" for count in (*changed, *sizes)),
         f"{record.seconds:.1f}" if record.seconds else "",
         f"{record.recall:.4f}" if record.recall is not None else "",
-        f"{one.coverage:.2%}" if one.coverage is not None else "",
-        f"snapshot {one.snapshot_id}" if one.snapshot_id is not None else "",
+        f"{entry.coverage:.2%}" if entry.coverage is not None else "",
+        f"snapshot {entry.snapshot_id}" if entry.snapshot_id is not None else "",
     )

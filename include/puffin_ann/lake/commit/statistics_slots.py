@@ -65,7 +65,7 @@ class SlotChange:
         """Tell whether the table's slots are as this change leaves them."""
         held = slots(table)
         return (
-            all(held.get(one) == entry for one, entry in self.register.items())
+            all(held.get(snapshot_id) == entry for snapshot_id, entry in self.register.items())
             and not (self.clear & held.keys())
             and self.properties.items() <= table.properties.items()
         )

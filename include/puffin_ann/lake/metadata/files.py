@@ -142,11 +142,11 @@ class MetadataReader:
 
     def heads(self, io: FileIO, locations: Collection[str]) -> dict[str, Head | Unread]:
         """Return by location what tells of which table files are; without those that are gone."""
-        return _all(locations, READERS, lambda one: self._head(io, one))
+        return _all(locations, READERS, lambda location: self._head(io, location))
 
     def whole(self, io: FileIO, locations: Collection[str]) -> dict[str, Version | Unread]:
         """Return by location what files name; without those that are gone."""
-        return _all(locations, _WHOLE_READERS, lambda one: self._version(io, one))
+        return _all(locations, _WHOLE_READERS, lambda location: self._version(io, location))
 
     def _head(self, io: FileIO, location: str) -> Head | None:
         key = canonical(location)
@@ -204,7 +204,7 @@ def _is_large(location: str, start: bytes) -> bool:
 def _all(
     locations: Collection[str], readers: int, read: Callable[[str], T | None]
 ) -> dict[str, T | Unread]:
-    def one(location: str) -> T | Unread | None:
+    def attempt(location: str) -> T | Unread | None:
         try:
             return read(location)
         except FormatError as error:  # damage, or no location that a store has
@@ -215,7 +215,7 @@ def _all(
     if not locations:
         return {}
     with ThreadPoolExecutor(min(readers, len(locations)), thread_name_prefix="metadata") as pool:
-        found = zip(locations, pool.map(one, locations), strict=True)
+        found = zip(locations, pool.map(attempt, locations), strict=True)
         return {location: what for location, what in found if what is not None}
 
 

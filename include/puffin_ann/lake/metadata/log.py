@@ -59,10 +59,12 @@ def former_entries(table: Table, paths: Collection[str]) -> dict[str, FormerEntr
             path = wanted.get(canonical(entry["statistics-path"]))
             under = snapshots.get(entry["snapshot-id"], {})
             if path is not None:
-                one = FormerEntry(
+                former = FormerEntry(
                     path, under.get("sequence-number", 0), under.get("timestamp-ms", 0)
                 )
-                here[path] = max(here.get(path, one), one, key=lambda each: each.sequence_number)
+                here[path] = max(
+                    here.get(path, former), former, key=lambda each: each.sequence_number
+                )
         found |= here
         wanted = {key: path for key, path in wanted.items() if path not in here}
     return found

@@ -242,7 +242,7 @@ def tally(
             scanned.append((file, added_files))
             scanned_rows += live_in_file
             live_rows += live_in_file
-    scanned.sort(key=lambda one: one[0].path)
+    scanned.sort(key=lambda found: found[0].path)
     return Difference(
         masked,
         scanned,

@@ -106,7 +106,7 @@ def dimension_of(io: FileIO, files: Sequence[LiveFile], column: VectorColumn) ->
     The largest file is asked first, and only rows up to about there are decoded; None if no file
     has a vector.
     """
-    for file in sorted(files, key=lambda one: -one.rows):
+    for file in sorted(files, key=lambda file: -file.rows):
         with open_file(io, file.path) as parquet:
             place = find_column(parquet.schema_arrow, column, file.path)
             if place is None:

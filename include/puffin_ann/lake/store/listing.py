@@ -58,7 +58,7 @@ def list_objects(io: FileIO, folder: str, *, recursive: bool = False) -> list[St
         return []
     except OSError as error:
         raise StagingError(f"{root} cannot be listed: {error.strerror}") from shown_cause(error)
-    return sorted(found, key=lambda one: one.uri)
+    return sorted(found, key=lambda stored: stored.uri)
 
 
 def is_folder(io: FileIO, uri: str) -> bool:

@@ -74,10 +74,10 @@ def _built(
     folder: Path,
 ) -> tuple[SearchableShard, float]:
     """Build, store and open a shard as a run does; returns it, and the seconds of its build."""
-    one, unpacked = engine(name), folder / "unpacked"
+    tried, unpacked = engine(name), folder / "unpacked"
     unpacked.mkdir(parents=True)
     began = time.perf_counter()
-    built = one.build(
+    built = tried.build(
         rows,
         metric=plan.declaration.metric,
         parameters=PARAMETERS[name](),
@@ -88,10 +88,10 @@ def _built(
     )
     seconds = time.perf_counter() - began
     with (folder / "blob").open("w+b") as blob:
-        one.encode(built, blob)
+        tried.encode(built, blob)
         blob.seek(0)
-        one.unpack(blob, unpacked)
-    return one.open(unpacked), seconds
+        tried.unpack(blob, unpacked)
+    return tried.open(unpacked), seconds
 
 
 def _fastest(

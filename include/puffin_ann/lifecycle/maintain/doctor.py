@@ -86,7 +86,7 @@ def doctor(
     damage = find_damage(inventory, quick=quick)
     leases, odd = lease_findings(loaded)
     before = [*examine(inventory, declared, damage), *leases]
-    before.sort(key=lambda one: not one.is_problem)
+    before.sort(key=lambda finding: not finding.is_problem)
     if not fix:
         return Diagnosis(table=name_of(loaded), findings=tuple(before))
     repaired, actions = repair(loaded, damage) if damage else (frozenset[str](), [])
@@ -132,7 +132,7 @@ def examine(
         *_stale(inventory, plan, declarations),
         *_damaged(damage),
     ]
-    return sorted(findings, key=lambda one: not one.is_problem)
+    return sorted(findings, key=lambda finding: not finding.is_problem)
 
 
 def _clean(table: Table, declarations: Sequence[IndexDeclaration], at_ms: int | None) -> list[str]:
@@ -150,8 +150,8 @@ def _remove_leases(table: Table, odd: Sequence[Lease]) -> list[str]:
     return [f"removed the lease on {lease.what}" for lease in odd if lease.remove()]
 
 
-def _identity(one: Finding) -> tuple[str, tuple[str, ...], str]:
-    return (one.kind, one.indexes, one.file)
+def _identity(finding: Finding) -> tuple[str, tuple[str, ...], str]:
+    return (finding.kind, finding.indexes, finding.file)
 
 
 def _indexes(file: IndexFile) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ def _has_foreign(inventory: Inventory, index: str) -> bool:
     """
     table, head = inventory.table, inventory.head
     held = {canonical(file.path) for file in inventory.files if _holds(file, index)}
-    for entry in sorted(find_registered(table), key=lambda one: head not in one.snapshot_ids):
+    for entry in sorted(find_registered(table), key=lambda entry: head not in entry.snapshot_ids):
         try:
             with open_puffin(table.io, entry.path, entry.file_size) as reader:
                 foreign = any(is_foreign(blob) for blob in reader.metadata.blobs)

@@ -233,7 +233,7 @@ def _renamed_to(table: Table, after: str) -> list[str]:
     """Return the names that an index had before, unless it was dropped since."""
     marks = find_dropped(table)
     since = marks.get(after, NEVER).at_ms
-    return [name for name, one in marks.items() if one.renamed_to == after and one.at_ms > since]
+    return [name for name, mark in marks.items() if mark.renamed_to == after and mark.at_ms > since]
 
 
 def _renamed_before(table: Table, name: str, declaration: IndexDeclaration) -> Former | None:

@@ -87,7 +87,7 @@ def absorbable(rows: int, deltas: Iterable[ShardState]) -> list[ShardState]:
     Sizes count deleted rows, too: so a delta's size never changes, and sizes go on doubling.
     """
     absorbed: list[ShardState] = []
-    for delta in sorted(deltas, key=lambda one: (one.rows, one.shard_id)):
+    for delta in sorted(deltas, key=lambda delta: (delta.rows, delta.shard_id)):
         if not rows or delta.rows > GROWTH * rows:
             break
         absorbed.append(delta)

@@ -286,7 +286,7 @@ def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
     )
     with PuffinWriter(assembly.object_plan) as writer:
         for reader, blob in sorted(
-            [*carried, *own], key=lambda one: "shard" not in one[1].properties
+            [*carried, *own], key=lambda listed: "shard" not in listed[1].properties
         ):
             writer.copy(reader, blob)
         if content.centroids is not None:

@@ -70,8 +70,10 @@ class CarriedBlobs:
         statistics; the file under the base snapshot counts as the newest.
         """
         readers = self._readable()
-        by_base = sorted(readers, key=lambda one: self.base_snapshot_id not in one[0].snapshot_ids)
-        foreign = next((one for one, reader, _ in by_base if _foreign_blobs(reader)), None)
+        by_base = sorted(
+            readers, key=lambda opened: self.base_snapshot_id not in opened[0].snapshot_ids
+        )
+        foreign = next((entry for entry, reader, _ in by_base if _foreign_blobs(reader)), None)
         seen = {self.index}
         for entry, reader, names in readers:
             here = names - seen

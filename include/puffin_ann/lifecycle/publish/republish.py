@@ -102,7 +102,7 @@ def republish(
     ours = list(_live_blobs(table, live, assembly.object_plan))
     carried, foreign = _foreign_blobs(table, head, assembly.object_plan)
     with PuffinWriter(assembly.object_plan) as writer:
-        for reader, blob in sorted([*ours, *foreign], key=lambda one: not _is_shard(one[1])):
+        for reader, blob in sorted([*ours, *foreign], key=lambda listed: not _is_shard(listed[1])):
             if renamed is not None and blob.properties.get("index") == renamed.before:
                 renamed.put(writer, reader, blob)
             else:
@@ -180,7 +180,7 @@ def _foreign_blobs(
     table: Table, head: int, object_plan: ObjectPlan
 ) -> tuple[frozenset[str], list[Blob]]:
     """Return the newest file that has blobs of others, and those; the head's file comes first."""
-    entries = sorted(find_registered(table), key=lambda one: head not in one.snapshot_ids)
+    entries = sorted(find_registered(table), key=lambda entry: head not in entry.snapshot_ids)
     for entry in entries:
         path = entry.path
         try:

@@ -145,26 +145,28 @@ def _kept(
     return [*found, *(shard for number, shard in sorted(applied.items()) if number not in before)]
 
 
-def _entry(one: AppliedShard, source: IndexVersion) -> ShardEntry:
+def _entry(applied: AppliedShard, source: IndexVersion) -> ShardEntry:
     return ShardEntry(
-        shard_id=one.shard_id,
-        file=one.file.uri if one.file and len(one.blobs) > 1 else source.path,
-        rows=one.rows,
-        bytes=one.bytes,
-        tombstones=one.tombstones,
-        kind=one.kind,
+        shard_id=applied.shard_id,
+        file=applied.file.uri if applied.file and len(applied.blobs) > 1 else source.path,
+        rows=applied.rows,
+        bytes=applied.bytes,
+        tombstones=applied.tombstones,
+        kind=applied.kind,
     )
 
 
-def _sources(one: AppliedShard, plan: RefreshPlan, source: IndexVersion) -> Mapping[str, str]:
+def _sources(applied: AppliedShard, plan: RefreshPlan, source: IndexVersion) -> Mapping[str, str]:
     kinds = [
-        DELTA.blob_type if one.kind == "delta" else engine(plan.algorithm).blob_type,
+        DELTA.blob_type if applied.kind == "delta" else engine(plan.algorithm).blob_type,
         rows_blob.TYPE,
-        *([tombstones_blob.TYPE] if one.tombstones else []),
+        *([tombstones_blob.TYPE] if applied.tombstones else []),
     ]
     before = {shard.shard_id: source.file_of(shard) for shard in source.routing.shards}
     return {
-        kind: one.file.uri if one.file and kind in one.blobs else before[one.shard_id]
+        kind: applied.file.uri
+        if applied.file and kind in applied.blobs
+        else before[applied.shard_id]
         for kind in kinds
     }
 

@@ -141,12 +141,12 @@ def plan_files(
         file = restored.get(absolute_path(location, old.path))
         if file is not None:
             read.append(PlannedFile.of(old.file_id, file))
-    for file, deleted in sorted(changed.added, key=lambda one: one[0].path):
+    for file, deleted in sorted(changed.added, key=lambda added: added[0].path):
         covered.append(_covered(file, next_id, location, deleted))
         read.append(PlannedFile.of(next_id, file))
         next_id += 1
-    covered.sort(key=lambda one: one.file_id)
-    return covered, tuple(sorted(read, key=lambda one: one.file_id)), next_id
+    covered.sort(key=lambda planned: planned.file_id)
+    return covered, tuple(sorted(read, key=lambda planned: planned.file_id)), next_id
 
 
 def _covered(file: LiveFile, file_id: int, location: str, deleted: BitMap) -> CoveredFile:

@@ -75,7 +75,7 @@ def history(table: str | Table, index: str) -> History:
         _entry(loaded, record, retained.get(record.run_id), live) for record in known.values()
     ]
     entries += [_evaluated(evaluation) for evaluation in _evaluations(loaded, index)]
-    entries.sort(key=lambda one: one.record.at_ms, reverse=True)
+    entries.sort(key=lambda entry: entry.record.at_ms, reverse=True)
     return History(index=index, table=name_of(loaded), entries=tuple(entries))
 
 

@@ -174,54 +174,57 @@ def _time_of(table: Table, snapshot_id: int | None) -> str | None:
     return as_time(found.timestamp_ms, sep="T")
 
 
-def grid(one: IndexStatus) -> Grid:
+def grid(found: IndexStatus) -> Grid:
     """Return one index's status as a table for a terminal."""
-    table = Grid(title=f"index {one.index} on {one.table}", show_header=False, title_justify="left")
+    table = Grid(
+        title=f"index {found.index} on {found.table}", show_header=False, title_justify="left"
+    )
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in _lines(one):
+    for name, value in _lines(found):
         table.add_row(name, value)
     return table
 
 
-def _lines(one: IndexStatus) -> Iterable[tuple[str, str]]:
-    if one.declared is not True:
-        yield from _declared(one)
-    yield "algorithm", f"{one.algorithm}, {one.metric}, {one.dimension} dimensions"
-    for trial in one.trials:
+def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
+    if found.declared is not True:
+        yield from _declared(found)
+    yield "algorithm", f"{found.algorithm}, {found.metric}, {found.dimension} dimensions"
+    for trial in found.trials:
         yield (
             "tried",
             f"{trial.algorithm}: {trial.queries_per_second:,.0f} queries a second at recall "
             f"{trial.recall:.4f}, {trial.rows:,} sampled rows",
         )
-    yield "snapshot", f"{one.snapshot_id} (covers {one.base_snapshot_id})"
-    yield "published", one.published_at or "not in the table's history any more"
-    yield "shards", f"{one.shards}, {one.partitions} partitions"
-    if one.deltas:
-        yield "deltas", f"{one.deltas}, {one.delta_rows:,} vectors"
-    yield "vectors", f"{one.vectors:,}" + _skipped(one.skipped)
-    if one.tombstones:
-        yield "tombstones", f"{one.tombstones:,}, at most {one.tombstone_ratio:.1%} of a shard"
-    yield "bytes", f"{one.bytes:,} of the index, in a file of {one.file_bytes:,}"
-    uncovered = f"; {one.rows_to_scan:,} rows to scan, {one.rows_masked:,} masked"
-    behind = one.rows_to_scan or one.rows_masked
-    yield "coverage", f"{one.coverage:.2%}" + (uncovered if behind else "")
-    if one.recall is not None:
+    yield "snapshot", f"{found.snapshot_id} (covers {found.base_snapshot_id})"
+    yield "published", found.published_at or "not in the table's history any more"
+    yield "shards", f"{found.shards}, {found.partitions} partitions"
+    if found.deltas:
+        yield "deltas", f"{found.deltas}, {found.delta_rows:,} vectors"
+    yield "vectors", f"{found.vectors:,}" + _skipped(found.skipped)
+    if found.tombstones:
+        yield "tombstones", f"{found.tombstones:,}, at most {found.tombstone_ratio:.1%} of a shard"
+    yield "bytes", f"{found.bytes:,} of the index, in a file of {found.file_bytes:,}"
+    uncovered = f"; {found.rows_to_scan:,} rows to scan, {found.rows_masked:,} masked"
+    behind = found.rows_to_scan or found.rows_masked
+    yield "coverage", f"{found.coverage:.2%}" + (uncovered if behind else "")
+    if found.recall is not None:
         yield (
             "recall",
-            f"{one.recall:.4f} at k={one.recall_k} (95 % {one.recall_low:.4f} to "
-            f"{one.recall_high:.4f}, {one.recall_queries} queries), target {one.recall_target}",
+            f"{found.recall:.4f} at k={found.recall_k} (95 % {found.recall_low:.4f} to "
+            f"{found.recall_high:.4f}, {found.recall_queries} queries), "
+            f"target {found.recall_target}",
         )
-    yield "search", f"width {one.search_width}, {one.probe_partitions} partitions probed"
-    yield "seconds", ", ".join(f"{name} {value:.1f}" for name, value in one.seconds.items())
-    yield "file", one.file
+    yield "search", f"width {found.search_width}, {found.probe_partitions} partitions probed"
+    yield "seconds", ", ".join(f"{name} {value:.1f}" for name, value in found.seconds.items())
+    yield "file", found.file
 
 
-def _declared(one: IndexStatus) -> Iterable[tuple[str, str]]:
+def _declared(found: IndexStatus) -> Iterable[tuple[str, str]]:
     """Say what is known of an index's declaration; the table has it, whatever this machine has."""
-    recorded = Recorded(one.declaration).in_words()
-    show = f"'puffin-ann status {one.table} {one.index} --declaration'"
-    if one.declared is None:
+    recorded = Recorded(found.declaration).in_words()
+    show = f"'puffin-ann status {found.table} {found.index} --declaration'"
+    if found.declared is None:
         yield (
             "declared",
             f"not known here: this machine knows no declarations, or not all; {recorded}; {show} "
@@ -233,11 +236,11 @@ def _declared(one: IndexStatus) -> Iterable[tuple[str, str]]:
             f"no declaration here names it; {recorded}. {show} prints that, to declare it again, "
             "under this name or another",
         )
-        if one.renamed_to is not None:
+        if found.renamed_to is not None:
             yield (
                 "renamed?",
-                f"{one.renamed_to!r} declares its shape and is not published: 'puffin-ann rename "
-                f"{one.index} {one.renamed_to}' publishes this index under that name, without "
+                f"{found.renamed_to!r} declares its shape and is not published: 'puffin-ann rename "
+                f"{found.index} {found.renamed_to}' publishes this index under that name, without "
                 "building it",
             )
 

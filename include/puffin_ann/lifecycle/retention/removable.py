@@ -134,7 +134,7 @@ def _dropped(
             continue
         shells = [replace(file, holds=file.dropped)]
         kept = policies(declarations, shells)
-        longest = max(kept.values(), key=lambda one: one.grace_ms)
+        longest = max(kept.values(), key=lambda policy: policy.grace_ms)
         since = max(name.dropped_ms for name in file.dropped)
         names = ", ".join(sorted({repr(name.index) for name in file.dropped}))
         yield Removable(

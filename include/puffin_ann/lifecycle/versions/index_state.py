@@ -142,7 +142,7 @@ def change_in(
     whole = [number for number, positions in view.masked.items() if positions is ALL]
     left = np.isin(columns.file_ids, np.array(whole, np.int64))
     restored = _in_covered_files(table, version, view)
-    new_files = [one for one, _ in view.scanned if one.path not in restored]
+    new_files = [file for file, _ in view.scanned if file.path not in restored]
     return Change(
         snapshot_id=live.snapshot_id,
         live_rows=view.live_rows,
@@ -226,7 +226,7 @@ def _why_not_this_column(
     dimension = version.routing.dimension
     if not new_files or sum(file.rows for file in new_files) <= view.rows_answered:
         return ""  # most rows are as wide as ever; others are left out and counted, as in a build
-    largest = max(new_files, key=lambda one: one.rows)
+    largest = max(new_files, key=lambda file: file.rows)
     now = dimension_of(table.io, [largest], column)
     if now in (None, dimension):
         return ""

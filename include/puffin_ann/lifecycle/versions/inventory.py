@@ -180,12 +180,12 @@ def take_inventory(table: Table, *, at_ms: int | None = None) -> Inventory:
     ours = [file for file in files if file is not None]
     # Some stores tell seconds only: of what was written within one, the registered file is later.
     ours.sort(
-        key=lambda one: (
-            one.number,
-            one.order,
-            one.published_ms,
-            bool(one.entries),
-            one.path,
+        key=lambda file: (
+            file.number,
+            file.order,
+            file.published_ms,
+            bool(file.entries),
+            file.path,
         ),
         reverse=True,
     )

@@ -64,8 +64,8 @@ class Seal:
         try:
             told = object_of(parse((folder / MARK).read_bytes()))
             files = {
-                name: Sealed(*map(long_of, one))
-                for name, one in object_of(told.get("files")).items()
+                name: Sealed(*map(long_of, sealed))
+                for name, sealed in object_of(told.get("files")).items()
             }
             return cls(folder, files, float(told["proved_at"]))
         except (OSError, ValueError, TypeError, KeyError, OverflowError):

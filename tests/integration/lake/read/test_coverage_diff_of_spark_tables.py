@@ -41,7 +41,7 @@ def follow(lake, steps: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "modes"),
-    [("rest", MERGE_ON_READ), ("embedded", COPY_ON_WRITE)],
+    [("rest", MERGE_ON_READ), pytest.param("embedded", COPY_ON_WRITE, marks=pytest.mark.long)],
     ids=["merge-on-read", "copy-on-write"],
 )
 def test_rows_changed_and_files_rewritten_in_a_v2_table(request, kind, modes):
@@ -70,6 +70,7 @@ def test_v3_deletion_vectors_of_several_files_in_one_puffin_file(rest_lake):
     check(rest_lake)
 
 
+@pytest.mark.long
 def test_partitioned_tables_and_a_changed_partitioning(embedded_lake):
     lake = embedded_lake
     lake.create(builds.rows(range(30)), **MERGE_ON_READ)
@@ -113,6 +114,7 @@ def test_the_column_is_found_by_its_field_id_when_renamed_and_moved(embedded_lak
         builds.assert_answers_are(index, (ids, vectors), publications.QUERIES, 4)
 
 
+@pytest.mark.long
 def test_snapshots_rolled_back_expired_and_named(lake):
     table = lake.create(builds.rows(range(30)), **MERGE_ON_READ)
     first = table.current_snapshot().snapshot_id

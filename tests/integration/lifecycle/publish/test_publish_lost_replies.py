@@ -9,10 +9,8 @@ from tests.support import catalog_proxy as faults
 
 pytestmark = pytest.mark.slow
 
-MODES = ["snapshot", "statistics"]
 
-
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=["snapshot", pytest.param("statistics", marks=pytest.mark.long)])
 def plan(request, rest_lake, proxied_lake, monkeypatch):
     """A run that publishes through the proxy, in each mode."""
     monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)

@@ -101,7 +101,7 @@ def test_a_shard_that_grew_beyond_the_others(build):
     declaration = declared("vamana", rebuild={"imbalance": 1.3, "drift": 1e9})
     table = build(declaration)
     routing = newest(table).routing
-    largest = max(routing.shards, key=lambda one: one.rows).shard_id
+    largest = max(routing.shards, key=lambda shard: shard.rows).shard_id
     (place, *_) = np.flatnonzero(routing.partition_shards == largest)
     noise = np.random.default_rng(2).normal(0, 0.2, (70, builds.DIMENSION))
     table.append(with_vectors(range(100, 170), routing.centroids[place] + noise))

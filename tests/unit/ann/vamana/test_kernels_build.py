@@ -128,9 +128,9 @@ def test_edges_are_added_and_lists_that_overflow_are_pruned(seed):
     expected = named(lists, degrees)
     generator = np.random.default_rng(seed)
     pairs = {tuple(pair) for pair in generator.integers(0, ROWS, (900, 2)).tolist()}
-    pairs = sorted((one, other) for one, other in pairs if one != other)
-    heads = np.array([one for one, _ in pairs])
-    edges = np.array([(one << 32) | other for one, other in pairs], np.uint64)
+    pairs = sorted((head, other) for head, other in pairs if head != other)
+    heads = np.array([head for head, _ in pairs])
+    edges = np.array([(head << 32) | other for head, other in pairs], np.uint64)
     starts = np.append(np.unique(heads, return_index=True)[1], len(edges)).astype(np.int64)
     for node in np.unique(heads).tolist():
         new = [row for head, row in pairs if head == node and row not in expected[node]]

@@ -53,7 +53,7 @@ def assert_same(found, expected):
     for ids, distances, count, line in zip(*found, expected, strict=True):
         assert count == len(line)
         assert ids.tolist() == [row for _, row in line] + [-1] * (K - count)
-        np.testing.assert_allclose(distances[:count], [one for one, _ in line], rtol=1e-6)
+        np.testing.assert_allclose(distances[:count], [distance for distance, _ in line], rtol=1e-6)
         assert np.isinf(distances[count:]).all()
 
 

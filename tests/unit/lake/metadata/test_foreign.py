@@ -68,7 +68,7 @@ class Folder:
             ),
         )
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(foreign_metadata, "reload_table", lambda one: one)
+            patch.setattr(foreign_metadata, "reload_table", lambda table: table)
             patch.setattr(foreign_metadata, "list_objects", self._listed)
             patch.setattr(files, "open_object", self._open)
             since = self.now_ms if since_ms is None else since_ms

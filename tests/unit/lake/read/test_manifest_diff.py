@@ -63,8 +63,8 @@ def live_now(covered: list[Covered], found: Difference) -> list[tuple[str, int, 
         for place, one in enumerate(covered)
         if place not in found.removed
     ]
-    added = [(one.path, one.size, one.sequence_number, deleted) for one, deleted in found.added]
-    return sorted([*kept, *added], key=lambda one: one[0])
+    added = [(file.path, file.size, file.sequence_number, deleted) for file, deleted in found.added]
+    return sorted([*kept, *added], key=lambda file: file[0])
 
 
 histories = st.tuples(

@@ -30,12 +30,12 @@ def decision(*actions: str, merges: bool = False) -> Decision:
 
 def test_the_run_that_publishes_comes_before_all_others():
     found = with_record(record("new"), [record("before"), record("first")])
-    assert [one.run_id for one in found] == ["new", "before", "first"]
+    assert [record.run_id for record in found] == ["new", "before", "first"]
 
 
 def test_a_run_that_is_tried_again_is_in_it_once_with_what_it_did_last():
     found = with_record(record("run", rows=2), [record("run", rows=1), record("first")])
-    assert [(one.run_id, one.rows) for one in found] == [("run", 2), ("first", 0)]
+    assert [(record.run_id, record.rows) for record in found] == [("run", 2), ("first", 0)]
 
 
 def test_the_oldest_runs_are_forgotten_so_that_a_version_stays_small():

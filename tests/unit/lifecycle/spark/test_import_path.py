@@ -89,7 +89,7 @@ def test_a_process_that_spark_started_imports_no_module_from_an_archive():
         "prefer_folders()\n"
         "import pyspark, py4j\n"
         "print(pyspark.__file__, py4j.__file__)\n"
-        "print([one for one in sys.path_importer_cache if one.endswith(('.zip', '.jar'))])\n"
+        "print([path for path in sys.path_importer_cache if path.endswith(('.zip', '.jar'))])\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", program],

@@ -63,15 +63,15 @@ def test_a_task_uses_the_threads_that_spark_gives_it(monkeypatch, cores, tasks, 
 
 def test_answers_come_in_the_order_of_the_payloads():
     given = [str(number) for number in range(7)]
-    assert OnSpark(LocalContext(2)).run(lambda one: one + "!", given) == [
+    assert OnSpark(LocalContext(2)).run(lambda payload: payload + "!", given) == [
         text + "!" for text in given
     ]
-    assert OnSpark(LocalContext(2)).run(lambda one: one, []) == []
+    assert OnSpark(LocalContext(2)).run(lambda payload: payload, []) == []
 
 
 def test_the_meter_learns_which_tasks_are_done():
     with metering("work", 3) as meter:
-        OnSpark(LocalContext(2)).run(lambda one: one, ["a", "b", "c"])
+        OnSpark(LocalContext(2)).run(lambda payload: payload, ["a", "b", "c"])
         assert meter.done == ()
         meter.look()
         assert meter.done == {0, 1, 2}
@@ -115,14 +115,14 @@ class Sessions:
 def test_a_session_that_no_task_needs_is_neither_started_nor_stopped():
     sessions = Sessions()
     with WhenNeeded(sessions.start) as runner:
-        assert runner.run(lambda one: one, []) == []
+        assert runner.run(lambda payload: payload, []) == []
     assert sessions.seen == []
 
 
 def test_a_session_is_started_once_and_stopped_where_a_stage_fails():
     def stage(runner):
         assert runner.threads_per_task(1) == 2
-        assert runner.run(lambda one: one + "!", ["a", "b"]) == ["a!", "b!"]
+        assert runner.run(lambda payload: payload + "!", ["a", "b"]) == ["a!", "b!"]
         assert runner.here() == InProcess(2)
         raise RecallTooLowError("too low")
 
