@@ -111,9 +111,9 @@ class _SparkStartError(EnvironmentProblemError):
 
 def _jvm() -> "Popen[bytes] | None":
     """Return the JVM that PySpark has started in this process, if there is one."""
-    pyspark = sys.modules.get("pyspark")
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     # There is no process of ours where spark-submit started both.
-    return None if pyspark is None else getattr(pyspark.SparkContext._gateway, "proc", None)
+    return getattr(getattr(context, "_gateway", None), "proc", None)
 
 
 def _end_processes(jvm: "Popen[bytes] | None", earlier: "Popen[bytes] | None") -> None:

@@ -41,7 +41,7 @@ def check(
         for name in valid:
             say(f"{name}: valid")
     if problems:
-        raise DeclarationError("; ".join(problems))
+        raise DeclarationError("\n".join(problems))
 
 
 def _checked(place: Path | None) -> tuple[list[str], list[str]]:
