@@ -53,10 +53,29 @@ def cheapest(
         versions: at least one, the newest first; see `may_answer` for those that are passed over.
         live: of the snapshot.
     """
-    those = [version for version in versions if may_answer(version, versions[0])]
-    views = [view_of(table, version, live) for version in those]
-    best = min(range(len(those)), key=lambda i: views[i].cost)
-    return those[best], views[best]
+    chosen, view = versions[0], view_of(table, versions[0], live)
+    for version in versions[1:]:
+        if not may_answer(version, versions[0]) or _least_cost(version, view) >= view.cost:
+            continue
+        other = view_of(table, version, live)
+        if other.cost < view.cost:
+            chosen, view = version, other
+    return chosen, view
+
+
+def _least_cost(version: IndexVersion, view: SnapshotView) -> int:
+    """Return how many rows a version leaves to mask and scan at least, by its numbers alone.
+
+    A view reads manifests, and most versions of a table that only grows or shrinks need none.
+
+    Args:
+        version: of the index.
+        view: of another version, of the same snapshot.
+    """
+    files = version.coverage.columns
+    skipped = sum(map(len, files.skipped.values()))
+    missing = view.live_rows - files.indexed_rows
+    return max(missing - skipped, -missing)
 
 
 def may_answer(version: IndexVersion, newest: IndexVersion) -> bool:
