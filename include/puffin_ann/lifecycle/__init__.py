@@ -9,7 +9,7 @@ are the packages; each imports only from those below it:
     declare     write the first declaration for a table, or a table of a file; beside `report`
     maintain    keep what is published registered, sound and small; rename and drop indexes
     publish     assemble one Puffin file and commit it to the table
-    refresh     make a new version out of the newest one and what changed since
+    refresh     make a new version out of a published one, its base version
     build       build a whole index: plan, train, assign, build shards, measure
     evaluate    measure recall: exact answers, the measurement, the choice of a search width
     retention   decide which files may go, and why others must stay
@@ -24,10 +24,10 @@ Which file a command enters first:
 
     puffin-ann quickstart  declare.import_parquet, declare.look, then runs.in_process
     puffin-ann init        declare.look, declare.suggest, declare.write
-    puffin-ann list        report.overview
+    puffin-ann list        report.list_tables
     puffin-ann build       runs.build, build.stages, runs.publish
     puffin-ann refresh     runs.in_process, which calls runs.refresh and refresh.stages
-    puffin-ann plan        report.preview
+    puffin-ann plan        report.plan
     puffin-ann status      report.status
     puffin-ann history     report.history
     puffin-ann evaluate    runs.evaluate, evaluate.stages, evaluate.user_queries
@@ -51,7 +51,7 @@ it as its users do. Which file a task of a DAG enters first; those on Spark come
     read_changes           refresh.stages, refresh.read_changes
     apply_changes          refresh.stages (its stage `apply_group`), refresh.apply_changes
     build_anew             nothing here: it triggers the build DAG
-    publish                runs.publish, publish.assemble, then report.lineage
+    publish                runs.publish, publish.assemble (refresh.new_version), report.lineage
     report                 runs.publish, report.status
     guard, clean           runs.maintain, then maintain.guard or maintain.clean
     measure                evaluate.stages (its stage `evaluate`)

@@ -42,7 +42,7 @@ class Merged:
 def merge(sources: Sequence[Source], k: int) -> Merged:
     """Merge the answers of all sources by distance, ties by locator.
 
-    Any query has at least one source; without sources there was none.
+    Every query has at least one source: without sources there are no queries.
     """
     if not sources:
         none = np.empty((0, k), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What an index version knows of a snapshot: the three sets of rows, and the order of files."""
+"""Compare a version with a snapshot: which rows to answer, to mask and to scan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

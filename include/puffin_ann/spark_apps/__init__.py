@@ -4,7 +4,7 @@
     assign         read the table once and stage its rows by shard
     build_group    build one group of shards
     gate           measure the recall of the staged index
-    read_changes   read what changed in the table since the newest version
+    read_changes   read what changed in the table since the base version
     apply_group    apply what changed to one group of shards
     evaluate       measure the recall of the published index
 

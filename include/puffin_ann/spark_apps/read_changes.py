@@ -1,4 +1,4 @@
-"""Read what changed in the table since the index's newest version."""
+"""Read what changed in the table since the index's base version."""
 
 from puffin_ann.lifecycle.runs.spark_app import main
 

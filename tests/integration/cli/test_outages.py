@@ -38,7 +38,7 @@ from puffin_ann.lifecycle.maintain.doctor import Diagnosis, doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.report.history import history
-from puffin_ann.lifecycle.report.preview import preview
+from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process

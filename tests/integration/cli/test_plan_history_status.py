@@ -10,7 +10,7 @@ from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.declaration import load_declaration, parse_declaration
 from puffin_ann.errors import EnvironmentProblemError
 from puffin_ann.lifecycle.report.history import history
-from puffin_ann.lifecycle.report.preview import preview
+from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess

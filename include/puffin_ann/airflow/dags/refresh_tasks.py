@@ -57,7 +57,7 @@ def refresh_tasks(
             planned = run.nothing(declaration, str(error))
         print(planned.decision or planned.reason)
         if planned.action == "build":  # by its own DAG, which plans for itself
-            publish.discard(RunRef.planned(planned))
+            publish.clear_staging(RunRef.planned(planned))
         return planned.model_dump()
 
     @task.branch
@@ -115,7 +115,7 @@ def _report(planned: dict[str, Any], context: Context) -> None:
     print(pointer.reason)
     is_superseded = pointer.plan and not context["ti"].xcom_pull(task_ids="publish")
     if is_superseded:
-        publish.discard(RunRef.planned(pointer))
+        publish.clear_staging(RunRef.planned(pointer))
     print(publish.report(pointer))
     if is_superseded:
         raise another_run(context)

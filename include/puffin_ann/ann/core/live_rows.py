@@ -1,4 +1,4 @@
-"""The rows that masks leave: counted once a mask, and compared with queries one by one.
+"""Rows that a deletion mask leaves: counted once a mask, compared one by one where they are few.
 
 The same mask comes with every call while an index is open, so what is known of the last one is
 kept: how many rows it leaves and, if these are few and were all compared once, a copy of them.

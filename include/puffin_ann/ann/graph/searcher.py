@@ -1,8 +1,8 @@
-"""What searchers of graphs have in common: who answers, with what scratch, and what is left over.
+"""What all searchers of graphs share: threads, reusable scratch, and completing their answers.
 
-A graph gives some of a query's answers; these make all of them of it. Scratch is kept from call to
-call, one set for each thread at work, so that a single query pays for neither allocation nor
-clearing.
+A graph may find fewer answers than there are: the rest is found by other means. Scratch is kept
+from call to call, one set for each thread at work, so that a single query pays for neither
+allocation nor clearing.
 """
 
 import math

@@ -40,16 +40,16 @@ def drop(
 
     Example: puffin-ann drop demo.glove.words glove_words --force --dry-run
     """
-    from puffin_ann.lifecycle.maintain import drop as retire
+    from puffin_ann.lifecycle.maintain import drop as dropping
 
     declared = find_known_declarations(table, index, must_know=not (force or dry_run))
-    planned = retire.drop(table, index, declared, force=force, dry_run=True)
+    planned = dropping.drop(table, index, declared, force=force, dry_run=True)
     if not dry_run and not (force and yes):
         if force:
             _ask(planned, as_json=as_json)
         else:
             _ask_for_the_name(planned, may_ask=not (yes or as_json))
-    report = planned if dry_run else retire.drop(table, index, declared, force=force)
+    report = planned if dry_run else dropping.drop(table, index, declared, force=force)
     if as_json:
         print_json(report.model_dump())
     else:

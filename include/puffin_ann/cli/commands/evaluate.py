@@ -63,7 +63,7 @@ def _evaluate_rows(
         found = measure(runner, run)
     if as_json:
         print_json(found.model_dump())
-    evaluate.clear(run)
+    evaluate.clear_staging(run)
     text = evaluations.recall_report(found)
     if not as_json:
         console.print(text, highlight=False)

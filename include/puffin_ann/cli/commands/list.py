@@ -25,7 +25,7 @@ def list_(
     """
     from puffin_ann.declaration import known_declarations
     from puffin_ann.lake.catalog.listing import catalog_names
-    from puffin_ann.lifecycle.report.overview import grid, overview
+    from puffin_ann.lifecycle.report.list_tables import grid, list_tables
 
     known = known_declarations()
     declared = known.valid if known else ()
@@ -35,7 +35,7 @@ def list_(
             "no catalog is configured: describe one in the .pyiceberg.yaml that PYICEBERG_HOME "
             "points to, or try 'puffin-ann quickstart FILE.parquet', which makes one"
         )
-    tables = [table for place in places for table in overview(place, declared)]
+    tables = [table for place in places for table in list_tables(place, declared)]
     if as_json:
         print_json([table.model_dump() for table in tables])
     elif tables:

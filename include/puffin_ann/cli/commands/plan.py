@@ -20,7 +20,7 @@ from puffin_ann.cli.output import (
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.policy.decision import Decision
-    from puffin_ann.lifecycle.report.preview import Preview
+    from puffin_ann.lifecycle.report.plan import Preview
 
 _ALL = "all"
 
@@ -41,7 +41,7 @@ def plan(
 
     Example: puffin-ann plan demo.glove.words glove_words
     """
-    from puffin_ann.lifecycle.report.preview import preview
+    from puffin_ann.lifecycle.report.plan import preview
 
     found = preview(table, declaration_of(table, index), maintenance=maintenance)
     if as_json:

@@ -226,7 +226,7 @@ def _bytes(io: FileIO, location: str, most: int) -> bytes | None:
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:
-        raise DataFileError(f"{location} is no metadata file: it is no file") from error
+        raise DataFileError(f"{location} is a folder, not a metadata file") from error
 
 
 def _is_packed(location: str) -> bool:

@@ -1,7 +1,9 @@
-"""Row identity: what survives when a row is rewritten into another file.
+"""Compute row identities, by which a row is known again when it is rewritten into another file.
 
-Tables of version 2: a 128-bit hash of the vector's float32 bits and, where an index declares one,
-the key. Tables of version 3 keep `_row_id` and `_last_updated_sequence_number` themselves.
+In: vectors and keys. Out: a 128-bit hash of the vector's float32 bits and, where an index declares
+one, the key. Builds and refreshes use it for tables of every version. Tables of version 3 have
+`_row_id` and `_last_updated_sequence_number` as well, which the format allows as an identity (1 in
+docs/format.md); `row_lineage` reads them, and no run does.
 
 The hash is a multilinear one, four times over. A row is a sequence of 32-bit words w[0..n):
 
@@ -69,7 +71,7 @@ def hash_rows(
     return np.stack([lanes[:, 0] << high | lanes[:, 1], lanes[:, 2] << high | lanes[:, 3]], axis=1)
 
 
-def lineage(parquet: pq.ParquetFile, file: LiveFile, row_group: int) -> NDArray[np.uint64]:
+def row_lineage(parquet: pq.ParquetFile, file: LiveFile, row_group: int) -> NDArray[np.uint64]:
     """Return `_row_id` and `_last_updated_sequence_number` of a row group's rows: (n, 2) uint64.
 
     Where the file has no such column, or a null in it, the row inherits: first row id of the file

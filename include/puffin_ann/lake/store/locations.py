@@ -1,4 +1,4 @@
-"""Which locations may be read because an index file names them.
+"""Decide which locations may be read because an index file names them; name the table's folders.
 
 Otherwise, anyone who can write an index file could have any file read with the rights of everyone
 who searches: of another table, of another bucket, of the machine's own disk. So a location that an

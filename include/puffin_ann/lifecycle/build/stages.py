@@ -222,10 +222,10 @@ def _build_shard(
 
 
 def gate(runner: Runner, run: RunRef) -> Gated:
-    """Measure the unpublished index; the run goes on only if its recall reaches the target.
+    """Measure the unpublished index; raise where its recall is under the target.
 
     Raises:
-        RecallTooLowError: it does not; nothing is published.
+        RecallTooLowError: it is; nothing is published.
     """
     workspace = Workspace.open(run)
     with at_work(workspace):

@@ -1,7 +1,7 @@
 """What runs note in an index: the properties of its routing blob.
 
-They are free text, which others may change. None of it says what an index answers, so what is not
-as a run writes it counts as not noted; except for file ids, which must never be given twice.
+They are free text, which others may change. None of it decides what an index answers, so a
+malformed value is ignored; except for file ids, which must never be used again.
 """
 
 import json

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import AliasChoices, Field
+
 from puffin_ann.blobs.routing import ShardKind
 from puffin_ann.lifecycle.documents.run import (
     AssignOutcome,
@@ -14,14 +16,14 @@ from puffin_ann.lifecycle.policy.decision import Decision, Drift, Rates
 
 
 class RefreshPlan(RunPlan):
-    """A run that makes a new version out of the newest one.
+    """A run that makes a new version out of a published one, its base version.
 
     `files` are those of the base snapshot that the version does not cover, and covered ones of
     which rows are live again; in order of their ids.
 
     Attributes:
-        source: Puffin file of the version that is refreshed.
-        source_run: the run that published it.
+        base_path: Puffin file of the base version; `base_snapshot_id` is that of the new version.
+        base_run_id: the run that published it.
         registered: Puffin files that were registered when this was planned.
         decision: what is done to each shard.
         state_rates: rates that earlier runs recorded.
@@ -36,8 +38,8 @@ class RefreshPlan(RunPlan):
     """
 
     kind: Literal["refresh"] = "refresh"
-    source: str
-    source_run: str
+    base_path: str = Field(validation_alias=AliasChoices("base_path", "source"))
+    base_run_id: str = Field(validation_alias=AliasChoices("base_run_id", "source_run"))
     registered: tuple[str, ...]
     algorithm: str
     decision: Decision

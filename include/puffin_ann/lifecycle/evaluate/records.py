@@ -1,4 +1,4 @@
-"""Measure the recall of a published index over time, on the table as it is.
+"""Store and read evaluations: the recall of a published index, as it was measured over time.
 
 The gate measures an index before it is published; from then on rows come, go and drift. What is
 measured later is recorded beside the index, in small objects whose names hide them from Iceberg's

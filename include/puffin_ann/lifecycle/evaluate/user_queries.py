@@ -1,8 +1,7 @@
 """Measure what a published index finds for a user's own queries, and what it takes to find more.
 
-The gate and evaluations ask with rows of the table. Queries of users may be unlike them: of rows
-that nearly equal each other a narrow search finds all, where it finds little for a vector between
-them.
+The gate and evaluations ask with rows of the table. Users' queries may be harder: rows that
+are nearly equal find each other even by a narrow search, a vector between such rows does not.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Remove what no index needs any more: superseded versions, and what failed runs left behind.
 
 Nothing is removed before its grace period is over, and nothing that the table's metadata needs, or
-that others' metadata may need: see `withheld`. The table's earlier metadata tells what a run left
-whose outcome is not known from a publication whose registration was lost.
+that others' metadata may need: see `withheld`. The table's earlier metadata shows whether a
+file was left by a failed run, or is of a publication that lost its registration.
 """
 
 import logging

@@ -36,9 +36,9 @@ class Finding(BaseModel):
             records a setting of Spark that looks like a secret; `stale`: searches scan or mask
             much; `damaged`: bytes are not those that were written;
             `displaced`: a file of ours took the place of others' statistics, by landing late;
-            `lease`: a run is at work on an index or on the table's index file, or the newest claim
-            to that is none of a run's; `foreign`: the table may be another's, too, by the metadata
-            files in reach of it.
+            `lease`: a run is at work on an index or on the table's index file, or the newest
+            claim of its lease was not written by a run; `foreign`: the table may be another's,
+            too, by the metadata files in reach of it.
         indexes: the indexes concerned.
         file: the file concerned, if one is.
         what: what is wrong, in one sentence.

@@ -2,8 +2,8 @@
 
 A version and a snapshot differ by added rows and removed rows. Which shard a row was removed
 from, and which of the added rows were relocated, is found out by the run; here both are expected in
-proportion, and an action is the most that is done to a shard: one to which nothing turns out to
-have happened is carried over as it is. A run that has identified the rows may ask again.
+proportion. So an action is an upper bound: a shard that turns out untouched is carried over as it
+is. A run that has identified the rows may ask again.
 
 What is due in the index itself waits for the next change that is published, or for a maintenance
 window: a refresh of an unchanged table publishes nothing.
@@ -35,7 +35,7 @@ def decide(
     """Decide what is due.
 
     Args:
-        state: the newest version of the index; None if none is published that can be read.
+        state: the base version of the index; None if none is published that can be read.
         change: the head of the table against that version.
         declaration: as it is now.
         now_ms: milliseconds since 1970.

@@ -1,6 +1,6 @@
 """What a version of an index consists of, and what changed since: the input of a decision, as data.
 
-Nothing here is read from anywhere; `changes` does that.
+Nothing here reads a table or a file: `versions.index_state` fills these in.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class ShardState:
 
 @dataclass(frozen=True)
 class IndexState:
-    """The newest version of an index.
+    """The base version of a refresh.
 
     Attributes:
         algorithm: engine of its shards.

@@ -49,7 +49,7 @@ from puffin_ann.lifecycle.publish.carried_blobs import Blob, CarriedBlobs, liste
 from puffin_ann.lifecycle.publish.discard import discard_refused
 from puffin_ann.lifecycle.publish.make_file import make_file
 from puffin_ann.lifecycle.publish.run_records import recorded
-from puffin_ann.lifecycle.refresh.new_version import VersionContent, build_version
+from puffin_ann.lifecycle.refresh.new_version import VersionContent, make_new_version
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
@@ -101,7 +101,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         return finished
     began = time.monotonic()
     plan = workspace.plan
-    content = build_version(workspace) if isinstance(plan, RefreshPlan) else _built(workspace)
+    content = make_new_version(workspace) if isinstance(plan, RefreshPlan) else _built(workspace)
     version = content.version
     earlier: Assembled | None = None
     rested_on: object = None
@@ -128,7 +128,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
                 _discard(table, assembled)
                 raise
             earlier, rested_on = assembled, rests_on
-            log.warning("publish: %s; planning the publication again (%d)", error, attempt)
+            log.warning("publish: %s; trying to commit again (attempt %d)", error, attempt)
             continue
         break
     path = assembled.path
@@ -176,8 +176,8 @@ def _require_unchanged(table: Table, plan: RefreshPlan) -> None:
     """
     index = plan.declaration.name
     before = set(plan.registered)
-    runs = {plan.run_id, plan.source_run}  # of the former the answer was lost, then
-    is_lost = is_dropped(find_dropped(table), index, plan.source_run)
+    runs = {plan.run_id, plan.base_run_id}  # of the former the answer was lost, then
+    is_lost = is_dropped(find_dropped(table), index, plan.base_run_id)
     if any(entry.path not in before for entry in find_registered(table)):
         versions = find_versions(table, index).versions
         is_lost |= any(

@@ -1,8 +1,8 @@
-"""Make a new version of an index out of the newest one and what changed since.
+"""Make a new version of an index out of its base version and what changed since.
 
 `plan` lists what has to be read, once `policy.decide` has said what is due. Then the stages run, as
 `stages` has them: `read_changes` finds removed, added and relocated rows; `apply_changes` changes
-the blobs of each shard; `new_version` makes the routing and coverage blobs.
+the blobs of each shard. Publishing calls `new_version`, which makes routing and coverage blobs.
 
 In: a `RefreshPlan`. Out: an `AppliedGroup` for each group of shards, which publishing takes.
 """

@@ -56,7 +56,7 @@ class VersionContent:
     @classmethod
     def of(
         cls,
-        source: IndexVersion,
+        base: IndexVersion,
         version: IndexVersion,
         blobs: Mapping[int, Mapping[str, str]],
         centroids: Centroids | None,
@@ -64,18 +64,18 @@ class VersionContent:
     ) -> "VersionContent":
         """Return what becomes of a version; relocated rows were neither added nor gone."""
         added = changes.read - changes.relocated
-        removed = max(0, source.vectors + added - version.vectors)
+        removed = max(0, base.vectors + added - version.vectors)
         return cls(version, blobs, added, removed, centroids)
 
 
-def build_version(workspace: Workspace) -> VersionContent:
+def make_new_version(workspace: Workspace) -> VersionContent:
     """Put together what the stages of a refresh made.
 
     Raises:
         StagingError: a stage is not done.
     """
     plan = workspace.refresh_plan
-    source = workspace.source
+    base = workspace.base_version
     changes = load(workspace.staging, CHANGES, Changes)
     groups = [load(workspace.staging, applied_name(group), AppliedGroup) for group in plan.groups]
     applied = {shard.shard_id: shard for group in groups for shard in group.shards}
@@ -85,10 +85,10 @@ def build_version(workspace: Workspace) -> VersionContent:
     coverage = coverage_of(workspace, summary)
     entries: list[ShardEntry] = []
     blobs: dict[int, Mapping[str, str]] = {}
-    for kept in _kept(plan, source, applied):
-        entries.append(_entry(kept, source))
-        blobs[kept.shard_id] = _sources(kept, plan, source)
-    before = IndexProperties(source.routing.properties)
+    for kept in _kept(plan, base, applied):
+        entries.append(_entry(kept, base))
+        blobs[kept.shard_id] = _sources(kept, plan, base)
+    before = IndexProperties(base.routing.properties)
     noted = before.noting(
         declaration=plan.declaration.model_dump_json(),
         run_id=plan.run_id,
@@ -100,22 +100,22 @@ def build_version(workspace: Workspace) -> VersionContent:
         skipped=_skipped(before.skipped, changes),
         next_file_id=plan.next_file_id,
         rates=_rates(plan, changes, list(applied.values())),
-        drift=_drift(plan, source, changes, summary),
+        drift=_drift(plan, base, changes, summary),
     )
     routing = replace(
-        _raised(source.routing, plan, summary),
+        _raised(base.routing, plan, summary),
         shards=tuple(entries),
         properties=noted.texts,
     )
     version = replace(
-        source, path=plan.source, snapshot_id=None, routing=routing, coverage=coverage
+        base, path=plan.base_path, snapshot_id=None, routing=routing, coverage=coverage
     )
-    centroids = _centroids(workspace, source, coverage, summary)
-    return VersionContent.of(source, version, blobs, centroids, changes)
+    centroids = _centroids(workspace, base, coverage, summary)
+    return VersionContent.of(base, version, blobs, centroids, changes)
 
 
 def _kept(
-    plan: RefreshPlan, source: IndexVersion, applied: Mapping[int, AppliedShard]
+    plan: RefreshPlan, base: IndexVersion, applied: Mapping[int, AppliedShard]
 ) -> Sequence[AppliedShard]:
     """Return the shards of the new version, including those that did not change."""
     removed = {
@@ -138,17 +138,17 @@ def _kept(
             recall=None,
             seconds=0.0,
         )
-        for shard in source.routing.shards
+        for shard in base.routing.shards
         if shard.shard_id not in removed
     ]
-    before = {shard.shard_id for shard in source.routing.shards}
+    before = {shard.shard_id for shard in base.routing.shards}
     return [*found, *(shard for number, shard in sorted(applied.items()) if number not in before)]
 
 
-def _entry(applied: AppliedShard, source: IndexVersion) -> ShardEntry:
+def _entry(applied: AppliedShard, base: IndexVersion) -> ShardEntry:
     return ShardEntry(
         shard_id=applied.shard_id,
-        file=applied.file.uri if applied.file and len(applied.blobs) > 1 else source.path,
+        file=applied.file.uri if applied.file and len(applied.blobs) > 1 else base.path,
         rows=applied.rows,
         bytes=applied.bytes,
         tombstones=applied.tombstones,
@@ -156,13 +156,13 @@ def _entry(applied: AppliedShard, source: IndexVersion) -> ShardEntry:
     )
 
 
-def _sources(applied: AppliedShard, plan: RefreshPlan, source: IndexVersion) -> Mapping[str, str]:
+def _sources(applied: AppliedShard, plan: RefreshPlan, base: IndexVersion) -> Mapping[str, str]:
     kinds = [
         DELTA.blob_type if applied.kind == "delta" else engine(plan.algorithm).blob_type,
         rows_blob.TYPE,
         *([tombstones_blob.TYPE] if applied.tombstones else []),
     ]
-    before = {shard.shard_id: source.file_of(shard) for shard in source.routing.shards}
+    before = {shard.shard_id: base.file_of(shard) for shard in base.routing.shards}
     return {
         kind: applied.file.uri
         if applied.file and kind in applied.blobs
@@ -239,7 +239,7 @@ def _rates(plan: RefreshPlan, changes: Changes, applied: Sequence[AppliedShard])
 
 
 def _drift(
-    plan: RefreshPlan, source: IndexVersion, changes: Changes, summary: AssignSummary | None
+    plan: RefreshPlan, base: IndexVersion, changes: Changes, summary: AssignSummary | None
 ) -> Drift:
     """Return how well the centroids fit rows in deltas, or those that were merged last.
 
@@ -249,7 +249,7 @@ def _drift(
     used_up = {shard.shard_id for shard in plan.decision.shards if shard.action == "merge"}
     kept = sum(
         shard.rows
-        for shard in source.routing.shards
+        for shard in base.routing.shards
         if shard.kind == "delta" and shard.shard_id not in used_up
     )
     distance, norm, rows = kept * drift.added, drift.largest_norm, kept
@@ -267,7 +267,7 @@ def _drift(
 
 def _centroids(
     workspace: Workspace,
-    source: IndexVersion,
+    base: IndexVersion,
     coverage: Coverage,
     summary: AssignSummary | None,
 ) -> Centroids | None:
@@ -275,8 +275,8 @@ def _centroids(
     plan = workspace.refresh_plan
     if plan.algorithm != CENTROID:
         return None
-    with open_puffin(workspace.table.io, plan.source) as reader:
-        blob = reader.only(centroid_blob.TYPE, index=source.index)
+    with open_puffin(workspace.table.io, plan.base_path) as reader:
+        blob = reader.only(centroid_blob.TYPE, index=base.index)
         before = centroid_blob.decode(reader.read(blob))
     place = {file.path: number for number, file in enumerate(coverage.files)}
     location = workspace.table.location()
@@ -295,7 +295,7 @@ def _centroids(
     files = np.array([place[path] for path in paths], np.uint32)
     order = np.argsort(files, kind="stable")
     return Centroids(
-        metric=source.routing.metric,
+        metric=base.routing.metric,
         centroids=np.concatenate(centroids)[order],
         files=files[order],
         max_distances=np.concatenate(radii)[order],

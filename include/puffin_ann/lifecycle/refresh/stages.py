@@ -126,7 +126,7 @@ def _find_removed(runner: Runner, workspace: Workspace) -> RemovedRows:
 
 
 def _find_removed_of(workspace: Workspace, shards: list[int]) -> list[RemovedRowsOfShard]:
-    version = workspace.source
+    version = workspace.base_version
     entries = {shard.shard_id: shard for shard in version.routing.shards}
     given = [entries[number] for number in shards]
     return removed_rows.find_removed_rows(workspace, version, given)
@@ -142,7 +142,7 @@ def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
 
     A shard that is inserted into or built is a task of its own.
     """
-    rows = {shard.shard_id: shard.rows for shard in workspace.source.routing.shards}
+    rows = {shard.shard_id: shard.rows for shard in workspace.base_version.routing.shards}
     actions = {shard.shard_id: shard.action for shard in workspace.refresh_plan.decision.shards}
     batches: list[list[int]] = []
     filled = TASK_ROWS + 1
@@ -160,7 +160,7 @@ def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:
 def _size_of(workspace: Workspace, batches: Sequence[Sequence[int]]) -> Size:
     """Return the rows of the shards in each batch, expected ones of a new delta."""
     plan = workspace.refresh_plan
-    rows = {shard.shard_id: shard.rows for shard in workspace.source.routing.shards}
+    rows = {shard.shard_id: shard.rows for shard in workspace.base_version.routing.shards}
     if plan.decision.delta is not None:
         rows[plan.decision.delta.shard_id] = plan.decision.delta.rows
     counts = [sum(rows[shard] for shard in batch) for batch in batches]
@@ -191,7 +191,7 @@ def _read_task(
     if prefixes is not None:
         data = workspace.fetch_bytes(prefixes)
         begins = arrays_from_bytes(removed_rows.RemovedIdentityPrefixes, data)
-    routing = workspace.source.routing
+    routing = workspace.base_version.routing
     return added_rows.read_task(workspace, number, routing, begins, threads=threads)
 
 
@@ -243,7 +243,7 @@ def _read_task_again(
         number,
         task,
         added_rows.load_unmatched(workspace, unmatched),
-        workspace.source.routing,
+        workspace.base_version.routing,
         threads=threads,
     )
 
@@ -289,7 +289,7 @@ def _take_from_delta(
 ) -> AssignOutcome:
     """Take a delta apart: the outcome's number, and the shard's."""
     number, shard_id = numbered
-    version = workspace.source
+    version = workspace.base_version
     (shard,) = (shard for shard in version.routing.shards if shard.shard_id == shard_id)
     return take_from_deltas(workspace, number, version, shard, changes, threads=threads)
 
@@ -360,7 +360,7 @@ def _apply_group(runner: Runner, workspace: Workspace, group: str) -> AppliedGro
 def _apply_batch(
     workspace: Workspace, shards: list[int], *, changes: Changes, threads: int
 ) -> list[AppliedShard]:
-    rewriter = ShardRewriter(workspace, workspace.source, changes, threads)
+    rewriter = ShardRewriter(workspace, workspace.base_version, changes, threads)
     made = [_apply(rewriter, number) for number in shards]
     return [shard for shard in made if shard is not None]
 

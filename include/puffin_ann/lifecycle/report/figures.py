@@ -1,4 +1,4 @@
-"""An index in figures, as one moment finds it: for those who are told, not for those who look."""
+"""The figures of an index at one moment, for events and metrics; `status` is for people who ask."""
 
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table

@@ -1,8 +1,7 @@
 """Why something that no index needs is still not removed: others may need it.
 
-Nothing goes that a metadata file in reach names which is not of this catalog entry's history, and
-nothing at all where the table's location may be another's, or where it is not known what such a
-file names.
+A file stays if any foreign metadata file in reach names it. Nothing is removed at all where the
+table's location may be another's, or where what foreign metadata names cannot be read.
 """
 
 import logging

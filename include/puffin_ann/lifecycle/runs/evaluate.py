@@ -84,10 +84,10 @@ def finish(run: RunRef) -> Evaluation:
         raise StagingError(
             f"run {run.run_id} has measured nothing of index {run.index!r}; run it again"
         )
-    clear(run)
+    clear_staging(run)
     return found[-1]
 
 
-def clear(run: RunRef) -> None:
+def clear_staging(run: RunRef) -> None:
     """Remove what a run staged."""
     Workspace.open(run).staging.delete_tree()

@@ -72,7 +72,7 @@ def refresh_in_process(
         try:
             published = _carry_out(plan, run, runner or InProcess(), step)
         except (ConflictError, StagingGoneError) as error:
-            publish.discard(run)
+            publish.clear_staging(run)
             if attempt == ATTEMPTS:
                 raise
             log.warning("refresh: %s; planning it again", error)
@@ -105,7 +105,7 @@ def _carry_out(plan: PlanPointer, run: RunRef, runner: Runner, step: Progress) -
             work()
     with step("publish"):
         published = publish.publish(run)
-    publish.discard(run)
+    publish.clear_staging(run)
     return published
 
 

@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.publish.assemble import publish_run
 from puffin_ann.lifecycle.report import status as statuses
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.progress import metering
-from puffin_ann.lifecycle.runtime.workspace import Workspace, at_work, discard_staged
+from puffin_ann.lifecycle.runtime.workspace import Workspace, at_work, remove_staging
 
 log = logging.getLogger("puffin_ann")
 
@@ -40,9 +40,9 @@ def publish(run: RunRef) -> PublishedVersion:
     return published
 
 
-def discard(run: RunRef) -> None:
+def clear_staging(run: RunRef) -> None:
     """Remove what a run staged that is not carried out; another one plans for itself."""
-    discard_staged(Workspace.open(run))
+    remove_staging(Workspace.open(run))
 
 
 @metering("look at the table's indexes")
@@ -55,7 +55,7 @@ def report(pointer: PlanPointer) -> str:
     if pointer.plan:
         workspace = Workspace.open(RunRef.planned(pointer))
         if workspace.staging.exists(PUBLISH):
-            discard_staged(workspace)
+            remove_staging(workspace)
     table = pointer.table
     known = known_declarations()
     declared = None if known is None or known.problems else known.on(table)

@@ -116,7 +116,7 @@ def _lease(run: "RunRef", owner: str | None, stage: str) -> AbstractContextManag
 
     if owner is None:
         return nullcontext()
-    return leases.working(run.table, run.index, owner, f"stage {stage}")
+    return leases.keep_lease(run.table, run.index, owner, f"stage {stage}")
 
 
 def _progress(run: "RunRef", attempt: str | None) -> AbstractContextManager[None]:

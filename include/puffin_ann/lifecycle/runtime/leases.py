@@ -118,7 +118,7 @@ def end(table: str | Table, index: str, owner: str) -> bool:
 
 
 @contextmanager
-def working(table: str | Table, index: str, owner: str, purpose: str) -> Iterator[None]:
+def keep_lease(table: str | Table, index: str, owner: str, purpose: str) -> Iterator[None]:
     """Keep the lease of a run alive during one of its stages, wherever that runs.
 
     Raises:
@@ -243,7 +243,12 @@ def _kept(lease: Lease, owner: str) -> Iterator[None]:
 def _renew(lease: Lease, owner: str, seconds: float) -> None:
     try:
         if not lease.renew(owner, seconds):
-            log.warning("lease: run %s has lost %s; it goes on", owner, lease.what)
+            log.warning(
+                "lease: run %s no longer holds the lease on %s; it continues, and its commit may "
+                "be refused",
+                owner,
+                lease.what,
+            )
     except (EnvironmentProblemError, OSError) as error:
         log.warning("lease: no heartbeat could be sent for %s: %s", lease.what, error)
 

@@ -7,7 +7,7 @@ nothing there.
 
     with metering("assign", len(tasks), Size(rows=rows_of_tasks)) as meter:  # where work is dealt
         ...
-    with working(meter.key, number, staging):  # around a task, wherever it runs
+    with task_progress(meter.key, number, staging):  # around a task, wherever it runs
         reporter()(0.25)                       # in the task: a quarter of it is done
 """
 
@@ -173,7 +173,7 @@ def metering(
 
 
 @contextmanager
-def working(key: str, number: int, staging: Callable[[], Staging]) -> Iterator[None]:
+def task_progress(key: str, number: int, staging: Callable[[], Staging]) -> Iterator[None]:
     """Have the `reporter` of a task tell the meter, in this process or another, how far it is.
 
     Args:

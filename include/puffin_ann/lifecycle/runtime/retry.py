@@ -1,4 +1,4 @@
-"""Do again what others' changes of a table overtook."""
+"""Retry work on a table that other writers changed meanwhile."""
 
 import logging
 from collections.abc import Callable
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def retry_on_conflict(what: str, work: Callable[[], R]) -> R:
-    """Return what work gives that looks at the table first; repeated where the table moved on.
+    """Return what `work` returns, which loads the table first; repeated where the table moved on.
 
     Raises:
         ConflictError: the table was changed by others during every attempt.
@@ -23,5 +23,5 @@ def retry_on_conflict(what: str, work: Callable[[], R]) -> R:
         try:
             return work()
         except ConflictError as error:
-            log.warning("%s: %s; looking again (%d)", what, error, attempt)
+            log.warning("%s: %s; retrying (attempt %d)", what, error, attempt)
     return work()

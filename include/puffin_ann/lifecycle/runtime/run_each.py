@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import TypeAdapter
 
 from puffin_ann.lifecycle.documents.run_ref import RunRef
-from puffin_ann.lifecycle.runtime.progress import Size, metering, working
+from puffin_ann.lifecycle.runtime.progress import Size, metering, task_progress
 from puffin_ann.lifecycle.runtime.runners import Runner
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 
@@ -58,7 +58,7 @@ def _call(work: Callable[[Workspace, Any], Any], run: RunRef, key: str, payload:
     task_type, outcome_type = _types_of(_function_of(work))
     number, _, task = payload.partition(" ")
     workspace = Workspace.open(run)
-    with working(key, int(number), lambda: workspace.staging):
+    with task_progress(key, int(number), lambda: workspace.staging):
         outcome = work(workspace, task_type.validate_json(task))
     return outcome_type.dump_json(outcome).decode()
 

@@ -62,14 +62,14 @@ class Workspace:
         table: that is indexed.
         run: which run.
         known_plan: its plan, where it need not be read.
-        known_source: the version that is refreshed, in the same way.
+        known_base: the version that is refreshed, in the same way.
         opened_at: when the table was loaded, by `time.monotonic`.
     """
 
     table: Table
     run: RunRef
     known_plan: RunPlan | None = None
-    known_source: IndexVersion | None = None
+    known_base: IndexVersion | None = None
     opened_at: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -77,11 +77,11 @@ class Workspace:
         """Load the table of a run, unless it is an `OpenRun`."""
         return run.workspace() if isinstance(run, OpenRun) else cls(load_table(run.table), run)
 
-    def knowing(self, plan: RefreshPlan, source: IndexVersion) -> "Workspace":
+    def knowing(self, plan: RefreshPlan, base: IndexVersion) -> "Workspace":
         """Return the run with the plan that was just staged, and the version it is about."""
-        if plan.source != source.path:
+        if plan.base_path != base.path:
             return self  # another attempt was first
-        return replace(self, known_plan=plan, known_source=replace(source, snapshot_id=None))
+        return replace(self, known_plan=plan, known_base=replace(base, snapshot_id=None))
 
     @cached_property
     def staging(self) -> Staging:
@@ -89,18 +89,18 @@ class Workspace:
         return Staging(self.table.io, self.run.folder)
 
     @cached_property
-    def source(self) -> IndexVersion:
+    def base_version(self) -> IndexVersion:
         """The version that is refreshed.
 
         Raises:
             StagingError: its file holds another one now.
         """
-        if self.known_source is not None:
-            return self.known_source
+        if self.known_base is not None:
+            return self.known_base
         plan = self.refresh_plan
-        version = load_version(self.table.io, plan.source, plan.declaration.name)
+        version = load_version(self.table.io, plan.base_path, plan.declaration.name)
         if version is None:
-            raise StagingError(f"{plan.source} does not hold index {plan.declaration.name!r}")
+            raise StagingError(f"{plan.base_path} does not hold index {plan.declaration.name!r}")
         return version
 
     @cached_property
@@ -267,7 +267,7 @@ def _give_up(staging: Staging, why: str) -> None:
         log.warning("%s is not marked as given up: %s", staging.root, error)
 
 
-def discard_staged(workspace: Workspace) -> None:
+def remove_staging(workspace: Workspace) -> None:
     """Remove what a run staged whose outcome is settled; what stays is for the clean-up."""
     try:
         workspace.staging.delete_tree()

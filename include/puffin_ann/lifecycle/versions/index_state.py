@@ -1,4 +1,4 @@
-"""Read what a decision is made from: the state of the newest version, and what changed since."""
+"""Read what a decision is made from: the state of the base version, and what changed since."""
 
 from collections.abc import Mapping, Sequence
 

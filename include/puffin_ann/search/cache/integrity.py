@@ -1,4 +1,4 @@
-"""What a folder of the cache held when it was filled, so that it is seen when that changes.
+"""Seal a folder of the local cache when it is filled, and check it before each use.
 
 Lengths and times are compared at each use: they give away what was cut short, written over or put
 there by another hand, for the price of looking at some names. A disk that loses bits is given away

@@ -3,14 +3,22 @@
 import numpy as np
 from numpy.typing import NDArray
 
-NEAREST_SHARE, FARTHEST_SHARE, STEPS = 0.7, 0.25, 3
+NEAREST_SHARE = 0.7
+"""Share of the search width for a shard whose nearest cell is as near as the nearest of all."""
+
+FARTHEST_SHARE = 0.25
+"""Share for a shard whose nearest cell is farther by `FARTHEST` or more."""
+
 FARTHEST = 0.2
-"""Shards beyond that of a query's nearest cell hold the fewer of its neighbours, the farther
-their own nearest cell is: they are searched with a share of the width that falls in equal
-steps, from the first share to the second, where that cell's squared distance is by a fifth
-larger. At equal recall this is a tenth faster than one share for all at 0.95, a fifth at 0.99
-(GloVe and WordNet glosses in four shards; to go by the distance of the k-th neighbour that the
-nearest shard found, known only after it was searched, was no better)."""
+"""By how much that cell's squared distance exceeds the smallest one, as a share of that."""
+
+STEPS = 3
+"""Steps in which the share falls from `NEAREST_SHARE` to `FARTHEST_SHARE`.
+
+At equal recall this is a tenth faster than one share for all shards at 0.95, a fifth at 0.99 (GloVe
+and WordNet glosses in four shards). To go by the distance of the k-th neighbour that the nearest
+shard found, known only after it was searched, was no better.
+"""
 
 
 _SHARES = np.linspace(NEAREST_SHARE, FARTHEST_SHARE, STEPS + 1, dtype=np.float32)

@@ -8,7 +8,7 @@ import pytest
 
 from puffin_ann.lake.read.live_files import live_files
 from puffin_ann.lake.read.row_deletes import deleted_positions
-from puffin_ann.lake.read.row_identity import hash_rows, lineage, match_identities
+from puffin_ann.lake.read.row_identity import hash_rows, match_identities, row_lineage
 from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.lake.read.vectors import vectors_of
 from tests.support import builds
@@ -33,7 +33,7 @@ def located(table, snapshot_id=None):
                 data = parquet.read_row_group(group, columns=["id", name])
                 vectors = vectors_of(data.column(name), builds.DIMENSION).matrix
                 if table.metadata.format_version > 2:
-                    identities = lineage(parquet, file, group)
+                    identities = row_lineage(parquet, file, group)
                 else:
                     identities = hash_rows(vectors, data.column("id"))
                 for at in range(len(data)):

@@ -136,7 +136,7 @@ def test_what_cannot_be_read_hides_nothing_else(built, tmp_path):
 
 def test_clean_up_keeps_what_belongs_to_an_index_until_it_is_dropped(built, tmp_path):
     evaluated("evaluate-1")
-    evaluate.clear(plan_evaluation(DECLARED, run_id="evaluate-1"))
+    evaluate.clear_staging(plan_evaluation(DECLARED, run_id="evaluate-1"))
     with leases.writing(TABLE, builds.INDEX, "run-1", "build"):
         pass
     for _ in range(2):

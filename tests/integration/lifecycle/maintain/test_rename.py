@@ -21,7 +21,7 @@ from puffin_ann.lifecycle.maintain.rename import (
     rename,
 )
 from puffin_ann.lifecycle.report.history import history
-from puffin_ann.lifecycle.report.preview import preview
+from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.report.status import grid, status
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.leases import index_folder, index_lease

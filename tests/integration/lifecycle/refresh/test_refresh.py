@@ -288,7 +288,7 @@ def test_only_touched_shards_are_dealt_to_tasks(build):
         plan = plan_refresh(declaration, run_id="look", force=True, **options)
         groups = Workspace.open(RunRef.planned(plan)).plan.groups
         assert list(groups) == plan.groups
-        publish.discard(RunRef.planned(plan))
+        publish.clear_staging(RunRef.planned(plan))
         return sorted(shard for group in groups.values() for shard in group)
 
     routing = newest(table).routing

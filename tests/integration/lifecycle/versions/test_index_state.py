@@ -6,7 +6,7 @@ import pytest
 
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.errors import ColumnNotFoundError
-from puffin_ann.lifecycle.report.preview import preview
+from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.runs.refresh import plan_refresh
 from puffin_ann.lifecycle.versions.index_state import change_of, oldest_uncovered_ms, state_of
 from puffin_ann.search.snapshot_view import live_state

@@ -226,7 +226,7 @@ class TestRefresh:
             called(dag.get_task("report"), context, pointer("refresh", plan).model_dump())
 
         reported.dag, reported.discarded = dag, []
-        monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.discard", reported.discarded.append)
+        monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.clear_staging", reported.discarded.append)
         return reported
 
     @pytest.mark.parametrize(("plan", "published"), [(PLAN, {"snapshot_id": 1}), ("", None)])
@@ -375,7 +375,7 @@ def test_a_refresh_that_becomes_a_build_leaves_no_plan_behind(refresh, called, m
         return planned
 
     monkeypatch.setattr("puffin_ann.lifecycle.runs.refresh.plan_refresh", plan_refresh)
-    monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.discard", discarded.append)
+    monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.clear_staging", discarded.append)
     assert called(refresh.get_task("plan"), context) == planned.model_dump()
     assert discarded == [RunRef.at("t", PLAN)]
     assert asked.options == {"run_id": "refresh-run", "maintenance": False, "force": True}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from puffin_ann.errors import UnsupportedColumnError, UnsupportedTableError
 from puffin_ann.lake.read import row_identity
 from puffin_ann.lake.read.live_files import LiveFile
-from puffin_ann.lake.read.row_identity import hash_rows, lineage
+from puffin_ann.lake.read.row_identity import hash_rows, row_lineage
 
 MASK = (1 << 64) - 1
 
@@ -156,8 +156,8 @@ FILE = LiveFile("f", 1, 9, 3, data_sequence_number=7, first_row_id=100)
 
 def test_new_rows_inherit_their_lineage_from_the_file(tmp_path: Path) -> None:
     parquet = write(tmp_path / "f", id=(1, pa.array([5, 6, 7])))
-    assert lineage(parquet, FILE, 0).tolist() == [[100, 7], [101, 7]]
-    assert lineage(parquet, FILE, 1).tolist() == [[102, 7]]
+    assert row_lineage(parquet, FILE, 0).tolist() == [[100, 7], [101, 7]]
+    assert row_lineage(parquet, FILE, 1).tolist() == [[102, 7]]
 
 
 def test_rewritten_rows_keep_their_lineage(tmp_path: Path) -> None:
@@ -167,11 +167,11 @@ def test_rewritten_rows_keep_their_lineage(tmp_path: Path) -> None:
         row_id=(2147483540, pa.array([41, None, 43])),
         seq=(2147483539, pa.array([3, 4, None])),
     )
-    assert lineage(parquet, FILE, 0).tolist() == [[41, 3], [101, 4]]
-    assert lineage(parquet, FILE, 1).tolist() == [[43, 7]]
+    assert row_lineage(parquet, FILE, 0).tolist() == [[41, 3], [101, 4]]
+    assert row_lineage(parquet, FILE, 1).tolist() == [[43, 7]]
 
 
 def test_a_file_without_row_ids_is_told(tmp_path: Path) -> None:
     parquet = write(tmp_path / "f", id=(1, pa.array([5])))
     with pytest.raises(UnsupportedTableError, match="first row id"):
-        lineage(parquet, LiveFile("f", 1, 1, 1), 0)
+        row_lineage(parquet, LiveFile("f", 1, 1, 1), 0)

@@ -150,7 +150,7 @@ def test_the_retry_of_a_killed_run_does_not_wait(table):
 class TestStagesInOtherProcesses:
     def test_between_stages_the_lease_lasts_longer(self, table, clock):
         leases.begin(table, "words", "run-a", "build")
-        with leases.working(table, "words", "run-a", "build"):
+        with leases.keep_lease(table, "words", "run-a", "build"):
             pass
         clock.advance(2 * LEASE_SECONDS)
         with pytest.raises(LeaseHeldError):
@@ -160,7 +160,7 @@ class TestStagesInOtherProcesses:
 
     def test_a_stage_longer_than_a_lease_keeps_it(self, table, clock):
         leases.begin(table, "words", "run-a", "build")
-        with leases.working(table, "words", "run-a", "build"):
+        with leases.keep_lease(table, "words", "run-a", "build"):
             clock.advance(3 * LEASE_SECONDS)
             with pytest.raises(LeaseHeldError):
                 leases.begin(table, "words", "run-b", "refresh")
@@ -171,7 +171,7 @@ class TestStagesInOtherProcesses:
         leases.begin(table, "words", "run-b", "refresh")
         with (
             pytest.raises(LeaseHeldError, match="run-b"),
-            leases.working(table, "words", "run-a", "build"),
+            leases.keep_lease(table, "words", "run-a", "build"),
         ):
             pytest.fail("two writers at once")
         assert not leases.end(table, "words", "run-a")
@@ -182,7 +182,7 @@ class TestStagesInOtherProcesses:
         clock.advance(IDLE_SECONDS + 1, step=60)
         leases.begin(table, "words", "run-b", "refresh")
         leases.end(table, "words", "run-b")
-        with leases.working(table, "words", "run-a", "build"):
+        with leases.keep_lease(table, "words", "run-a", "build"):
             assert owner_of(table) == "run-a"
 
 

@@ -71,4 +71,4 @@ def test_in_another_process_an_open_run_is_its_name(loads):
 def test_a_plan_that_another_attempt_staged_first_is_read_with_its_own_version():
     opened = Workspace(SimpleNamespace(), RUN)
     version = SimpleNamespace(path="newer.puffin")
-    assert opened.knowing(SimpleNamespace(source="older.puffin"), version) is opened
+    assert opened.knowing(SimpleNamespace(base_path="older.puffin"), version) is opened

@@ -13,7 +13,7 @@ from puffin_ann.lifecycle.runtime.progress import (
     current_meter,
     metering,
     reporter,
-    working,
+    task_progress,
 )
 
 
@@ -85,7 +85,7 @@ class TestHere:
     def test_a_task_says_how_far_it_is_and_the_log_tells_it(self, ticks, caplog, staging):
         caplog.set_level("INFO")
         with metering("build shard", 2, Size(rows=[100, 100])) as meter:
-            with working(meter.key, 0, lambda: staging):
+            with task_progress(meter.key, 0, lambda: staging):
                 reporter()(0.5)
                 ticks()
             ticks()
@@ -94,7 +94,7 @@ class TestHere:
         assert not staging.exists(progress.FOLDER)
 
     def test_threads_of_a_task_may_say_it(self, staging):
-        with metering("build shard") as meter, working(meter.key, 0, lambda: staging):
+        with metering("build shard") as meter, task_progress(meter.key, 0, lambda: staging):
             report = reporter()
             thread = threading.Thread(target=report, args=(0.25,))
             thread.start()
@@ -105,7 +105,7 @@ class TestHere:
         with (
             pytest.raises(ZeroDivisionError),
             metering("build shard") as meter,
-            working(meter.key, 0, lambda: staging),
+            task_progress(meter.key, 0, lambda: staging),
         ):
             raise ZeroDivisionError
         assert meter.done == ()
@@ -131,7 +131,7 @@ class TestElsewhere:
 
     def elsewhere(self, key: str, number: int, share: float, ticks, staging) -> None:
         def work() -> None:
-            with working(key, number, lambda: staging):
+            with task_progress(key, number, lambda: staging):
                 reporter()(share)
                 ticks()
 
@@ -155,7 +155,7 @@ class TestElsewhere:
         assert caplog.messages[-1].startswith("build shard: at work for")
 
     def test_a_short_task_puts_nothing_there(self, staging):
-        with working("key", 0, lambda: staging):
+        with task_progress("key", 0, lambda: staging):
             reporter()(0.5)
         assert not staging.exists(progress.FOLDER)
 
@@ -167,5 +167,5 @@ class TestElsewhere:
             raise OSError("the store is silent")
 
         monkeypatch.setattr(progress, "EVERY_SECONDS", 0.001)
-        with working("key", 0, gone):
+        with task_progress("key", 0, gone):
             assert asked.wait(10)

@@ -34,7 +34,7 @@ class TableOverview(BaseModel):
     problem: str | None = None
 
 
-def overview(where: str, declared: Sequence[IndexDeclaration] = ()) -> list[TableOverview]:
+def list_tables(where: str, declared: Sequence[IndexDeclaration] = ()) -> list[TableOverview]:
     """Look at every table of a catalog or namespace.
 
     Args:

@@ -23,7 +23,7 @@ class Preview(BaseModel):
     """A decision, and what it is about.
 
     Attributes:
-        base_snapshot_id: snapshot that the newest version covers; None if there is none.
+        base_snapshot_id: snapshot that the base version covers; None if there is none.
         snapshot_id: the table's head.
         maintenance: whether it is that of a maintenance window.
     """
