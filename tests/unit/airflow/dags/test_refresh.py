@@ -226,7 +226,9 @@ class TestRefresh:
             called(dag.get_task("report"), context, pointer("refresh", plan).model_dump())
 
         reported.dag, reported.discarded = dag, []
-        monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.clear_staging", reported.discarded.append)
+        monkeypatch.setattr(
+            "puffin_ann.lifecycle.runs.publish.clear_staging", reported.discarded.append
+        )
         return reported
 
     @pytest.mark.parametrize(("plan", "published"), [(PLAN, {"snapshot_id": 1}), ("", None)])
