@@ -114,7 +114,7 @@ def test_kernels_of_the_installation_are_used_where_nothing_can_be_written(made,
     assert not list(kept.rglob(f"*{numba_cache.SUFFIX}"))
 
 
-@pytest.mark.parametrize("corrupt", ["folder", "file"])
+@pytest.mark.parametrize("corrupt", [pytest.param("folder", marks=pytest.mark.long), "file"])
 def test_kernels_of_the_installation_that_others_may_write_to_are_not_used(made, tmp_path, corrupt):
     file = the_kernel(made)
     (file if corrupt == "file" else file.parent).chmod(0o777)
@@ -125,7 +125,7 @@ def test_kernels_of_the_installation_that_others_may_write_to_are_not_used(made,
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder to its group")
-@pytest.mark.parametrize("group", [0, 65534])
+@pytest.mark.parametrize("group", [0, pytest.param(65534, marks=pytest.mark.long)])
 def test_kernels_that_a_group_may_write_to_are_used_if_it_is_roots(made, tmp_path, group):
     """Images let that group write, so that any user may run them."""
     for path in (the_kernel(made).parent, the_kernel(made)):

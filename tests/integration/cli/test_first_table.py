@@ -129,7 +129,9 @@ def test_the_example_is_a_row_that_can_be_searched_with(quickstart, tmp_path, fi
     assert "Go on in a shell of your own" in said
 
 
-@pytest.mark.parametrize(("rows", "ends"), [(1, None), (2, "--k 1")])
+@pytest.mark.parametrize(
+    ("rows", "ends"), [(1, None), pytest.param(2, "--k 1", marks=pytest.mark.long)]
+)
 def test_of_few_rows_no_more_are_asked_for_than_there_are(quickstart, tmp_path, rows, ends):
     write_file(tmp_path / "v.parquet", rows)
     said = quickstart("v.parquet").stdout

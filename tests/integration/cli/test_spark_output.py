@@ -40,6 +40,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_a_session_prints_nothing_and_leaves_no_file(declared, tmp_path):
     done = run(tmp_path, "-c", SESSION, str(declared))
     assert (done.returncode, done.stdout, done.stderr) == (0, "done!\n", "")

@@ -48,7 +48,17 @@ def deleted_rows(vectors, live, kind):
 
 
 @pytest.mark.parametrize("kind", ["anywhere", "in one cluster"])
-@pytest.mark.parametrize("live", [11_999, 11_880, 9_720, 6_000, 1_200, 300, K, 3])
+@pytest.mark.parametrize(
+    "live",
+    [
+        11_999,
+        6_000,
+        1_200,
+        300,
+        3,
+        *(pytest.param(live, marks=pytest.mark.long) for live in (11_880, 9_720, K)),
+    ],
+)
 def test_recall_never_falls_as_the_width_grows(shard, words, live, kind):
     name, searched = shard
     vectors, queries = words[:ROWS], words[ROWS:]
@@ -66,7 +76,9 @@ def test_recall_never_falls_as_the_width_grows(shard, words, live, kind):
     assert recalls[-1] > 0.98, recalls
 
 
-@pytest.mark.parametrize("live", [11_999, 6_000, 300, 3])
+@pytest.mark.parametrize(
+    "live", [6_000, 3, *(pytest.param(live, marks=pytest.mark.long) for live in (11_999, 300))]
+)
 def test_a_query_alone_gets_what_it_gets_among_others(shard, words, live):
     _, searched = shard
     deleted = deleted_rows(words[:ROWS], live, "in one cluster")

@@ -366,6 +366,7 @@ print(opened)
 """
 
 
+@pytest.mark.long
 def test_a_corrupted_blob_never_ends_the_process(tmp_path):
     """What passes the checks is searched and handed to hnswlib, which checks nothing."""
     value = built(normal(400, 3), tmp_path / "s", M=3)

@@ -64,7 +64,14 @@ print(json.dumps(used))
 """
 
 
-@pytest.mark.parametrize("algorithm", ["exact", "hnsw", "ivf_pq", "vamana"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        "exact",
+        "vamana",
+        *(pytest.param(algorithm, marks=pytest.mark.long) for algorithm in ("hnsw", "ivf_pq")),
+    ],
+)
 def test_what_was_given_one_core_uses_one(algorithm):
     free = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     run = subprocess.run(

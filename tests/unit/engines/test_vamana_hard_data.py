@@ -206,7 +206,7 @@ def test_one_shard_is_searched_by_many_threads_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("beam", ["full", "pq", "edges"])
-@pytest.mark.parametrize("zeros", [1, 100, 5000])
+@pytest.mark.parametrize("zeros", [1, pytest.param(100, marks=pytest.mark.long), 5000])
 def test_rows_without_a_direction_do_not_crowd_others_out(zeros, beam, tmp_path):
     from puffin_ann.engines.vamana import VamanaEngine
 

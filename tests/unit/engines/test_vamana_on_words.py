@@ -23,7 +23,9 @@ def words():
 
 
 @pytest.mark.parametrize("beam", ["full", "pq", "edges"])
-@pytest.mark.parametrize("metric", METRIC_NAMES)
+@pytest.mark.parametrize(
+    "metric", ["cosine", *(pytest.param(metric, marks=pytest.mark.long) for metric in ("l2", "ip"))]
+)
 def test_recall_of_words(words, metric, beam, tmp_path):
     from puffin_ann.engines.vamana import VamanaEngine
 
@@ -36,7 +38,7 @@ def test_recall_of_words(words, metric, beam, tmp_path):
     assert found >= (0.93 if beam == "pq" else 0.97)
 
 
-@pytest.mark.parametrize("width", [16, 48])
+@pytest.mark.parametrize("width", [16, pytest.param(48, marks=pytest.mark.long)])
 def test_a_width_finds_about_as_much_by_records_as_by_rows(words, width, tmp_path):
     from puffin_ann.engines.vamana import VamanaEngine
 

@@ -61,9 +61,8 @@ def created(lake, version: int) -> Table:
     return table
 
 
-@pytest.mark.parametrize(
-    ("kind", "version"), [("embedded", 2), pytest.param("rest", 3, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "version"), [("embedded", 2), ("rest", 3)])
 def test_differing_manifests_tell_what_all_of_them_do(request, kind, version):
     lake = request.getfixturevalue(f"{kind}_lake")
     created(lake, version)
@@ -82,7 +81,7 @@ def test_differing_manifests_tell_what_all_of_them_do(request, kind, version):
     told(table, bases)
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_after_an_append_and_a_delete_of_rows_few_manifests_are_read(rest_lake, version):
     table = created(rest_lake, version).refresh()
     before = table.current_snapshot().snapshot_id

@@ -138,6 +138,7 @@ def test_a_dangling_registration_goes(indexed):
     assert_guarded(lake)
 
 
+@pytest.mark.long
 def test_compaction_expiry_and_clean_up_leave_the_live_version_alone(indexed):
     lake = indexed
     for number in range(2):

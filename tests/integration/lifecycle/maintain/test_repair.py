@@ -97,7 +97,7 @@ def test_rows_that_come_while_a_file_is_mended_are_no_reason_to_fail(
     # What was published before the slots changed is told; a file that lost the head just goes.
     told = [action.split()[0] for action in done.actions if not action.startswith("registered")]
     assert told == (["removed"] if step == "republish" else ["published", "removed"])
-    assert "looking again (1)" in caplog.text
+    assert "retrying (attempt 1)" in caplog.text
     assert_mended(table, newer)
 
 

@@ -98,6 +98,7 @@ def test_statistics_of_others_are_told_and_carried_along_once_made_again(
     assert_answers(lake)
 
 
+@pytest.mark.long
 def test_an_index_of_a_v3_table_that_a_late_landing_threw_out_is_found_and_published_with_it(
     rest_lake, late, monkeypatch
 ):

@@ -117,7 +117,16 @@ def test_tiny_shards_share_parts():
     assert [(part.copied, part.length) for part in parts] == [(False, 8 * MIB)] * 8
 
 
-@pytest.mark.parametrize(("shards", "size"), [(1, 5 << 40), (20_000, 64 * MIB), (40_000, 6 * MIB)])
+@pytest.mark.parametrize(
+    ("shards", "size"),
+    [
+        (1, 5 << 40),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in ((20_000, 64 * MIB), (40_000, 6 * MIB))
+        ),
+    ],
+)
 def test_as_many_parts_as_the_store_allows_are_enough(shards, size):
     parts = plan([CopiedRange(f"s3://b/{i}", 4, size) for i in range(shards)])
     assert len(parts) <= 10_000
@@ -125,6 +134,7 @@ def test_as_many_parts_as_the_store_allows_are_enough(shards, size):
     assert sum(part.length for part in parts) == shards * size
 
 
+@pytest.mark.long
 def test_an_object_beyond_any_upload_is_refused():
     with pytest.raises(BadInputError, match="parts"):
         plan([CopiedRange("a", 0, 10_001 * (5 << 30))])

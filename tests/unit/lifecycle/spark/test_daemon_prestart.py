@@ -143,6 +143,7 @@ def test_a_session_starts_without_it_where_it_cannot_be_begun(monkeypatch):
         assert added == {}
 
 
+@pytest.mark.long
 def test_processes_that_have_ended_are_not_kept():
     for _ in range(2):
         with daemon_ahead(LOCAL):
