@@ -40,12 +40,9 @@ def is_for_terminal(record: logging.LogRecord) -> bool:
 
     Py4J logs the call to Spark that was waited for, with two tracebacks.
     """
-    error = record.exc_info[1] if record.exc_info else None
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return False
-        error = error.__cause__ or error.__context__
-    return True
+    from puffin_ann.lifecycle.spark.session import comes_of_interrupt
+
+    return not comes_of_interrupt(record.exc_info[1] if record.exc_info else None)
 
 
 def require_pyspark() -> None:
@@ -73,7 +70,7 @@ def on_spark(
     of what Spark printed is removed, but where Spark or a task failed, which is told.
     """
     from puffin_ann.lifecycle.spark.runner import WhenNeeded
-    from puffin_ann.lifecycle.spark.session import warm_up
+    from puffin_ann.lifecycle.spark.session import comes_of_interrupt, warm_up
 
     printed: list[Path] = []
     earlier = _jvm()
@@ -92,13 +89,13 @@ def on_spark(
         raise
     except PuffinAnnError:
         raise
-    except KeyboardInterrupt:
-        _end_processes(_jvm(), earlier)
-        raise
-    except Exception:
-        for file in printed:
-            typer.echo(f"What Spark printed is in {file}", err=True)
-        printed.clear()
+    except BaseException as error:
+        if comes_of_interrupt(error):
+            _end_processes(_jvm(), earlier)
+        elif isinstance(error, Exception):
+            for file in printed:
+                typer.echo(f"What Spark printed is in {file}", err=True)
+            printed.clear()
         raise
     finally:
         for file in printed:

@@ -64,7 +64,14 @@ def test_of_a_session_that_is_never_started_there_is_no_file(printed):
     assert list(printed.iterdir()) == []
 
 
-@pytest.mark.parametrize("error", [PuffinAnnError("refused"), KeyboardInterrupt()])
+def broken_off() -> ConnectionError:
+    """What the call to Spark after an interrupted one raises."""
+    error = ConnectionError("Answer from Java side is empty")
+    error.__context__ = KeyboardInterrupt()
+    return error
+
+
+@pytest.mark.parametrize("error", [PuffinAnnError("refused"), KeyboardInterrupt(), broken_off()])
 def test_nothing_is_left_or_told_by_an_error_that_says_all_or_an_interrupt(printed, capfd, error):
     with pytest.raises(type(error)):
         fail(error)

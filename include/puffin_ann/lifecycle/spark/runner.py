@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
@@ -13,7 +14,7 @@ from puffin_ann import errors
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lifecycle.runtime.progress import current_meter
 from puffin_ann.lifecycle.runtime.runners import InProcess, Work
-from puffin_ann.lifecycle.spark.session import stop
+from puffin_ann.lifecycle.spark.session import comes_of_interrupt, stop
 from puffin_ann.settings import limit_threads
 
 if TYPE_CHECKING:
@@ -93,17 +94,17 @@ class WhenNeeded:
         """Return this runner."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         """Stop the session, if there is one."""
         if self._started is not None:
             runner, warming = self._started
             self._started = None
-            if kind is not KeyboardInterrupt:
+            if not comes_of_interrupt(error):
                 stop(runner.spark, warming)
                 return
-            # The call that was broken off may have taken the connection to the JVM with it, of
-            # which PySpark warns. The JVM ends with this process in any case.
-            with catch_warnings():
+            # The call that was broken off may have taken the connection to the JVM with it: PySpark
+            # warns of that, or fails. The JVM ends with this process in any case.
+            with catch_warnings(), suppress(Exception):
                 simplefilter("ignore", RuntimeWarning)
                 stop(runner.spark, None)
 

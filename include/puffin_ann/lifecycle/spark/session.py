@@ -87,6 +87,19 @@ def stop(session: "SparkSession", warming: Thread | None, patience: float = PATI
         session.stop()
 
 
+def comes_of_interrupt(error: BaseException | None) -> bool:
+    """Tell whether an error is an interrupt, or of what an interrupt broke off.
+
+    A call to Spark that is broken off leaves a connection in whose answer the next one finds
+    nothing: errors follow that are none.
+    """
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _nothing(_: int) -> None:
     pass
 

@@ -154,6 +154,27 @@ def test_a_session_waits_for_its_workers_to_start_unless_it_is_interrupted(error
     assert (sessions.seen, waits) == (["start", "stop"], waited)
 
 
+def test_an_interrupt_is_told_as_one_though_the_session_cannot_be_stopped_after_it():
+    def stage(runner):
+        runner.threads_per_task(1)
+        raise KeyboardInterrupt
+
+    class Broken(Sessions):
+        def start(self):
+            session, warming = super().start()
+            session.stop = self.stop
+            return session, warming
+
+        def stop(self):
+            self.seen.append("stop")
+            raise ConnectionError("Answer from Java side is empty")
+
+    sessions = Broken()
+    with pytest.raises(KeyboardInterrupt), WhenNeeded(sessions.start) as runner:
+        stage(runner)
+    assert sessions.seen == ["start", "stop"]
+
+
 def test_what_a_task_warns_of_is_logged_where_the_stage_is(caplog):
     def work(payload: str) -> str:
         logging.getLogger("puffin_ann").warning("odd: %s", payload)
