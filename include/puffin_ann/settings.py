@@ -184,9 +184,9 @@ def configure_numba() -> None:
     compiled, and kept in the cache folder, or in `NUMBA_CACHE_DIR` where that is set. Where there
     is no place that other users cannot write to, each process compiles for itself.
     """
-    from puffin_ann import numba_cache  # imports Numba
+    from puffin_ann.numba_cache import install  # imports Numba
 
-    numba_cache.install(
+    install(
         made=settings().kernels_dir / kernels_leaf(),
         kept=_own_kernels_folder(),
         trusted=settings().cache_trusted,
@@ -316,6 +316,7 @@ def _temporary() -> Path | None:
 def _kernel_digest() -> str:
     package = Path(__file__).resolve().parent
     digest = hashlib.sha256()
-    for source in sorted([*package.glob("ann/**/*.py"), *package.glob("blobs/*.py")]):
+    kernels = [*package.glob("ann/**/*.py"), *package.glob("blobs/**/*.py")]
+    for source in sorted([*kernels, package / "numba_kernels.py"]):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:12]

@@ -6,22 +6,17 @@ Decoders never read or write outside the arrays they are given, whatever the byt
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.settings import configure_numba
-
-configure_numba()  # Numba reads where to keep compiled code when it is imported
-
-from numba import njit  # noqa: E402
-
-from puffin_ann.blobs.varints import (  # noqa: E402
+from puffin_ann.blobs.varints import (
     CUT_OFF,
     DEGREE,
     LEFT_OVER,
     NEIGHBOUR,
     OVER_LONG,
 )
+from puffin_ann.numba_kernels import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _put(value: int, out: NDArray[np.uint8], at: int) -> int:
     while value >= 128:
         out[at] = np.uint8((value & 127) | 128)
@@ -31,7 +26,7 @@ def _put(value: int, out: NDArray[np.uint8], at: int) -> int:
     return at + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _get(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
     """Return (value, position after it); a negative value is an error code."""
     value = 0
@@ -50,7 +45,7 @@ def _get(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
     return OVER_LONG, at
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def put_varints(values: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
     """Encode `(n,) int64` values in 0 … 2³⁵−1 to `out` (5n bytes suffice); return bytes used."""
     at = 0
@@ -59,7 +54,7 @@ def put_varints(values: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def get_varints(data: NDArray[np.uint8], out: NDArray[np.int64]) -> int:
     """Decode exactly `len(out)` varints that fill `data`; return 0 or an error code."""
     at = 0
@@ -71,7 +66,7 @@ def get_varints(data: NDArray[np.uint8], out: NDArray[np.int64]) -> int:
     return 0 if at == len(data) else LEFT_OVER
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def put_adjacency(
     degrees: NDArray[np.uint16],
     neighbours: NDArray[np.uint32],
@@ -90,19 +85,19 @@ def put_adjacency(
     for i in range(len(degrees)):
         if degrees[i] > neighbours.shape[1]:
             return DEGREE
-        at = _put(np.int64(degrees[i]), out, at)  # type: ignore[arg-type]
+        at = _put(np.int64(degrees[i]), out, at)
     for i in range(len(degrees)):
         expected = 0
         for j in range(degrees[i]):
             neighbour = np.int64(neighbours[i, j])
             if neighbour < expected or neighbour >= rows:
                 return NEIGHBOUR
-            at = _put(neighbour - expected, out, at)  # type: ignore[arg-type]
+            at = _put(neighbour - expected, out, at)
             expected = neighbour + 1  # type: ignore[assignment]
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def get_adjacency(
     data: NDArray[np.uint8],
     rows: int,

@@ -3,14 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.settings import configure_numba
-
-configure_numba()  # Numba reads where to keep compiled code when it is imported
-
-from numba import njit  # noqa: E402
+from puffin_ann.numba_kernels import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def products(
     codes: NDArray[np.int8], width: np.uint64, query: NDArray[np.int16], out: NDArray[np.int32]
 ) -> None:

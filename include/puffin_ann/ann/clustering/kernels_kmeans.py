@@ -4,14 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.simd.kernels_distance import squared_l2
-
-from numba import njit  # isort: skip  (after the kernels' module has configured it)
+from puffin_ann.numba_kernels import kernel
 
 BLOCK = 128
 """Centroids looked at between two branches."""
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "reassoc"})
+@kernel(fastmath=frozenset({"nnan", "nsz", "reassoc"}))
 def _least(
     line: NDArray[np.float32], squares: NDArray[np.float32], first: int, last: int
 ) -> np.float32:
@@ -23,7 +22,7 @@ def _least(
     return least
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def nearest(
     vectors: NDArray[np.float32],
     centroids: NDArray[np.float32],
@@ -62,7 +61,7 @@ def nearest(
         squared[i] = np.float32(squared_l2(vectors, i, centroids, best))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def add_up(
     vectors: NDArray[np.float32],
     ids: NDArray[np.uint32],

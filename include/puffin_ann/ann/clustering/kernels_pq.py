@@ -7,13 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.simd import vectors
-from puffin_ann.settings import configure_numba
+from puffin_ann.numba_kernels import FAST, kernel
 
-configure_numba()  # Numba reads where to keep compiled code when it is imported
-
-from numba import njit  # noqa: E402
-
-FAST = {"reassoc", "contract", "nsz"}
 F32, U64 = np.float32, np.uint64
 TILE = 64
 _load = vectors.load_of(vectors.F32X16)
@@ -22,7 +17,7 @@ _names = vectors.fill_of(vectors.U32X16)
 _store = vectors.store_of(vectors.U32X16)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _add_squares(values: NDArray[np.float32], value: np.float32, out: NDArray[np.float32]) -> None:
     """Add the squared difference of each value and one value."""
     for i in range(U64(len(values))):
@@ -30,7 +25,7 @@ def _add_squares(values: NDArray[np.float32], value: np.float32, out: NDArray[np
         out[i] += difference * difference
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _subtract_products(
     values: NDArray[np.float32], value: np.float32, out: NDArray[np.float32]
 ) -> None:
@@ -39,7 +34,7 @@ def _subtract_products(
         out[i] -= values[i] * value
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def nearest_words(
     rows: NDArray[np.float32],
     first: int,
@@ -97,7 +92,7 @@ def nearest_words(
             codes[start + i] = np.uint8(names[i])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def tables(
     words: NDArray[np.float32],
     offsets: NDArray[np.uint32],

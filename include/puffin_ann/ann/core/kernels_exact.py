@@ -12,21 +12,20 @@ from puffin_ann.ann.simd.kernels_distance import (
     key_distance,
     order_key,
 )
-
-from numba import njit  # isort: skip  (after the kernels' module has configured it)
+from puffin_ann.numba_kernels import kernel
 
 _UNIT = 2.0**-24
 _TINY = 2.0**-126
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def squares(vectors: NDArray[np.float32], out: NDArray[np.float64]) -> None:
     """Write the squared norms of `(n, d)` vectors, in float64."""
     for i in range(len(vectors)):
         out[i] = dot(vectors, i, vectors, i)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def _sift_down(heap: NDArray[np.uint64], size: int, key: np.uint64) -> None:
     """Put `key` in the place of the greatest of a heap."""
     at = 0
@@ -43,7 +42,7 @@ def _sift_down(heap: NDArray[np.uint64], size: int, key: np.uint64) -> None:
     heap[at] = key
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def _sift_up(heap: NDArray[np.uint64], at: int, key: np.uint64) -> None:
     """Put `key` at the free end of a heap."""
     while at > 0:
@@ -55,7 +54,7 @@ def _sift_up(heap: NDArray[np.uint64], at: int, key: np.uint64) -> None:
     heap[at] = key
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def _limit(metric: int, worst: np.float32) -> float:
     """Return what a surrogate may be at most if its exact distance can round to `worst`."""
     w = np.float64(worst)
@@ -66,7 +65,7 @@ def _limit(metric: int, worst: np.float32) -> float:
     return w + abs(w) * 2.0**-22 + 2.0**-148
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def _least(metric: int, product: float, error: float, square: float, other: float) -> float:
     """Return what a surrogate is at least: squared L2, 1 − cos or the negated inner product."""
     if not np.isfinite(product):  # it overflowed and says nothing
@@ -80,7 +79,7 @@ def _least(metric: int, product: float, error: float, square: float, other: floa
     return -product - error
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def _offer(heap: NDArray[np.uint64], used: int, key: np.uint64) -> int:
     """Bring a key into a heap of the least keys and return how many it then holds."""
     if used < len(heap):
@@ -91,7 +90,7 @@ def _offer(heap: NDArray[np.uint64], used: int, key: np.uint64) -> int:
     return used
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def scan(
     metric: int,
     queries: NDArray[np.float32],
@@ -144,7 +143,7 @@ def scan(
                 limit = _limit(metric, key_distance(heap[0]))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def answers(
     keys: NDArray[np.uint64],
     counts: NDArray[np.int64],

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.graph.primitives import Whole
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import inlined
 
 
 class Space(NamedTuple):
@@ -113,7 +112,7 @@ class QueryBatch(NamedTuple):
     counts: NDArray[np.int64]
 
 
-@njit(inline="always")
+@inlined
 def flat_adjacency(graph: Any) -> FlatAdjacency:
     """Return a graph as `kernels_beam` follows it; the arrays are shared."""
     neighbours = graph.neighbours

@@ -7,13 +7,12 @@ from puffin_ann.ann.graph.arguments import QueryBatch
 from puffin_ann.ann.graph.kernels_frontier import insert
 from puffin_ann.ann.graph.primitives import F32, U64, Whole, row_of
 from puffin_ann.ann.simd.kernels_distance import distance, dot, key_distance, order_key
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import inlined, kernel
 
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-@njit(inline="always")
+@inlined
 def next_stamp(stamps: NDArray[np.uint8], stamp: Whole) -> Whole:
     """Return a stamp that no row carries; `stamps` are cleared once each number has been used."""
     if stamp < 255:
@@ -22,13 +21,13 @@ def next_stamp(stamps: NDArray[np.uint8], stamp: Whole) -> Whole:
     return 1
 
 
-@njit(inline="always")
+@inlined
 def candidates_kept(width, k, rows):  # type: ignore[no-untyped-def]
     """Return how many candidates a search of a width keeps: no fewer than it answers."""
     return min(max(width, k), rows)
 
 
-@njit(inline="always")
+@inlined
 def found_enough(size, keep, deleted):  # type: ignore[no-untyped-def]
     """Return how many candidates are answered from: none if deleted rows left too few of them.
 
@@ -39,7 +38,7 @@ def found_enough(size, keep, deleted):  # type: ignore[no-untyped-def]
     return U64(0) if len(deleted) and U64(size) < U64(keep) else U64(size)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def write_nearest(
     keys: NDArray[np.uint64],
     count: Whole,
@@ -59,7 +58,7 @@ def write_nearest(
         distances[j] = key_distance(keys[j]) if j < U64(count) else F32(np.inf)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def answer_from(
     batch: QueryBatch,
     query: int,

@@ -15,7 +15,6 @@ from puffin_ann.ann.graph.kernels_frontier import (
     start,
 )
 from puffin_ann.ann.graph.primitives import (
-    FAST,
     U64,
     Whole,
     candidate,
@@ -24,14 +23,13 @@ from puffin_ann.ann.graph.primitives import (
     squared_of_four,
 )
 from puffin_ann.ann.simd.vectors import prefetch
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import FAST, kernel
 
 PREFETCHED = 128
 """Numbers of a row asked for ahead; the hardware fetches the rest of a longer one."""
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def find_unseen(
     node: Whole,
     neighbours: NDArray[np.uint32],
@@ -41,10 +39,7 @@ def find_unseen(
     stamp: np.uint8,
     out: NDArray[np.uint32],
 ) -> Whole:
-    """Mark a node's neighbours as seen and write those that were not; return how many.
-
-    Called for each node that is expanded: arrays out of a tuple would be counted as used each time.
-    """
+    """Mark a node's neighbours as seen and write those that were not; return how many."""
     first = node * stride
     count = U64(0)
     for j in range(U64(degree)):
@@ -56,7 +51,7 @@ def find_unseen(
     return count
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def beam(
     space: Space,
     graph: FlatAdjacency,

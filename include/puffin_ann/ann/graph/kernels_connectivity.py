@@ -9,17 +9,16 @@ from numpy.typing import NDArray
 from puffin_ann.ann.graph.arguments import Adjacency, Pools, Space, Visited, flat_adjacency
 from puffin_ann.ann.graph.kernels_answer import next_stamp
 from puffin_ann.ann.graph.kernels_beam import beam
-from puffin_ann.ann.graph.primitives import FAST, LANES, U32, U64, Whole, row_of
+from puffin_ann.ann.graph.primitives import LANES, U32, U64, Whole, row_of
 from puffin_ann.ann.simd.vectors import prefetch
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import FAST, kernel
 
 _AHEAD = np.uint64(8)
 _PRIME = np.uint64(0x100000001B3)
 _BASIS = np.uint64(0xCBF29CE484222325)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def hash_rows(words: NDArray[np.uint32], out: NDArray[np.uint64]) -> None:
     """Write a 64-bit hash (FNV-1a over words) of each `(n, w)` row."""
     for i in range(len(words)):
@@ -30,7 +29,7 @@ def hash_rows(words: NDArray[np.uint32], out: NDArray[np.uint64]) -> None:
         out[i] = value
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def find_equal(
     words: NDArray[np.uint32],
     hashes: NDArray[np.uint64],
@@ -58,7 +57,7 @@ def find_equal(
     return doubles
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def hang_equal(
     members: NDArray[np.uint32],
     arity: Whole,
@@ -90,7 +89,7 @@ def hang_equal(
         degrees[members[i]] = used
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def add_long_edges(
     rows: NDArray[np.uint32],
     lists: NDArray[np.uint32],
@@ -120,7 +119,7 @@ def add_long_edges(
         degrees[rows[i]] = degree
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _flood(
     start: Whole,
     neighbours: NDArray[np.uint32],
@@ -152,7 +151,7 @@ def _flood(
             reached[row] = True
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _attach(
     row: Whole,
     pool: NDArray[np.uint64],
@@ -183,7 +182,7 @@ def _attach(
     line[degrees[row] - 1] = lost
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def make_reachable(space: Space, graph: Adjacency, keep: Whole) -> Whole:
     """Add edges until every row can be reached from the entry; return how many were added.
 

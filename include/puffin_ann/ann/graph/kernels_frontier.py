@@ -47,8 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.graph.primitives import U64, Whole, expanded, is_expanded, row_of
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import inlined, kernel
 
 NOBODY = np.uint64(0xFFFFFFFFFFFFFFFF)
 """Stands for no candidate; greater than every one."""
@@ -56,13 +55,13 @@ PASSED = np.uint64(3)
 """Once the pool is full, deleted rows are passed through only among the nearest 1 / this of it."""
 
 
-@njit(inline="always")
+@inlined
 def passed_room(keep, deleted_rows):  # type: ignore[no-untyped-def]
     """Return how many deleted rows are held; at least 1, for the row that a search begins at."""
     return max(1, min(keep, deleted_rows))
 
 
-@njit(inline="always")
+@inlined
 def open_from(pool, place, size):  # type: ignore[no-untyped-def]
     """Return the place of the nearest candidate not expanded yet, from `place` on."""
     while place < size and is_expanded(pool[place]):
@@ -70,7 +69,7 @@ def open_from(pool, place, size):  # type: ignore[no-untyped-def]
     return place
 
 
-@njit(inline="always")
+@inlined
 def next_open(pool, current, size, full, passed, beside, count):  # type: ignore[no-untyped-def]
     """Return what to expand next of what both pools have at these places; `NOBODY` if nothing."""
     if current < size and (size == full or beside == count):
@@ -81,13 +80,13 @@ def next_open(pool, current, size, full, passed, beside, count):  # type: ignore
     return key
 
 
-@njit(inline="always")
+@inlined
 def is_passed(key, pool, size, full):  # type: ignore[no-untyped-def]
     """Tell whether a deleted row is near enough to be passed through."""
     return size < full or key < pool[full // PASSED]
 
 
-@njit(inline="always")
+@inlined
 def mark(key, pool, current, size, passed, beside):  # type: ignore[no-untyped-def]
     """Mark what `next_open` gave as expanded; return whether it is a live row."""
     lives = current < size and key == pool[current]
@@ -98,13 +97,13 @@ def mark(key, pool, current, size, passed, beside):  # type: ignore[no-untyped-d
     return lives
 
 
-@njit(inline="always")
+@inlined
 def has_room(pool, size, full, key):  # type: ignore[no-untyped-def]
     """Tell whether a candidate is let into an ascending pool that holds at most `full`."""
     return size < full or key < pool[size - U64(1)]
 
 
-@njit(inline="always")
+@inlined
 def let_in(pool, size, full, key):  # type: ignore[no-untyped-def]
     """Put a candidate into a pool that has room for it; return the pool's size, and its place."""
     if not has_room(pool, size, full, key):
@@ -113,7 +112,7 @@ def let_in(pool, size, full, key):  # type: ignore[no-untyped-def]
     return size + U64(1), U64(insert(pool, size, key))
 
 
-@njit(inline="always")
+@inlined
 def put(key, is_masked, pool, size, full, current, passed, count, beside):  # type: ignore[no-untyped-def]
     """Put a candidate into its pool, if it is let in.
 
@@ -128,7 +127,7 @@ def put(key, is_masked, pool, size, full, current, passed, count, beside):  # ty
     return size, current, count, beside
 
 
-@njit(inline="always")
+@inlined
 def keep_wanted(rows, count, lives, size, full, deleted):  # type: ignore[no-untyped-def]
     """Keep those neighbours of an expanded row that are worth measuring; return how many.
 
@@ -144,7 +143,7 @@ def keep_wanted(rows, count, lives, size, full, deleted):  # type: ignore[no-unt
     return live
 
 
-@njit(inline="always")
+@inlined
 def start(key, pool, passed, deleted):  # type: ignore[no-untyped-def]
     """Put the first candidate into its pool; return the sizes of both."""
     if is_deleted(deleted, row_of(key)):
@@ -154,13 +153,13 @@ def start(key, pool, passed, deleted):  # type: ignore[no-untyped-def]
     return U64(1), U64(0)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def is_deleted(deleted: NDArray[np.uint8], row: Whole) -> bool:
     """Tell whether a row is deleted; `deleted` is empty if none is."""
     return len(deleted) != 0 and deleted[row] != 0
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def insert(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
     """Insert a candidate in an ascending pool of `size`, which has room; return its place."""
     place = U64(size)

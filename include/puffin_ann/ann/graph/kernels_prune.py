@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from puffin_ann.ann.graph.arguments import Space
 from puffin_ann.ann.graph.primitives import (
     F32,
-    FAST,
     LANES,
     U64,
     Whole,
@@ -16,14 +15,13 @@ from puffin_ann.ann.graph.primitives import (
     squared_of_four,
 )
 from puffin_ann.ann.simd.vectors import prefetch
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import FAST, kernel
 
 MAX_CANDIDATES = 750
 """Candidates considered for one node, the nearest; as in DiskANN."""
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _occlusion(
     space: Space,
     key: np.uint64,
@@ -61,7 +59,7 @@ def _occlusion(
     return 1 if least <= squared else 0
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def robust_prune(
     space: Space,
     candidates: NDArray[np.uint64],
@@ -109,7 +107,7 @@ def robust_prune(
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def is_among(line: NDArray[np.uint32], count: Whole, row: Whole) -> bool:
     """Tell whether a row is one of the first `count` of a list."""
     found = False
@@ -118,7 +116,7 @@ def is_among(line: NDArray[np.uint32], count: Whole, row: Whole) -> bool:
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def without_doubles(candidates: NDArray[np.uint64], count: Whole) -> Whole:
     """Remove doubles from ascending candidates, in place; return how many are left."""
     kept = U64(0)
@@ -129,7 +127,7 @@ def without_doubles(candidates: NDArray[np.uint64], count: Whole) -> Whole:
     return kept
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def measure(
     space: Space,
     node: Whole,

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.simd import vectors
-
-from numba import njit  # isort: skip  (after the vectors' module has configured it)
+from puffin_ann.numba_kernels import FAST, inlined, kernel
 
 Whole = int | np.integer[Any]
 """A number in a kernel that counts or names something; Numba knows its width."""
@@ -25,45 +24,43 @@ LANES = 16
 
 MAX_ROWS = 1 << 31
 
-FAST = {"reassoc", "contract", "nsz"}
-"""Sums may be reordered, so that they vectorise; infinities keep their meaning."""
 
 U64, U32, F32 = np.uint64, np.uint32, np.float32
 _EXPANDED = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-@njit(inline="always")
+@inlined
 def candidate(squared: np.float32, row: Whole) -> np.uint64:
     """Return the candidate of a row at a squared distance."""
     return (U64(F32(squared).view(U32)) << U64(32)) | (U64(row) << U64(1))
 
 
-@njit(inline="always")
+@inlined
 def row_of(key: np.uint64) -> np.uint64:
     """Return the row of a candidate."""
     return (key & _LOW) >> U64(1)
 
 
-@njit(inline="always")
+@inlined
 def squared_of(key: np.uint64) -> np.float32:
     """Return the squared distance of a candidate."""
     return U32(key >> U64(32)).view(F32)
 
 
-@njit(inline="always")
+@inlined
 def is_expanded(key: np.uint64) -> np.uint64:
     """Return non-zero if the candidate was expanded."""
     return key & _EXPANDED
 
 
-@njit(inline="always")
+@inlined
 def expanded(key: np.uint64) -> np.uint64:
     """Return the candidate marked as expanded."""
     return key | _EXPANDED
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+@inlined
 def squared_l2(
     one: NDArray[np.float32],
     at_one: Whole,
@@ -83,7 +80,7 @@ _load = vectors.load_of(vectors.F32X16)
 _fill = vectors.fill_of(vectors.F32X16)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def squared_of_four(
     row: NDArray[np.float32],
     at: Whole,

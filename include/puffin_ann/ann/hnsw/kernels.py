@@ -26,10 +26,9 @@ from puffin_ann.ann.graph.kernels_frontier import (
     passed_room,
     put,
 )
-from puffin_ann.ann.graph.primitives import F32, FAST, U32, U64, Whole, row_of
+from puffin_ann.ann.graph.primitives import F32, U32, U64, Whole, row_of
 from puffin_ann.ann.simd.vectors import prefetch
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import FAST, inlined, kernel
 
 BAD_TAIL = -1
 _SIGN = np.uint32(0x80000000)
@@ -53,7 +52,7 @@ class UpperLayers(NamedTuple):
     top: int
 
 
-@njit(inline="always")
+@inlined
 def _signed(value: np.float32, row: Whole) -> np.uint64:
     """Return a candidate of a distance that may be negative; candidates sort as those do."""
     bits = F32(value).view(U32)
@@ -61,7 +60,7 @@ def _signed(value: np.float32, row: Whole) -> np.uint64:
     return (U64(bits) << U64(32)) | (U64(row) << U64(1))
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+@inlined
 def _distance(
     product: bool,
     one: NDArray[np.float32],
@@ -82,7 +81,7 @@ def _distance(
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def descend(
     product: bool,
     space: Space,
@@ -121,7 +120,7 @@ def descend(
     return node
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def beam(
     product: bool,
     space: Space,
@@ -189,7 +188,7 @@ def beam(
         beside = open_from(passed, beside, count)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def search(
     product: bool,
     space_fields: Fields,
@@ -235,7 +234,7 @@ def search(
     return stamp
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def tail_levels(tail: NDArray[np.uint32], links: int, levels: NDArray[np.uint8]) -> int:
     """Read each row's level off the tail of hnswlib's file; return the lists there are.
 
@@ -257,7 +256,7 @@ def tail_levels(tail: NDArray[np.uint32], links: int, levels: NDArray[np.uint8])
     return lists if at == len(tail) else BAD_TAIL
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def tail_lists(
     tail: NDArray[np.uint32],
     levels: NDArray[np.uint8],

@@ -31,15 +31,13 @@ from puffin_ann.ann.simd.vectors import (
     prefetch,
     store_of,
 )
-
-from numba import njit  # isort: skip  (after the vectors' module has configured it)
+from puffin_ann.numba_kernels import FAST, inlined, kernel
 
 MARGIN = 8
 """So many more rows than asked for get an exact distance: float32 sums may have erred in order."""
 FAR = np.float32(3e38)
 """Scores from here on are not looked at: there is no row, or numbers were too large."""
 
-FAST = {"reassoc", "contract", "nsz"}
 U64, U32, I64, F32 = np.uint64, np.uint32, np.int64, np.float32
 _LOW = np.uint64(0xFFFFFFFF)
 _LINE = np.uint64(16)
@@ -113,7 +111,7 @@ class _Scratch(NamedTuple):
     found: NDArray[np.uint64]
 
 
-@njit(inline="always")
+@inlined
 def _scan_list(  # type: ignore[no-untyped-def]
     ivf, name, base, scale, limit, excluded, keep, groups, scratch, count
 ):
@@ -147,7 +145,7 @@ def _scan_list(  # type: ignore[no-untyped-def]
     return count, limit
 
 
-@njit(inline="always")
+@inlined
 def _relative(query, at, centroids, name, dimension, moved):  # type: ignore[no-untyped-def]
     """Write a query relative to a centroid, and return their squared distance."""
     tile, lane = U64(name) // U64(TILE), U64(name) % U64(TILE)
@@ -163,7 +161,7 @@ def _relative(query, at, centroids, name, dimension, moved):  # type: ignore[no-
     return total + max(F32(0), centroids[place + U64(dimension) * U64(TILE)] - square)
 
 
-@njit(inline="always")
+@inlined
 def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ignore[no-untyped-def]
     """Leave the best rows of the nearest lists in `found`; return how many, at most `refined`."""
     probes, refined = effort.probes, effort.refined
@@ -199,7 +197,7 @@ def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ign
     return held
 
 
-@njit(inline="always", fastmath=FAST)
+@inlined
 def _squared(query, from_query, vectors, from_vectors, factor, dimension):  # type: ignore[no-untyped-def]
     """Return ‖q − factor · x‖²: of near rows it keeps the digits that a product would lose."""
     total = F32(0)
@@ -209,7 +207,7 @@ def _squared(query, from_query, vectors, from_vectors, factor, dimension):  # ty
     return total
 
 
-@njit(inline="always", fastmath=FAST)
+@inlined
 def _product(query, from_query, vectors, from_vectors, dimension):  # type: ignore[no-untyped-def]
     total = F32(0)
     for z in range(U64(dimension)):
@@ -217,7 +215,7 @@ def _product(query, from_query, vectors, from_vectors, dimension):  # type: igno
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _refine(rows, query, at, unit_query, at_unit, found, count):  # type: ignore[no-untyped-def]
     """Put float32 scores from the stored vectors in the place of those from codes."""
     metric, inverse_norms, dimension = rows.metric, rows.inverse_norms, rows.vectors.shape[1]
@@ -241,7 +239,7 @@ def _refine(rows, query, at, unit_query, at_unit, found, count):  # type: ignore
         found[i] = key_of(score + F32(0), row)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel(allocates=True)
 def _answer(rows, queries, i, square, found, count, ids, distances):  # type: ignore[no-untyped-def]
     """Write the k nearest of the candidates by their exact distances; return how many."""
     k = len(ids)
@@ -263,7 +261,7 @@ def _answer(rows, queries, i, square, found, count, ids, distances):  # type: ig
     return there
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel(allocates=True)
 def search(
     list_fields: Fields,
     row_fields: Fields,

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.simd.kernels_distance import L2
 from puffin_ann.ann.simd.vectors import F32X16, fill_of, load_of, multiply_add, store_of
-
-from numba import njit  # isort: skip  (after the vectors' module has configured it)
+from puffin_ann.numba_kernels import inlined, kernel
 
 TILE = 64
 """Centroids measured at once: dimension by dimension, 64 numbers side by side."""
@@ -23,7 +22,7 @@ _LINE = np.uint64(16)
 _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
 
 
-@njit(inline="always")
+@inlined
 def key_of(score, number):  # type: ignore[no-untyped-def]
     """Return the `order_key` of a score that is no −0, without a branch."""
     bits = U32(F32(score).view(U32))
@@ -32,7 +31,7 @@ def key_of(score, number):  # type: ignore[no-untyped-def]
     return (U64(flipped) << U64(32)) | U64(number)
 
 
-@njit(inline="always")
+@inlined
 def score_of(key):  # type: ignore[no-untyped-def]
     """Return the score in a key."""
     bits = U32(key >> U64(32))
@@ -40,7 +39,7 @@ def score_of(key):  # type: ignore[no-untyped-def]
     return U32(bits ^ U32(U32(sign - U32(1)) | U32(0x80000000))).view(F32)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def select(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
     """Bring the `wanted` least of the first `count` keys to the front, in no order (Hoare)."""
     low, high = 0, count - 1
@@ -64,7 +63,7 @@ def select(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
             break
 
 
-@njit(inline="always")
+@inlined
 def _measure_one(query, at, centroids, tiles, dimension, out, to):  # type: ignore[no-untyped-def]
     """As `measure` for one query."""
     place = U64(0)
@@ -87,7 +86,7 @@ def _measure_one(query, at, centroids, tiles, dimension, out, to):  # type: igno
         _store(out, end + U64(48), s3)
 
 
-@njit(inline="always")
+@inlined
 def _measure_four(queries, stride, centroids, tiles, dimension, out, room):  # type: ignore[no-untyped-def]
     """As `_measure_one` for four queries, bit for bit: half a tile of each at a time."""
     at_1, at_2, at_3 = U64(stride), U64(2) * U64(stride), U64(3) * U64(stride)
@@ -119,7 +118,7 @@ def _measure_four(queries, stride, centroids, tiles, dimension, out, room):  # t
         _store(out, end + U64(3) * U64(room) + _LINE, d1)
 
 
-@njit(inline="always")
+@inlined
 def measure(queries, stride, together, centroids, tiles, dimension, out, room):  # type: ignore[no-untyped-def]
     """Write ‖c‖² − 2⟨q, c⟩ of every centroid, for up to four queries."""
     if together == TOGETHER:
@@ -129,7 +128,7 @@ def measure(queries, stride, together, centroids, tiles, dimension, out, room): 
             _measure_one(queries, i * stride, centroids, tiles, dimension, out, i * room)
 
 
-@njit(inline="always")
+@inlined
 def prepare(metric, queries, i, square, origin, out, at):  # type: ignore[no-untyped-def]
     """Write a query as centroids and codes are meant: from the origin, or of length 1."""
     factor = F32(1)
@@ -139,7 +138,7 @@ def prepare(metric, queries, i, square, origin, out, at):  # type: ignore[no-unt
         out[U64(at) + z] = factor * (queries[i, z] - origin[z])
 
 
-@njit(inline="always")
+@inlined
 def nearest_first(scores, at, keys, lists, probes):  # type: ignore[no-untyped-def]
     """Sort the nearest lists to the front of `keys`."""
     for j in range(U64(lists)):

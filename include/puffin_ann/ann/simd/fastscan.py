@@ -55,9 +55,8 @@ from puffin_ann.ann.simd.vectors import (
     subtract,
     widened_to,
 )
+from puffin_ann.numba_kernels import inlined, kernel
 from puffin_ann.simd_levels import SimdLevel
-
-from numba import njit  # isort: skip  (after the vectors' module has configured it)
 
 Order = Literal["rows", "codes"]
 
@@ -115,7 +114,7 @@ def pack(codes: NDArray[np.uint8], order: Order = ORDER) -> NDArray[np.uint8]:
     return np.ascontiguousarray(joined.transpose(axes)).reshape(blocks, groups, GROUP_BYTES)
 
 
-@njit(inline="always")
+@inlined
 def _sums_vbmi(codes, at, tables, groups):  # type: ignore[no-untyped-def]
     first = _fill_u32(np.uint32(0))
     second = first
@@ -133,7 +132,7 @@ def _sums_vbmi(codes, at, tables, groups):  # type: ignore[no-untyped-def]
     return _floats(first), _floats(second)
 
 
-@njit(inline="always")
+@inlined
 def _sums_avx2(codes, at, tables, groups):  # type: ignore[no-untyped-def]
     # Pairs of bytes are added as one number of 16 bits, and their high bytes once more alone; what
     # the high ones have put into the sum is taken off at the end. So nothing is masked in the loop.
@@ -159,7 +158,7 @@ def _sums_avx2(codes, at, tables, groups):  # type: ignore[no-untyped-def]
     return total_1, total_2
 
 
-@njit(inline="always")
+@inlined
 def _lanes_in_order(even, odd):  # type: ignore[no-untyped-def]
     """Return f32x16 sums of 16 rows; both halves of the arguments are of the same rows."""
     even = add(_low_half(even), _high_half(even))
@@ -167,7 +166,7 @@ def _lanes_in_order(even, odd):  # type: ignore[no-untyped-def]
     return _floats(_widen_u16(_interleave(even, odd)))
 
 
-@njit(inline="always")
+@inlined
 def _sums_portable(codes, at, tables, groups):  # type: ignore[no-untyped-def]
     total_1 = _fill_floats(F32(0))
     total_2 = total_1
@@ -201,7 +200,7 @@ are whole numbers below 2²⁴.
 block_sums = SUMS[LEVEL]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def quantise_tables(query, words, width, offsets, count, floats, tables):  # type: ignore[no-untyped-def]
     """Write a query's tables in bytes; return scale and shift.
 

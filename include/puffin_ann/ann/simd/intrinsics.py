@@ -6,14 +6,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from puffin_ann.settings import configure_numba
-
-configure_numba()  # Numba reads where to keep compiled code when it is imported
-
-from llvmlite import ir  # noqa: E402
-from numba import types  # noqa: E402
-from numba.core import cgutils  # noqa: E402
-from numba.extending import intrinsic, models, register_model  # noqa: E402
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
 
 I32 = ir.IntType(32)
 

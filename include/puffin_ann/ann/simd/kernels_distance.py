@@ -14,16 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from puffin_ann.settings import configure_numba
-
-configure_numba()  # Numba reads where to keep compiled code when it is imported
-
-from llvmlite import ir  # noqa: E402
-from numba import njit, types  # noqa: E402
-from numba.core import cgutils  # noqa: E402
-from numba.extending import intrinsic  # noqa: E402
+from puffin_ann.numba_kernels import kernel
 
 F32, U32 = np.float32, np.uint32  # `.view` in a kernel takes a global only
 
@@ -104,7 +101,7 @@ _blocks_of_squares = _blocks_of(_square_of_difference)
 _blocks_of_products = _blocks_of(_product)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def squared_l2(queries: NDArray[np.float32], i: int, vectors: NDArray[np.float32], j: int) -> float:
     """Return the squared Euclidean distance of row i of one array and row j of another.
 
@@ -119,7 +116,7 @@ def squared_l2(queries: NDArray[np.float32], i: int, vectors: NDArray[np.float32
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def dot(queries: NDArray[np.float32], i: int, vectors: NDArray[np.float32], j: int) -> float:
     """Return the inner product of row i of one array and row j of another."""
     d = queries.shape[1]
@@ -130,7 +127,7 @@ def dot(queries: NDArray[np.float32], i: int, vectors: NDArray[np.float32], j: i
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def distance(
     metric: int,
     queries: NDArray[np.float32],
@@ -155,7 +152,7 @@ def distance(
     return np.float32(min(max(value, -LARGEST), LARGEST))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def all_distances(
     metric: int,
     queries: NDArray[np.float32],
@@ -169,7 +166,7 @@ def all_distances(
             out[i, j] = distance(metric, queries, i, square, vectors, j)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def chosen_distances(
     metric: int,
     queries: NDArray[np.float32],
@@ -188,7 +185,7 @@ def chosen_distances(
                 out[i, j] = distance(metric, queries, i, square, vectors, chosen)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def order_key(value: np.float32, number: int) -> np.uint64:
     """Pack (distance, id) into one integer that sorts as the pair does; id < 2³²."""
     bits = np.uint64(F32(value + F32(0.0)).view(U32))  # −0 becomes +0
@@ -199,7 +196,7 @@ def order_key(value: np.float32, number: int) -> np.uint64:
     return (bits << np.uint64(32)) | np.uint64(number)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def key_distance(key: np.uint64) -> np.float32:
     """Return the distance in an `order_key`."""
     bits = key >> np.uint64(32)

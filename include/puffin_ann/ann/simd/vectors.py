@@ -21,6 +21,11 @@ closure is never found in the cache again.
 from collections.abc import Sequence
 from typing import Any
 
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
 from puffin_ann.ann.simd.intrinsics import (
     I32,
     Emit,
@@ -35,12 +40,6 @@ from puffin_ann.ann.simd.intrinsics import (
     undefined,
 )
 from puffin_ann.settings import simd_level
-
-# After the intrinsics' module has configured Numba.
-import llvmlite.binding as llvm  # isort: skip
-from llvmlite import ir  # isort: skip
-from numba import types  # isort: skip
-from numba.extending import intrinsic  # isort: skip
 
 LEVEL = simd_level()
 

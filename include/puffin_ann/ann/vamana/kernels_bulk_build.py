@@ -12,10 +12,9 @@ from puffin_ann.ann.graph.kernels_prune import (
     robust_prune,
     without_doubles,
 )
-from puffin_ann.ann.graph.primitives import F32, FAST, U32, U64, Whole
+from puffin_ann.ann.graph.primitives import F32, U32, U64, Whole
 from puffin_ann.ann.simd import vectors
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import FAST, inlined, kernel
 
 NONE = 0xFFFFFFFF
 I32, I64 = np.int32, np.int64
@@ -31,7 +30,7 @@ MOST_RANKED = 64
 """More keys than this, of equal scores, are sorted: ranking takes the square of their number."""
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def gather(
     space: NDArray[np.float32],
     rows: NDArray[np.uint32],
@@ -64,7 +63,7 @@ def gather(
         squares[i] = total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _group_least(
     line: NDArray[np.float32], squares: NDArray[np.float32], least: NDArray[np.float32]
 ) -> None:
@@ -82,7 +81,7 @@ def _group_least(
         least[g] = score if score < least[g] else least[g]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _bound(least: NDArray[np.float32], ranked: Whole) -> np.float32:
     """Return the number with `ranked` lesser ones among 64, or one not below it.
 
@@ -113,7 +112,7 @@ def _bound(least: NDArray[np.float32], ranked: Whole) -> np.float32:
     return bound
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+@inlined
 def _key(score: np.float32, column: Whole) -> np.int64:
     """Return an integer that sorts as (score, column)."""
     bits = F32(score).view(I32)
@@ -121,7 +120,7 @@ def _key(score: np.float32, column: Whole) -> np.int64:
     return (I64(bits) << I64(32)) | I64(column)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _not_above(
     line: NDArray[np.float32],
     squares: NDArray[np.float32],
@@ -149,7 +148,7 @@ def _not_above(
     return found
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _rank(keys: NDArray[np.int64], count: Whole, places: NDArray[np.uint32]) -> None:
     """Write the columns of the least keys, ascending, as many as there is room for.
 
@@ -168,7 +167,7 @@ def _rank(keys: NDArray[np.int64], count: Whole, places: NDArray[np.uint32]) -> 
             places[place] = U32(key)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def nearest(
     products: NDArray[np.float32],
     squares: NDArray[np.float32],
@@ -203,7 +202,7 @@ def nearest(
         _rank(keys, found, places[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def group(
     leaders: NDArray[np.uint32], starts: NDArray[np.int64], members: NDArray[np.uint32]
 ) -> None:
@@ -227,7 +226,7 @@ def group(
             at[leaders[e]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def put_neighbours(
     rows: NDArray[np.uint32],
     slots: NDArray[np.uint32],
@@ -249,7 +248,7 @@ def put_neighbours(
             line[slots[i] + j] = _NONE if place == _NONE else rows[place]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def tidy(
     forward: NDArray[np.uint32],
     first: Whole,
@@ -282,7 +281,7 @@ def tidy(
         counts[i] = kept
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def turn_round(
     forward: NDArray[np.uint32],
     counts: NDArray[np.int32],
@@ -327,7 +326,7 @@ class Found(NamedTuple):
     sources: NDArray[np.uint32]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def choose(
     space: Space,
     found: Found,
@@ -364,7 +363,7 @@ def choose(
             forward[i, j] = chosen[j]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def compact(
     lists: NDArray[np.uint32], places: Whole, most: Whole, degrees: NDArray[np.uint16]
 ) -> None:

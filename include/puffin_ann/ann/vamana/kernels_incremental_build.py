@@ -5,12 +5,11 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.graph.arguments import Adjacency, Space
 from puffin_ann.ann.graph.kernels_prune import is_among, measure, robust_prune
-from puffin_ann.ann.graph.primitives import FAST, U64, Whole
+from puffin_ann.ann.graph.primitives import U64, Whole
+from puffin_ann.numba_kernels import FAST, kernel
 
-from numba import njit  # isort: skip  (after the primitives have configured it)
 
-
-@njit(cache=True, nogil=True)
+@kernel()
 def put_lists(
     graph: Adjacency,
     batch: NDArray[np.uint32],
@@ -24,7 +23,7 @@ def put_lists(
             graph.neighbours[batch[b], j] = chosen[b, j]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def add_edges(
     space: Space,
     graph: Adjacency,
@@ -71,7 +70,7 @@ def add_edges(
         degrees[node] = robust_prune(space, ordered, end, most, alpha, line)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def prune_lists(
     space: Space,
     graph: Adjacency,

@@ -18,7 +18,6 @@ from puffin_ann.ann.graph.kernels_frontier import passed_room
 from puffin_ann.ann.graph.kernels_prune import is_among, measure, robust_prune, without_doubles
 from puffin_ann.ann.graph.primitives import (
     F32,
-    FAST,
     U32,
     U64,
     Whole,
@@ -27,8 +26,7 @@ from puffin_ann.ann.graph.primitives import (
     squared_of,
 )
 from puffin_ann.ann.simd.vectors import prefetch
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import FAST, kernel
 
 NONE = 0xFFFFFFFF
 _NONE = np.uint32(NONE)
@@ -58,7 +56,7 @@ class Insertion(NamedTuple):
     twins: NDArray[np.uint32]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def find_places(
     space: Space,
     graph: Adjacency,
@@ -114,7 +112,7 @@ def find_places(
     return stamp
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _place_in_full_list(
     space: Space,
     row: Whole,
@@ -148,7 +146,7 @@ def _place_in_full_list(
     return np.int64(furthest) if lengths[furthest] > squared else -1
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _measure_line(
     space: Space,
     node: Whole,
@@ -161,7 +159,7 @@ def _measure_line(
         lengths[j] = squared_l2(rows, U64(node) * w, rows, U64(line[j]) * w, w)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def link_back(
     space: Space,
     graph: Adjacency,
@@ -207,7 +205,7 @@ def link_back(
                 lengths[place] = squared
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def _place_of_equal(lengths: NDArray[np.float32], degree: Whole, arity: Whole, row: Whole) -> Whole:
     """Return where among `degree` neighbours a row goes that is equal to their node."""
     equal = 0
@@ -225,7 +223,7 @@ def _place_of_equal(lengths: NDArray[np.float32], degree: Whole, arity: Whole, r
     return np.int64(np.argmax(lengths))
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def link_duplicate_below(
     space: Space, graph: Adjacency, row: Whole, top: Whole, arity: Whole
 ) -> None:

@@ -29,10 +29,9 @@ from puffin_ann.ann.graph.kernels_frontier import (
     put,
     start,
 )
-from puffin_ann.ann.graph.primitives import F32, FAST, U64, Whole, candidate, row_of, squared_l2
+from puffin_ann.ann.graph.primitives import F32, U64, Whole, candidate, row_of, squared_l2
 from puffin_ann.ann.simd.vectors import prefetch
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import FAST, kernel
 
 
 class Codewords(NamedTuple):
@@ -70,7 +69,7 @@ class Estimator(NamedTuple):
     subspaces: Whole
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def search_full(
     space_fields: Fields,
     graph_fields: Fields,
@@ -111,7 +110,7 @@ def search_full(
     return stamp
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _estimate(
     tables: NDArray[np.float32],
     words: Whole,
@@ -133,7 +132,7 @@ def _estimate(
     return even + odd
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _beam_codes(
     estimator: Estimator, graph: FlatAdjacency, pools: Pools, visited: Visited
 ) -> Whole:
@@ -171,7 +170,7 @@ def _beam_codes(
         beside = open_from(passed, beside, count)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST, allocates=True)
 def search_codes(
     codewords_fields: Fields,
     space_fields: Fields,

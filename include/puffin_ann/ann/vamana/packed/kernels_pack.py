@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.graph.primitives import F32, FAST, U64, Whole
+from puffin_ann.ann.graph.primitives import F32, U64, Whole
 from puffin_ann.ann.simd.fastscan import BLOCK, GROUP, GROUP_BYTES, ORDER
 from puffin_ann.ann.simd.vectors import (
     F32X16,
@@ -19,8 +19,7 @@ from puffin_ann.ann.simd.vectors import (
     store_of,
     subtract,
 )
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import FAST, inlined, kernel
 
 HEAD_BYTES = 64
 """The number of blocks, in a cache line of its own: what follows stays aligned."""
@@ -37,7 +36,7 @@ load_floats, store_floats = load_of(F32X16), store_of(F32X16)
 fill = fill_of(F32X16)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def rotate(
     row: NDArray[np.float32],
     across: NDArray[np.float32],
@@ -73,7 +72,7 @@ def rotate(
         store_floats(out, U64(at) + i * U64(16) * U64(element), total)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel(allocates=True)
 def write_rows(
     rows: NDArray[np.float32],
     origin: NDArray[np.float32],
@@ -93,7 +92,7 @@ def write_rows(
         rotate(moved, across, within, room, packed, U64(i) * U64(stride), U64(4))
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel(fastmath=FAST)
 def _code(
     edge: NDArray[np.float32], own: NDArray[np.float32], levels: NDArray[np.uint8]
 ) -> tuple[np.float32, np.float32]:
@@ -122,7 +121,7 @@ def _code(
     return square + factor * beside, -factor
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def _pack(levels: NDArray[np.uint8], packed: NDArray[np.uint8], at: Whole) -> None:
     """Write the codes of a block, two levels each, in this machine's order (see `fastscan`)."""
     for i in range(U64(_HALF)):
@@ -138,7 +137,7 @@ def _pack(levels: NDArray[np.uint8], packed: NDArray[np.uint8], at: Whole) -> No
             packed[where] = np.uint8(low | high << np.uint8(4))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel(allocates=True)
 def write_edges(
     packed: NDArray[np.uint8],
     stride: Whole,
@@ -182,7 +181,7 @@ def write_edges(
             at += U64(code_bytes) + U64(3) * _TABLE_BYTES
 
 
-@njit(inline="always")
+@inlined
 def squared_from(packed, at, row, dim):  # type: ignore[no-untyped-def]
     """Return the squared distance of the row of a packed node, from its first byte, and a row."""
     one = fill(F32(0))

@@ -56,8 +56,7 @@ from puffin_ann.ann.vamana.packed.kernels_tables import (
     place_query,
     tables_of,
 )
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import inlined, kernel
 
 ROUNDING = np.float32(2.0**-18)
 """How far a float32 distance of two rows, rotated and all, may be off, for each unit of the product
@@ -79,7 +78,7 @@ _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
 _load_keys, _store_keys = load_of(U32X16), store_of(U32X16)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def enter(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
     """Insert a candidate in an ascending pool of `size`, which has room; return its place."""
     low, high = U64(0), U64(size)
@@ -100,12 +99,12 @@ def enter(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
     return low
 
 
-@njit(inline="always")
+@inlined
 def _candidates_kept(width, k, rows):  # type: ignore[no-untyped-def]
     return min(int(WIDER * candidates_kept(width, k, rows)) + MORE, rows)
 
 
-@njit(inline="always")
+@inlined
 def _prefetch_node(nodes, key):  # type: ignore[no-untyped-def]
     stride = U64(nodes.stride)
     first = row_of(key) * stride
@@ -113,7 +112,7 @@ def _prefetch_node(nodes, key):  # type: ignore[no-untyped-def]
         prefetch(nodes.bytes, first + at)
 
 
-@njit(inline="always")
+@inlined
 def _estimate_block(nodes, at, query, own, limit, out):  # type: ignore[no-untyped-def]
     """Write the estimates of a block where any is below the limit; return which are, as bits."""
     packed, code_bytes = nodes.bytes, U64(nodes.code_bytes)
@@ -136,7 +135,7 @@ def _estimate_block(nodes, at, query, own, limit, out):  # type: ignore[no-untyp
     return mask
 
 
-@njit(inline="always")
+@inlined
 def _let_in(  # type: ignore[no-untyped-def]
     mask, estimates, numbers, place, pools, size, current, count, beside, stamps, stamp
 ):
@@ -167,7 +166,7 @@ def _let_in(  # type: ignore[no-untyped-def]
     return size, current, count, beside
 
 
-@njit(inline="always")
+@inlined
 def _kept(best, found, key):  # type: ignore[no-untyped-def]
     """Put a row among the best if it is one of them; return how many there are."""
     wanted = U64(len(best) - 1)
@@ -179,7 +178,7 @@ def _kept(best, found, key):  # type: ignore[no-untyped-def]
     return found + U64(1)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def walk(
     nodes: PackedGraph,
     query: PlacedQuery,
@@ -243,7 +242,7 @@ def walk(
     return found if found_enough(size, full, deleted) else U64(0)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def answer(
     batch: QueryBatch,
     query: Any,
@@ -287,7 +286,7 @@ def answer(
     batch.counts[query] = count
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel(allocates=True)
 def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> Whole:
     """Answer queries.
 

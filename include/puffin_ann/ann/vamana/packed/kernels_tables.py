@@ -24,8 +24,7 @@ from puffin_ann.ann.simd.vectors import (
     subtract,
 )
 from puffin_ann.ann.vamana.packed.kernels_pack import INNER, OUTER
-
-from numba import njit  # isort: skip  (after the primitives have configured it)
+from puffin_ann.numba_kernels import kernel
 
 _LEVELS = np.array([-OUTER, -INNER, INNER, OUTER], np.float32)
 _WORDS = np.concatenate([np.tile(_LEVELS, 4), np.repeat(_LEVELS, 4)])
@@ -80,7 +79,7 @@ class PlacedQuery(NamedTuple):
     base: np.float32
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def place_query(
     nodes: PackedGraph,
     metric: int,
@@ -118,7 +117,7 @@ def place_query(
     return math.sqrt(total)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel()
 def tables_of(
     moved: NDArray[np.float32], floats: NDArray[np.float32], tables: NDArray[np.uint8]
 ) -> tuple[np.float32, np.float32]:
