@@ -1,4 +1,4 @@
-"""`vamana` against hnswlib and SymphonyQG: built, and searched by batches and one by one."""
+"""`vamana` against hnswlib and SymphonyQG, built and searched; `hnsw` against hnswlib, searched."""
 
 import tempfile
 from collections.abc import Callable
@@ -19,6 +19,9 @@ AGAINST_HNSWLIB = {
     "glove-20k": {0.90: (1.0, 1.0), 0.95: (1.0, 1.0), 0.99: (1.0, 1.0)},
 }
 AGAINST_SYMPHONY = {0.95: (0.8, 1.0), 0.99: (0.9, 1.1)}
+HNSW_AGAINST_HNSWLIB = {0.95: (1.0, 1.5)}
+HNSW = {"M": 16, "ef_construction": 200}
+"""As the peer is built."""
 DEGREES = {"glove-100d": 64, "gloss-384d": 32, "glove-20k": 32}
 """SymphonyQG's degree, the better of 32 and 64 on each set."""
 
@@ -43,16 +46,30 @@ def measure(name: str, rounds: int) -> Result:
                 builds[key].append(timed)
         shard, _ = engines.through_blob("vamana", made["ours"], folder)
         engines.check_answers(shard, data)
+        hnsw, _ = engines.through_blob(
+            "hnsw", engines.build_ours("hnsw", data.vectors, folder, HNSW)[1], folder
+        )
+        engines.check_answers(hnsw, data)
         contenders = [
             engines.ours("vamana", shard),
             engines.hnswlib_contender(made["hnswlib"]),
             engines.symphony_contender(made["symphony"]),
+            engines.ours("hnsw", hnsw),
         ]
         batch = race(contenders, data, rounds=rounds)
         single = race(contenders, data, batch=False, rounds=rounds)
     result.rows += [
         _build_row(name, data.title, builds, batch, contenders),
         *_rows(f"hnswlib-{name}", data.title, "batch", batch, contenders[1], AGAINST_HNSWLIB[name]),
+        *_rows(
+            f"hnsw-{name}",
+            data.title,
+            "batch",
+            batch,
+            contenders[1],
+            HNSW_AGAINST_HNSWLIB,
+            "hnsw",
+        ),
         *_rows(f"symqg-{name}-batch", data.title, "batch", batch, contenders[2], AGAINST_SYMPHONY),
         *_rows(
             f"symqg-{name}-single",
@@ -108,15 +125,16 @@ def _rows(
     curves: dict[str, Curve],
     peer: Contender,
     bounds: dict[float, tuple[float, float]],
+    algorithm: str = "vamana",
 ) -> list[Row]:
     rows = []
     for recall, (least, aim) in bounds.items():
-        mine = rate_at(curves["puffin-ann vamana"], recall)
+        mine = rate_at(curves[f"puffin-ann {algorithm}"], recall)
         theirs = rate_at(curves[peer.name], recall)
         rows.append(
             Row(
                 key=f"{key}-{recall:.2f}",
-                what=f"`vamana` ÷ {peer.name}, {title}, {how}, recall@10 {recall:.2f}",
+                what=f"`{algorithm}` ÷ {peer.name}, {title}, {how}, recall@10 {recall:.2f}",
                 ours=rate_text(mine),
                 theirs=rate_text(theirs),
                 measured=None if mine is None or theirs is None else mine / theirs,
