@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from puffin_ann.redaction import REDACTION
 from puffin_ann.uncollected import imported
+from puffin_ann.version import __version__
 
 if TYPE_CHECKING:
     from puffin_ann.search.index import Index as Index
     from puffin_ann.search.index import open_index as open_index
 
-__version__ = "0.1.0"
 __all__ = ["Index", "__version__", "open_index"]
 
 # Every module of ours logs by one of these; filters are not handed down to the second.

@@ -14,9 +14,10 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from puffin_ann import __version__, private_folders
+from puffin_ann import private_folders
 from puffin_ann.errors import BadInputError, CacheUnusableError, UnsafeFolderError
 from puffin_ann.simd_levels import SimdLevel, best_level
+from puffin_ann.version import __version__
 
 log = logging.getLogger("puffin_ann")
 

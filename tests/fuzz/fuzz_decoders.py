@@ -24,7 +24,9 @@ from tests.support.guided_fuzzing import MEMORY, fuzz
 from tests.support.paths import GOLDEN
 
 # What Numba compiles must be the bytes that were written.
-with atheris.instrument_imports(include=["puffin_ann"], exclude=["puffin_ann.blobs.kernels"]):
+with atheris.instrument_imports(
+    include=["puffin_ann"], exclude=["puffin_ann.blobs.encoding.kernels"]
+):
     from puffin_ann.errors import FormatError
     from puffin_ann.lake.read import deletion_vector
     from puffin_ann.puffin import PuffinReader

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_ann.blobs import bitmaps, centroid, coverage, rows, strings
+from puffin_ann.blobs import centroid, coverage, rows
+from puffin_ann.blobs.encoding import bitmaps, strings
 from tests.support.index_file import PATHS, NotApplicable, lie, set_record
 
 

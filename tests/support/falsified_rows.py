@@ -133,7 +133,7 @@ def run_of_rows(count: int) -> dict[str, bytes]:
     """Return the sections of a rows blob of one long run of rows: some bytes for a million."""
     import zstandard
 
-    from puffin_ann.blobs.kernels import put_varints
+    from puffin_ann.blobs.encoding.kernels import put_varints
 
     size = rows.MAX_BLOCK_ROWS
     frames, offsets = [], [0]

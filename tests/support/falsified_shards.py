@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from puffin_ann.blobs import delta, graph, partitions, routing, rows, strings, tombstones
+from puffin_ann.blobs import delta, graph, partitions, routing, rows, tombstones
+from puffin_ann.blobs.encoding import strings
 from tests.support.index_file import (
     COUNTS,
     ENGINES,

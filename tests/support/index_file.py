@@ -20,7 +20,7 @@ from puffin_ann.blobs import (
     rows,
     tombstones,
 )
-from puffin_ann.blobs.container import fingerprint
+from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.puffin import PuffinReader
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.writer import PuffinWriter

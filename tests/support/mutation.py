@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 import zstandard
 
-from puffin_ann.blobs.container import SECTION, TRAILER, ContainerReader, ContainerWriter
+from puffin_ann.blobs.encoding.container import SECTION, TRAILER, ContainerReader, ContainerWriter
 
 EXTREMES = (0, 1, 2, 0x7F, 0x80, 0xFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1)
 

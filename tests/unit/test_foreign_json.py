@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from puffin_ann.blobs.mapped import MANIFEST, open_folder
+from puffin_ann.blobs.encoding.mapped import MANIFEST, open_folder
 from puffin_ann.errors import LocalCopyError
 from puffin_ann.foreign_json import long_of, objects_of, parse
 from puffin_ann.search.cache.integrity import MARK, Seal

@@ -160,7 +160,7 @@ def test_a_build_and_a_search_need_none_of_what_extras_bring(environment, tmp_pa
         (
             "hnsw",
             "hnswlib",
-            "from puffin_ann.ann.hnsw.library import _index; _index(8, False).__enter__()",
+            "from puffin_ann.ann.hnsw.hnswlib_index import _index; _index(8, False).__enter__()",
         ),
         (
             "glue",

@@ -18,7 +18,7 @@ from puffin_ann.simd_levels import common_processor
 RUN = """
 import sys
 import numpy as np
-from puffin_ann.blobs import kernels
+from puffin_ann.blobs.encoding import kernels
 kernel = kernels.put_varints
 if "use" in sys.argv:
     out = np.zeros(10, np.uint8)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from puffin_ann import __version__
+from puffin_ann.version import __version__
 
 
 def get_provider_info() -> dict[str, Any]:

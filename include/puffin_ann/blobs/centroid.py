@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import metrics
-from puffin_ann.blobs.container import ALIGNMENT, ContainerReader, ContainerWriter
+from puffin_ann.blobs.encoding import metrics
+from puffin_ann.blobs.encoding.container import ALIGNMENT, ContainerReader, ContainerWriter
 from puffin_ann.errors import BlobFormatError
 
 KIND = "cent"

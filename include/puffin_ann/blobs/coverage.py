@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.blobs import bitmaps, strings
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter
+from puffin_ann.blobs.encoding import bitmaps, strings
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter
 from puffin_ann.errors import BlobFormatError
 
 KIND = "covr"

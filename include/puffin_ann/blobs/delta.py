@@ -13,8 +13,9 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import graph, mapped
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
+from puffin_ann.blobs import graph
+from puffin_ann.blobs.encoding import mapped
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.errors import BlobFormatError, LocalCopyError
 

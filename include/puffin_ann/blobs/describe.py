@@ -12,14 +12,13 @@ from puffin_ann.blobs import (
     graph,
     hnsw,
     ivf,
-    metrics,
     partitions,
     routing,
     rows,
-    strings,
     tombstones,
 )
-from puffin_ann.blobs.container import ContainerReader
+from puffin_ann.blobs.encoding import metrics, strings
+from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.foreign_json import parse
 
 OURS: dict[str, tuple[str, np.dtype[Any]]] = {

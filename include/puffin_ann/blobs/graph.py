@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import blocks, mapped, metrics, strings
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
-from puffin_ann.blobs.varints import MAX_BYTES, MESSAGES
+from puffin_ann.blobs.encoding import blocks, mapped, metrics, strings
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
+from puffin_ann.blobs.encoding.varints import MAX_BYTES, MESSAGES
 from puffin_ann.errors import BlobFormatError, LocalCopyError, OutputLimitError
 
 KIND = "grph"
@@ -314,7 +314,7 @@ def _check_subspaces(
 
 
 def _adjacency_blocks(graph: Graph) -> Iterator[memoryview]:
-    from puffin_ann.blobs import kernels
+    from puffin_ann.blobs.encoding import kernels
 
     out = np.empty(BLOCK_NODES * (3 + MAX_BYTES * graph.max_degree), np.uint8)
     for start in range(0, graph.rows, BLOCK_NODES):
@@ -347,7 +347,7 @@ def _adjacency(
     reader: ContainerReader, shape: _Shape
 ) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint32]]]:
     """Give `(b,)` degrees and `(b, R)` neighbours of each block, in buffers that are used again."""
-    from puffin_ann.blobs import kernels
+    from puffin_ann.blobs.encoding import kernels
 
     largest = min(shape.block_nodes, shape.rows)
     degrees = np.empty(largest, np.uint16)

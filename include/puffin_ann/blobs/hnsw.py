@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import blocks, mapped, metrics, strings
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
-from puffin_ann.blobs.varints import MAX_BYTES, MESSAGES
+from puffin_ann.blobs.encoding import blocks, mapped, metrics, strings
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
+from puffin_ann.blobs.encoding.varints import MAX_BYTES, MESSAGES
 from puffin_ann.errors import BlobFormatError, LocalCopyError, OutputLimitError
 
 KIND = "hnsw"
@@ -257,7 +257,7 @@ def _check_levels(levels: NDArray[np.uint8], shape: _Shape) -> None:
 def _written(
     degrees: NDArray[np.uint16], lists: NDArray[np.uint32], rows: int, where: str
 ) -> Iterator[memoryview]:
-    from puffin_ann.blobs import kernels
+    from puffin_ann.blobs.encoding import kernels
 
     most = lists.shape[1]
     out = np.empty(BLOCK_LISTS * (3 + MAX_BYTES * most), np.uint8)
@@ -276,7 +276,7 @@ def _lists(
     reader: ContainerReader, sections: tuple[str, str], shape: _Shape, count: int, most: int
 ) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint32]]]:
     """Give `(b,)` degrees and `(b, most)` lists of each block, in buffers that are used again."""
-    from puffin_ann.blobs import kernels
+    from puffin_ann.blobs.encoding import kernels
 
     largest = min(shape.block_lists, count)
     degrees = np.empty(largest, np.uint16)

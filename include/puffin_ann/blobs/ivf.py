@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import mapped, metrics, strings
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
+from puffin_ann.blobs.encoding import mapped, metrics, strings
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
 from puffin_ann.errors import BlobFormatError, LocalCopyError
 
 KIND = "ivfl"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import metrics
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter
+from puffin_ann.blobs.encoding import metrics
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter
 from puffin_ann.errors import BlobFormatError
 
 KIND = "part"

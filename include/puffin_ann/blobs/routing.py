@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import metrics, partitions, strings
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter, fingerprint
+from puffin_ann.blobs import partitions
+from puffin_ann.blobs.encoding import metrics, strings
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, fingerprint
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.errors import BlobFormatError
 

@@ -12,9 +12,9 @@ from typing import BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import blocks
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter, Sink
-from puffin_ann.blobs.varints import MAX_BYTES, MESSAGES
+from puffin_ann.blobs.encoding import blocks
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
+from puffin_ann.blobs.encoding.varints import MAX_BYTES, MESSAGES
 from puffin_ann.errors import BlobFormatError
 
 KIND = "rows"
@@ -305,14 +305,14 @@ def _scatter(column: NDArray[np.uint32], ordinals: NDArray[np.int64]) -> NDArray
 
 
 def _pack(values: NDArray[np.int64]) -> memoryview:
-    from puffin_ann.blobs.kernels import put_varints
+    from puffin_ann.blobs.encoding.kernels import put_varints
 
     out = np.empty(MAX_BYTES * len(values), np.uint8)
     return out[: put_varints(values, out)].data
 
 
 def _unpack(data: NDArray[np.uint8], count: int, kind: str) -> NDArray[np.int64]:
-    from puffin_ann.blobs.kernels import get_varints
+    from puffin_ann.blobs.encoding.kernels import get_varints
 
     if count > len(data):
         raise BlobFormatError(f"{kind} blob: {len(data)} bytes cannot hold {count} varints")

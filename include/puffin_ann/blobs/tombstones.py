@@ -5,8 +5,8 @@ import io
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_ann.blobs import bitmaps
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter
+from puffin_ann.blobs.encoding import bitmaps
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter
 from puffin_ann.errors import BlobFormatError
 
 KIND = "tomb"

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from puffin_ann import __version__
 from puffin_ann.cli.commands.build import build
 from puffin_ann.cli.commands.check import check
 from puffin_ann.cli.commands.clean import clean
@@ -33,6 +32,7 @@ from puffin_ann.cli.spark_session import is_for_terminal
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.redaction import REDACTION, redact
 from puffin_ann.terminal import LiteralFormatter, printable
+from puffin_ann.version import __version__
 
 LOGGED = "%(levelname)s %(name)s: %(message)s"
 

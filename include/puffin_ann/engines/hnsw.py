@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.graph import space as spaces
-from puffin_ann.ann.hnsw import library
+from puffin_ann.ann.hnsw import hnswlib_index
 from puffin_ann.ann.hnsw.layers import Layers
 from puffin_ann.ann.hnsw.search import Searcher, space_metric
 from puffin_ann.blobs import hnsw as hnsw_blob
@@ -105,7 +105,7 @@ class HnswEngine:
         the same shard. The norm bound is not used: inner products are taken as they are.
         """
         tell = progress or (lambda stage, share: None)
-        layers = library.build(
+        layers = hnswlib_index.build(
             spaces.of_rows(vectors, space_metric(metric), scratch / SPACE),
             product=metric == "ip",
             links=parameters.M,
@@ -145,7 +145,7 @@ class HnswEngine:
                 scratch=scratch,
                 progress=progress,
             )
-        layers = library.insert(
+        layers = hnswlib_index.insert(
             spaces.of_rows(vectors, space_metric(blob.metric), scratch / SPACE),
             _layers(blob),
             product=blob.metric == "ip",

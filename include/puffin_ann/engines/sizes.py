@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import graph, hnsw, ivf, metrics, rows, sizes
-from puffin_ann.blobs.container import ContainerReader, length_of
-from puffin_ann.blobs.shape import IndexShape
-from puffin_ann.blobs.sizes import IndexSize
+from puffin_ann.blobs import graph, hnsw, ivf, rows
+from puffin_ann.blobs.encoding import metrics
+from puffin_ann.blobs.encoding.container import ContainerReader, length_of
+from puffin_ann.blobs.sizing import sizes
+from puffin_ann.blobs.sizing.shape import IndexShape
+from puffin_ann.blobs.sizing.sizes import IndexSize
 from puffin_ann.declaration import CENTROID, EXACT
 from puffin_ann.puffin.reader import PuffinReader
 

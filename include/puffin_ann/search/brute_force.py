@@ -134,10 +134,10 @@ class Best:
         )
         sources = [self._source, new]
         merged = merge(sources, self._k)
-        locators = np.full((3, *merged.ids.shape), -1, dtype=np.int64)
+        locators = np.full((3, *merged.ordinals.shape), -1, dtype=np.int64)
         for number, source in enumerate(sources):
             here = merged.sources == number
-            locators[:, here] = source.keys(merged.ids[here])
+            locators[:, here] = source.keys(merged.ordinals[here])
         self._source = _table_source(merged.distances, locators)
 
     def source(self) -> Source:

@@ -314,7 +314,7 @@ class Index:
     ) -> pa.Table:
         there = merged.sources >= 0
         query, rank = np.nonzero(there)
-        keys = keys_of(sources, merged.sources[there], merged.ids[there])
+        keys = keys_of(sources, merged.sources[there], merged.ordinals[there])
         distances = merged.distances[there]
         return answer_table(
             self.table, self._paths, query, rank + 1, distances, keys, columns, report

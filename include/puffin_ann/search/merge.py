@@ -14,12 +14,12 @@ class Source:
     """Answers of one shard, or of the scan, for all queries of a batch.
 
     Attributes:
-        ids: (q, k) int64, ordinals in the source; -1 where there is no answer.
+        ordinals: (q, k) int64, numbers of rows in the source; -1 where there is no answer.
         distances: (q, k) float32, inf where there is no answer.
-        keys: (ids) -> file rank, row group and row offset, by which ties are broken.
+        keys: (ordinals) -> file rank, row group and row offset, by which ties are broken.
     """
 
-    ids: NDArray[np.int64]
+    ordinals: NDArray[np.int64]
     distances: NDArray[np.float32]
     keys: Callable[[NDArray[np.int64]], LocatorKeys]
 
@@ -30,12 +30,12 @@ class Merged:
 
     Attributes:
         sources: (q, k) int64, index of the source, -1 where there are fewer than k.
-        ids: (q, k) int64, ordinal in that source.
+        ordinals: (q, k) int64, in that source.
         distances: (q, k) float32.
     """
 
     sources: NDArray[np.int64]
-    ids: NDArray[np.int64]
+    ordinals: NDArray[np.int64]
     distances: NDArray[np.float32]
 
 
@@ -49,22 +49,22 @@ def merge(sources: Sequence[Source], k: int) -> Merged:
         return Merged(none, none, none.astype(np.float32))
     if len(sources) == 1:
         (source,) = sources
-        ids = source.ids[:, :k]
-        return Merged(np.where(ids < 0, -1, 0), ids, source.distances[:, :k])
+        ordinals = source.ordinals[:, :k]
+        return Merged(np.where(ordinals < 0, -1, 0), ordinals, source.distances[:, :k])
     distances = np.concatenate([source.distances for source in sources], axis=1)
-    ids = np.concatenate([source.ids for source in sources], axis=1)
-    origin = np.repeat(np.arange(len(sources)), [source.ids.shape[1] for source in sources])
+    ordinals = np.concatenate([source.ordinals for source in sources], axis=1)
+    origin = np.repeat(np.arange(len(sources)), [source.ordinals.shape[1] for source in sources])
     # One more than k: whether the last of them is tied with what comes next.
-    order = _first(distances, ids < 0, k + 1)
-    starts = np.arange(len(ids))[:, None] * ids.shape[1]
+    order = _first(distances, ordinals < 0, k + 1)
+    starts = np.arange(len(ordinals))[:, None] * ordinals.shape[1]
     ordered = distances.ravel()[order + starts]
     tied = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] < np.inf)
     if tied.any():
         for row in np.flatnonzero(tied.any(axis=1)):
-            order[row] = _order_with_ties(sources, origin, ids[row], distances[row])[: k + 1]
+            order[row] = _order_with_ties(sources, origin, ordinals[row], distances[row])[: k + 1]
         ordered = distances.ravel()[order + starts]
     order = order[:, :k]
-    answers = ids.ravel()[order + starts]
+    answers = ordinals.ravel()[order + starts]
     return Merged(np.where(answers < 0, -1, origin[order]), answers, ordered[:, :k])
 
 
@@ -89,15 +89,15 @@ def _first(
 def _order_with_ties(
     sources: Sequence[Source],
     origin: NDArray[np.int64],
-    ids: NDArray[np.int64],
+    ordinals: NDArray[np.int64],
     distances: NDArray[np.float32],
 ) -> NDArray[np.int64]:
-    keys = keys_of(sources, np.where(ids >= 0, origin, -1), ids)
+    keys = keys_of(sources, np.where(ordinals >= 0, origin, -1), ordinals)
     return np.lexsort((keys[2], keys[1], keys[0], distances))
 
 
 def keys_of(
-    sources: Sequence[Source], origin: NDArray[np.int64], ids: NDArray[np.int64]
+    sources: Sequence[Source], origin: NDArray[np.int64], ordinals: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return (3, n) int64: file rank, row group and row offset of answers.
 
@@ -105,11 +105,11 @@ def keys_of(
         sources: which gave them.
         origin: (n,) int64, index of the source of each; -1 where there is no answer, whose keys
             are 0.
-        ids: (n,) int64, ordinals in the sources.
+        ordinals: (n,) int64, in the sources.
     """
-    keys = np.zeros((3, len(ids)), dtype=np.int64)
+    keys = np.zeros((3, len(ordinals)), dtype=np.int64)
     for number, source in enumerate(sources):
         here = np.flatnonzero(origin == number)
-        for line, found in zip(keys, source.keys(ids[here]), strict=True):
+        for line, found in zip(keys, source.keys(ordinals[here]), strict=True):
             line[here] = found
     return keys

@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import EnvironmentProblemError, StoreRefusedError
 from puffin_ann.lake.store import s3 as s3_module
-from puffin_ann.lake.store.compose import Assembly, Names
+from puffin_ann.lake.store.assemble.compose import Assembly, Names
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 from tests.support.object_store import BUCKET, properties
@@ -127,7 +127,7 @@ def test_an_attempt_after_one_that_died_makes_only_what_is_missing(
     s3, proxy, io, folder, monkeypatch
 ):
     monkeypatch.setattr(s3_module, "ATTEMPTS", 1)
-    monkeypatch.setattr("puffin_ann.lake.store.multipart.CONNECTIONS", 1)
+    monkeypatch.setattr("puffin_ann.lake.store.assemble.multipart.CONNECTIONS", 1)
     shards = [staged_shard(number, 6 * MB) for number in range(6)]
     uris = stage(s3, folder, shards)
     assembly = assembly_of(io, folder, uris)
@@ -222,7 +222,7 @@ def test_uploads_of_runs_that_died_a_day_ago_are_aborted(s3, io, folder, monkeyp
     uris = stage(s3, folder, [staged_shard(0, 100_000)])
     for name in ("ann-words-2-ffff-dead", "other"):
         s3.create_multipart_upload(Bucket=BUCKET, Key=f"{folder}/{name}.puffin")
-    monkeypatch.setattr("puffin_ann.lake.store.multipart.STALE", timedelta(seconds=-60))
+    monkeypatch.setattr("puffin_ann.lake.store.assemble.multipart.STALE", timedelta(seconds=-60))
 
     assembly_of(io, folder, uris).make()
 

@@ -9,7 +9,8 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import partitions, rows, strings
+from puffin_ann.blobs import partitions, rows
+from puffin_ann.blobs.encoding import strings
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.search.cache.local_cache import LocalCache

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from puffin_ann.blobs import centroid, delta, graph, routing
-from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS, describe
+from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.errors import BlobFormatError, FormatError
 from tests.support.blob_samples import (
     SAMPLES,

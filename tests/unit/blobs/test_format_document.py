@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from puffin_ann.blobs import centroid, delta, describe, graph, hnsw, routing, rows
-from puffin_ann.blobs.container import ContainerReader
+from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.puffin import footer, limits
 from tests.support.blob_samples import SAMPLES, sample_routing, sample_rows, written
 from tests.support.paths import ROOT
@@ -26,9 +26,9 @@ TYPES = {
 }
 RECORDS = {
     "puffin_ann.puffin.layout:FOOTER_TAIL",
-    "puffin_ann.blobs.container:HEADER",
-    "puffin_ann.blobs.container:SECTION",
-    "puffin_ann.blobs.container:TRAILER",
+    "puffin_ann.blobs.encoding.container:HEADER",
+    "puffin_ann.blobs.encoding.container:SECTION",
+    "puffin_ann.blobs.encoding.container:TRAILER",
     "puffin_ann.blobs.routing:HEAD",
     "puffin_ann.blobs.routing:SHARD",
     "puffin_ann.blobs.routing:RECALL",

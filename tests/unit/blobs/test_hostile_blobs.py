@@ -12,20 +12,18 @@ import pytest
 from pyroaring import BitMap
 
 from puffin_ann.blobs import (
-    bitmaps,
     centroid,
     coverage,
     delta,
     graph,
     hnsw,
     ivf,
-    kernels,
     partitions,
     routing,
     rows,
-    strings,
     tombstones,
 )
+from puffin_ann.blobs.encoding import bitmaps, kernels, strings
 from tests.support.blob_samples import (
     same,
     sample_centroids,

@@ -136,7 +136,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_with_what_to_do(tmp_path):
 def test_kernels_are_compiled_for_levels_that_this_machine_may_not_have(
     tmp_path, monkeypatch, level
 ):
-    found = [("puffin_ann.blobs.kernels", "put_varints", _types_of_put_varints())]
+    found = [("puffin_ann.blobs.encoding.kernels", "put_varints", _types_of_put_varints())]
     monkeypatch.setattr("puffin_ann.compilation.compile._find_types", lambda base: found)
     (one,) = compile_kernels([level], tmp_path / "made")
     files = list((tmp_path / "made").rglob(f"*{numba_cache.SUFFIX}"))
@@ -149,7 +149,7 @@ def test_kernels_are_compiled_for_levels_that_this_machine_may_not_have(
 def test_kernels_compiled_without_hnswlib_are_not_complete_once_it_is_installed(
     tmp_path, monkeypatch
 ):
-    found = [("puffin_ann.blobs.kernels", "put_varints", _types_of_put_varints())]
+    found = [("puffin_ann.blobs.encoding.kernels", "put_varints", _types_of_put_varints())]
     monkeypatch.setattr("puffin_ann.compilation.compile._find_types", lambda base: found)
     with monkeypatch.context() as without:
         without.setattr("puffin_ann.compilation.compile.find_spec", lambda name: None)

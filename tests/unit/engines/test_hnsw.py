@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.hnsw import library
+from puffin_ann.ann.hnsw import hnswlib_index
 from puffin_ann.ann.hnsw.layers import first_lists, list_layers
 from puffin_ann.blobs import hnsw as hnsw_blob
 from puffin_ann.engines import engine
@@ -140,7 +140,7 @@ def test_the_layers_are_those_hnswlib_searches(tmp_path):
 
     vectors, queries = normal(3000, 16), normal(40, 16, 1)
     value = built(vectors, tmp_path / "s")
-    layers = library.Layers(
+    layers = hnswlib_index.Layers(
         value.neighbours,
         value.degrees,
         value.levels,
@@ -149,7 +149,7 @@ def test_the_layers_are_those_hnswlib_searches(tmp_path):
         value.entry,
     )
     path = tmp_path / "again.bin"
-    library._write(path, vectors, layers, 200)
+    hnswlib_index._write(path, vectors, layers, 200)
     index = hnswlib.Index(space="l2", dim=16)
     index.load_index(str(path))
     index.set_ef(100)

@@ -38,7 +38,7 @@ def test_merging_orders_by_distance_and_ties_by_locator(sources):
     )[:K]
     found = []
     for number, answer, distance in zip(
-        merged.sources[0], merged.ids[0], merged.distances[0], strict=True
+        merged.sources[0], merged.ordinals[0], merged.distances[0], strict=True
     ):
         if number >= 0:
             _, group, offset = sorted(sources[number])[answer]

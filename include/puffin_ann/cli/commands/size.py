@@ -12,8 +12,8 @@ from puffin_ann.declaration import AUTO, CENTROID, PARAMETERS
 from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
-    from puffin_ann.blobs.shape import IndexShape
-    from puffin_ann.blobs.sizes import IndexSize
+    from puffin_ann.blobs.sizing.shape import IndexShape
+    from puffin_ann.blobs.sizing.sizes import IndexSize
     from puffin_ann.engines.sizes import Engine
 
 ALGORITHMS = tuple(name for name in PARAMETERS if name != AUTO)
@@ -101,7 +101,7 @@ def size(
 
     Example: puffin-ann size --rows 1e9 --dim 768
     """
-    from puffin_ann.blobs.shape import IndexShape
+    from puffin_ann.blobs.sizing.shape import IndexShape
     from puffin_ann.engines import sizes
     from puffin_ann.engines.sizes import Engine
 

@@ -1,7 +1,7 @@
 """Read the data of a table.
 
-`manifests` and `live_files` say which data files are live, decoded by `safe_avro` within the bounds
-of `avro_blocks` and `avro_schema`; `row_deletes` and `deletion_vector` which of their rows are not.
+`manifests` and `live_files` say which data files are live, decoded by `avro` within their bounds;
+`row_deletes` and `deletion_vector` which of their rows are not.
 `parquet`, `vector_column` and `vectors` read rows, `row_identity` recognises them after a rewrite.
 `coverage_diff` and `manifest_diff` compare an index version with a snapshot, `pruning` leaves out
 files that cannot hold a key, and `errors` has readers' errors name the file they are about.

@@ -32,8 +32,8 @@ from pyiceberg.types import (
     StructType,
 )
 
+from puffin_ann.lake.read.avro.safe_avro import records_of
 from puffin_ann.lake.read.errors import AVRO, reading
-from puffin_ann.lake.read.safe_avro import records_of
 
 DELETE_FILE_PATH_FIELD_ID = 2147483546
 """Field id of `file_path` in position-delete files (Iceberg spec, reserved field ids)."""

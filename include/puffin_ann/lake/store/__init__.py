@@ -3,8 +3,8 @@
 Everything that is not Parquet is read through `objects`, and `outages` tells "not there", "not
 readable now" and "damaged" apart. `credentials` renews those that a catalog lends for a while.
 `listing` lists and removes, `staging` hands objects from stage to stage, `leases` let one holder
-work at a time. A new object is made by `compose` from an `object_plan`: on S3 by the store itself
-(`s3`, `multipart`, `multipart_plan`), on local disks by `local_copy`. `locations` says which places
+work at a time. A new object is put together by `assemble`; `s3` is what FileIO cannot do there.
+`locations` says which places
 an index file may name, `store_properties` which of a table's properties would send its reader's
 requests elsewhere.
 """

@@ -12,7 +12,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import StagingError
-from puffin_ann.lake.store.multipart import Upload, abort_upload, uploads
+from puffin_ann.lake.store.assemble.multipart import Upload, abort_upload, uploads
 from puffin_ann.lake.store.objects import (
     FOLDER,
     is_special,

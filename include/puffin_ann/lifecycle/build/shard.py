@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann import __version__
 from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.engines import engine
@@ -19,6 +18,7 @@ from puffin_ann.lifecycle.runtime.progress import Report
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, attempt_unique
 from puffin_ann.puffin.writer import PuffinWriter
+from puffin_ann.version import __version__
 
 CREATED_BY = f"puffin-ann {__version__}"
 

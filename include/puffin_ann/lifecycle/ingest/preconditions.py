@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs.shape import IndexShape
-from puffin_ann.blobs.sizes import partitions_size
+from puffin_ann.blobs.sizing.shape import IndexShape
+from puffin_ann.blobs.sizing.sizes import partitions_size
 from puffin_ann.declaration import CENTROID, IndexDeclaration
 from puffin_ann.engines.base import check_subspaces
 from puffin_ann.errors import BadInputError, TooFewRowsError

@@ -17,8 +17,8 @@ from pyiceberg.table import Table
 from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.blobs.container import ContainerReader
 from puffin_ann.blobs.describe import OURS
+from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lake.catalog.tables import name_of, reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from puffin_ann.blobs.metrics import search_dimension
+from puffin_ann.blobs.encoding.metrics import search_dimension
 from puffin_ann.declaration import CENTROID, EXACT
 from puffin_ann.lifecycle.policy.decision import Rates
 from puffin_ann.lifecycle.policy.inputs import IndexState, ShardState

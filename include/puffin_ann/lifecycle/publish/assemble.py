@@ -28,9 +28,9 @@ from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.metadata.dropped import find_dropped, is_dropped
 from puffin_ann.lake.metadata.registered import find_registered, next_number
-from puffin_ann.lake.store.compose import Assembly, Names
+from puffin_ann.lake.store.assemble.compose import Assembly, Names
+from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
 from puffin_ann.lake.store.locations import metadata_folder
-from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lifecycle.build import staged_index
 from puffin_ann.lifecycle.build.gate import require_passed
 from puffin_ann.lifecycle.build.shard import CREATED_BY

@@ -11,7 +11,7 @@ from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 from puffin_ann.errors import FormatError, StoreRefusedError
 from puffin_ann.lake.metadata.dropped import find_dropped
 from puffin_ann.lake.metadata.registered import Registered, find_registered
-from puffin_ann.lake.store.object_plan import ObjectPlan
+from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
 from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.versions.inventory import is_index_name
 from puffin_ann.puffin.metadata import BlobMetadata

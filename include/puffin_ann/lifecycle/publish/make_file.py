@@ -2,7 +2,7 @@
 
 from threading import Lock
 
-from puffin_ann.lake.store.compose import Assembly
+from puffin_ann.lake.store.assemble.compose import Assembly
 from puffin_ann.lifecycle.runtime.progress import Size, metering
 
 

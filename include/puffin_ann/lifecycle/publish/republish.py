@@ -20,10 +20,10 @@ from puffin_ann.lake.commit.attempt import Request
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.metadata.registered import find_registered, publication_number
-from puffin_ann.lake.store.compose import Assembly, Names
+from puffin_ann.lake.store.assemble.compose import Assembly, Names
+from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.locations import metadata_folder
-from puffin_ann.lake.store.object_plan import ObjectPlan
 from puffin_ann.lifecycle.build.shard import CREATED_BY
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_blobs, open_pinned
 from puffin_ann.lifecycle.publish.make_file import make_file

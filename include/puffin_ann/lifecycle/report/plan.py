@@ -8,15 +8,10 @@ from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lifecycle.ingest.preconditions import require_fit
 from puffin_ann.lifecycle.maintain.rename import advice_to_rename
-from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Decision
-from puffin_ann.lifecycle.policy.inputs import Change
-from puffin_ann.lifecycle.versions.base_version import version_to_refresh
-from puffin_ann.lifecycle.versions.index_state import change_in, state_of
-from puffin_ann.moments import now_ms
+from puffin_ann.lifecycle.refresh.due import find_due
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import find_versions
 
 
 class Preview(BaseModel):
@@ -58,21 +53,8 @@ def preview(
     """
     loaded = load_table(table)
     live = live_state(loaded, require_snapshot(loaded, None).snapshot_id)
-    base = version_to_refresh(loaded, declaration, live)
-    if base is None:
-        state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
-    else:
-        state = state_of(loaded, base.version)
-        change = change_in(loaded, base.version, live, base.view, declaration)
-    now = at_ms if at_ms is not None else now_ms()
-    decision = decide(
-        state,
-        change,
-        declaration,
-        now_ms=now,
-        maintenance=maintenance,
-        unreadable=find_versions(loaded, declaration.name).problems if state is None else (),
-    )
+    due = find_due(loaded, declaration, live, maintenance=maintenance, at_ms=at_ms)
+    decision, state = due.decision, due.state
     advice = advice_to_rename(loaded, declaration) if state is None else ""
     if advice:
         decision = decision.model_copy(update={"reason": f"{decision.reason}; {advice}"})

@@ -15,20 +15,15 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.repair import require_whole
-from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Decision
-from puffin_ann.lifecycle.policy.inputs import Change
+from puffin_ann.lifecycle.refresh.due import find_due
 from puffin_ann.lifecycle.refresh.plan import Basis, make_plan
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime import run_ids
 from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.lifecycle.versions.base_version import version_to_refresh
-from puffin_ann.lifecycle.versions.index_state import change_in, state_of
-from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import find_versions
 
 log = logging.getLogger("puffin_ann")
 
@@ -81,21 +76,8 @@ def plan_and_open(
             return _pointer(planned, workspace.run), None
         return build.plan_build(declaration, run_id=run_id, overrides={"force": True}), None
     live = live_state(table, require_snapshot(table, None).snapshot_id)
-    base = version_to_refresh(table, declaration, live)
-    if base is None:
-        state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
-    else:
-        state = state_of(table, base.version)
-        change = change_in(table, base.version, live, base.view, declaration)
-    decision = decide(
-        state,
-        change,
-        declaration,
-        now_ms=now_ms(),
-        maintenance=maintenance,
-        force=force,
-        unreadable=find_versions(table, declaration.name).problems if base is None else (),
-    )
+    due = find_due(table, declaration, live, maintenance=maintenance, force=force)
+    decision, base, state = due.decision, due.base, due.state
     log.info("plan: %s: %s: %s", declaration.name, decision.action, decision.reason)
     if decision.action == "build":
         built = build.plan_build(

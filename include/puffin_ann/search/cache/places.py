@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from puffin_ann.blobs.container import fingerprint
+from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.cache.local_cache import Fill, LocalCache

@@ -85,7 +85,7 @@ class ShardTier:
         touched = probed.any(axis=0)
         found = np.zeros(len(queries), dtype=np.int64)
         for source in sources:
-            found += (source.ids >= 0).sum(axis=1)
+            found += (source.ordinals >= 0).sum(axis=1)
         if found.min(initial=k) < k:
             # The probed shards hold fewer than k live rows: the other shards must answer, too.
             rest = ~probed & (found < k)[:, None]

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from puffin_ann.blobs import graph, sizes
+from puffin_ann.blobs import graph
 from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.shape import IndexShape
+from puffin_ann.blobs.sizing import sizes
+from puffin_ann.blobs.sizing.shape import IndexShape
 from puffin_ann.engines import engine as sharded
 from puffin_ann.engines import sizes as engine_sizes
 from puffin_ann.engines.sizes import Engine

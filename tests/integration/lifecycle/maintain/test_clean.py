@@ -9,7 +9,7 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.errors import RecallTooLowError, UnclearCommitError
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lake.store.compose import Assembly
+from puffin_ann.lake.store.assemble.compose import Assembly
 from puffin_ann.lake.store.leases import Lease
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain import clean as cleaning

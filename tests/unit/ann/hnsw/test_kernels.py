@@ -5,7 +5,7 @@ import pytest
 
 from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, Visited
 from puffin_ann.ann.graph.primitives import row_of
-from puffin_ann.ann.hnsw import kernels, library
+from puffin_ann.ann.hnsw import hnswlib_index, kernels
 from puffin_ann.ann.hnsw.layers import Layers, first_lists
 from tests.support.graph_reference import is_deleted, space_of, still_open
 
@@ -147,7 +147,7 @@ def test_the_tail_of_a_file_of_hnswlib_is_read_as_it_was_written(seed):
         for _ in range(level):
             line = next(lists)
             tail += [len(line), *line, *[0] * (LINKS - len(line))]
-    assert library._tail(layers).tolist() == tail
+    assert hnswlib_index._tail(layers).tolist() == tail
 
     levels = np.zeros(ROWS, np.uint8)
     assert kernels.tail_levels(np.array(tail, np.uint32), LINKS, levels) == len(upper)
@@ -164,7 +164,7 @@ def test_the_tail_of_a_file_of_hnswlib_is_read_as_it_was_written(seed):
 )
 def test_a_tail_of_another_form_is_told(corrupt):
     layers, _ = some_layers(0)
-    tail = corrupt(library._tail(layers).tolist())
+    tail = corrupt(hnswlib_index._tail(layers).tolist())
     levels = np.zeros(ROWS, np.uint8)
     found = kernels.tail_levels(np.array(tail, np.uint32), LINKS, levels)
     assert found == kernels.BAD_TAIL

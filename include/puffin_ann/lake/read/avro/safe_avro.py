@@ -20,8 +20,8 @@ from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.typedef import EMPTY_DICT, StructProtocol
 from pyiceberg.types import IcebergType, ListType, MapType
 
-from puffin_ann.lake.read.avro_blocks import Blocks
-from puffin_ann.lake.read.avro_schema import check_schema
+from puffin_ann.lake.read.avro.blocks import Blocks
+from puffin_ann.lake.read.avro.schema import check_schema
 from puffin_ann.lake.store.objects import read_object
 
 _MAGIC = b"Obj\x01"

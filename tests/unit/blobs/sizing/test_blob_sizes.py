@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
-from puffin_ann.blobs import centroid, coverage, graph, routing, rows, sizes, tombstones
-from puffin_ann.blobs.shape import IndexShape
+from puffin_ann.blobs import centroid, coverage, graph, routing, rows, tombstones
+from puffin_ann.blobs.sizing import sizes
+from puffin_ann.blobs.sizing.shape import IndexShape
 from puffin_ann.errors import BadInputError
 
 SHAPES = {

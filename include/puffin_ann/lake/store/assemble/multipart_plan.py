@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from puffin_ann.errors import BadInputError
-from puffin_ann.lake.store.object_plan import CopiedRange, Piece
+from puffin_ann.lake.store.assemble.object_plan import CopiedRange, Piece
 
 MIB = 1 << 20
 

@@ -10,7 +10,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from puffin_ann.blobs.container import ContainerReader, ContainerWriter
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter
 from puffin_ann.errors import BlobFormatError, OutputLimitError
 
 OFFSET = np.dtype("<u8")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import EnvironmentProblemError, StagingError
-from puffin_ann.lake.store import local_copy
-from puffin_ann.lake.store.compose import Assembly, Names
+from puffin_ann.lake.store.assemble import local_copy
+from puffin_ann.lake.store.assemble.compose import Assembly, Names
 
 DATA = bytes(i * 31 % 251 for i in range(5000))
 

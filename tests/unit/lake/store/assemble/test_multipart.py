@@ -8,9 +8,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from puffin_ann.errors import StoreRefusedError
-from puffin_ann.lake.store import multipart
-from puffin_ann.lake.store.multipart import OBJECT_PLAN, assemble
-from puffin_ann.lake.store.object_plan import ObjectPlan
+from puffin_ann.lake.store.assemble import multipart
+from puffin_ann.lake.store.assemble.multipart import OBJECT_PLAN, assemble
+from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
 from puffin_ann.lake.store.s3 import S3, Location
 
 PLACE = Location("bucket", "folder/object")

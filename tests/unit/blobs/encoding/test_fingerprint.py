@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from puffin_ann.blobs.container import ContainerWriter, fingerprint
+from puffin_ann.blobs.encoding.container import ContainerWriter, fingerprint
 from puffin_ann.errors import BlobFormatError
 
 

@@ -9,8 +9,8 @@ import math
 import numpy as np
 
 from puffin_ann.blobs import graph, rows
-from puffin_ann.blobs.container import length_of
-from puffin_ann.blobs.shape import IndexShape
+from puffin_ann.blobs.encoding.container import length_of
+from puffin_ann.blobs.sizing.shape import IndexShape
 
 NATURAL_DEGREE = 38.0
 NATURAL_ROWS = 20_000
@@ -81,9 +81,9 @@ def _mean_degree(shape: IndexShape, count: int) -> float:
 def _encoded_adjacency(degrees: np.ndarray, lists: np.ndarray, count: int) -> int:
     import zstandard
 
-    from puffin_ann.blobs import blocks
-    from puffin_ann.blobs.kernels import put_adjacency
-    from puffin_ann.blobs.varints import MAX_BYTES
+    from puffin_ann.blobs.encoding import blocks
+    from puffin_ann.blobs.encoding.kernels import put_adjacency
+    from puffin_ann.blobs.encoding.varints import MAX_BYTES
 
     out = np.empty(len(degrees) * (3 + MAX_BYTES * lists.shape[1]), np.uint8)
     used = put_adjacency(degrees, lists, count, out)

@@ -19,19 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
-from puffin_ann.blobs import (
-    centroid,
-    coverage,
-    graph,
-    metrics,
-    partitions,
-    routing,
-    rows,
-    tombstones,
-)
-from puffin_ann.blobs.container import ContainerReader, length_of
-from puffin_ann.blobs.sampled import adjacency_sample, locator_sample, scale
-from puffin_ann.blobs.shape import IndexShape
+from puffin_ann.blobs import centroid, coverage, graph, partitions, routing, rows, tombstones
+from puffin_ann.blobs.encoding import metrics
+from puffin_ann.blobs.encoding.container import ContainerReader, length_of
+from puffin_ann.blobs.sizing.sampled import adjacency_sample, locator_sample, scale
+from puffin_ann.blobs.sizing.shape import IndexShape
 
 _FOOTER_FILE = 120
 _FOOTER_BLOB = 260

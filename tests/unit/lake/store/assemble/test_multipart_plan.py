@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.errors import BadInputError
-from puffin_ann.lake.store.multipart_plan import MIB, Limits, plan
-from puffin_ann.lake.store.object_plan import CopiedRange, InlineBytes, ObjectPlan
+from puffin_ann.lake.store.assemble.multipart_plan import MIB, Limits, plan
+from puffin_ann.lake.store.assemble.object_plan import CopiedRange, InlineBytes, ObjectPlan
 
 SOURCES = {name: bytes((7 * i + ord(name)) % 251 for i in range(400)) for name in "abc"}
 

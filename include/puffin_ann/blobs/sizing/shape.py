@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from puffin_ann.blobs import graph, metrics
+from puffin_ann.blobs import graph
+from puffin_ann.blobs.encoding import metrics
 from puffin_ann.errors import BadInputError
 
 

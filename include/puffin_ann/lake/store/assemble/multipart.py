@@ -16,8 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from puffin_ann.errors import EnvironmentProblemError, StagingError, StoreRefusedError
-from puffin_ann.lake.store.multipart_plan import Part, plan
-from puffin_ann.lake.store.object_plan import (
+from puffin_ann.lake.store.assemble.multipart_plan import Part, plan
+from puffin_ann.lake.store.assemble.object_plan import (
     CopiedRange,
     InlineBytes,
     ObjectPlan,

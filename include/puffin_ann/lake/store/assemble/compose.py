@@ -14,9 +14,15 @@ from typing import Any
 from pyiceberg.io import FileIO
 
 from puffin_ann.errors import EnvironmentProblemError, StagingError
-from puffin_ann.lake.store import local_copy, multipart
+from puffin_ann.lake.store.assemble import local_copy, multipart
+from puffin_ann.lake.store.assemble.object_plan import (
+    CopiedRange,
+    InlineBytes,
+    ObjectPlan,
+    Told,
+    nobody,
+)
 from puffin_ann.lake.store.listing import delete_object
-from puffin_ann.lake.store.object_plan import CopiedRange, InlineBytes, ObjectPlan, Told, nobody
 from puffin_ann.lake.store.objects import open_object
 from puffin_ann.lake.store.s3 import Location, s3_of
 from puffin_ann.lake.store.staging import local_path, naming

@@ -1,0 +1,1 @@
+"""Avro files of others, read with bounds: `safe_avro` opens one, `schema` and `blocks` check it."""
