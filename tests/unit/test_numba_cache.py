@@ -56,7 +56,7 @@ def run(*arguments, **variables):
 
 
 def the_kernel(folder: Path) -> Path:
-    (file,) = folder.glob(f"*/*/blobs.kernels.put_varints-*{numba_cache.SUFFIX}")
+    (file,) = folder.glob(f"*/*/blobs.encoding.kernels.put_varints-*{numba_cache.SUFFIX}")
     return file
 
 
