@@ -32,8 +32,9 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
         algorithm=st.sampled_from(["exact", "exact", "vamana"]),
+        publish=st.sampled_from([("auto", "auto"), ("auto", "tag"), ("tag", "tag")]),
     )
-    def begin(self, metric, algorithm):
+    def begin(self, metric, algorithm, publish):
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr("puffin_ann.lake.commit.commit_index_file.WAIT_SECONDS", 0.0)
@@ -47,8 +48,9 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
                 algorithm=algorithm,
                 parameters=parameters,
                 recall_target=0.5,
+                publish=mode,
             )
-            for name in ("first", "second")
+            for name, mode in zip(("first", "second"), publish, strict=True)
         }
         self.next_id, self.runs, self.looks = 0, 0, 0
         self.oracle: dict[int, Any] = {}

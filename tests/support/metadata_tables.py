@@ -53,10 +53,11 @@ def table_of(
     entries: Iterable[StatisticsFile] = (),
     *,
     tags: Mapping[str, int] | None = None,
+    alone: Iterable[Snap] = (),
     properties: Mapping[str, str] | None = None,
 ) -> Table:
-    """A table with these snapshots, whose last one is the head of `main`."""
-    line = list(snapshots)
+    """A table with these snapshots, whose last one is the head of `main`; those `alone` are not."""
+    line, off_main = list(snapshots), list(alone)
     refs: dict[str, Any] = {
         name: {"snapshot-id": number, "type": "tag"} for name, number in (tags or {}).items()
     }
@@ -68,7 +69,7 @@ def table_of(
             "location": LOCATION,
             "last-column-id": 1,
             "last-updated-ms": line[-1].at_ms if line else 0,
-            "last-sequence-number": line[-1].number if line else 0,
+            "last-sequence-number": max((snap.number for snap in [*line, *off_main]), default=0),
             "schemas": [Schema(NestedField(1, "id", LongType()))],
             "current-schema-id": 0,
             "partition-specs": [UNPARTITIONED_PARTITION_SPEC],
@@ -84,7 +85,10 @@ def table_of(
                     "summary": {"operation": "append", **snap.summary},
                     "schema-id": 0,
                 }
-                for snap, before in zip(line, [None, *line], strict=False)
+                for snap, before in [
+                    *zip(line, [None, *line], strict=False),
+                    *((snap, None) for snap in off_main),
+                ]
             ],
             "refs": refs,
             "statistics": list(entries),

@@ -61,7 +61,7 @@ class IndexDeclaration(Model):
     )
     gate: GateOptions = GateOptions()
     bad_vectors: Literal["skip", "refuse"] = "skip"
-    publish: Literal["snapshot", "statistics", "auto"] = "auto"
+    publish: Literal["snapshot", "statistics", "tag", "auto"] = "auto"
     retention: RetentionOptions = RetentionOptions()
     refresh: RefreshOptions = RefreshOptions()
     rebuild: RebuildOptions = RebuildOptions()

@@ -25,6 +25,7 @@ from puffin_ann.lake.commit.index_snapshot import (
     own_uuid,
 )
 from puffin_ann.lake.commit.overwritten_statistics import path_in
+from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot
 from puffin_ann.lake.metadata.registered import NAMED_BY
 from puffin_ann.lake.store.staging import naming
 
@@ -36,7 +37,7 @@ RUN_ID_SUFFIX = ".run-id"
 class Published:
     """What was published; `already` if an earlier attempt of the run did it.
 
-    `snapshot_id` is the index snapshot, in mode `statistics` the base snapshot.
+    `snapshot_id` is the index snapshot or the tagged one, in mode `statistics` the base snapshot.
     """
 
     snapshot_id: int
@@ -58,7 +59,9 @@ class Request:
         blob_metadata: standard blob types only, each with fields: PyIceberg cannot load a table
             whose metadata names other types, and Spark's optimizer fails on a blob without fields.
         branch: on which to publish.
-        mode: whether an index snapshot is added, or statistics of the base snapshot alone.
+        mode: whether an index snapshot is added, a tagged one, or statistics of the base snapshot
+            alone.
+        tag: in mode `tag`, its name.
         run_prefix: what the locations of the run's files, and of no other's, begin with.
         carried: locations of files whose blobs this one holds, too.
         properties: of the table, set in the same commit.
@@ -73,6 +76,7 @@ class Request:
     blob_metadata: Sequence[BlobMetadata] = ()
     branch: str = MAIN_BRANCH
     mode: PublishMode = "snapshot"
+    tag: str = ""
     run_prefix: str = ""
     carried: Set[str] = frozenset()
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -114,15 +118,15 @@ class Attempt:
     """One commit, ready to be sent.
 
     Attributes:
-        snapshot_id: snapshot that shows the outcome: the index snapshot, or the base.
-        snapshot: the index snapshot, whose manifest list is written; None in mode `statistics`.
+        snapshot_id: snapshot that shows the outcome: the one that is added, or the base.
+        snapshot: the one that is added, whose manifest list is written; None in mode `statistics`.
         fills_base: whether it registers the file under the base snapshot.
         seen: location of the file registered there before.
         seen_in: the metadata file in which that was seen.
     """
 
     snapshot_id: int
-    snapshot: IndexSnapshot | None
+    snapshot: IndexSnapshot | TaggedSnapshot | None
     fills_base: bool
     seen: str | None
     seen_in: str
@@ -137,9 +141,8 @@ class Attempt:
             ConflictError: in mode `statistics` the base snapshot is gone, or has a file that is
                 not carried along.
         """
-        return (
-            _with_snapshot(fresh, request) if request.mode == "snapshot" else _alone(fresh, request)
-        )
+        makers = {"snapshot": _with_snapshot, "statistics": _alone, "tag": _under_tag}
+        return makers[request.mode](fresh, request)
 
 
 def _with_snapshot(fresh: Table, request: Request) -> Attempt:
@@ -201,6 +204,28 @@ def _alone(fresh: Table, request: Request) -> Attempt:
     )
 
 
+def _under_tag(fresh: Table, request: Request) -> Attempt:
+    summary = {**request.summary, NAMED_BY: request.path}
+    tagged = TaggedSnapshot.write(fresh, request.tag, summary)
+    snapshot_id = tagged.snapshot.snapshot_id
+    return Attempt(
+        snapshot_id=snapshot_id,
+        snapshot=tagged,
+        fills_base=False,
+        seen=None,
+        seen_in=fresh.metadata_location,
+        updates=(
+            *tagged.updates,
+            SetStatisticsUpdate(statistics=request.statistics(snapshot_id)),
+            *request.property_updates,
+        ),
+        requirements=(
+            AssertRefSnapshotId(ref=request.tag, snapshot_id=None),
+            AssertTableUUID(uuid=fresh.metadata.table_uuid),
+        ),
+    )
+
+
 def find_published(table: Table, request: Request, ours: Collection[int]) -> Published | None:
     """Find what an earlier attempt of this call, or an earlier call of the run, published.
 
@@ -217,7 +242,7 @@ def find_published(table: Table, request: Request, ours: Collection[int]) -> Pub
         same_run = properties.get(NAMED_BY) and any(
             properties.get(key) == run for key, run in request.run_ids.items()
         )
-        if same_run or (request.mode == "snapshot" and snapshot.snapshot_id in ours):
+        if same_run or (request.mode != "statistics" and snapshot.snapshot_id in ours):
             return _under(table, snapshot.snapshot_id, already=snapshot.snapshot_id not in ours)
     for entry in table.metadata.statistics:
         if request.is_of_the_run(entry.statistics_path):

@@ -1,9 +1,11 @@
-"""Publish a Puffin file in one catalog commit that asserts the branch head it was planned on.
+"""Publish a Puffin file in one catalog commit that asserts what it was planned on.
 
-In mode `snapshot` the commit adds an index snapshot (a `replace` without data change) and registers
-the file; nothing here ever moves that snapshot to another parent. In mode `statistics` it registers
-the file under the base snapshot alone. What no assertion can guard, the statistics slot of a
-snapshot that others know too, is looked at afterwards (see `overwritten_statistics`).
+In mode `tag` the commit adds a snapshot that is on no branch (see `tagged_snapshot`), and asserts
+that its tag is not there yet. In the other modes it asserts the branch head. In mode `snapshot` it
+adds an index snapshot (a `replace` without data change) and registers the file; nothing here ever
+moves that snapshot to another parent. In mode `statistics` it registers the file under the base
+snapshot alone. What no assertion can guard, the statistics slot of a snapshot that others know too,
+is looked at afterwards (see `overwritten_statistics`).
 """
 
 import logging
@@ -29,11 +31,14 @@ from puffin_ann.errors import (
     StoreUnavailableError,
     TableNotFoundError,
     UnclearCommitError,
+    UnsupportedTableError,
 )
 from puffin_ann.lake.catalog.tables import commit, name_of, reload_table
 from puffin_ann.lake.commit.attempt import Attempt, Published, Request, find_published
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.commit.overwritten_statistics import give_back, overwritten
+from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.store.objects import object_exists, object_length
 from puffin_ann.redaction import shown_cause
 from puffin_ann.settings import settings
@@ -57,9 +62,11 @@ _log = logging.getLogger("puffin_ann")
 
 
 def commit_index_file(table: Table, request: Request) -> Published:
-    """Register a Puffin file in one commit that asserts the branch's head.
+    """Register a Puffin file in one commit.
 
-    In mode `snapshot` the commit adds an index snapshot to the branch (the parent's manifests and
+    In mode `tag` it adds a snapshot under a tag, with the file as its statistics; that the catalog
+    keeps the tag is looked at afterwards. In the other modes it asserts the branch's head. In mode
+    `snapshot` the commit adds an index snapshot to the branch (the parent's manifests and
     totals carried over, the request's summary and `statistics-file` in its own), registers the file
     under it and, if that has no statistics of its own, under the base snapshot too, so that neither
     rollback nor expiry of the index snapshot alone loses the file. In mode `statistics` it adds no
@@ -81,7 +88,8 @@ def commit_index_file(table: Table, request: Request) -> Published:
             published. Files must be kept; after every other error nothing was published, and the
             file can be deleted.
         CatalogUnavailableError: the catalog does not answer, or refuses such commits altogether.
-        UnsupportedTableError: the table's format version forbids an index snapshot.
+        UnsupportedTableError: the table's format version forbids an index snapshot, or the catalog
+            keeps no tags.
         StagingError: the file is missing or has another size.
     """
     _check_file(table, request)
@@ -98,7 +106,7 @@ class _Publication:
     table: Table
     request: Request
     unclear: list[Attempt] = field(default_factory=list)
-    """Attempts whose outcome is not known. Each asserted the same head: in mode `snapshot` at most
+    """Attempts whose outcome is not known. Each asserted the same head, or the same tag: at most
     one of them can ever land, however late; in mode `statistics` all do the same."""
 
     def run(self) -> Published:
@@ -151,11 +159,14 @@ class _Publication:
         return find_published(table, self.request, ours)
 
     def _settled(self, table: Table, published: Published) -> Published:
-        """Give back the place under the base snapshot, if the commit took it from somebody.
+        """Check for the tag; give back the place under the base snapshot, if that was somebody's.
 
         Raises:
             ConflictError: in mode `statistics` nothing is published then.
         """
+        if self.request.mode == "tag" and not published.already:
+            self._require_tag(published)
+            return published
         landed = [
             attempt for attempt in self.unclear if attempt.snapshot_id == published.snapshot_id
         ]
@@ -182,6 +193,21 @@ class _Publication:
             f"{pushed_out.statistics_path} was registered under snapshot "
             f"{request.base_snapshot_id} of {name_of(table)} at the same moment; nothing was "
             "published"
+        )
+
+    def _require_tag(self, published: Published) -> None:
+        """Refuse a catalog that takes a tag and forgets it: its snapshot would expire."""
+        fresh = self._load()
+        held = own_tags(fresh).get(published.snapshot_id)
+        if held == self.request.tag:
+            return
+        slot = published.snapshot_id
+        if slot in slots(fresh):
+            change = SlotChange(seen={slot: self.request.path}, clear=frozenset({slot}))
+            change_slots(fresh, change, expected_head=fresh.metadata.current_snapshot_id)
+        raise UnsupportedTableError(
+            f"the catalog of {name_of(fresh)} took tag {self.request.tag} and does not keep it; "
+            "nothing was published, declare 'publish: auto'"
         )
 
     def _refused(self, attempt: Attempt, error: Exception) -> Published | None:
@@ -212,6 +238,8 @@ class _Publication:
         return None
 
     def _check_head(self, fresh: Table) -> None:
+        if self.request.mode == "tag":
+            return  # what is on a branch does not matter
         head = fresh.metadata.snapshot_by_name(self.request.branch)
         if head is not None and head.snapshot_id == self.request.expected_head:
             return

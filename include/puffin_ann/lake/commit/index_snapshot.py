@@ -19,7 +19,8 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.read.manifests import read_whole_manifest_list
 from puffin_ann.lake.store.outages import is_of_a_store
 
-PublishMode = Literal["snapshot", "statistics"]
+PublishMode = Literal["snapshot", "statistics", "tag"]
+DeclaredMode = Literal["snapshot", "statistics", "tag", "auto"]
 
 _log = logging.getLogger("puffin_ann")
 
@@ -82,7 +83,9 @@ class IndexSnapshot(_SnapshotProducer["IndexSnapshot"]):
 
 
 def publish_mode(
-    table: Table, declared: Literal["snapshot", "statistics", "auto"], branch: str = MAIN_BRANCH
+    table: Table,
+    declared: DeclaredMode,
+    branch: str = MAIN_BRANCH,
 ) -> tuple[PublishMode, str]:
     """Return how to publish into a table as it is now, and why.
 
@@ -100,7 +103,7 @@ def publish_mode(
             raise UnsupportedTableError(
                 f"{name_of(table)} is of format version {version}; PyIceberg cannot commit "
                 f"snapshots to tables above version {WRITABLE_VERSION}: declare 'publish: auto' "
-                "or 'publish: statistics'"
+                "or 'publish: tag'"
             )
         if isinstance(table.catalog, MetastoreCatalog):
             raise UnsupportedTableError(
@@ -108,6 +111,8 @@ def publish_mode(
                 f"{table.catalog.name!r} leaves it to PyIceberg to write the table's metadata, "
                 f"which it can up to version {WRITABLE_VERSION}: use a REST catalog"
             )
+        if declared == "tag":
+            return declared, "declared"
         return "statistics", f"the table is of format version {version}"
     if declared != "auto":
         return declared, "declared"

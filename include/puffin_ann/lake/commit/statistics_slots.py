@@ -31,7 +31,9 @@ from puffin_ann.errors import (
     UnclearCommitError,
 )
 from puffin_ann.lake.catalog.tables import commit, name_of, reload_table
+from puffin_ann.lake.commit.tagged_snapshot import removal_of
 from puffin_ann.lake.metadata.log import metadata_document, statistics_of
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.redaction import shown_cause
 
 ATTEMPTS = 4
@@ -42,7 +44,7 @@ _log = logging.getLogger("puffin_ann")
 
 @dataclass(frozen=True)
 class SlotChange:
-    """What to write into slots, by snapshot id.
+    """What to write into slots, by snapshot id; a cleared one that a tag of ours holds goes whole.
 
     Attributes:
         seen: for each slot changed, the path it held when this was decided; None: it was free.
@@ -66,7 +68,7 @@ class SlotChange:
         held = slots(table)
         return (
             all(held.get(snapshot_id) == entry for snapshot_id, entry in self.register.items())
-            and not (self.clear & held.keys())
+            and not (self.clear & (held.keys() | own_tags(table).keys()))
             and self.properties.items() <= table.properties.items()
         )
 
@@ -112,6 +114,7 @@ def _updates(table: Table, change: SlotChange) -> tuple[TableUpdate, ...]:
             RemoveStatisticsUpdate(snapshot_id=snapshot_id)
             for snapshot_id in sorted(change.clear & held.keys())
         ),
+        *removal_of(table, change.clear),
         *(SetStatisticsUpdate(statistics=entry) for entry in change.register.values()),
         *((SetPropertiesUpdate(updates=dict(change.properties)),) if change.properties else ()),
     )

@@ -2,7 +2,8 @@
 
 Registration is all that keeps an index file from being deleted, and a snapshot's expiry takes its
 registration away. So the live version of every index is anchored: registered under the head, which
-no expiry removes. If the head has others' statistics, everything is published again on top of it.
+no expiry removes, unless a tag of ours holds it. If the head has others' statistics, everything is
+published again on top of it.
 """
 
 import logging
@@ -141,17 +142,22 @@ def plan_guard(
     expected = surviving(table, horizon or Horizon(inventory.now_ms + LEAD_MS))
     register: dict[int, tuple[IndexFile, str]] = {}
     again = ""
-    if live and not _is_anchored(inventory, head, live):
-        carrier = _carrier(published, live)
+    loose = _not_tagged(inventory, live)
+    if loose and not _is_anchored(inventory, head, loose):
+        carrier = _carrier(published, loose)
         if carrier is not None and (inventory.is_free(head) or head in clear):
             register[head] = (carrier, "no expiry removes the head")
-        elif strict or not all(expected & file.entries.keys() for file in live.values()):
+        elif strict or not all(expected & file.entries.keys() for file in loose.values()):
             again = _why_again(inventory, head, carrier)
     verdicts = apply_retention(
         published, policies(declarations, published), names_of_snapshots(table)
     )
     kept = [
-        verdict for verdict in verdicts if verdict.is_kept and verdict.file not in live.values()
+        verdict
+        for verdict in verdicts
+        if verdict.is_kept
+        and verdict.file not in live.values()
+        and not inventory.is_tagged(verdict.file)
     ]
     _keep_others(inventory, kept, expected, clear, register)
     return GuardPlan(clear=clear, register=register, again=again, live=live, lost=lost)
@@ -171,6 +177,11 @@ def _indexes_named(table: Table) -> set[str]:
         for key, number in keys
         if (match := _RUN_ID.fullmatch(key)) and number > marks.get(match[1], NEVER).sequence_number
     }
+
+
+def _not_tagged(inventory: Inventory, live: Mapping[str, IndexFile]) -> dict[str, IndexFile]:
+    """Return the live versions that no tag of ours holds."""
+    return {index: file for index, file in live.items() if not inventory.is_tagged(file)}
 
 
 def _is_anchored(inventory: Inventory, head: int, live: Mapping[str, IndexFile]) -> bool:
@@ -255,7 +266,7 @@ def _apply(inventory: Inventory, plan: GuardPlan) -> list[str]:
         )
         if fresh.head != inventory.head:
             raise ConflictError(f"the head moved to snapshot {fresh.head} meanwhile")
-        path, snapshot_id = republish(fresh, plan.live)
+        path, snapshot_id = republish(fresh, _not_tagged(fresh, plan.live))
         done.append(f"published {path} as snapshot {snapshot_id}: {plan.again}")
     return done
 

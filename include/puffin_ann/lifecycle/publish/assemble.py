@@ -1,4 +1,4 @@
-"""Assemble one Puffin file of all live indexes of the table, and publish it."""
+"""Assemble a Puffin file and publish it: of one index under a tag, else of all of the table."""
 
 import hashlib
 import logging
@@ -25,8 +25,9 @@ from puffin_ann.errors import (
 from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.attempt import Published, Request
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
-from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.commit.index_snapshot import PublishMode, publish_mode
 from puffin_ann.lake.metadata.dropped import find_dropped, is_dropped
+from puffin_ann.lake.metadata.own_tags import tag_name
 from puffin_ann.lake.metadata.registered import find_registered, next_number
 from puffin_ann.lake.store.assemble.compose import Assembly, Names
 from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
@@ -86,10 +87,11 @@ class Assembled:
 def publish_run(workspace: Workspace) -> PublishedVersion:
     """Publish a run that passed its gate; at most once, however often it is called.
 
-    The commit asserts the branch head. If that moved since by data alone, the file is committed on
-    top of it as it is: to copy a large index again might take longer than the next commit lets one.
-    If others published, it is assembled again, so that theirs is carried along. The base snapshot
-    stays the one that was indexed, and search covers the difference.
+    Under a tag, commits of others do not matter. Else the commit asserts the branch head. If that
+    moved since by data alone, the file is committed on top of it as it is: to copy a large index
+    again might take longer than the next commit lets one. If others published, it is assembled
+    again, so that theirs is carried along. The base snapshot stays the one that was indexed, and
+    search covers the difference.
 
     Raises:
         ConflictError: the head moved during every attempt; nothing was published.
@@ -109,18 +111,20 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         table = reload_table(workspace.table)
         if isinstance(plan, RefreshPlan):
             _require_unchanged(table, plan)
+        mode, reason = publish_mode(table, plan.declaration.publish)
         entries = find_registered(table)
-        rests_on = (entries, find_dropped(table))
+        rests_on = (mode, entries, find_dropped(table))
         # A file of which nothing is carried could not be read then, and may be readable by now.
         is_whole = earlier is not None and {entry.path for entry in entries} <= earlier.carried
         if earlier is not None and is_whole and rests_on == rested_on:
             assembled = earlier
         else:
-            assembled = assemble(table, plan, content)
+            assembled = assemble(table, plan, content, alone=mode == "tag")
             if earlier is not None and earlier.path != assembled.path:
                 _discard(table, earlier)
         try:
-            published = _commit(table, plan, version, assembled)
+            log.info("publish: by %s, since %s", mode, reason)
+            published = _commit(table, plan, version, assembled, mode)
         except UnclearCommitError:
             raise
         except Exception as error:
@@ -213,12 +217,12 @@ def _path_of(table: Table, published: Published, assembled: Assembled) -> str:
     return assembled.path
 
 
-def _commit(table: Table, plan: RunPlan, version: IndexVersion, assembled: Assembled) -> Published:
+def _commit(
+    table: Table, plan: RunPlan, version: IndexVersion, assembled: Assembled, mode: PublishMode
+) -> Published:
     head = table.current_snapshot()
     if head is None:
         raise ConflictError(f"table {plan.table} has no snapshot any more; nothing was published")
-    mode, reason = publish_mode(table, plan.declaration.publish)
-    log.info("publish: by %s, since %s", mode, reason)
     request = Request(
         expected_head=head.snapshot_id,
         base_snapshot_id=plan.base_snapshot_id,
@@ -228,6 +232,7 @@ def _commit(table: Table, plan: RunPlan, version: IndexVersion, assembled: Assem
         summary=summary_of(plan, version),
         blob_metadata=listed_blobs(assembled.file.metadata.blobs),
         mode=mode,
+        tag=tag_name(plan.declaration.name, plan.run_id) if mode == "tag" else "",
         run_prefix=assembled.run_prefix,
         carried=assembled.carried,
     )
@@ -251,11 +256,19 @@ def summary_of(plan: RunPlan, version: IndexVersion) -> dict[str, str]:
     return {f"ann.{plan.declaration.name}.{key}": value for key, value in figures.items()}
 
 
-def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
+def assemble(
+    table: Table, plan: RunPlan, content: VersionContent, *, alone: bool = False
+) -> Assembled:
     """Make one Puffin file: this index, the table's other indexes, and foreign blobs.
 
     Shards come first, so that ranges of staged and published files adjoin and a store that copies
     parts by itself need not be sent a byte of them; small blobs come last, beside the footer.
+
+    Args:
+        table: as it was loaded.
+        plan: of the run.
+        content: of the index.
+        alone: the file takes nobody's place, and holds this index only.
     """
     names = Names(
         folder=metadata_folder(table),
@@ -266,7 +279,7 @@ def assemble(table: Table, plan: RunPlan, content: VersionContent) -> Assembled:
     assembly = Assembly(table.io, names)
     version = content.version
     carried_blobs = CarriedBlobs(table, version.index, plan.base_snapshot_id, assembly.object_plan)
-    carried = list(carried_blobs.blobs())
+    carried = [] if alone else list(carried_blobs.blobs())
     own = list(_shards(table, content, assembly.object_plan, dict(carried_blobs.footers)))
     published = {entry.path for entry in find_registered(table)}
     copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)

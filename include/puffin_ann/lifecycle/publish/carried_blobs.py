@@ -10,6 +10,7 @@ from pyiceberg.table.statistics import BlobMetadata as ListedBlob
 
 from puffin_ann.errors import FormatError, StoreRefusedError
 from puffin_ann.lake.metadata.dropped import find_dropped
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.metadata.registered import Registered, find_registered
 from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
 from puffin_ann.lake.store.objects import object_exists
@@ -44,6 +45,8 @@ def open_pinned(
 @dataclass
 class CarriedBlobs:
     """What the table's registered files hold besides one index.
+
+    What tags of ours hold stays where it is, and is not carried.
 
     Attributes:
         table: as it is now.
@@ -95,7 +98,11 @@ class CarriedBlobs:
         """
         found = []
         marks = find_dropped(self.table)
+        tagged = own_tags(self.table)
         for entry in find_registered(self.table):
+            if tagged.keys() & set(entry.snapshot_ids):
+                self.files.add(entry.path)
+                continue
             try:
                 with open_pinned(
                     self.table, self.object_plan, entry.path, entry.file_size

@@ -7,6 +7,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.foreign_json import object_of, parse
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.versions.inventory import Holding, IndexFile
 
 
@@ -56,9 +57,12 @@ def _recorded(held: Holding) -> RetentionOptions:
 
 
 def names_of_snapshots(table: Table) -> dict[int, tuple[str, ...]]:
-    """Return the names of tags and branches by the snapshot they point to."""
+    """Return the names of users' tags and of branches by the snapshot they point to."""
     found: dict[int, tuple[str, ...]] = {}
+    ours = own_tags(table)
     for name, ref in sorted(table.metadata.refs.items()):
+        if ours.get(ref.snapshot_id) == name:
+            continue
         spoken = f"{ref.snapshot_ref_type.value} {name!r}"
         found[ref.snapshot_id] = (*found.get(ref.snapshot_id, ()), spoken)
     return found

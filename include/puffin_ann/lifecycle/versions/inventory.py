@@ -16,6 +16,7 @@ from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.dropped import Dropped, find_dropped, is_dropped
 from puffin_ann.lake.metadata.log import FormerEntry, former_entries
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.metadata.registered import NAMED_BY, publication_number
 from puffin_ann.lake.store.listing import StoredObject, canonical, list_objects
 from puffin_ann.lake.store.locations import metadata_folder
@@ -116,6 +117,10 @@ class Inventory:
     def published(self) -> tuple[IndexFile, ...]:
         """Usable files that are or were a part of the table, the newest first."""
         return tuple(file for file in self.files if file.is_usable and file.is_published)
+
+    def is_tagged(self, file: IndexFile) -> bool:
+        """Tell whether a tag of ours holds a file: then no expiry takes its registration away."""
+        return bool(file.entries.keys() & own_tags(self.table).keys())
 
     def ours_in(self, slot: int) -> IndexFile | None:
         """Return the index file registered under a snapshot."""

@@ -29,6 +29,7 @@ from pyiceberg.utils.config import Config
 from puffin_ann import open_index
 from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import IndexNotFoundError
+from puffin_ann.lake.metadata.own_tags import is_tagged_snapshot
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.index import open_version
@@ -60,8 +61,9 @@ class History(RuleBasedStateMachine):
         metric=st.sampled_from(["l2", "cosine", "ip"]),
         algorithm=st.sampled_from(["exact", "vamana", "hnsw", "ivf_pq", "centroid"]),
         key=st.sampled_from([None, "id"]),
+        publish=st.sampled_from(["auto", "tag"]),
     )
-    def start(self, metric, algorithm, key):
+    def start(self, metric, algorithm, key, publish):
         self.patch = pytest.MonkeyPatch()
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         where = Path(self.folder.name)
@@ -84,6 +86,7 @@ class History(RuleBasedStateMachine):
             parameters=builds.PARAMETERS.get(algorithm, {}),
             recall_target=0.5,
             key=key,
+            publish=publish,
             rebuild={"drift": 1e9, "imbalance": 1e9, "tombstone_ratio": 0.05},
         )
         self.next_id, self.runs, self.oracle, self.is_fresh = 0, 0, {}, False
@@ -139,7 +142,9 @@ class History(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 10**6), then=NEXT)
     def roll_back(self, pick, then):
-        snapshots = self.table.snapshots()
+        snapshots = [
+            snapshot for snapshot in self.table.snapshots() if not is_tagged_snapshot(snapshot)
+        ]
         chosen = snapshots[pick % len(snapshots)].snapshot_id
         self.table.manage_snapshots().create_branch(
             snapshot_id=chosen, branch_name=f"b{len(self.table.refs())}"

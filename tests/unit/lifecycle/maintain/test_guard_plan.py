@@ -104,6 +104,38 @@ def test_indexes_that_no_file_holds_together_are_published_into_one():
     }
 
 
+def tagged_table(*, is_held: bool) -> Table:
+    """A table whose index is under a snapshot that a tag of ours holds, or held."""
+    names = {"statistics-file": path(3), **published()}
+    return table_of(
+        [Snap(1, OLD), Snap(2, OLD)],
+        [statistics(3, path(3))],
+        alone=[Snap(3, OLD, names)],
+        tags={"puffin_ann_words_1a2b": 3} if is_held else {},
+    )
+
+
+def test_what_a_tag_of_ours_holds_needs_no_registration_under_the_head():
+    table = tagged_table(is_held=True)
+    plan = planned(table, file(table, 3, held(3)))
+    assert plan.is_empty
+    assert plan.live["words"].path == path(3)
+
+
+def test_what_no_tag_holds_any_more_is_registered_under_the_head():
+    table = tagged_table(is_held=False)
+    assert registered(planned(table, file(table, 3, held(3)))) == {2: path(3)}
+
+
+def test_indexes_under_tags_need_no_file_that_holds_them_all():
+    table = tagged_table(is_held=True)
+    other = table.metadata.model_copy(
+        update={"statistics": [*table.metadata.statistics, statistics(2, path(2))]}
+    )
+    table.metadata = other
+    assert planned(table, file(table, 3, held(3)), file(table, 2, held(2, "images"))).is_empty
+
+
 def test_a_registration_whose_file_is_gone_is_cleared_and_its_head_goes_to_what_is_left():
     table = table_of([Snap(1, NEW), Snap(2, NEW)], [statistics(1, path(1)), statistics(2, path(2))])
     plan = planned(table, file(table, 2, bytes=None), file(table, 1, held(1)))

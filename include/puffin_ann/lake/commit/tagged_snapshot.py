@@ -1,0 +1,128 @@
+"""The tagged snapshot: no parent and no rows, under a tag of ours, so that a file has its place.
+
+It is on no branch: no commit of data can come between a plan and its publication, and the place of
+the file is nobody else's. A publication asserts that its tag is not there yet, and nothing more.
+"""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import write_manifest_list
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataV3
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
+
+from puffin_ann.lake.commit.index_snapshot import own_uuid
+from puffin_ann.lake.metadata.own_tags import own_tags
+from puffin_ann.lake.store.listing import delete_object
+from puffin_ann.lake.store.locations import metadata_folder
+from puffin_ann.lake.store.outages import is_of_a_store
+from puffin_ann.lake.store.staging import naming
+from puffin_ann.moments import now_ms
+
+FOR_EVER_MS = 2**62
+"""Age of a tag; one without its own has the table's `history.expire.max-ref-age-ms`."""
+
+_MANIFESTS_VERSION: Literal[2] = 2
+"""Format version of the manifest list, which lists nothing."""
+
+_NO_ROWS = {"total-records": "0", "total-data-files": "0", "total-delete-files": "0"}
+
+_log = logging.getLogger("puffin_ann")
+
+
+@dataclass(frozen=True)
+class TaggedSnapshot:
+    """A snapshot to be committed under a tag; its manifest list is written.
+
+    Attributes:
+        io: of the table.
+        tag: name.
+        snapshot: what is committed.
+    """
+
+    io: FileIO
+    tag: str
+    snapshot: Snapshot
+
+    @classmethod
+    def write(cls, table: Table, tag: str, summary: Mapping[str, str]) -> "TaggedSnapshot":
+        """Make one for the table as it is now, and write its manifest list.
+
+        Args:
+            table: as it was loaded.
+            tag: name.
+            summary: of the snapshot.
+        """
+        metadata = table.metadata
+        snapshot_id = uuid.uuid4().int >> 65
+        number = metadata.next_sequence_number()
+        path = f"{metadata_folder(table)}/snap-{snapshot_id}-0-{own_uuid()}.avro"
+        with (
+            naming(f"the manifest list {path}"),
+            write_manifest_list(
+                _MANIFESTS_VERSION, table.io.new_output(path), snapshot_id, None, number, "deflate"
+            ) as writer,
+        ):
+            writer.add_manifests([])
+        rows = {}
+        if isinstance(metadata, TableMetadataV3):
+            rows = {"first-row-id": metadata.next_row_id, "added-rows": 0}
+        snapshot = Snapshot.model_validate(
+            {
+                "snapshot-id": snapshot_id,
+                "sequence-number": number,
+                "timestamp-ms": now_ms(),
+                "manifest-list": path,
+                "summary": Summary(operation=Operation.APPEND, **{**_NO_ROWS, **summary}),
+                "schema-id": metadata.current_schema_id,
+                **rows,
+            }
+        )
+        return cls(table.io, tag, snapshot)
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        """What adds the snapshot, under its tag."""
+        tag = {
+            "ref-name": self.tag,
+            "type": SnapshotRefType.TAG,
+            "snapshot-id": self.snapshot.snapshot_id,
+            "max-ref-age-ms": FOR_EVER_MS,
+        }
+        return AddSnapshotUpdate(snapshot=self.snapshot), SetSnapshotRefUpdate.model_validate(tag)
+
+    def remove_manifest_list(self) -> None:
+        """Delete the manifest list, the only file written here, after a definite refusal."""
+        try:
+            delete_object(self.io, self.snapshot.manifest_list)
+        except Exception as error:  # the refusal is what has to be told; clean-up finds the list
+            if not is_of_a_store(error):
+                raise
+            _log.warning("a manifest list is left behind: %s", error)
+
+
+def removal_of(table: Table, snapshot_ids: frozenset[int]) -> tuple[TableUpdate, ...]:
+    """Return what removes those of the snapshots that tags of ours hold, with their tags."""
+    gone = {key: tag for key, tag in own_tags(table).items() if key in snapshot_ids}
+    if not gone:
+        return ()
+    return (
+        *(
+            RemoveSnapshotRefUpdate.model_validate({"ref-name": tag})
+            for tag in sorted(gone.values())
+        ),
+        RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(gone)}),
+    )

@@ -1,0 +1,244 @@
+"""Mode `tag`: a version under a tag of its own, on no branch."""
+
+import pytest
+from pyiceberg.table.update import SetSnapshotRefUpdate
+
+from puffin_ann import open_index
+from puffin_ann.errors import CatalogUnavailableError, IndexNotFoundError, UnsupportedTableError
+from puffin_ann.lake.commit import attempt as attempts
+from puffin_ann.lake.commit import commit_index_file
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags
+from puffin_ann.lifecycle.documents.run import PUBLISH
+from puffin_ann.lifecycle.documents.run_ref import RunRef
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.drop import drop
+from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.runtime.workspace import Workspace
+from puffin_ann.moments import now_ms
+from puffin_ann.puffin import PuffinReader
+from puffin_ann.search.versions import find_versions
+from tests.support import builds, publications, refreshes, spark_procedures, table_events
+
+DAY_MS = 24 * table_events.HOUR_MS
+
+
+def later() -> int:
+    return now_ms() + 2 * DAY_MS
+
+
+def published(table, run="a", **declared) -> str:
+    """Build and publish by tag; returns the location of the file."""
+    before = own_tags(table.refresh()).keys()
+    table_events.publish(table, run, publish="tag", **declared)
+    (new,) = own_tags(table.refresh()).keys() - before
+    return slots(table)[new].statistics_path
+
+
+def indexes_in(table, path) -> set[str]:
+    with table.io.new_input(path).open() as stream:
+        blobs = PuffinReader(stream, name=path).metadata.blobs
+    return {blob.properties["index"] for blob in blobs}
+
+
+def main(table) -> list[int]:
+    return [entry.snapshot_id for entry in table.refresh().history()]
+
+
+def test_nothing_comes_upon_main(words):
+    before = main(words), words.current_snapshot().snapshot_id
+    path = published(words)
+    assert (main(words), words.current_snapshot().snapshot_id) == before
+    ((snapshot_id, tag),) = own_tags(words).items()
+    assert tag.startswith(f"{PREFIX}{builds.INDEX}_")
+    assert slots(words).keys() == {snapshot_id}
+    assert open_index(words, builds.INDEX).version.path == path
+    table_events.assert_alive(words)
+    assert words.scan(snapshot_id=snapshot_id).to_arrow().num_rows == 0
+    assert (guard(words).actions, doctor(words).findings) == ((), ())
+
+
+def test_each_refresh_has_a_tag_and_those_of_old_versions_go_with_their_files(words):
+    declared = refreshes.declared(publish="tag")
+    paths = [published(words, algorithm="exact", recall_target=0.5)]
+    for number in range(3):
+        words.append(builds.rows(range(100 + 9 * number, 109 + 9 * number)))
+        refreshes.refresh(words, declared, f"refresh-{number}")
+        paths.append(refreshes.newest(words).path)
+    assert len(own_tags(words)) == len(set(paths)) == 4
+    snapshots = len(words.snapshots())
+    report = clean(words, [declared], at_ms=later())
+    lists = [removable for removable in report.gone if removable.kind == "manifest list"]
+    assert [removable.location for removable in report.gone if removable not in lists] == paths[
+        1::-1
+    ]
+    assert {slots(words.refresh())[held].statistics_path for held in own_tags(words)} == set(
+        paths[2:]
+    )
+    assert (len(slots(words)), len(words.snapshots())) == (2, snapshots - 2)
+    refreshes.assert_right(words, declared)
+    assert doctor(words, [declared]).findings == ()
+
+
+def test_each_index_of_a_table_has_its_own_file(words):
+    one, other = published(words), published(words, "b", name="other")
+    assert indexes_in(words, one) == {builds.INDEX}
+    assert indexes_in(words, other) == {"other"}
+    third = table_events.publish(words, "c", name="third")  # by an index snapshot
+    assert indexes_in(words, third) == {"third"}
+    for name in (builds.INDEX, "other", "third"):
+        builds.assert_answers(
+            open_index(words, name), words, main(words)[-1], table_events.QUERIES, 4
+        )
+    assert guard(words).actions == ()
+
+
+def test_an_index_goes_over_to_tags_and_back(words):
+    first = table_events.publish(words, "a")
+    assert open_index(words, builds.INDEX).version.path == first
+    second = published(words, "b")
+    assert open_index(words, builds.INDEX).version.path == second
+    third = table_events.publish(words, "c")
+    assert open_index(words, builds.INDEX).version.path == third
+    table_events.assert_alive(words)
+
+
+def test_a_commit_of_data_does_not_conflict(words, monkeypatch):
+    calls = publications.overtake(monkeypatch, lambda: words.append(builds.rows(range(60, 70))))
+    published(words)
+    assert len(calls) == 1
+    index = open_index(words, builds.INDEX)
+    assert (index.view.rows_to_scan, index.coverage < 1) == (10, True)
+    table_events.assert_alive(words)
+
+
+def test_it_outlives_an_expiry_of_all_but_the_head_without_a_guard(words):
+    published(words)
+    words.append(builds.rows(range(60, 70)))
+    table_events.expire_all_but_head(words)
+    assert len(main(words)) >= 1
+    table_events.assert_alive(words)
+    assert guard(words).actions == ()
+
+
+def test_the_guard_registers_it_under_the_head_when_its_tag_was_dropped(words):
+    path = published(words)
+    ((_, tag),) = own_tags(words).items()
+    words.manage_snapshots().remove_tag(tag).commit()
+    (action,) = guard(words).actions
+    assert f"registered {path} under snapshot {main(words)[-1]}" in action
+    table_events.expire_all_but_head(words)
+    table_events.assert_alive(words)
+
+
+def test_a_dropped_index_leaves_nothing(words):
+    published(words)
+    before = {entry.snapshot_id for entry in words.history()}
+    drop(words, builds.INDEX, force=True)
+    with pytest.raises(IndexNotFoundError):
+        open_index(words.refresh(), builds.INDEX)
+    clean(words, at_ms=later())
+    assert own_tags(words.refresh()) == {}
+    assert {snapshot.snapshot_id for snapshot in words.snapshots()} == before
+    assert table_events.index_files(words) == set()
+
+
+def test_a_users_tag_keeps_the_version_that_covers_its_snapshot(words):
+    path = published(words)
+    words.manage_snapshots().create_tag(main(words)[-1], "year_end").commit()
+    for number in range(3):
+        words.append(builds.rows(range(100 + 9 * number, 109 + 9 * number)))
+        published(words, f"later-{number}")
+    clean(words, at_ms=later())
+    assert path in {slots(words.refresh())[held].statistics_path for held in own_tags(words)}
+
+
+def test_publishing_once_more_finds_what_was_published(words):
+    plan = builds.build(builds.declaration(publish="tag"), "a", {"force": True})
+    metadata = words.refresh().metadata_location
+    again = publications.publish(plan)
+    assert again.snapshot_id in own_tags(words)
+    workspace = Workspace.open(RunRef.planned(plan))
+    words.io.delete(workspace.staging.uri(PUBLISH))  # killed after the commit
+    assert publications.publish(plan).path == again.path
+    assert words.refresh().metadata_location == metadata
+    assert len(table_events.index_files(words)) == 1
+
+
+def test_a_lost_answer_is_found(words, monkeypatch):
+    commit = commit_index_file.commit
+
+    def unanswered(*arguments):
+        commit(*arguments)
+        raise ConnectionError("the answer is lost")
+
+    monkeypatch.setattr(commit_index_file, "commit", unanswered)
+    published(words)
+    assert len(own_tags(words)) == 1
+    table_events.assert_alive(words)
+
+
+def test_a_catalog_that_forgets_tags_is_told_and_nothing_is_published(words, monkeypatch):
+    updates_of = attempts.TaggedSnapshot.updates.fget
+
+    def without_tag(self):
+        return tuple(
+            update for update in updates_of(self) if not isinstance(update, SetSnapshotRefUpdate)
+        )
+
+    monkeypatch.setattr(attempts.TaggedSnapshot, "updates", property(without_tag))
+    with pytest.raises(UnsupportedTableError, match=r"does not keep it.*'publish: auto'"):
+        published(words)
+    assert slots(words.refresh()) == {}
+    assert table_events.index_files(words) == set()
+
+
+def test_a_refusal_leaves_no_file(words, monkeypatch):
+    def refuse(*arguments):
+        raise commit_index_file.ForbiddenError("tags may not be made")
+
+    monkeypatch.setattr(commit_index_file, "commit", refuse)
+    before = table_events.index_files(words)
+    with pytest.raises(CatalogUnavailableError, match="tags may not be made"):
+        published(words)
+    assert table_events.index_files(words) == before
+    assert words.refresh().metadata.statistics == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lake", ["rest_lake", "embedded_lake"])
+def test_no_procedure_of_spark_takes_it(lake, request):
+    lake = request.getfixturevalue(lake)
+    lake.create(builds.rows(range(60)))
+    builds.build(builds.declaration(table=lake.named(), publish="tag"), "run")
+    path = slots(lake.load())[next(iter(own_tags(lake.load())))].statistics_path
+    for deed in (
+        spark_procedures.delete_rows,
+        spark_procedures.rewrite_data,
+        spark_procedures.analyse,
+        spark_procedures.expire,
+        spark_procedures.remove_orphans,
+    ):
+        deed(lake)
+        assert find_versions(lake.load(), builds.INDEX).versions[0].path == path, deed.__name__
+    index = publications.open_index(lake.load(), builds.INDEX)
+    builds.assert_answers_are(index, lake.rows(), publications.QUERIES, 4)
+
+
+@pytest.mark.slow
+def test_a_v3_table_takes_it(rest_lake):
+    lake = rest_lake
+    lake.create_by_spark(builds.rows(range(40)))
+    lake.sql("DELETE FROM {t} WHERE id % 5 = 0")
+    declared = builds.declaration(table=lake.named(), publish="tag")
+    builds.build(declared, "run")
+    lake.sql("INSERT INTO {t} SELECT id + 100, word, embedding FROM {t} WHERE id < 9")
+    builds.build(declared, "again", {"force": True})
+    table = lake.load()
+    assert len(own_tags(table)) == 2
+    ids = lake.sql("SELECT _row_id AS number FROM {t}")
+    assert len({row.number for row in ids}) == len(ids)
+    index = publications.open_index(table, builds.INDEX)
+    builds.assert_answers_are(index, lake.rows(), publications.QUERIES, 4)
+    assert index.coverage == 1.0
