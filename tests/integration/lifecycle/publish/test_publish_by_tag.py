@@ -15,6 +15,7 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.runs import build as planning
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.moments import now_ms
 from puffin_ann.puffin import PuffinReader
@@ -34,6 +35,11 @@ def published(table, run="a", **declared) -> str:
     table_events.publish(table, run, publish="tag", **declared)
     (new,) = own_tags(table.refresh()).keys() - before
     return slots(table)[new].statistics_path
+
+
+def tagged_files(table) -> set[str]:
+    table.refresh()
+    return {slots(table)[held].statistics_path for held in own_tags(table)}
 
 
 def indexes_in(table, path) -> set[str]:
@@ -56,7 +62,8 @@ def test_nothing_comes_upon_main(words):
     assert open_index(words, builds.INDEX).version.path == path
     table_events.assert_alive(words)
     assert words.scan(snapshot_id=snapshot_id).to_arrow().num_rows == 0
-    assert (guard(words).actions, doctor(words).findings) == ((), ())
+    assert guard(words).actions == ()
+    assert doctor(words, [builds.declaration(publish="tag")]).findings == ()
 
 
 def test_each_refresh_has_a_tag_and_those_of_old_versions_go_with_their_files(words):
@@ -73,9 +80,7 @@ def test_each_refresh_has_a_tag_and_those_of_old_versions_go_with_their_files(wo
     assert [removable.location for removable in report.gone if removable not in lists] == paths[
         1::-1
     ]
-    assert {slots(words.refresh())[held].statistics_path for held in own_tags(words)} == set(
-        paths[2:]
-    )
+    assert tagged_files(words) == set(paths[2:])
     assert (len(slots(words)), len(words.snapshots())) == (2, snapshots - 2)
     refreshes.assert_right(words, declared)
     assert doctor(words, [declared]).findings == ()
@@ -151,17 +156,21 @@ def test_a_users_tag_keeps_the_version_that_covers_its_snapshot(words):
         words.append(builds.rows(range(100 + 9 * number, 109 + 9 * number)))
         published(words, f"later-{number}")
     clean(words, at_ms=later())
-    assert path in {slots(words.refresh())[held].statistics_path for held in own_tags(words)}
+    assert path in tagged_files(words)
 
 
 def test_publishing_once_more_finds_what_was_published(words):
-    plan = builds.build(builds.declaration(publish="tag"), "a", {"force": True})
-    metadata = words.refresh().metadata_location
+    declared = builds.declaration(publish="tag")
+    plan = planning.plan_build(declared, run_id="a", overrides={"force": True})
+    builds.run_stages(plan)
+    first = publications.publish(plan)
+    assert first.snapshot_id in own_tags(words.refresh())
+    metadata = words.metadata_location
+    assert publications.publish(plan) == first
+    staging = Workspace.open(RunRef.planned(plan)).staging
+    words.io.delete(staging.uri(PUBLISH))  # it was killed right after the commit
     again = publications.publish(plan)
-    assert again.snapshot_id in own_tags(words)
-    workspace = Workspace.open(RunRef.planned(plan))
-    words.io.delete(workspace.staging.uri(PUBLISH))  # killed after the commit
-    assert publications.publish(plan).path == again.path
+    assert (again.snapshot_id, again.path) == (first.snapshot_id, first.path)
     assert words.refresh().metadata_location == metadata
     assert len(table_events.index_files(words)) == 1
 
