@@ -117,9 +117,11 @@ def _drop(table: Table, index: str, *, dry_run: bool, at_ms: int | None) -> Drop
         others=tuple(sorted(live)),
         declaration=dict(Recorded.of(_recorded(inventory, index)).fields),
     )
-    if live or _has_foreign(inventory, index):
-        return _publish_without(rest, live, marks, report)
-    return _deregister(inventory, rest, marks, report)
+    others = rest.untagged(live)
+    mine = [file for file in inventory.files if _holds(file, index)]
+    if all(map(inventory.is_tagged, mine)) or not (others or _has_foreign(inventory, index)):
+        return _deregister(inventory, rest, marks, report)
+    return _publish_without(rest, others, marks, report)
 
 
 def versions_of(inventory: Inventory, index: str) -> tuple[str, ...]:

@@ -142,12 +142,12 @@ def plan_guard(
     expected = surviving(table, horizon or Horizon(inventory.now_ms + LEAD_MS))
     register: dict[int, tuple[IndexFile, str]] = {}
     again = ""
-    loose = _not_tagged(inventory, live)
-    if loose and not _is_anchored(inventory, head, loose):
-        carrier = _carrier(published, loose)
+    untagged = inventory.untagged(live)
+    if untagged and not _is_anchored(inventory, head, untagged):
+        carrier = _carrier(published, untagged)
         if carrier is not None and (inventory.is_free(head) or head in clear):
             register[head] = (carrier, "no expiry removes the head")
-        elif strict or not all(expected & file.entries.keys() for file in loose.values()):
+        elif strict or not all(expected & file.entries.keys() for file in untagged.values()):
             again = _why_again(inventory, head, carrier)
     verdicts = apply_retention(
         published, policies(declarations, published), names_of_snapshots(table)
@@ -177,11 +177,6 @@ def _indexes_named(table: Table) -> set[str]:
         for key, number in keys
         if (match := _RUN_ID.fullmatch(key)) and number > marks.get(match[1], NEVER).sequence_number
     }
-
-
-def _not_tagged(inventory: Inventory, live: Mapping[str, IndexFile]) -> dict[str, IndexFile]:
-    """Return the live versions that no tag of ours holds."""
-    return {index: file for index, file in live.items() if not inventory.is_tagged(file)}
 
 
 def _is_anchored(inventory: Inventory, head: int, live: Mapping[str, IndexFile]) -> bool:
@@ -266,7 +261,7 @@ def _apply(inventory: Inventory, plan: GuardPlan) -> list[str]:
         )
         if fresh.head != inventory.head:
             raise ConflictError(f"the head moved to snapshot {fresh.head} meanwhile")
-        path, snapshot_id = republish(fresh, _not_tagged(fresh, plan.live))
+        path, snapshot_id = republish(fresh, plan.live)
         done.append(f"published {path} as snapshot {snapshot_id}: {plan.again}")
     return done
 

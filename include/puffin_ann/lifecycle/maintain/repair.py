@@ -197,11 +197,12 @@ def _repaired(table: Table, found: Sequence[Damage], actions: list[str]) -> froz
         return frozenset()
     protection = Protection.of(inventory.table)
     kept = {path: why for path in dispensable if (why := protection.why_file_kept(path))}
-    if any(_is_needed(inventory, damaged[path], whole, path in kept) for path in dispensable):
-        path, snapshot_id = republish(rest, whole, replaces=dispensable)
+    untagged = rest.untagged(whole)
+    if any(_is_needed(inventory, damaged[path], untagged, path in kept) for path in dispensable):
+        path, snapshot_id = republish(rest, untagged, replaces=dispensable)
         actions.append(
             f"published {path} as snapshot {snapshot_id}, of what is whole: "
-            + ", ".join(f"index {index} of {file.path}" for index, file in sorted(whole.items()))
+            + ", ".join(f"index {index} of {file.path}" for index, file in sorted(untagged.items()))
         )
     actions += [f"left damaged file {path} as it is: {why}" for path, why in sorted(kept.items())]
     if dispensable - kept.keys():
@@ -266,7 +267,9 @@ def _is_needed(
     inventory: Inventory, file: IndexFile, whole: Mapping[str, IndexFile], is_kept: bool
 ) -> bool:
     """Tell whether something has to be published before a file can go, or is not needed."""
-    if inventory.head in file.entries or any(other.path == file.path for other in whole.values()):
+    if whole and inventory.head in file.entries:
+        return True
+    if any(other.path == file.path for other in whole.values()):
         return True
     listed = (blob for entry in file.entries.values() for blob in entry.blob_metadata)
     return not is_kept and any(map(is_foreign, listed))

@@ -18,7 +18,8 @@ from puffin_ann.errors import (
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.attempt import Request
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
-from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.commit.index_snapshot import PublishMode, publish_mode
+from puffin_ann.lake.metadata.own_tags import tag_name
 from puffin_ann.lake.metadata.registered import find_registered, publication_number
 from puffin_ann.lake.store.assemble.compose import Assembly, Names
 from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
@@ -73,6 +74,9 @@ def republish(
 ) -> tuple[str, int]:
     """Publish one file with all live indexes on the head; returns its location and snapshot.
 
+    What a tag of ours holds stays where it is; one that gets another name is published under a tag
+    again, with nothing beside it.
+
     Others' blobs are carried along and stay listed: those registered under the head first. Where no
     snapshot is added, the file takes the place of the one under the head, whose content is carried
     over, too: after a rollback, an older version that may have no other place.
@@ -91,16 +95,24 @@ def republish(
     table, head = inventory.table, inventory.head
     if head is None:
         raise ConflictError(f"{name_of(table)} has no snapshot any more to publish under")
-    mode, _ = publish_mode(table, "auto")
+    mode: PublishMode = publish_mode(table, "auto")[0]
+    run_id = uuid.uuid4().hex[:12]
+    tag = ""
+    if renamed is not None and inventory.is_tagged(live[renamed.before]):
+        mode, tag = "tag", tag_name(renamed.after, run_id)
+        live = {renamed.before: live[renamed.before]}
+    else:
+        live = inventory.untagged(live)
     if mode == "statistics":
         here = inventory.ours_in(head)
         live = _as_under_head(here, live, but=renamed.before if renamed else "")
-    run_id = uuid.uuid4().hex[:12]
     number = max((publication_number(file.path) for file in live.values()), default=0)
     names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run_id}", number)
     assembly = Assembly(table.io, names)
     ours = list(_live_blobs(table, live, assembly.object_plan))
-    carried, foreign = _foreign_blobs(table, head, assembly.object_plan)
+    carried, foreign = frozenset[str](), list[Blob]()
+    if mode != "tag":
+        carried, foreign = _foreign_blobs(table, head, assembly.object_plan)
     with PuffinWriter(assembly.object_plan) as writer:
         for reader, blob in sorted([*ours, *foreign], key=lambda listed: not _is_shard(listed[1])):
             if renamed is not None and blob.properties.get("index") == renamed.before:
@@ -118,6 +130,7 @@ def republish(
         summary=_summary(live, run_id, renamed),
         blob_metadata=listed_blobs(finished.metadata.blobs),
         mode=mode,
+        tag=tag,
         run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
         carried=carried | {file.path for file in live.values()} | set(replaces),
         properties=properties or {},

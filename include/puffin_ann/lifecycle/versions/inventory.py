@@ -122,6 +122,10 @@ class Inventory:
         """Tell whether a tag of ours holds a file: then no expiry takes its registration away."""
         return bool(file.entries.keys() & own_tags(self.table).keys())
 
+    def untagged(self, live: Mapping[str, IndexFile]) -> dict[str, IndexFile]:
+        """Return, by index, the files that no tag of ours holds."""
+        return {index: file for index, file in live.items() if not self.is_tagged(file)}
+
     def ours_in(self, slot: int) -> IndexFile | None:
         """Return the index file registered under a snapshot."""
         return next((file for file in self.files if slot in file.entries), None)

@@ -4,6 +4,7 @@ import pytest
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from puffin_ann import open_index
+from puffin_ann.declaration import find_declarations
 from puffin_ann.errors import CatalogUnavailableError, IndexNotFoundError, UnsupportedTableError
 from puffin_ann.lake.commit import attempt as attempts
 from puffin_ann.lake.commit import commit_index_file
@@ -15,6 +16,7 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.runs import build as planning
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.moments import now_ms
@@ -147,6 +149,49 @@ def test_a_dropped_index_leaves_nothing(words):
     assert own_tags(words.refresh()) == {}
     assert {snapshot.snapshot_id for snapshot in words.snapshots()} == before
     assert table_events.index_files(words) == set()
+
+
+def test_dropping_one_index_leaves_the_file_of_another_alone(words):
+    published(words)
+    other = published(words, "b", name="other")
+    before = main(words)
+    report = drop(words, builds.INDEX, force=True)
+    assert (report.others, report.snapshot_id) == (("other",), None)
+    assert tagged_files(words) == {other}
+    assert main(words) == before
+    builds.assert_answers(open_index(words, "other"), words, before[-1], table_events.QUERIES, 4)
+
+
+def test_a_renamed_index_is_under_a_tag_again(words, declare):
+    published(words)
+    other = published(words, "b", name="other")
+    before = main(words)
+    renamed = declare("better", publish="tag")
+    report = rename(builds.INDEX, renamed, find_declarations())
+    assert indexes_in(words, report.file) == {"better"}
+    assert tagged_files(words) >= {other, report.file}
+    assert main(words) == before
+    builds.assert_answers(open_index(words, "better"), words, before[-1], table_events.QUERIES, 4)
+    clean(words, [renamed], at_ms=later())
+    assert tagged_files(words) == {other, report.file}
+
+
+def test_a_damaged_file_gives_way_to_the_version_before(words):
+    first = published(words)
+    words.append(builds.rows(range(60, 70)))
+    second = published(words, "b")
+    with words.io.new_input(second).open() as stream:
+        data = bytearray(stream.read())
+    data[200] ^= 0xFF
+    with words.io.new_output(second).create(overwrite=True) as out:
+        out.write(bytes(data))
+    before = main(words)
+    declared = builds.declaration(publish="tag")
+    assert any(found.kind == "damaged" for found in doctor(words, [declared]).findings)
+    doctor(words, [declared], fix=True)
+    assert tagged_files(words) == {first}
+    assert main(words) == before
+    table_events.assert_alive(words)
 
 
 def test_a_users_tag_keeps_the_version_that_covers_its_snapshot(words):
