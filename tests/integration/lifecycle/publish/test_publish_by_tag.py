@@ -4,7 +4,6 @@ import pytest
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from puffin_ann import open_index
-from puffin_ann.declaration import find_declarations
 from puffin_ann.errors import CatalogUnavailableError, IndexNotFoundError, UnsupportedTableError
 from puffin_ann.lake.commit import attempt as attempts
 from puffin_ann.lake.commit import commit_index_file
@@ -16,7 +15,7 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
-from puffin_ann.lifecycle.maintain.rename import rename
+from puffin_ann.lifecycle.maintain.rename import find_declarations, rename
 from puffin_ann.lifecycle.runs import build as planning
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.moments import now_ms
