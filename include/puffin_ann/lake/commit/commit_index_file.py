@@ -214,11 +214,13 @@ class _Publication:
         # A transport that repeats requests may report the refusal of its own second one.
         fresh = self._load()
         found = self._find(fresh)
+        if attempt.snapshot is not None and (
+            found is None or found.snapshot_id != attempt.snapshot_id
+        ):
+            attempt.snapshot.remove_manifest_list()
         if found is not None:
             return self._settled(fresh, found)
         self.unclear.remove(attempt)
-        if attempt.snapshot is not None:
-            attempt.snapshot.remove_manifest_list()
         if isinstance(error, CommitFailedException):
             return None  # if the head stayed, somebody else was faster elsewhere in the table
         if self.unclear:

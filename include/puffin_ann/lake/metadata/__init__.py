@@ -1,7 +1,8 @@
 """Iceberg's metadata files: a table's own, earlier ones, and those of others beside them.
 
 `files` finds and reads them, `fields` checks what is taken from them. `log` has what earlier files
-of a table named, `registered` the Puffin files its metadata names, `dropped` which indexes were
-dropped, `expiry` which snapshots an expiry would leave. `foreign` finds metadata that is not of the
-table's history; `forgotten` lists what a user asked to ignore.
+of a table named, `registered` the Puffin files its metadata names, `own_tags` the tags that hold
+such files, `dropped` which indexes were dropped, `expiry` which snapshots an expiry would leave.
+`foreign` finds metadata that is not of the table's history; `forgotten` lists what a user asked to
+ignore.
 """

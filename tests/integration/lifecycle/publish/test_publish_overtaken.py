@@ -65,8 +65,8 @@ def test_data_committed_meanwhile_has_the_file_committed_again_not_copied_again(
             words.refresh().append(builds.rows([number]))
         return commit(table, *arguments)
 
-    def assembling(*arguments):
-        assembled.append(made(*arguments))
+    def assembling(*arguments, **options):
+        assembled.append(made(*arguments, **options))
         return assembled[-1]
 
     monkeypatch.setattr(assemble, "_commit", late)

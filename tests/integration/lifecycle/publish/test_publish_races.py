@@ -7,6 +7,7 @@ import pytest
 
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.commit import commit_index_file
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.documents.run import PlanPointer
 from puffin_ann.lifecycle.publish.assemble import was_published
 from tests.support import builds, publications
@@ -98,6 +99,30 @@ def test_two_writers_of_one_slot_lose_nothing_of_each_other(rest_lake, monkeypat
                 publications.QUERIES,
                 4,
             )
+
+
+@pytest.mark.parametrize("catalog", ["rest_lake", "embedded_lake"])
+def test_two_writers_of_tags_both_publish(request, monkeypatch, catalog):
+    lake = request.getfixturevalue(catalog)
+    monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
+    lake.create(builds.rows(range(30)))
+    pair = rounds(lake, "tag")
+    for number in range(ROUNDS_PER_TABLE):
+        ends = race(*pair(number))
+        assert not any(isinstance(end, Exception) for end in ends), ends
+    table = publications.assert_sound(lake, "first", "second", raced=True)
+    assert len(own_tags(table)) == 2 * ROUNDS_PER_TABLE
+    assert [entry.snapshot_id for entry in table.history()] == [table.metadata.current_snapshot_id]
+
+
+def test_one_run_that_publishes_twice_at_once_has_one_tag(rest_lake, monkeypatch):
+    monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
+    rest_lake.create(builds.rows(range(30)))
+    plan = publications.staged(rest_lake, publish="tag")
+    ends = race(plan, plan)
+    assert not any(isinstance(end, Exception) for end in ends), ends
+    table = publications.assert_sound(rest_lake, raced=True)
+    assert {end.snapshot_id for end in ends} == own_tags(table).keys()
 
 
 def test_two_writers_on_an_embedded_catalog(embedded_lake, monkeypatch):
