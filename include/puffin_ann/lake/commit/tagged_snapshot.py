@@ -115,14 +115,11 @@ class TaggedSnapshot:
 
 
 def removal_of(table: Table, snapshot_ids: frozenset[int]) -> tuple[TableUpdate, ...]:
-    """Return what removes those of the snapshots that tags of ours hold, with their tags."""
+    """Return what removes our tags from some snapshots, and those that no other name holds."""
     gone = {key: tag for key, tag in own_tags(table).items() if key in snapshot_ids}
-    if not gone:
-        return ()
-    return (
-        *(
-            RemoveSnapshotRefUpdate.model_validate({"ref-name": tag})
-            for tag in sorted(gone.values())
-        ),
-        RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(gone)}),
-    )
+    held = {ref.snapshot_id for name, ref in table.refs().items() if name not in gone.values()}
+    free = sorted(gone.keys() - held)
+    tags = [RemoveSnapshotRefUpdate.model_validate({"ref-name": gone[key]}) for key in sorted(gone)]
+    if not free:
+        return tuple(tags)
+    return *tags, RemoveSnapshotsUpdate.model_validate({"snapshot-ids": free})

@@ -150,6 +150,19 @@ def test_a_dropped_index_leaves_nothing(words):
     assert table_events.index_files(words) == set()
 
 
+def test_a_users_tag_on_the_tagged_snapshot_stays(words):
+    published(words)
+    (held,) = own_tags(words)
+    words.manage_snapshots().create_tag(held, "mine").commit()
+    drop(words, builds.INDEX, force=True)
+    clean(words, at_ms=later())
+    assert {name: ref.snapshot_id for name, ref in words.refresh().refs().items()} == {
+        "main": main(words)[-1],
+        "mine": held,
+    }
+    assert words.scan(snapshot_id=held).to_arrow().num_rows == 0
+
+
 def test_dropping_one_index_leaves_the_file_of_another_alone(words):
     published(words)
     other = published(words, "b", name="other")
