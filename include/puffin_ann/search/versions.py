@@ -28,7 +28,7 @@ from puffin_ann.errors import (
     PuffinFormatError,
 )
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lake.metadata.dropped import NEVER, Dropped, find_dropped, is_dropped
+from puffin_ann.lake.metadata.dropped import Dropped, find_dropped, is_dropped, names_index
 from puffin_ann.lake.metadata.registered import Registered, find_registered
 from puffin_ann.lake.store.locations import require_beside
 from puffin_ann.lake.store.objects import FOLDER, object_length, open_object
@@ -246,14 +246,12 @@ def find_versions(table: Table, index: str) -> Found:
 
 def _says(table: Table, index: str, entry: Registered, marks: Mapping[str, Dropped]) -> bool:
     """Tell whether, by the table's metadata alone, an index was published in a file, and stays."""
-    since = marks.get(index, NEVER).sequence_number
-    for snapshot in map(table.snapshot_by_id, entry.snapshot_ids):
-        if snapshot is None or (snapshot.sequence_number or 0) <= since or not snapshot.summary:
-            continue
-        properties = snapshot.summary.additional_properties
-        if any(key.startswith(f"ann.{index}.") for key in properties):
-            return True
-    return since < 0 and re.search(rf"/ann-{re.escape(index)}-\d+-", entry.path) is not None
+    snapshots = filter(None, map(table.snapshot_by_id, entry.snapshot_ids))
+    if any(names_index(snapshot, index, marks) for snapshot in snapshots):
+        return True
+    return (
+        index not in marks and re.search(rf"/ann-{re.escape(index)}-\d+-", entry.path) is not None
+    )
 
 
 def _look(

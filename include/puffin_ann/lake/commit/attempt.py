@@ -25,7 +25,7 @@ from puffin_ann.lake.commit.index_snapshot import (
     own_uuid,
 )
 from puffin_ann.lake.commit.overwritten_statistics import path_in
-from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot
+from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot, branches_as_seen
 from puffin_ann.lake.metadata.registered import NAMED_BY
 from puffin_ann.lake.store.staging import naming
 
@@ -139,7 +139,7 @@ class Attempt:
 
         Raises:
             ConflictError: in mode `statistics` the base snapshot is gone, or has a file that is
-                not carried along.
+                not carried along; in mode `tag` somebody else's tag has the name.
         """
         makers = {"snapshot": _with_snapshot, "statistics": _alone, "tag": _under_tag}
         return makers[request.mode](fresh, request)
@@ -205,6 +205,11 @@ def _alone(fresh: Table, request: Request) -> Attempt:
 
 
 def _under_tag(fresh: Table, request: Request) -> Attempt:
+    if request.tag in fresh.refs():
+        raise ConflictError(
+            f"tag {request.tag} of {name_of(fresh)} is there and not of this run; nothing was "
+            "published, drop the tag and run again"
+        )
     summary = {**request.summary, NAMED_BY: request.path}
     tagged = TaggedSnapshot.write(fresh, request.tag, summary)
     snapshot_id = tagged.snapshot.snapshot_id
@@ -221,6 +226,7 @@ def _under_tag(fresh: Table, request: Request) -> Attempt:
         ),
         requirements=(
             AssertRefSnapshotId(ref=request.tag, snapshot_id=None),
+            *branches_as_seen(fresh),
             AssertTableUUID(uuid=fresh.metadata.table_uuid),
         ),
     )

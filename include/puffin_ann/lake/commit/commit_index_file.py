@@ -1,11 +1,12 @@
 """Publish a Puffin file in one catalog commit that asserts what it was planned on.
 
-In mode `tag` the commit adds a snapshot that is on no branch (see `tagged_snapshot`), and asserts
-that its tag is not there yet. In the other modes it asserts the branch head. In mode `snapshot` it
-adds an index snapshot (a `replace` without data change) and registers the file; nothing here ever
-moves that snapshot to another parent. In mode `statistics` it registers the file under the base
-snapshot alone. What no assertion can guard, the statistics slot of a snapshot that others know too,
-is looked at afterwards (see `overwritten_statistics`).
+In mode `tag` the commit adds a snapshot that is on no branch (see `tagged_snapshot`). It asserts
+that its tag is not there yet and that no branch moved since it was prepared; if one did, it is
+prepared again. In the other modes it asserts the branch head. In mode `snapshot` it adds an index
+snapshot (a `replace` without data change) and registers the file; nothing here ever moves that
+snapshot to another parent. In mode `statistics` it registers the file under the base snapshot
+alone. What no assertion can guard, the statistics slot of a snapshot that others know too, is
+looked at afterwards (see `overwritten_statistics`).
 """
 
 import logging
@@ -38,6 +39,7 @@ from puffin_ann.lake.commit.attempt import Attempt, Published, Request, find_pub
 from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.commit.overwritten_statistics import give_back, overwritten
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
+from puffin_ann.lake.commit.tagged_snapshot import restore_number
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.store.objects import object_exists, object_length
 from puffin_ann.redaction import shown_cause
@@ -198,6 +200,7 @@ class _Publication:
     def _require_tag(self, published: Published) -> None:
         """Refuse a catalog that takes a tag and forgets it: its snapshot would expire."""
         fresh = self._load()
+        restore_number(fresh)
         held = own_tags(fresh).get(published.snapshot_id)
         if held == self.request.tag:
             return

@@ -1,7 +1,12 @@
 """The tagged snapshot: no parent and no rows, under a tag of ours, so that a file has its place.
 
-It is on no branch: no commit of data can come between a plan and its publication, and the place of
-the file is nobody else's. A publication asserts that its tag is not there yet, and nothing more.
+It is on no branch, so that it changes nothing for readers and streams, and the place of the file is
+nobody else's. It takes no sequence number of its own: it has the last one that the table assigned.
+Were it to take the next one, a commit of data that was prepared before would be refused, which only
+newer catalogs tell a writer to try again. But adding it sets the table's last number to its own, so
+that it must not be added to a table that has assigned more since: two commits with one number would
+have deletes miss rows. So a publication asserts that no branch has moved, and what no requirement
+can assert, branches that were not there and snapshots on none, is looked at afterwards.
 """
 
 import logging
@@ -18,14 +23,18 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetSnapshotRefUpdate,
+    TableRequirement,
     TableUpdate,
 )
 
+from puffin_ann.lake.catalog.tables import commit, name_of
 from puffin_ann.lake.commit.index_snapshot import own_uuid
-from puffin_ann.lake.metadata.own_tags import own_tags
+from puffin_ann.lake.metadata.own_tags import UNDER_TAG, own_tags
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.outages import is_of_a_store
@@ -68,7 +77,7 @@ class TaggedSnapshot:
         """
         metadata = table.metadata
         snapshot_id = uuid.uuid4().int >> 65
-        number = metadata.next_sequence_number()
+        number = highest_number(table)
         path = f"{metadata_folder(table)}/snap-{snapshot_id}-0-{own_uuid()}.avro"
         with (
             naming(f"the manifest list {path}"),
@@ -86,7 +95,9 @@ class TaggedSnapshot:
                 "sequence-number": number,
                 "timestamp-ms": now_ms(),
                 "manifest-list": path,
-                "summary": Summary(operation=Operation.APPEND, **{**_NO_ROWS, **summary}),
+                "summary": Summary(
+                    operation=Operation.APPEND, **{**_NO_ROWS, **summary, UNDER_TAG: tag}
+                ),
                 "schema-id": metadata.current_schema_id,
                 **rows,
             }
@@ -102,7 +113,12 @@ class TaggedSnapshot:
             "snapshot-id": self.snapshot.snapshot_id,
             "max-ref-age-ms": FOR_EVER_MS,
         }
-        return AddSnapshotUpdate(snapshot=self.snapshot), SetSnapshotRefUpdate.model_validate(tag)
+        return self.addition, SetSnapshotRefUpdate.model_validate(tag)
+
+    @property
+    def addition(self) -> AddSnapshotUpdate:
+        """What adds the snapshot, under no name."""
+        return AddSnapshotUpdate(snapshot=self.snapshot)
 
     def remove_manifest_list(self) -> None:
         """Delete the manifest list, the only file written here, after a definite refusal."""
@@ -112,6 +128,39 @@ class TaggedSnapshot:
             if not is_of_a_store(error):
                 raise
             _log.warning("a manifest list is left behind: %s", error)
+
+
+def branches_as_seen(table: Table) -> tuple[TableRequirement, ...]:
+    """Return what asserts that no branch of a table has moved since it was loaded."""
+    return tuple(
+        AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id)
+        for name, ref in sorted(table.refs().items())
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH
+    )
+
+
+def highest_number(table: Table) -> int:
+    """Return the highest sequence number that a table has assigned; 0 of format version 1."""
+    numbers = (snapshot.sequence_number or 0 for snapshot in table.snapshots())
+    return max(table.metadata.next_sequence_number() - 1, *numbers, 0)
+
+
+def restore_number(table: Table) -> None:
+    """Set a table's last sequence number to the highest one that it has assigned, if it is lower.
+
+    That is so where a snapshot came on a new branch, or on none, right before one of ours.
+    """
+    if table.metadata.format_version == 1:  # numbers nothing
+        return
+    if table.metadata.next_sequence_number() > highest_number(table):
+        return
+    _log.warning(
+        "%s has snapshots beyond its last sequence number, which is set to the highest of theirs",
+        name_of(table),
+    )
+    added = TaggedSnapshot.write(table, "", {})
+    uuid_is_same = AssertTableUUID(uuid=table.metadata.table_uuid)
+    commit(table, (added.addition,), (uuid_is_same, *branches_as_seen(table)))
 
 
 def removal_of(table: Table, snapshot_ids: frozenset[int]) -> tuple[TableUpdate, ...]:

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from puffin_ann.foreign_json import long_of, object_of, parse, text_of
+from puffin_ann.lake.metadata.own_tags import tag_of
 
 PREFIX = "puffin-ann.dropped."
 """What the names of such properties begin with; the name of the index follows."""
@@ -77,6 +79,18 @@ def _parsed(text: str) -> Dropped:
         )
     except ValueError:
         return NEVER
+
+
+def names_index(snapshot: Snapshot, index: str, marks: Mapping[str, Dropped]) -> bool:
+    """Tell whether a snapshot published a version of an index that was not dropped since."""
+    properties = snapshot.summary.additional_properties if snapshot.summary else {}
+    if not any(key.startswith(f"ann.{index}.") for key in properties):
+        return False
+    dropped = marks.get(index, NEVER)
+    if (snapshot.sequence_number or 0) > dropped.sequence_number:
+        return True
+    versions = {properties.get(f"ann.{index}.{key}") for key in ("run-id", "version")}
+    return tag_of(snapshot) is not None and not versions & dropped.versions  # it has no own number
 
 
 def is_dropped(marks: Mapping[str, Dropped], index: str, version: str) -> bool:

@@ -1,5 +1,8 @@
 """Tags of ours: each holds one index file, under a snapshot without parent and without rows.
 
+A tag is ours if the snapshot's summary says so by the tag's very name: users may give their tags
+any name, and set them on any snapshot.
+
 The file is that snapshot's statistics. As long as the tag is there, no expiry removes the snapshot
 and no orphan removal the file; without it, both go. Nothing of it is on a branch.
 """
@@ -11,10 +14,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
-from puffin_ann.lake.metadata.registered import NAMED_BY
-
 PREFIX = "puffin_ann_"
 """What their names begin with; such a name needs no quotes in SQL."""
+UNDER_TAG = "puffin-ann.tag"
+"""Key of a tagged snapshot's summary: the name of its tag."""
 
 
 def tag_name(index: str, run_id: str) -> str:
@@ -28,16 +31,12 @@ def own_tags(table: Table) -> Mapping[int, str]:
         ref.snapshot_id: name
         for name, ref in table.metadata.refs.items()
         if ref.snapshot_ref_type == SnapshotRefType.TAG
-        and name.startswith(PREFIX)
-        and is_tagged_snapshot(table.snapshot_by_id(ref.snapshot_id))
+        and tag_of(table.snapshot_by_id(ref.snapshot_id)) == name
     }
 
 
-def is_tagged_snapshot(snapshot: Snapshot | None) -> bool:
-    """Tell whether a snapshot was made to hold an index file under a tag."""
-    return (
-        snapshot is not None
-        and snapshot.parent_snapshot_id is None
-        and snapshot.summary is not None
-        and NAMED_BY in snapshot.summary.additional_properties
-    )
+def tag_of(snapshot: Snapshot | None) -> str | None:
+    """Return the name of the tag that a snapshot was made for; None if it is no tagged one."""
+    if snapshot is None or snapshot.summary is None:
+        return None
+    return snapshot.summary.additional_properties.get(UNDER_TAG)

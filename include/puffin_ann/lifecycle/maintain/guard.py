@@ -8,7 +8,7 @@ published again on top of it.
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
@@ -18,8 +18,9 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.catalog.tables import load_table, reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
-from puffin_ann.lake.metadata.dropped import NEVER, find_dropped
+from puffin_ann.lake.metadata.dropped import find_dropped, names_index
 from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.publish.carried_blobs import listed_blobs
 from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.retention.rules import (
@@ -137,12 +138,20 @@ def plan_guard(
     clear = {
         slot: file.path for file in inventory.files if file.bytes is None for slot in file.entries
     }
+    register: dict[int, tuple[IndexFile, str]] = {}
+    for slot, file in _emptied(inventory):
+        if file is not None and file.is_usable:
+            register[slot] = file, "its tag holds it"
+        elif file is None or file.bytes is None or not (file.holds or file.problem):
+            clear[slot] = file.path if file else "its file"
     if head is None:
         return GuardPlan(clear=clear, live=live, lost=lost)
     expected = surviving(table, horizon or Horizon(inventory.now_ms + LEAD_MS))
-    register: dict[int, tuple[IndexFile, str]] = {}
     again = ""
-    untagged = inventory.untagged(live)
+    held = {file.path for file, _ in register.values()}
+    untagged = {
+        index: file for index, file in inventory.untagged(live).items() if file.path not in held
+    }
     if untagged and not _is_anchored(inventory, head, untagged):
         carrier = _carrier(published, untagged)
         if carrier is not None and (inventory.is_free(head) or head in clear):
@@ -166,17 +175,20 @@ def plan_guard(
 def _indexes_named(table: Table) -> set[str]:
     """Return the indexes that snapshots of the table publish, but for those dropped since."""
     marks = find_dropped(table)
-    keys = (
-        (key, snapshot.sequence_number or 0)
-        for snapshot in table.snapshots()
-        if snapshot.summary
-        for key in snapshot.summary.additional_properties
-    )
     return {
         match[1]
-        for key, number in keys
-        if (match := _RUN_ID.fullmatch(key)) and number > marks.get(match[1], NEVER).sequence_number
+        for snapshot in table.snapshots()
+        if snapshot.summary
+        for match in map(_RUN_ID.fullmatch, snapshot.summary.additional_properties)
+        if match and names_index(snapshot, match[1], marks)
     }
+
+
+def _emptied(inventory: Inventory) -> Iterator[tuple[int, IndexFile | None]]:
+    """Yield the snapshots that tags of ours hold without statistics, with the file they name."""
+    named = {slot: file for file in inventory.files for slot in file.named_by}
+    for slot in own_tags(inventory.table).keys() - slots(inventory.table).keys():
+        yield slot, named.get(slot)
 
 
 def _is_anchored(inventory: Inventory, head: int, live: Mapping[str, IndexFile]) -> bool:

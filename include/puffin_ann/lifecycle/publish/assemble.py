@@ -113,13 +113,16 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
             _require_unchanged(table, plan)
         mode, reason = publish_mode(table, plan.declaration.publish)
         entries = find_registered(table)
-        rests_on = (mode, entries, find_dropped(table))
+        alone = mode == "tag"
+        rests_on = mode if alone else (mode, entries, find_dropped(table))
         # A file of which nothing is carried could not be read then, and may be readable by now.
-        is_whole = earlier is not None and {entry.path for entry in entries} <= earlier.carried
+        is_whole = earlier is not None and (
+            alone or {entry.path for entry in entries} <= earlier.carried
+        )
         if earlier is not None and is_whole and rests_on == rested_on:
             assembled = earlier
         else:
-            assembled = assemble(table, plan, content, alone=mode == "tag")
+            assembled = assemble(table, plan, content, alone=alone)
             if earlier is not None and earlier.path != assembled.path:
                 _discard(table, earlier)
         try:

@@ -4,11 +4,16 @@ import pytest
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from puffin_ann import open_index
-from puffin_ann.errors import CatalogUnavailableError, IndexNotFoundError, UnsupportedTableError
+from puffin_ann.errors import (
+    CatalogUnavailableError,
+    ConflictError,
+    IndexNotFoundError,
+    UnsupportedTableError,
+)
 from puffin_ann.lake.commit import attempt as attempts
 from puffin_ann.lake.commit import commit_index_file
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags
+from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags, tag_name
 from puffin_ann.lifecycle.documents.run import PUBLISH
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
@@ -119,6 +124,71 @@ def test_a_commit_of_data_does_not_conflict(words, monkeypatch):
     table_events.assert_alive(words)
 
 
+def last_number(table) -> int:
+    return table.refresh().metadata.last_sequence_number
+
+
+def assert_numbers_rise(table) -> None:
+    """Of commits of one number, deletes would miss rows."""
+    numbers = [table.snapshot_by_id(held).sequence_number for held in main(table)]
+    assert numbers == sorted(set(numbers))
+    assert last_number(table) == max(each.sequence_number for each in table.snapshots())
+
+
+def before_the_commit(monkeypatch, deed) -> list[Exception]:
+    """Have something done between the preparation of the first commit and its request."""
+    commit, refused = commit_index_file.commit, []
+    deeds = iter([deed])
+
+    def late(*arguments):
+        next(deeds, lambda: None)()
+        try:
+            commit(*arguments)
+        except Exception as error:
+            refused.append(error)
+            raise
+
+    monkeypatch.setattr(commit_index_file, "commit", late)
+    return refused
+
+
+def test_data_that_lands_first_keeps_its_numbers(words, monkeypatch):
+    def append_twice():
+        for first in (60, 70):
+            words.refresh().append(builds.rows(range(first, first + 10)))
+
+    refused = before_the_commit(monkeypatch, append_twice)
+    published(words)
+    assert len(refused) == 1, "a branch moved, so that it has to be prepared again"
+    words.append(builds.rows(range(80, 90)))
+    assert_numbers_rise(words)
+    table_events.assert_alive(words)
+
+
+def test_data_that_was_prepared_before_lands_afterwards(words):
+    stale = words.catalog.load_table(words.name())
+    published(words)
+    stale.append(builds.rows(range(60, 70)))
+    assert_numbers_rise(words)
+    assert open_index(words, builds.INDEX).view.rows_to_scan == 10
+    table_events.assert_alive(words)
+
+
+def test_numbers_of_a_branch_that_comes_in_between_are_not_given_twice(words, monkeypatch):
+    def branch():
+        fresh = words.catalog.load_table(words.name())
+        fresh.manage_snapshots().create_branch(main(words)[-1], "audit").commit()
+        fresh.refresh().append(builds.rows(range(60, 70)), branch="audit")
+
+    refused = before_the_commit(monkeypatch, branch)
+    published(words)
+    assert refused == []
+    assert_numbers_rise(words)
+    words.append(builds.rows(range(80, 90)))
+    assert_numbers_rise(words)
+    table_events.assert_alive(words)
+
+
 def test_it_outlives_an_expiry_of_all_but_the_head_without_a_guard(words):
     published(words)
     words.append(builds.rows(range(60, 70)))
@@ -161,6 +231,49 @@ def test_a_users_tag_on_the_tagged_snapshot_stays(words):
         "mine": held,
     }
     assert words.scan(snapshot_id=held).to_arrow().num_rows == 0
+
+
+def test_a_table_set_to_a_tagged_snapshot_keeps_it(words):
+    published(words)
+    (held,) = own_tags(words)
+    words.manage_snapshots().set_current_snapshot(held).commit()
+    drop(words, builds.INDEX, force=True)
+    clean(words, at_ms=later())
+    assert words.refresh().current_snapshot().snapshot_id == held
+
+
+def test_a_users_tag_on_an_index_snapshot_is_not_ours(words):
+    table_events.publish(words, "a")
+    at = words.current_snapshot().snapshot_id
+    words.manage_snapshots().create_tag(at, f"{PREFIX}year_end").commit()
+    table_events.expire_all_but_head(words)
+    assert words.snapshot_by_id(at).parent_snapshot_id is None
+    drop(words, builds.INDEX, force=True)
+    clean(words, at_ms=later())
+    assert words.refresh().refs().keys() == {"main", f"{PREFIX}year_end"}
+    assert words.scan().to_arrow().num_rows == 60
+
+
+def test_the_guard_registers_again_what_a_tag_holds_and_frees_a_tag_that_holds_nothing(words):
+    path = published(words)
+    (held,) = own_tags(words)
+    table_events.drop_registration(words, held)
+    (action,) = guard(words).actions
+    assert f"registered {path} under snapshot {held}" in action
+    assert tagged_files(words) == {path}
+    table_events.drop_registration(words, held)
+    words.io.delete(path)
+    guard(words)
+    assert own_tags(words.refresh()) == {}
+    assert words.snapshot_by_id(held) is None
+
+
+def test_a_tag_of_somebody_else_is_in_the_way_and_named(words):
+    name = tag_name(builds.INDEX, "a")
+    words.manage_snapshots().create_tag(main(words)[-1], name).commit()
+    with pytest.raises(ConflictError, match=f"tag {name} of .* drop the tag"):
+        table_events.publish(words, "a", publish="tag")
+    assert words.refresh().refs()[name].snapshot_id == main(words)[-1]
 
 
 def test_dropping_one_index_leaves_the_file_of_another_alone(words):

@@ -29,7 +29,7 @@ from pyiceberg.utils.config import Config
 from puffin_ann import open_index
 from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import IndexNotFoundError
-from puffin_ann.lake.metadata.own_tags import is_tagged_snapshot
+from puffin_ann.lake.metadata.own_tags import tag_of
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.index import open_version
@@ -142,9 +142,7 @@ class History(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 10**6), then=NEXT)
     def roll_back(self, pick, then):
-        snapshots = [
-            snapshot for snapshot in self.table.snapshots() if not is_tagged_snapshot(snapshot)
-        ]
+        snapshots = [snapshot for snapshot in self.table.snapshots() if tag_of(snapshot) is None]
         chosen = snapshots[pick % len(snapshots)].snapshot_id
         self.table.manage_snapshots().create_branch(
             snapshot_id=chosen, branch_name=f"b{len(self.table.refs())}"

@@ -1,11 +1,12 @@
 """Which tags are ours: a name alone does not make one."""
 
-from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags, tag_name
+from puffin_ann.lake.metadata.own_tags import PREFIX, UNDER_TAG, own_tags, tag_name
 from puffin_ann.lake.metadata.registered import NAMED_BY
 from puffin_ann.lifecycle.retention.rules import names_of_snapshots
 from tests.support.metadata_tables import Snap, table_of
 
-OURS = Snap(3, 0, {NAMED_BY: "s3://bucket/demo/words/metadata/ann-words-1-a-n1-b.puffin"})
+FILE = {NAMED_BY: "s3://bucket/demo/words/metadata/ann-words-1-a-n1-b.puffin"}
+OURS = Snap(3, 0, {**FILE, UNDER_TAG: f"{PREFIX}words_1"})
 
 
 def test_a_run_of_an_index_has_one_tag_that_needs_no_quotes_in_sql():
@@ -28,6 +29,6 @@ def test_a_users_tag_of_such_a_name_is_not_ours():
     }
 
 
-def test_a_snapshot_with_a_parent_is_not_ours():
-    table = table_of([Snap(1, 0), Snap(2, 0, OURS.summary)], tags={f"{PREFIX}words_1": 2})
+def test_an_index_snapshot_that_has_lost_its_parent_is_not_ours():
+    table = table_of([Snap(1, 0, FILE)], tags={f"{PREFIX}words_1": 1})
     assert own_tags(table) == {}

@@ -106,7 +106,7 @@ def test_indexes_that_no_file_holds_together_are_published_into_one():
 
 def tagged_table(*, is_held: bool) -> Table:
     """A table whose index is under a snapshot that a tag of ours holds, or held."""
-    names = {"statistics-file": path(3), **published()}
+    names = {"statistics-file": path(3), "puffin-ann.tag": "puffin_ann_words_1a2b", **published()}
     return table_of(
         [Snap(1, OLD), Snap(2, OLD)],
         [statistics(3, path(3))],
