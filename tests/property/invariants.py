@@ -57,6 +57,12 @@ class Invariants:
         for path in registered_paths(self.table):
             assert self.table.io.new_input(path).exists(), f"{path} is registered and gone"
 
+    @invariant()
+    def no_number_is_given_twice(self):
+        """Of two commits with one sequence number, the deletes of one would miss rows."""
+        numbers = [snapshot.sequence_number for snapshot in self.table.snapshots()]
+        assert self.table.metadata.last_sequence_number == max(numbers)
+
     def _live(self, snapshot_id):
         """What the oracle says of a snapshot; snapshots never change."""
         if snapshot_id not in self.oracle:

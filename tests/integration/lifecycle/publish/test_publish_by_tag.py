@@ -406,6 +406,28 @@ def test_no_procedure_of_spark_takes_it(lake, request):
 
 
 @pytest.mark.slow
+def test_a_rest_catalog_takes_data_before_and_after_as_it_comes(rest_lake, monkeypatch):
+    lake = rest_lake
+    lake.create(builds.rows(range(40)))
+
+    def append_twice():
+        for first in (60, 70):
+            lake.load().append(builds.rows(range(first, first + 10)))
+
+    refused = before_the_commit(monkeypatch, append_twice)
+    stale = lake.load()
+    builds.build(builds.declaration(table=lake.named(), publish="tag"), "run")
+    assert len(refused) == 1
+    assert_numbers_rise(lake.load())
+    stale.refresh()
+    builds.build(builds.declaration(table=lake.named(), publish="tag"), "again", {"force": True})
+    stale.append(builds.rows(range(80, 90)))
+    assert_numbers_rise(lake.load())
+    index = publications.open_index(lake.load(), builds.INDEX)
+    builds.assert_answers_are(index, lake.rows(), publications.QUERIES, 4)
+
+
+@pytest.mark.slow
 def test_a_v3_table_takes_it(rest_lake):
     lake = rest_lake
     lake.create_by_spark(builds.rows(range(40)))
