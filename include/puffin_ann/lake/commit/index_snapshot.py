@@ -103,7 +103,7 @@ def publish_mode(
             raise UnsupportedTableError(
                 f"{name_of(table)} is of format version {version}; PyIceberg cannot commit "
                 f"snapshots to tables above version {WRITABLE_VERSION}: declare 'publish: auto' "
-                "or 'publish: tag'"
+                "or 'publish: statistics'"
             )
         if isinstance(table.catalog, MetastoreCatalog):
             raise UnsupportedTableError(
