@@ -166,8 +166,11 @@ class _Publication:
         Raises:
             ConflictError: in mode `statistics` nothing is published then.
         """
-        if self.request.mode == "tag" and not published.already:
-            self._require_tag(published)
+        if self.request.mode == "tag":
+            fresh = self._load()
+            restore_number(fresh)
+            if not published.already:
+                self._require_tag(fresh, published)
             return published
         landed = [
             attempt for attempt in self.unclear if attempt.snapshot_id == published.snapshot_id
@@ -197,10 +200,8 @@ class _Publication:
             "published"
         )
 
-    def _require_tag(self, published: Published) -> None:
+    def _require_tag(self, fresh: Table, published: Published) -> None:
         """Refuse a catalog that takes a tag and forgets it: its snapshot would expire."""
-        fresh = self._load()
-        restore_number(fresh)
         held = own_tags(fresh).get(published.snapshot_id)
         if held == self.request.tag:
             return

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import write_manifest_list
 from pyiceberg.table import Table
@@ -32,7 +33,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from puffin_ann.lake.catalog.tables import commit, name_of
+from puffin_ann.errors import UnclearCommitError
+from puffin_ann.lake.catalog.tables import commit, name_of, reload_table
 from puffin_ann.lake.commit.index_snapshot import own_uuid
 from puffin_ann.lake.metadata.own_tags import UNDER_TAG, own_tags
 from puffin_ann.lake.store.listing import delete_object
@@ -41,6 +43,7 @@ from puffin_ann.lake.store.outages import is_of_a_store
 from puffin_ann.lake.store.staging import naming
 from puffin_ann.moments import now_ms
 
+ATTEMPTS = 4
 FOR_EVER_MS = 2**62
 """Age of a tag; one without its own has the table's `history.expire.max-ref-age-ms`."""
 
@@ -149,18 +152,28 @@ def restore_number(table: Table) -> None:
     """Set a table's last sequence number to the highest one that it has assigned, if it is lower.
 
     That is so where a snapshot came on a new branch, or on none, right before one of ours.
+
+    Raises:
+        UnclearCommitError: it was not done; whoever runs the task again does it.
     """
-    if table.metadata.format_version == 1:  # numbers nothing
-        return
-    if table.metadata.next_sequence_number() > highest_number(table):
-        return
-    _log.warning(
-        "%s has snapshots beyond its last sequence number, which is set to the highest of theirs",
-        name_of(table),
+    for _ in range(ATTEMPTS):
+        is_numbered = table.metadata.format_version > 1
+        if not is_numbered or table.metadata.next_sequence_number() > highest_number(table):
+            return
+        _log.warning("the last sequence number of %s is behind its snapshots", name_of(table))
+        added = TaggedSnapshot.write(table, "", {})
+        same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
+        try:
+            commit(table, (added.addition,), (same_table, *branches_as_seen(table)))
+        except CommitFailedException:
+            added.remove_manifest_list()  # somebody committed, and may have set it right thereby
+        except Exception as error:
+            _log.warning("no answer to setting the last sequence number: %s", error)
+        table = reload_table(table)
+    raise UnclearCommitError(
+        f"an index of {name_of(table)} was published and the table's last sequence number is "
+        "behind its snapshots; run the task again, which sets it right"
     )
-    added = TaggedSnapshot.write(table, "", {})
-    uuid_is_same = AssertTableUUID(uuid=table.metadata.table_uuid)
-    commit(table, (added.addition,), (uuid_is_same, *branches_as_seen(table)))
 
 
 def removal_of(table: Table, snapshot_ids: frozenset[int]) -> tuple[TableUpdate, ...]:

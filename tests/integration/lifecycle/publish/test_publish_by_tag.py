@@ -8,10 +8,11 @@ from puffin_ann.errors import (
     CatalogUnavailableError,
     ConflictError,
     IndexNotFoundError,
+    UnclearCommitError,
     UnsupportedTableError,
 )
 from puffin_ann.lake.commit import attempt as attempts
-from puffin_ann.lake.commit import commit_index_file
+from puffin_ann.lake.commit import commit_index_file, tagged_snapshot
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags, tag_name
 from puffin_ann.lifecycle.documents.run import PUBLISH
@@ -186,6 +187,31 @@ def test_numbers_of_a_branch_that_comes_in_between_are_not_given_twice(words, mo
     assert_numbers_rise(words)
     words.append(builds.rows(range(80, 90)))
     assert_numbers_rise(words)
+    table_events.assert_alive(words)
+
+
+def test_numbers_that_could_not_be_set_right_are_by_the_next_attempt(words, monkeypatch):
+    def branch():
+        fresh = words.catalog.load_table(words.name())
+        fresh.manage_snapshots().create_branch(main(words)[-1], "audit").commit()
+        fresh.refresh().append(builds.rows(range(60, 70)), branch="audit")
+
+    def unreachable(*arguments):
+        raise ConnectionError("the catalog is away")
+
+    before_the_commit(monkeypatch, branch)
+    declared = builds.declaration(publish="tag")
+    plan = planning.plan_build(declared, run_id="a", overrides={"force": True})
+    builds.run_stages(plan)
+    with monkeypatch.context() as patch:
+        patch.setattr(tagged_snapshot, "commit", unreachable)
+        with pytest.raises(UnclearCommitError, match="run the task again"):
+            publications.publish(plan)
+    with pytest.raises(AssertionError):
+        assert_numbers_rise(words)
+    publications.publish(plan)
+    assert_numbers_rise(words)
+    assert len(own_tags(words)) == 1
     table_events.assert_alive(words)
 
 
