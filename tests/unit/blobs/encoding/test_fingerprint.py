@@ -2,17 +2,13 @@ import io
 
 import pytest
 
-from puffin_ann.blobs.encoding.container import ContainerWriter, fingerprint
+from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.errors import BlobFormatError
+from tests.support.mutation import assemble
 
 
 def blob(kind: str = "rows", **sections: bytes) -> bytes:
-    out = io.BytesIO()
-    writer = ContainerWriter(out, kind)
-    for name, data in sections.items():
-        writer.put(name, data)
-    writer.finish()
-    return out.getvalue()
+    return assemble(sections, kind)
 
 
 def test_a_copy_has_the_same_fingerprint_and_whatever_differs_another():
