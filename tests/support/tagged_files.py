@@ -1,7 +1,8 @@
 """A file under a tag of its own: a snapshot without parent and rows, whose statistics entry it is.
 
 Nothing stands on a branch, so that no commit of data comes between what was seen and what is
-published, and the entry is nobody else's.
+published, and the entry is nobody else's. The snapshot has the last sequence number that the table
+had assigned when it was loaded, and asserts nothing of branches.
 """
 
 import io
@@ -101,7 +102,7 @@ def _empty_snapshot(table: Table) -> Snapshot:
     metadata = table.metadata
     snapshot_id = uuid.uuid4().int >> 65
     manifest_list = f"{table.location()}/metadata/snap-{snapshot_id}-0-{uuid.uuid4()}.avro"
-    number = metadata.last_sequence_number + 1
+    number = metadata.last_sequence_number
     is_v3 = metadata.format_version >= 3
     rows = {"first-row-id": metadata.next_row_id, "added-rows": 0} if is_v3 else {}
     output = table.io.new_output(manifest_list)

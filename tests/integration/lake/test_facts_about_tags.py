@@ -167,8 +167,31 @@ def test_a_commit_of_data_in_between_does_not_stop_a_publication(lake):
     path = tagged_files.publish(looked, 1)
     assert files_of(lake.load()) == {path}
     assert rows_of(lake) == 370
-    insert(lake)
-    assert rows_of(lake) == 380
+
+
+def test_adding_it_sets_the_last_number_even_backwards(lake):
+    """So a publication asserts what it saw: of two commits of one number, deletes miss rows."""
+    looked = lake.load()
+    seen = looked.metadata.last_sequence_number
+    tagged_files.publish(looked, 1)
+    assert lake.load().metadata.last_sequence_number == seen
+    lake.load().append(builds.rows(range(900, 910)))
+    head = lake.load().current_snapshot()
+    assert head.sequence_number == seen + 1
+    tagged_files.publish(looked, 2)
+    assert lake.load().metadata.last_sequence_number == seen
+    lake.load().append(builds.rows(range(910, 920)))
+    assert lake.load().current_snapshot().sequence_number == head.sequence_number
+
+
+def test_data_that_was_prepared_before_lands_after_it(lake):
+    """It takes no number of its own."""
+    stale = lake.load()
+    tagged_files.publish(lake.load(), 1)
+    stale.append(builds.rows(range(900, 910)))
+    numbers = [lake.load().snapshot_by_id(each.snapshot_id) for each in lake.load().history()]
+    assert [each.sequence_number for each in numbers] == [1, 2, 3, 4]
+    assert rows_of(lake) == 370
 
 
 def test_of_two_writers_of_one_tag_one_is_first_and_writers_of_two_are_both(lake):
