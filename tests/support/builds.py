@@ -27,6 +27,10 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 """Parameters of graphs for some dozens of rows."""
 
 
+DEFAULTS: dict[str, Any] = {}
+"""What every declaration made here says unless it is told otherwise; set by fixtures."""
+
+
 def declaration(**changes: Any) -> IndexDeclaration:
     """A small index over `test.demo.words`."""
     shards = {"shards": 2, "partitions_per_shard": 2}
@@ -38,6 +42,7 @@ def declaration(**changes: Any) -> IndexDeclaration:
         "algorithm": "exact",
         **({} if changes.get("algorithm") == "centroid" else shards),
         "gate": {"queries": 10, "k": 5},
+        **DEFAULTS,
         **changes,
     }
     return parse_declaration(data, source="test")

@@ -4,9 +4,21 @@ import pytest
 from pyiceberg.utils.config import Config
 
 from puffin_ann.settings import settings
-from tests.support import iceberg_java, lakes, object_store
+from tests.support import builds, iceberg_java, lakes, object_store
 from tests.support.catalog_proxy import CatalogProxy
 from tests.support.rest_catalog import rest_catalog
+
+
+@pytest.fixture
+def published_on_main(monkeypatch):
+    """Versions are published by index snapshots: for what befalls those, and files of many."""
+    monkeypatch.setitem(builds.DEFAULTS, "publish", "snapshot")
+
+
+@pytest.fixture
+def published_by_statistics(monkeypatch):
+    """Versions are published under the snapshots that they cover, whose one slot others fill."""
+    monkeypatch.setitem(builds.DEFAULTS, "publish", "statistics")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann import open_index
 from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.metadata.registered import publication_number
 from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lifecycle.versions.inventory import is_index_name
 from puffin_ann.puffin.writer import PuffinWriter
@@ -29,7 +30,14 @@ def publish(table: Table, run: str, **declared) -> str:
 def newest(table: Table) -> str:
     entries = slots(table.refresh())
     order = {snapshot.snapshot_id: snapshot.sequence_number for snapshot in table.snapshots()}
-    return entries[max(entries, key=lambda snapshot_id: order.get(snapshot_id, -1))].statistics_path
+    latest = max(
+        entries,
+        key=lambda snapshot_id: (
+            publication_number(entries[snapshot_id].statistics_path),
+            order.get(snapshot_id, -1),
+        ),
+    )
+    return entries[latest].statistics_path
 
 
 def analyse(table: Table, snapshot_id: int | None = None) -> str:

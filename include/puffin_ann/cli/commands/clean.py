@@ -72,7 +72,7 @@ def _show_clean(report: "CleanReport") -> None:
             grid.add_column(name, overflow="fold", justify="right" if name == "bytes" else "left")
         for orphan in report.gone:
             grid.add_row(
-                *map(Text, (orphan.kind, f"{orphan.bytes:,}", orphan.location, orphan.why))
+                *map(Text, (orphan.kind, f"{orphan.bytes:,}", orphan.location, orphan.reason))
             )
         console.print(grid)
     console.print(f"{report.table}: {_cleaned(report, verb)}", highlight=False, soft_wrap=True)

@@ -31,7 +31,7 @@ def drop(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish the table's index file without an index; other indexes and statistics stay.
+    """Take an index out of its table; other indexes, and statistics of others, stay.
 
     Its files are removed by 'puffin-ann clean' when their grace is over. An index that is
     not declared here may be declared elsewhere: its name has to be typed, or --force

@@ -187,7 +187,7 @@ def _remove(
             if _delete(inventory, table, removable):
                 gone.append(removable)
                 log.info(
-                    "clean: removed %s %s: %s", removable.kind, removable.location, removable.why
+                    "clean: removed %s %s: %s", removable.kind, removable.location, removable.reason
                 )
         except (StagingError, StoreDeniedError) as error:
             failed.append(f"{removable.location}: {error}")

@@ -140,7 +140,7 @@ def _clean(table: Table, declarations: Sequence[IndexDeclaration], at_ms: int | 
         cleaned = clean(table, declarations, at_ms=at_ms)
     except EnvironmentProblemError as error:  # what was repaired before has to be told
         return [f"removed nothing: {error}"]
-    done = [f"removed {gone.kind} {gone.location}: {gone.why}" for gone in cleaned.gone]
+    done = [f"removed {gone.kind} {gone.location}: {gone.reason}" for gone in cleaned.gone]
     return done + [f"could not remove {problem}" for problem in cleaned.failed]
 
 
@@ -168,7 +168,7 @@ def _registrations(
                 indexes=_indexes(file),
                 file=file.path,
                 what=f"registered under snapshots {_ids(file.entries)}, and not there",
-                remedy="the guard removes the registration",
+                remedy="the guard removes the registration, and the tag where one of ours holds it",
             )
     published = inventory.published
     verdicts = apply_retention(
@@ -195,9 +195,9 @@ def _registration(
             continue
         other = slots(inventory.table).get(slot)
         what = (
-            f"its index snapshot {slot} has lost its registration"
+            f"its snapshot {slot} has lost its registration"
             if other is None
-            else f"under its index snapshot {slot}, {other.statistics_path} is registered instead"
+            else f"under its snapshot {slot}, {other.statistics_path} is registered instead"
         )
         yield Finding(
             kind="dropped" if other is None else "replaced",

@@ -37,6 +37,7 @@ class DropReport(BaseModel):
         file: the new file, without the index; empty if none had to be made.
         snapshot_id: snapshot the new file is registered under.
         deregistered: files that hold nothing else, and are not registered any more.
+        tags: of ours, that held such files and go with them.
         actions: one sentence for each thing done.
         declaration: what its newest version was published by, as the table records it.
     """
@@ -51,6 +52,7 @@ class DropReport(BaseModel):
     file: str = ""
     snapshot_id: int | None = None
     deregistered: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
     declaration: dict[str, Any] = {}
 
@@ -64,7 +66,7 @@ def drop(
     dry_run: bool = False,
     at_ms: int | None = None,
 ) -> DropReport:
-    """Publish the table's index file without an index, or deregister it if it was the last one.
+    """Deregister the files of an index, with their tags; publish what they hold besides without it.
 
     From that one commit on the index is not found, neither at the head nor in the past, whichever
     file still holds it. Files go by `clean`, when their grace is over.
@@ -189,39 +191,47 @@ def _holds(file: IndexFile, index: str) -> bool:
 def _publish_without(
     rest: Inventory, live: Mapping[str, IndexFile], marks: Mapping[str, str], report: DropReport
 ) -> DropReport:
-    kept = ", ".join(report.others) or "others' statistics"
+    kept = ", ".join(sorted(live)) or "others' statistics"
     if report.dry_run:
-        return report.model_copy(
-            update={"actions": (f"would publish a file without it, with {kept}",)}
-        )
+        first = f"would publish a file without it, with {kept}"
+        return _told(report, rest, _only_dropped(rest), first)
     mine = {file.path for file in rest.files if file.dropped}
     path, snapshot_id = republish(rest, live, replaces=mine, properties=marks)
-    done = [f"published {path} as snapshot {snapshot_id}, with {kept}"]
+    done = f"published {path} as snapshot {snapshot_id}, with {kept}"
     fresh = take_inventory(rest.table, at_ms=rest.now_ms)
     empty = _only_dropped(fresh)
     if empty:
         _clear(fresh, empty, {})
-        done += [f"deregistered {file.path}, which holds nothing else" for file in empty]
-    return report.model_copy(
-        update={
-            "file": path,
-            "snapshot_id": snapshot_id,
-            "deregistered": tuple(file.path for file in empty),
-            "actions": tuple(done),
-        }
-    )
+    report = report.model_copy(update={"file": path, "snapshot_id": snapshot_id})
+    return _told(report, fresh, empty, done)
 
 
 def _deregister(
     inventory: Inventory, rest: Inventory, marks: Mapping[str, str], report: DropReport
 ) -> DropReport:
     empty = _only_dropped(rest)
-    verb = "would deregister" if report.dry_run else "deregistered"
     if not report.dry_run:
         _clear(inventory, empty, marks)
-    actions = tuple(f"{verb} {file.path}, which holds nothing else" for file in empty)
+    return _told(report, rest, empty)
+
+
+def _told(
+    report: DropReport, inventory: Inventory, empty: Iterable[IndexFile], *done: str
+) -> DropReport:
+    """Return the report with the files that are deregistered, and the tags that go with them."""
+    verb = "would deregister" if report.dry_run else "deregistered"
+    tags: dict[str, list[str]] = {file.path: inventory.tags_of(file) for file in empty}
+    actions = [
+        f"{verb} {path}, which holds nothing else"
+        + (f", with tag {', '.join(names)}" if names else "")
+        for path, names in tags.items()
+    ]
     return report.model_copy(
-        update={"deregistered": tuple(file.path for file in empty), "actions": actions}
+        update={
+            "deregistered": tuple(tags),
+            "tags": tuple(name for names in tags.values() for name in names),
+            "actions": (*done, *actions),
+        }
     )
 
 

@@ -225,15 +225,19 @@ def _keep_others(
 ) -> None:
     """Find places for the older versions that are kept, where there are any.
 
-    A version never gets a place newer than the one of a version that is newer: of files without
-    a number in their names readers take the place for the order of versions.
+    A version never gets a place newer than the one of a version that is newer: of files whose names
+    have the same number, or none, readers take the place for the order of versions.
     """
     table = inventory.table
     names = names_of_snapshots(table)
     order = {snapshot.snapshot_id: snapshot.sequence_number or 0 for snapshot in table.snapshots()}
     for verdict in kept:
         file = verdict.file
-        newer = [other.order for other in inventory.published if other.order > file.order]
+        newer = [
+            other.order
+            for other in inventory.published
+            if other.order > file.order and other.number == file.number
+        ]
         limit = min(newer, default=max(order.values(), default=0) + 1)
         free = {
             slot
@@ -256,10 +260,7 @@ def _apply(inventory: Inventory, plan: GuardPlan) -> list[str]:
     change = _change(inventory, plan)
     if not change.is_empty:
         change_slots(inventory.table, change, expected_head=inventory.head)
-        done += [
-            f"removed the registration under snapshot {slot}: {path} is gone"
-            for slot, path in plan.clear.items()
-        ]
+        done += [_cleared(inventory, slot, path) for slot, path in plan.clear.items()]
         done += [
             f"registered {file.path} under snapshot {slot}: {reason}"
             for slot, (file, reason) in plan.register.items()
@@ -276,6 +277,14 @@ def _apply(inventory: Inventory, plan: GuardPlan) -> list[str]:
         path, snapshot_id = republish(fresh, plan.live)
         done.append(f"published {path} as snapshot {snapshot_id}: {plan.again}")
     return done
+
+
+def _cleared(inventory: Inventory, slot: int, path: str) -> str:
+    """Say what went from a slot, and why: its file is gone, or there and of no use."""
+    tag = own_tags(inventory.table).get(slot)
+    what = f"tag {tag}" if tag else f"the registration under snapshot {slot}"
+    is_there = any(file.path == path and file.bytes is not None for file in inventory.files)
+    return f"removed {what}: {path} " + ("holds only what was dropped" if is_there else "is gone")
 
 
 def _change(inventory: Inventory, plan: GuardPlan) -> SlotChange:

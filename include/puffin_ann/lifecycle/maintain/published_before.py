@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.lake.metadata.dropped import NEVER, Dropped, find_dropped
 from puffin_ann.lake.metadata.log import metadata_document
+from puffin_ann.lake.metadata.own_tags import UNDER_TAG
 from puffin_ann.lifecycle.evaluate.records import measured_at
 
 
@@ -37,7 +38,7 @@ def _names(document: dict[str, Any], index: str, mark: Dropped) -> bool:
     later = {
         snapshot.get("snapshot-id"): snapshot.get("summary")
         for snapshot in _mappings(document, "snapshots")
-        if _number(snapshot.get("sequence-number")) > mark.sequence_number
+        if _is_later(snapshot, index, mark)
     }
     if any(f"ann.{index}.run-id" in (summary or {}) for summary in later.values()):
         return True
@@ -46,6 +47,16 @@ def _names(document: dict[str, Any], index: str, mark: Dropped) -> bool:
         entry.get("snapshot-id") in later and ours.search(str(entry.get("statistics-path")))
         for entry in _mappings(document, "statistics")
     )
+
+
+def _is_later(snapshot: dict[str, Any], index: str, mark: Dropped) -> bool:
+    """Tell whether a snapshot came after the last drop; a tagged one has no number of its own."""
+    if _number(snapshot.get("sequence-number")) > mark.sequence_number:
+        return True
+    summary = snapshot.get("summary")
+    if not isinstance(summary, dict) or UNDER_TAG not in summary:
+        return False
+    return not {summary.get(f"ann.{index}.{key}") for key in ("run-id", "version")} & mark.versions
 
 
 def _mappings(document: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -54,6 +54,7 @@ class Removable(BaseModel):
         idle_seconds: how long it has not been needed, or not been written to.
         grace_seconds: how long it has to be so before it goes.
         slots: snapshots from which it is deregistered first.
+        tags: of ours, that hold it and go with it.
         upload_id: of an upload, the store's name of it.
     """
 
@@ -66,7 +67,13 @@ class Removable(BaseModel):
     idle_seconds: int
     grace_seconds: int
     slots: tuple[int, ...] = ()
+    tags: tuple[str, ...] = ()
     upload_id: str = Field(default="", exclude=True)
+
+    @property
+    def reason(self) -> str:
+        """The reason, and the tags that go with it."""
+        return self.why + (f"; with tag {', '.join(self.tags)}" if self.tags else "")
 
     @property
     def is_due(self) -> bool:
@@ -122,6 +129,7 @@ def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[R
                 idle_seconds=_seconds(inventory.now_ms - verdict.since_ms),
                 grace_seconds=_seconds(verdict.grace_ms),
                 slots=tuple(sorted(verdict.file.entries)),
+                tags=tuple(inventory.tags_of(verdict.file)),
             )
 
 
@@ -145,6 +153,7 @@ def _dropped(
             idle_seconds=_seconds(inventory.now_ms - since),
             grace_seconds=_seconds((_with_grace(longest, grace) if grace else longest).grace_ms),
             slots=tuple(sorted(file.entries)),
+            tags=tuple(inventory.tags_of(file)),
         )
 
 
@@ -237,7 +246,7 @@ def _why_not_needed(root: str, uri: str, retention: Mapping[str, RetentionOption
 
 
 def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Removable]:
-    """List manifest lists of index snapshots that never came to be: of commits not answered."""
+    """List manifest lists of snapshots of ours that never came to be, or were removed since."""
     found = [
         stored
         for stored in list_objects(inventory.table.io, metadata_folder(inventory.table))
@@ -257,7 +266,8 @@ def _manifest_lists(inventory: Inventory, grace_ms: int) -> Iterable[Removable]:
                 kind="manifest list",
                 location=file.uri,
                 bytes=file.bytes,
-                why="no metadata of the table names it: the commit of its snapshot never landed",
+                why="no metadata of the table names it: the commit of its snapshot never landed, "
+                "or the snapshot went with its tag",
                 idle_seconds=_seconds(inventory.now_ms - file.modified_ms),
                 grace_seconds=_seconds(grace_ms),
             )

@@ -68,7 +68,7 @@ def clean_table(table: str, *, owner: str) -> tuple[str, ...]:
     """
     with leases.publishing(table, owner, "clean"):
         found = clean(table, declared_on(table))
-    gone = [f"removed {gone.kind} {gone.location}: {gone.why}" for gone in found.gone]
+    gone = [f"removed {gone.kind} {gone.location}: {gone.reason}" for gone in found.gone]
     # What old metadata alone names is kept each night, and nothing to be told each night.
     told = found.kept if found.notes else ()
     kept = [f"kept {sentence.kind} {sentence.location}: {sentence.why}" for sentence in told]

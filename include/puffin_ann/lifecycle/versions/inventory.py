@@ -59,7 +59,8 @@ class IndexFile:
         modified_ms: when it was written, milliseconds since 1970; 0 if that is not known.
         footer_size: bytes of its footer; 0 if that cannot be read.
         entries: its registrations, by snapshot id.
-        named_by: snapshots of the table whose summary names it: its index snapshots.
+        named_by: snapshots of the table whose summary names it: its index snapshots, or its tagged
+            one.
         former: its registration in earlier metadata, if the table's own does not name it.
         number: of the publication, see `registered.publication_number`.
         order: of its places: newer snapshots have higher numbers.
@@ -121,6 +122,11 @@ class Inventory:
     def is_tagged(self, file: IndexFile) -> bool:
         """Tell whether a tag of ours holds a file: then no expiry takes its registration away."""
         return bool(file.entries.keys() & own_tags(self.table).keys())
+
+    def tags_of(self, file: IndexFile) -> list[str]:
+        """Return the names of the tags of ours that hold a file."""
+        ours = own_tags(self.table)
+        return sorted(ours[slot] for slot in file.entries.keys() & ours.keys())
 
     def untagged(self, live: Mapping[str, IndexFile]) -> dict[str, IndexFile]:
         """Return, by index, the files that no tag of ours holds."""
@@ -300,7 +306,7 @@ def _order(table: Table, snapshot_ids: Iterable[int], former: FormerEntry | None
 def _published_ms(
     table: Table, named_by: tuple[int, ...], former: FormerEntry | None, modified_ms: int
 ) -> int:
-    """Return the time of the index snapshot, else when the file was written."""
+    """Return the time of the snapshot that names it, else when the file was written."""
     snapshots = (table.snapshot_by_id(name) for name in named_by)
     times = [snapshot.timestamp_ms for snapshot in snapshots if snapshot is not None]
     return min(times) if times else modified_ms or (former.published_ms if former else 0)

@@ -3,15 +3,17 @@
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.errors import (
-    IndexNotFoundError,
-)
+from puffin_ann.errors import IndexNotFoundError
+from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.metadata.dropped import mark
+from puffin_ann.lake.metadata.expiry import Horizon
 from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.maintain.rename import find_declarations, rename
+from puffin_ann.moments import now_ms
 from tests.support import builds, table_events
 from tests.support.tagged_versions import indexes_in, later, main, published, tagged_files
 
@@ -70,7 +72,7 @@ def test_a_table_set_to_a_tagged_snapshot_keeps_it(words):
 
 
 def test_a_users_tag_on_an_index_snapshot_is_not_ours(words):
-    table_events.publish(words, "a")
+    table_events.publish(words, "a", publish="snapshot")
     at = words.current_snapshot().snapshot_id
     words.manage_snapshots().create_tag(at, f"{PREFIX}year_end").commit()
     table_events.expire_all_but_head(words)
@@ -90,9 +92,102 @@ def test_the_guard_registers_again_what_a_tag_holds_and_frees_a_tag_that_holds_n
     assert tagged_files(words) == {path}
     table_events.drop_registration(words, held)
     words.io.delete(path)
-    guard(words)
+    ((_, tag),) = own_tags(words).items()
+    assert guard(words).actions == (f"removed tag {tag}: {path} is gone",)
     assert own_tags(words.refresh()) == {}
     assert words.snapshot_by_id(held) is None
+
+
+def test_the_guard_says_of_a_dropped_file_that_it_is_there_and_of_no_use(words):
+    path = published(words)
+    ((held, tag),) = own_tags(words).items()
+    marks = mark(words, builds.INDEX, ["a"], now_ms())
+    words.transaction().set_properties(marks).commit_transaction()
+    table_events.drop_registration(words, held)
+    (action,) = guard(words).actions
+    assert action == f"removed tag {tag}: {path} holds only what was dropped"
+    assert own_tags(words.refresh()) == {}
+    assert table_events.index_files(words) == {path}
+
+
+def test_dry_runs_name_the_tags_that_go_and_exactly_those_go(words):
+    paths = []
+    for run in "abc":
+        paths.append(published(words, run))
+        words.append(builds.rows(range(ord(run), ord(run) + 3)))
+    by_path = {slots(words)[held].statistics_path: tag for held, tag in own_tags(words).items()}
+    (superseded,) = clean(words, at_ms=later(), dry_run=True).gone
+    assert (superseded.location, superseded.tags) == (paths[0], (by_path[paths[0]],))
+    assert superseded.reason == f"{superseded.why}; with tag {by_path[paths[0]]}"
+    planned = drop(words, builds.INDEX, dry_run=True)
+    assert set(planned.tags) == set(by_path.values())
+    assert all(any(tag in action for action in planned.actions) for tag in by_path.values())
+    assert len(own_tags(words.refresh())) == 3
+    assert clean(words, at_ms=later()).gone[0] == superseded
+    assert set(own_tags(words.refresh()).values()) == {by_path[path] for path in paths[1:]}
+    done = drop(words, builds.INDEX)
+    assert set(done.tags) == {by_path[path] for path in paths[1:]}
+    assert own_tags(words.refresh()) == {}
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "statistics"])
+def test_a_version_of_another_mode_lives_on_beside_its_successors_and_goes_as_they_do(words, mode):
+    old = table_events.publish(words, "old", publish=mode)
+    words.append(builds.rows(range(60, 70)))
+    base = main(words)[-1]
+    first = published(words, "first")
+    assert guard(words).actions == ()
+    soon = Horizon(now_ms(), older_than_ms=now_ms() + table_events.HOUR_MS, retain_last=1)
+    (action,) = guard(words, horizon=soon).actions
+    assert f"registered {old} under snapshot {base}: version 2 of the 2 kept" in action
+    table_events.expire_all_but_head(words)
+    assert guard(words).actions == ()
+    assert {old, first} <= table_events.index_files(words)
+    table_events.assert_alive(words)
+    words.io.delete(first)  # what is older answers then
+    table_events.assert_alive(words)
+    guard(words)
+    second = published(words, "second")
+    words.append(builds.rows(range(70, 80)))
+    third = published(words, "third")
+    assert clean(words, at_ms=later()).failed == ()
+    assert table_events.index_files(words) == {second, third}
+    assert {entry.statistics_path for entry in slots(words.refresh()).values()} == {second, third}
+    assert doctor(words, [builds.declaration()]).problems_left == 0
+    assert base in main(words)
+    table_events.assert_alive(words)
+
+
+def test_a_file_of_two_indexes_keeps_the_one_that_has_no_tag_yet(words):
+    """The other one went over to tags; what they shared is registered under the head."""
+    table_events.publish(words, "a", publish="snapshot")
+    both = table_events.publish(words, "b", name="other", publish="snapshot")
+    words.append(builds.rows(range(60, 70)))
+    for run in "cd":
+        published(words, run)
+    (action,) = guard(words).actions
+    assert f"registered {both} under snapshot {main(words)[-1]}" in action
+    table_events.expire_all_but_head(words)
+    clean(words, at_ms=later())
+    table_events.assert_alive(words, builds.INDEX, "other")
+    assert both in table_events.index_files(words)
+    report = drop(words, builds.INDEX)
+    assert (report.others, len(report.tags)) == (("other",), 2)
+    table_events.assert_alive(words, "other")
+    with pytest.raises(IndexNotFoundError):
+        open_index(words, builds.INDEX)
+
+
+def test_an_index_that_was_dropped_and_published_again_and_lost_is_known_by_the_log(words):
+    published(words)
+    drop(words, builds.INDEX)
+    published(words, "b")
+    ((held, tag),) = own_tags(words).items()
+    words.manage_snapshots().remove_tag(tag).commit()
+    table_events.expire_all_but_head(words)
+    assert words.snapshot_by_id(held) is None
+    kinds = {finding.kind for finding in doctor(words, [builds.declaration()]).findings}
+    assert "lost" in kinds
 
 
 def test_dropping_one_index_leaves_the_file_of_another_alone(words):
