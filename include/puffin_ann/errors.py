@@ -49,6 +49,10 @@ class UnsupportedTableError(BadInputError):
     """The table holds something we refuse by name: equality deletes, files other than Parquet."""
 
 
+class TagNotKeptError(UnsupportedTableError):
+    """The catalog took a tag and does not keep it; nothing was published."""
+
+
 class BadVectorsError(BadInputError):
     """Vectors are null, NaN, infinite or of another width, and the declaration refuses those."""
 

@@ -114,7 +114,7 @@ def test_appended_rows_are_found_through_both_indexes_and_nothing_runs_after_tha
         assert (started - appended).total_seconds() < MINUTE
         assert run["run_type"] == "asset_triggered"
         assert watched.nearest(name, ROWS, MORE) == words(ROWS, MORE)
-    time.sleep(10)  # several polls: the index snapshots are no events
+    time.sleep(10)  # several polls: what was published is no event
     assert watched.published() - before == len(INDEXES)
     ended_since(watched, "refresh", {name: count + 1 for name, count in runs.items()})
     assert counted(watched, "refresh") == {name: count + 1 for name, count in runs.items()}

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
-from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.report.status import status
 from tests.support.airflow_stage import Stage
 from tests.support.paths import ROOT, SAMPLE
+from tests.support.publications import runs_published
 
 INDEX, ROWS, MORE, RUN = "killed", 1500, 50, "refresh-1"
 SPARK_SUBMIT = [
@@ -123,8 +124,8 @@ def test_jobs_killed_and_jobs_that_outlive_their_task_publish_once(stage, change
 
     first = program(stage, "publish", plan["plan"], RUN)
     table = stage.catalog().load_table("glove.killed")
-    assert sum(map(is_index_snapshot, table.snapshots())) == 2
-    assert table.current_snapshot().snapshot_id == first["snapshot_id"]
+    assert len(runs_published(table, INDEX)) == len(own_tags(table)) == 2
+    assert first["snapshot_id"] in own_tags(table)
     (now,) = status(table, INDEX)
     assert (now.rows_to_scan, now.rows_masked, now.vectors) == (0, 0, ROWS)
     metadata = stage.folder / "warehouse" / "glove" / "killed" / "metadata"

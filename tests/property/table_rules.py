@@ -32,7 +32,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
         algorithm=st.sampled_from(["exact", "exact", "vamana"]),
-        publish=st.sampled_from([("auto", "auto"), ("auto", "tag"), ("tag", "tag")]),
+        publish=st.sampled_from([("snapshot", "snapshot"), ("snapshot", "auto"), ("auto", "auto")]),
     )
     def begin(self, metric, algorithm, publish):
         self.folder = tempfile.TemporaryDirectory(prefix="history-")

@@ -56,7 +56,7 @@ def publish(plan: PlanPointer) -> PublishedVersion:
 
 
 def runs_published(table: Table, index: str = builds.INDEX) -> list[str]:
-    """Run ids of the table's index snapshots, the oldest first."""
+    """Run ids of the snapshots that published an index, the oldest first."""
     key = f"ann.{index}.run-id"
     summaries = [snapshot.summary.additional_properties for snapshot in table.refresh().snapshots()]
     return [summary[key] for summary in summaries if key in summary]

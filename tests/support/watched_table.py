@@ -13,7 +13,6 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from puffin_ann import open_index
-from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
 from puffin_ann.lifecycle.report.status import IndexStatus, status
 from puffin_ann.lifecycle.runtime.leases import index_lease
 from tests.support.airflow_server import LocalAirflow, wait_until
@@ -180,7 +179,8 @@ class WatchedTable:
         return all(status.rows_to_scan == status.rows_masked == 0 for status in found)
 
     def published(self) -> int:
-        return sum(map(is_index_snapshot, self.table.snapshots()))
+        summaries = (each.summary.additional_properties for each in self.table.snapshots())
+        return sum(any(key.startswith("ann.") for key in summary) for summary in summaries)
 
     def held_by(self, index: str) -> str:
         """The owner of an index's lease; empty if nobody has it."""

@@ -71,6 +71,7 @@ def test_nothing_is_removed_while_a_declaration_is_bad(cli, indexed, folder):
     assert done["actions"][-1].startswith("not cleaned, since it is not known what is to be kept")
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_of_a_file_that_indexes_share_status_counts_the_bytes_of_each_for_itself(
     cli, indexed, declare
 ):
@@ -200,12 +201,10 @@ def test_history_tells_what_each_run_did_and_what_is_retained(cli, indexed, decl
 def test_runs_outlive_their_versions_and_snapshots_in_the_history(cli, indexed, declare):
     for number in range(3):
         indexed.append(builds.rows(range(100 + 10 * number, 110 + 10 * number)))
-        builds.build(declare(), f"cli-{number}")
+        builds.build(declare(retention={"versions": 1}), f"cli-{number}")
         indexed.refresh()
-    old = [snapshot.snapshot_id for snapshot in indexed.snapshots()][:-1]
-    for entry in {statistic.snapshot_id for statistic in indexed.metadata.statistics} & set(old):
-        with indexed.update_statistics() as update:
-            update.remove_statistics(entry)
+    assert cli("clean", TABLE[0], "--grace", "0s")[0] == 0
+    old = [entry.snapshot_id for entry in indexed.refresh().history()][:-1]
     indexed.maintenance.expire_snapshots().by_ids(old).commit()
     code, out, _ = cli("history", *TABLE, "--json")
     found = json.loads(out)

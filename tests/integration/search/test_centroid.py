@@ -68,7 +68,7 @@ def test_deleted_uncovered_and_older_rows_count_as_everywhere(words, metric):
     delete_positions(words, {_files(words)[0]: [7], _files(words)[1]: [1, 2]})
     words.refresh().delete("id >= 40 and id < 45")
     words.refresh()
-    for snapshot in [snapshot.snapshot_id for snapshot in words.snapshots()]:
+    for snapshot in [entry.snapshot_id for entry in words.history()]:
         index = open_index(words, builds.INDEX, snapshot)
         builds.assert_answers(index, words, snapshot, QUERIES, 7)
         ids, _ = builds.live(words, snapshot)

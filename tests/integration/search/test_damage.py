@@ -19,7 +19,7 @@ from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.versions import newest_version
-from tests.support import builds
+from tests.support import builds, table_events
 from tests.support.damage import corrupt, forget_cache, report
 
 QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
@@ -29,9 +29,7 @@ def publish(table, run_id: str, **changes) -> str:
     """Build and publish; returns the file's path on the disk."""
     plan = builds.build(builds.declaration(**changes), run_id, {"force": True})
     assert plan.action == "build"
-    head = table.refresh().current_snapshot().snapshot_id
-    (entry,) = [entry for entry in table.metadata.statistics if entry.snapshot_id == head]
-    return entry.statistics_path.removeprefix("file://")
+    return table_events.newest(table).removeprefix("file://")
 
 
 @pytest.fixture
@@ -99,6 +97,7 @@ def test_a_file_that_is_removed_under_an_open_index_is_replaced(two_versions):
     assert any("is gone" in message for message in report(index.search(QUERIES, 5))["damaged"])
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_the_same_version_in_another_file_is_as_good(words):
     publish(words, "a")
     both = publish(words, "b", name="second", metric="ip")

@@ -18,14 +18,11 @@ from pyiceberg.table.update import (
 
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lake.commit.index_snapshot import (
-    EmptyTransaction,
-    IndexSnapshot,
-    PublishMode,
-    own_uuid,
-)
+from puffin_ann.lake.commit.index_snapshot import EmptyTransaction, IndexSnapshot, own_uuid
 from puffin_ann.lake.commit.overwritten_statistics import path_in
+from puffin_ann.lake.commit.publish_mode import PublishMode
 from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot, branches_as_seen
+from puffin_ann.lake.metadata.own_tags import own_tags, tag_of
 from puffin_ann.lake.metadata.registered import NAMED_BY
 from puffin_ann.lake.store.staging import naming
 
@@ -243,7 +240,11 @@ def find_published(table: Table, request: Request, ours: Collection[int]) -> Pub
         request: what is to be published.
         ours: `snapshot_id` of this call's attempts.
     """
+    with_file = {entry.snapshot_id for entry in table.metadata.statistics}
+    held = with_file | own_tags(table).keys() | set(ours)
     for snapshot in table.snapshots():
+        if tag_of(snapshot) is not None and snapshot.snapshot_id not in held:
+            continue  # the tag was not kept: nothing is published by what is left of it
         properties = snapshot.summary.additional_properties if snapshot.summary else {}
         same_run = properties.get(NAMED_BY) and any(
             properties.get(key) == run for key, run in request.run_ids.items()

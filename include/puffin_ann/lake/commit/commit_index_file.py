@@ -31,13 +31,13 @@ from puffin_ann.errors import (
     StagingError,
     StoreUnavailableError,
     TableNotFoundError,
+    TagNotKeptError,
     UnclearCommitError,
-    UnsupportedTableError,
 )
 from puffin_ann.lake.catalog.tables import commit, name_of, reload_table
 from puffin_ann.lake.commit.attempt import Attempt, Published, Request, find_published
-from puffin_ann.lake.commit.index_snapshot import publish_mode
 from puffin_ann.lake.commit.overwritten_statistics import give_back, overwritten
+from puffin_ann.lake.commit.publish_mode import publish_mode
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
 from puffin_ann.lake.commit.tagged_snapshot import restore_number
 from puffin_ann.lake.metadata.own_tags import own_tags
@@ -90,8 +90,8 @@ def commit_index_file(table: Table, request: Request) -> Published:
             published. Files must be kept; after every other error nothing was published, and the
             file can be deleted.
         CatalogUnavailableError: the catalog does not answer, or refuses such commits altogether.
-        UnsupportedTableError: the table's format version forbids an index snapshot, or the catalog
-            keeps no tags.
+        UnsupportedTableError: the table's format version forbids an index snapshot.
+        TagNotKeptError: in mode `tag`, the catalog keeps no tags; nothing was published.
         StagingError: the file is missing or has another size.
     """
     _check_file(table, request)
@@ -206,12 +206,21 @@ class _Publication:
         if held == self.request.tag:
             return
         slot = published.snapshot_id
-        if slot in slots(fresh):
-            change = SlotChange(seen={slot: self.request.path}, clear=frozenset({slot}))
-            change_slots(fresh, change, expected_head=fresh.metadata.current_snapshot_id)
-        raise UnsupportedTableError(
+        change = SlotChange(seen={slot: self.request.path}, clear=frozenset({slot}))
+        for attempt in range(ATTEMPTS):
+            if slot not in slots(fresh):
+                break
+            try:
+                fresh = change_slots(
+                    fresh, change, expected_head=fresh.metadata.current_snapshot_id
+                )
+            except ConflictError:  # data came, which changes nothing about it
+                if attempt == ATTEMPTS - 1:
+                    raise
+                fresh = self._load()
+        raise TagNotKeptError(
             f"the catalog of {name_of(fresh)} took tag {self.request.tag} and does not keep it; "
-            "nothing was published, declare 'publish: auto'"
+            "nothing was published under it, 'publish: auto' goes without tags then"
         )
 
     def _refused(self, attempt: Attempt, error: Exception) -> Published | None:

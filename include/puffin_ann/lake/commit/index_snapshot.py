@@ -1,31 +1,22 @@
-"""The index snapshot: a `replace` without data change, and when it is not to be used."""
+"""The index snapshot: a `replace` without data change."""
 
 import logging
 import os
 import uuid
-from typing import Literal
 
-from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary, ancestors_of
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.typedef import EMPTY_DICT
 
-from puffin_ann.errors import ConflictError, UnsupportedTableError
-from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.errors import ConflictError
 from puffin_ann.lake.read.manifests import read_whole_manifest_list
 from puffin_ann.lake.store.outages import is_of_a_store
 
-PublishMode = Literal["snapshot", "statistics", "tag"]
-DeclaredMode = Literal["snapshot", "statistics", "tag", "auto"]
-
 _log = logging.getLogger("puffin_ann")
-
-WRITABLE_VERSION = 2
-"""Newest format version to which PyIceberg can commit snapshots."""
 
 OURS = b"puffin"
 """First bytes of the UUIDs in our files' names. A commit whose outcome is not known leaves its
@@ -80,63 +71,6 @@ class IndexSnapshot(_SnapshotProducer["IndexSnapshot"]):
             if not is_of_a_store(error):
                 raise
             _log.warning("a manifest list is left behind: %s", error)
-
-
-def publish_mode(
-    table: Table,
-    declared: DeclaredMode,
-    branch: str = MAIN_BRANCH,
-) -> tuple[PublishMode, str]:
-    """Return how to publish into a table as it is now, and why.
-
-    `auto` takes an index snapshot unless the table's format version forbids one, or it would keep
-    another branch from being fast-forwarded to: the branch continues from this one's head, which
-    one more snapshot here would no longer be.
-
-    Raises:
-        UnsupportedTableError: an index snapshot is declared and the table can have none, or its
-            catalog cannot change tables of this format version at all.
-    """
-    version = table.metadata.format_version
-    if version > WRITABLE_VERSION:
-        if declared == "snapshot":
-            raise UnsupportedTableError(
-                f"{name_of(table)} is of format version {version}; PyIceberg cannot commit "
-                f"snapshots to tables above version {WRITABLE_VERSION}: declare 'publish: auto' "
-                "or 'publish: statistics'"
-            )
-        if isinstance(table.catalog, MetastoreCatalog):
-            raise UnsupportedTableError(
-                f"{name_of(table)} is of format version {version}, and catalog "
-                f"{table.catalog.name!r} leaves it to PyIceberg to write the table's metadata, "
-                f"which it can up to version {WRITABLE_VERSION}: use a REST catalog"
-            )
-        if declared == "tag":
-            return declared, "declared"
-        return "statistics", f"the table is of format version {version}"
-    if declared != "auto":
-        return declared, "declared"
-    ahead = branches_ahead(table, branch)
-    if ahead:
-        return "statistics", f"branch {ahead[0]!r} continues from the head of {branch!r}"
-    return "snapshot", f"no branch continues from the head of {branch!r}"
-
-
-def branches_ahead(table: Table, branch: str = MAIN_BRANCH) -> list[str]:
-    """Return the other branches that `branch` can be fast-forwarded to, or will be able to."""
-    head = table.metadata.snapshot_by_name(branch)
-    if head is None:
-        return []
-    return sorted(
-        name
-        for name, ref in table.metadata.refs.items()
-        if name != branch
-        and ref.snapshot_ref_type == SnapshotRefType.BRANCH
-        and any(
-            snapshot.snapshot_id == head.snapshot_id
-            for snapshot in ancestors_of(table.snapshot_by_id(ref.snapshot_id), table.metadata)
-        )
-    )
 
 
 def is_index_snapshot(snapshot: Snapshot) -> bool:

@@ -36,7 +36,7 @@ from pyiceberg.table.update import (
 from puffin_ann.errors import UnclearCommitError
 from puffin_ann.lake.catalog.tables import commit, name_of, reload_table
 from puffin_ann.lake.commit.index_snapshot import own_uuid
-from puffin_ann.lake.metadata.own_tags import UNDER_TAG, own_tags
+from puffin_ann.lake.metadata.own_tags import UNDER_TAG, own_tags, tag_of
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.outages import is_of_a_store
@@ -177,10 +177,14 @@ def restore_number(table: Table) -> None:
 
 
 def removal_of(table: Table, snapshot_ids: frozenset[int]) -> tuple[TableUpdate, ...]:
-    """Return what removes our tags from some snapshots, and those that no other name holds."""
+    """Return what removes our tags from some snapshots, and those that no other name holds.
+
+    A snapshot whose tag is gone already, or was never kept, goes as well.
+    """
     gone = {key: tag for key, tag in own_tags(table).items() if key in snapshot_ids}
     held = {ref.snapshot_id for name, ref in table.refs().items() if name not in gone.values()}
-    free = sorted(gone.keys() - held)
+    made = (table.snapshot_by_id(key) for key in snapshot_ids)
+    free = sorted({each.snapshot_id for each in made if each and tag_of(each)} - held)
     tags = [RemoveSnapshotRefUpdate.model_validate({"ref-name": gone[key]}) for key in sorted(gone)]
     if not free:
         return tuple(tags)

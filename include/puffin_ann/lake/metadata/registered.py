@@ -11,7 +11,7 @@ from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lake.store.locations import metadata_folder
 
 NAMED_BY = "statistics-file"
-"""Key of an index snapshot's summary that names its file."""
+"""Key of our snapshots' summaries that names their file."""
 
 _NUMBER = re.compile(r"/ann-[^/]*-n(\d{1,9})-[0-9a-f]+\.puffin$")
 

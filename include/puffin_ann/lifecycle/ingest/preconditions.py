@@ -9,7 +9,7 @@ from puffin_ann.blobs.sizing.sizes import partitions_size
 from puffin_ann.declaration import CENTROID, IndexDeclaration
 from puffin_ann.engines.base import check_subspaces
 from puffin_ann.errors import BadInputError, TooFewRowsError
-from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.commit.publish_mode import publish_mode
 from puffin_ann.lake.read.parquet import dimension_of
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
 from puffin_ann.lifecycle.ingest.key_column import require_key

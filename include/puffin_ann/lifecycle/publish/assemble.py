@@ -20,12 +20,13 @@ from puffin_ann.errors import (
     ConflictError,
     StagingError,
     SupersededError,
+    TagNotKeptError,
     UnclearCommitError,
 )
 from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.attempt import Published, Request
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
-from puffin_ann.lake.commit.index_snapshot import PublishMode, publish_mode
+from puffin_ann.lake.commit.publish_mode import DeclaredMode, PublishMode, publish_mode
 from puffin_ann.lake.metadata.dropped import find_dropped, is_dropped
 from puffin_ann.lake.metadata.own_tags import tag_name
 from puffin_ann.lake.metadata.registered import find_registered, next_number
@@ -87,11 +88,12 @@ class Assembled:
 def publish_run(workspace: Workspace) -> PublishedVersion:
     """Publish a run that passed its gate; at most once, however often it is called.
 
-    Under a tag, commits of others do not matter. Else the commit asserts the branch head. If that
-    moved since by data alone, the file is committed on top of it as it is: to copy a large index
-    again might take longer than the next commit lets one. If others published, it is assembled
-    again, so that theirs is carried along. The base snapshot stays the one that was indexed, and
-    search covers the difference.
+    Under a tag, commits of others do not matter; where `auto` finds that the catalog does not keep
+    it, the version is published by `statistics` at once. Else the commit asserts the branch head.
+    If that moved since by data alone, the file is committed on top of it as it is: to copy a large
+    index again might take longer than the next commit lets one. If others published, it is
+    assembled again, so that theirs is carried along. The base snapshot stays the one that was
+    indexed, and search covers the difference.
 
     Raises:
         ConflictError: the head moved during every attempt; nothing was published.
@@ -107,11 +109,12 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     version = content.version
     earlier: Assembled | None = None
     rested_on: object = None
+    declared = plan.declaration.publish
     for attempt in range(1, ATTEMPTS + 1):
         table = reload_table(workspace.table)
         if isinstance(plan, RefreshPlan):
             _require_unchanged(table, plan)
-        mode, reason = publish_mode(table, plan.declaration.publish)
+        mode, reason = publish_mode(table, declared)
         entries = find_registered(table)
         alone = mode == "tag"
         rests_on = mode if alone else (mode, entries, find_dropped(table))
@@ -131,9 +134,11 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         except UnclearCommitError:
             raise
         except Exception as error:
-            if not isinstance(error, ConflictError) or attempt == ATTEMPTS:
+            next_try = _declared_after(error, declared)
+            if next_try is None or attempt == ATTEMPTS:
                 _discard(table, assembled)
                 raise
+            declared = next_try
             earlier, rested_on = assembled, rests_on
             log.warning("publish: %s; trying to commit again (attempt %d)", error, attempt)
             continue
@@ -151,6 +156,13 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         seconds=time.monotonic() - began,
     )
     return store(workspace.staging, PUBLISH, document)
+
+
+def _declared_after(error: Exception, declared: DeclaredMode) -> DeclaredMode | None:
+    """Return how to publish after a refusal; None if not at all."""
+    if isinstance(error, TagNotKeptError) and declared == "auto":
+        return "statistics"
+    return declared if isinstance(error, ConflictError) else None
 
 
 def _built(workspace: Workspace) -> VersionContent:
@@ -243,7 +255,7 @@ def _commit(
 
 
 def summary_of(plan: RunPlan, version: IndexVersion) -> dict[str, str]:
-    """Return the index snapshot's summary: what people look for, at most ten keys an index."""
+    """Return the snapshot's summary: what people look for, at most ten keys an index."""
     routing = version.routing
     figures = {
         "run-id": plan.run_id,

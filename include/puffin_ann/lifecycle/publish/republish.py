@@ -18,7 +18,7 @@ from puffin_ann.errors import (
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.attempt import Request
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
-from puffin_ann.lake.commit.index_snapshot import PublishMode, publish_mode
+from puffin_ann.lake.commit.publish_mode import PublishMode, mode_on_main
 from puffin_ann.lake.metadata.own_tags import tag_name
 from puffin_ann.lake.metadata.registered import find_registered, publication_number
 from puffin_ann.lake.store.assemble.compose import Assembly, Names
@@ -95,7 +95,7 @@ def republish(
     table, head = inventory.table, inventory.head
     if head is None:
         raise ConflictError(f"{name_of(table)} has no snapshot any more to publish under")
-    mode: PublishMode = publish_mode(table, "auto")[0]
+    mode: PublishMode = mode_on_main(table)
     run_id = uuid.uuid4().hex[:12]
     tag = ""
     if renamed is not None and inventory.is_tagged(live[renamed.before]):

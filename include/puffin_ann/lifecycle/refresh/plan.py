@@ -7,7 +7,7 @@ from pyroaring import BitMap
 from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.commit.publish_mode import publish_mode
 from puffin_ann.lake.metadata.registered import find_registered
 from puffin_ann.lake.read.live_files import LiveFile
 from puffin_ann.lake.read.vector_column import table_vector_column

@@ -5,7 +5,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import load_table, name_of
-from puffin_ann.lake.commit.index_snapshot import publish_mode
+from puffin_ann.lake.commit.publish_mode import publish_mode
 from puffin_ann.lifecycle.ingest.preconditions import require_fit
 from puffin_ann.lifecycle.maintain.rename import advice_to_rename
 from puffin_ann.lifecycle.policy.decision import Decision

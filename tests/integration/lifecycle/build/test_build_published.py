@@ -9,6 +9,7 @@ from puffin_ann import open_index
 from puffin_ann.errors import (
     RecallTooLowError,
 )
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.report.status import status
@@ -18,10 +19,28 @@ from tests.support import builds
 QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
 
 
-def test_one_commit_publishes_summary_and_registration_and_changes_no_data(words):
-    before = words.refresh().current_snapshot()
+def test_one_commit_publishes_summary_and_registration_and_changes_no_branch(words):
+    before, log = words.refresh().metadata.refs, len(words.metadata.metadata_log)
     data = words.scan().to_arrow()
     builds.build(builds.declaration(), "run")
+    words.refresh()
+    ((held, tag),) = own_tags(words).items()
+    assert len(words.metadata.metadata_log) == log + 1
+    assert {name: ref for name, ref in words.metadata.refs.items() if name != tag} == before
+    properties = words.snapshot_by_id(held).summary.additional_properties
+    assert properties[f"ann.{builds.INDEX}.run-id"] == "run"
+    assert properties[f"ann.{builds.INDEX}.vectors"] == "60"
+    assert len([key for key in properties if key.startswith("ann.")]) <= 10
+    (registered,) = words.metadata.statistics
+    assert registered.snapshot_id == held
+    assert registered.statistics_path == properties["statistics-file"]
+    assert words.scan().to_arrow().equals(data)
+
+
+def test_one_commit_publishes_an_index_snapshot_and_changes_no_data(words):
+    before = words.refresh().current_snapshot()
+    data = words.scan().to_arrow()
+    builds.build(builds.declaration(publish="snapshot"), "run")
     words.refresh()
     index_snapshot = words.current_snapshot()
     assert index_snapshot.parent_snapshot_id == before.snapshot_id
@@ -36,6 +55,7 @@ def test_one_commit_publishes_summary_and_registration_and_changes_no_data(words
     assert words.scan().to_arrow().equals(data)
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_indexes_of_one_table_are_carried_along(words):
     builds.build(builds.declaration(name="first"), "a")
     builds.build(builds.declaration(name="second", metric="ip"), "b")
@@ -44,6 +64,20 @@ def test_indexes_of_one_table_are_carried_along(words):
     found = status(words)
     assert [state.index for state in found] == ["first", "second"]
     assert len({state.file for state in found}) == 1
+    current = words.current_snapshot().snapshot_id
+    for state in found:
+        builds.assert_answers(open_index(words, state.index), words, current, QUERIES, 5)
+
+
+def test_each_index_of_a_table_has_a_file_of_its_own(words):
+    builds.build(builds.declaration(name="first"), "a")
+    builds.build(builds.declaration(name="second", metric="ip"), "b")
+    words.refresh()
+    (first,) = status(words, "first")
+    builds.build(builds.declaration(name="second", metric="ip"), "c", {"force": True})
+    found = status(words.refresh())
+    assert [state.index for state in found] == ["first", "second"]
+    assert found[0].file == first.file != found[1].file
     current = words.current_snapshot().snapshot_id
     for state in found:
         builds.assert_answers(open_index(words, state.index), words, current, QUERIES, 5)

@@ -78,6 +78,7 @@ def test_the_declared_retention_counts_and_else_that_of_the_build(words):
     assert third in table_events.index_files(words)
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_what_a_tag_names_stays(words):
     first = table_events.publish(words, "a")
     index_snapshot = words.refresh().current_snapshot()
@@ -96,6 +97,7 @@ def test_what_a_tag_names_stays(words):
     assert set(going(clean(words, at_ms=later()))) == {first}
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_a_file_goes_when_newer_ones_hold_all_it_holds(words):
     alone = table_events.publish(words, "a", name="first")
     both = table_events.publish(words, "b", name="second", metric="ip")

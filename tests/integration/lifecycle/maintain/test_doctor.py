@@ -45,6 +45,7 @@ def test_a_sound_table_has_nothing_to_say(words):
     assert found.problems_left == 0
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_a_dropped_registration_is_named_and_repaired(words):
     path = table_events.publish(words, "a")
     index_snapshot, base = snapshots_of(words)
@@ -62,6 +63,7 @@ def test_a_dropped_registration_is_named_and_repaired(words):
     table_events.assert_alive(words)
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_a_replaced_registration_is_named_with_what_replaced_it(words):
     table_events.publish(words, "a")
     theirs = [table_events.analyse(words, snapshot_id) for snapshot_id in snapshots_of(words)]
@@ -98,6 +100,7 @@ def test_a_lost_index_cannot_be_repaired(words):
 
 
 @pytest.mark.parametrize(("days", "expected"), [(3.9, []), (4.1, ["expiring"])])
+@pytest.mark.usefixtures("published_on_main")
 def test_a_registration_about_to_expire_is_named_a_day_ahead(words, days, expected):
     table_events.publish(words, "a")
     words.append(builds.rows(range(60, 62)))
@@ -108,6 +111,7 @@ def test_a_registration_about_to_expire_is_named_a_day_ahead(words, days, expect
     assert kinds(doctor(words, DECLARED, at_ms=at)) == []
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_the_tables_own_properties_say_when_a_snapshot_expires(words):
     table_events.publish(words, "a")
     words.append(builds.rows(range(60, 62)))
@@ -163,6 +167,7 @@ def lose(table) -> None:
     assert not any("ann." in str(snapshot.summary) for snapshot in table.refresh().snapshots())
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_a_declared_index_that_others_maintenance_took_is_a_problem(words):
     lose(words)
     found = doctor(words, DECLARED)
@@ -175,6 +180,7 @@ def test_a_declared_index_that_others_maintenance_took_is_a_problem(words):
     assert kinds(doctor(words, DECLARED)) == []
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_a_lost_index_is_known_by_what_was_measured_of_it_where_the_log_is_gone(words, monkeypatch):
     lose(words)
     monkeypatch.setattr(
@@ -212,7 +218,7 @@ def test_settings_of_spark_that_an_earlier_version_recorded_are_told_by_name(wor
 
 def test_after_a_rollback_the_version_of_then_is_not_stale(words):
     table_events.publish(words, "a")
-    base = words.current_snapshot().parent_snapshot_id
+    base = words.current_snapshot().snapshot_id
     words.append(builds.rows(range(60, 160)))
     table_events.publish(words, "b")
     words.manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
@@ -309,8 +315,12 @@ def test_the_command_lists_what_would_go_and_then_removes_it(words, command):
     (gone,) = json.loads(text)["gone"]
     assert gone["location"] == first
     assert "newer versions" in gone["why"]
+    (tag,) = gone["tags"]
+    assert tag.startswith(f"puffin_ann_{builds.INDEX}_")
     assert "nothing to delete" in command("clean", "test.demo.words", "--dry-run")[1]
-    assert "1 object removed" in command("clean", "test.demo.words", "--grace", "0s")[1]
+    text = command("clean", "test.demo.words", "--grace", "0s")[1]
+    assert "1 object removed" in text
+    assert "with tag" in " ".join(text.split())
     assert first not in table_events.index_files(words)
     assert command("clean", "test.demo.words", "--grace", "soon")[0] == 2
 

@@ -1,4 +1,4 @@
-"""The guard keeps the live index registered, and nobody else's statistics are touched."""
+"""The guard keeps an index that no tag holds registered, and leaves others' statistics alone."""
 
 import pytest
 
@@ -13,6 +13,8 @@ from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.moments import now_ms
 from puffin_ann.search.versions import RETAINED_LIMIT, find_versions, newest_version
 from tests.support import builds, table_events
+
+pytestmark = pytest.mark.usefixtures("published_on_main")
 
 
 def head(table) -> int:

@@ -1,4 +1,4 @@
-"""Tables of format version 3: an index has no snapshot of its own, and one slot, which others fill.
+"""Mode `statistics` on tables of format version 3: an index has one slot, which others fill.
 
 Spark writes them, with deletion vectors; the catalog is the REST catalog of Iceberg's own tests.
 """
@@ -21,7 +21,7 @@ from tests.support.spark_procedures import (
     rewrite_data,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("published_by_statistics")]
 
 INSERT = "INSERT INTO {t} SELECT id + 100, word, embedding FROM {t} WHERE id < 7"
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from puffin_ann.cli.app import app
 from puffin_ann.errors import BadInputError, DamagedIndexError, IndexNotFoundError
+from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags
 from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, record
 from puffin_ann.lifecycle.maintain.doctor import doctor
@@ -76,13 +77,15 @@ def test_the_same_index_is_published_under_the_new_name(words, declare, algorith
     words.refresh()
     query = np.array(builds.rows([3]).column("embedding").to_pylist(), np.float32)
     before = open_index(words, builds.INDEX).search(query, k=5)
+    history_before = [entry.snapshot_id for entry in words.history()]
     shards = shards_of(words, builds.INDEX)
     renamed = named(NEW, algorithm=algorithm, parameters=parameters)
     declare(renamed)
     report = renamed_to(renamed)
     words.refresh()
     assert (report.before, report.after) == (builds.INDEX, NEW)
-    assert report.snapshot_id == words.current_snapshot().snapshot_id
+    assert own_tags(words)[report.snapshot_id].startswith(f"{PREFIX}{NEW}_")
+    assert [entry.snapshot_id for entry in words.history()] == history_before
     assert all_index_names(words) == [NEW]
     assert open_index(words, NEW).search(query, k=5).equals(before)
     assert shards_of(words, NEW) == shards

@@ -37,7 +37,7 @@ def test_an_audit_branch_still_fast_forwards(lake, words, begun):
 
 @pytest.mark.long
 def test_an_index_snapshot_would_keep_an_audit_branch_from_it(lake, words):
-    """What `publish: auto` is there for."""
+    """Which is why `publish: auto` adds none."""
     lake.sql("ALTER TABLE {t} CREATE BRANCH audit")
     lake.sql("INSERT INTO {t}.branch_audit SELECT id + 100, word, embedding FROM {t} WHERE id < 5")
     builds.build(builds.declaration(table=lake.named(), publish="snapshot"), "run")
@@ -45,7 +45,7 @@ def test_an_index_snapshot_would_keep_an_audit_branch_from_it(lake, words):
         lake.sql(FORWARD)
 
 
-def test_a_branch_left_behind_does_not_stop_index_snapshots(lake, words):
+def test_a_branch_left_behind_stays_where_it_is(lake, words):
     lake.sql("ALTER TABLE {t} CREATE BRANCH audit")
     words.refresh().append(builds.rows(range(30, 40)))
     builds.build(builds.declaration(table=lake.named()), "run")
@@ -53,7 +53,8 @@ def test_a_branch_left_behind_does_not_stop_index_snapshots(lake, words):
 
 
 @pytest.mark.long
-def test_spark_streaming_passes_index_snapshots_by(lake, words, tmp_path):
+@pytest.mark.parametrize("mode", ["tag", "snapshot"])
+def test_spark_streaming_passes_our_snapshots_by(lake, words, tmp_path, mode):
     def stream() -> int:
         query = (
             lake.spark.readStream.format("iceberg")
@@ -69,20 +70,21 @@ def test_spark_streaming_passes_index_snapshots_by(lake, words, tmp_path):
         return lake.spark.read.parquet(str(tmp_path / "out")).count()
 
     assert stream() == 30
-    builds.build(builds.declaration(table=lake.named()), "one")
+    builds.build(builds.declaration(table=lake.named(), publish=mode), "one")
     words.refresh().append(builds.rows(range(30, 35)))
-    builds.build(builds.declaration(table=lake.named()), "two")
+    builds.build(builds.declaration(table=lake.named(), publish=mode), "two")
     assert publications.runs_published(words) == ["one", "two"]
     assert stream() == 35
     assert stream() == 35
 
 
 @pytest.mark.long
-def test_incremental_scans_pass_index_snapshots_by(lake, words):
+@pytest.mark.parametrize("mode", ["tag", "snapshot"])
+def test_incremental_scans_pass_our_snapshots_by(lake, words, mode):
     first = words.current_snapshot().snapshot_id
-    builds.build(builds.declaration(table=lake.named()), "one")
+    builds.build(builds.declaration(table=lake.named(), publish=mode), "one")
     words.refresh().append(builds.rows(range(30, 35)))
-    builds.build(builds.declaration(table=lake.named()), "two")
+    builds.build(builds.declaration(table=lake.named(), publish=mode), "two")
     last = words.refresh().current_snapshot().snapshot_id
     found = words.incremental_append_scan(
         from_snapshot_id_exclusive=first, to_snapshot_id_inclusive=last
@@ -97,7 +99,7 @@ def test_incremental_scans_pass_index_snapshots_by(lake, words):
     assert sorted(row.id for row in by_spark.select("id").collect()) == [*range(30, 35)]
 
 
-@pytest.mark.parametrize("mode", ["snapshot", "statistics"])
+@pytest.mark.parametrize("mode", ["tag", "snapshot", "statistics"])
 def test_statistics_stay_visible_to_sparks_optimizer(lake, words, mode):
     lake.sql("CALL {c}.system.compute_table_stats(table => '{n}', columns => array('id', 'word'))")
     before = lake.distinct_counts()
@@ -112,7 +114,8 @@ def test_every_engine_loads_and_queries_the_table(lake, words):
     table = lake.load()
     assert table.scan(row_filter="id < 3").to_arrow().num_rows == 3
     assert lake.sql("SELECT max(id) FROM {t}")[0][0] == 29
-    assert lake.sql("SELECT count(*) FROM {t}.snapshots WHERE operation = 'replace'")[0][0] == 1
+    assert lake.sql("SELECT count(*) FROM {t}.history")[0][0] == 1
+    assert lake.sql("SELECT count(*) FROM {t}.refs WHERE type = 'TAG'")[0][0] == 1
     lake.sql("DELETE FROM {t} WHERE id = 29")
     told = publish.report(build.nothing(builds.declaration(table=lake.named()), "current"))
     assert told.count(builds.INDEX) >= 1

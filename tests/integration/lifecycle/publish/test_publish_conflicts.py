@@ -3,6 +3,7 @@
 import pytest
 from pyiceberg.table.snapshots import Operation
 
+from puffin_ann.lake.metadata.own_tags import own_tags
 from tests.support import builds, publications
 from tests.support.publications import overtake
 
@@ -28,6 +29,7 @@ def words(lake):
 
 
 @pytest.mark.parametrize("kind", BY_SPARK)
+@pytest.mark.usefixtures("published_on_main")
 def test_a_head_moved_by_data_is_published_on_top_of(lake, words, monkeypatch, kind):
     plan = publications.staged(lake)
     base = words.refresh().current_snapshot().snapshot_id
@@ -46,6 +48,7 @@ def test_a_head_moved_by_data_is_published_on_top_of(lake, words, monkeypatch, k
     )
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_another_indexs_run_is_carried_along(lake, words, monkeypatch):
     first = publications.staged(lake)
     second = publications.staged(lake, name="second", metric="ip")
@@ -58,6 +61,22 @@ def test_another_indexs_run_is_carried_along(lake, words, monkeypatch):
         publications.find_versions(table, name).versions[0] for name in (builds.INDEX, "second")
     ]
     assert {version.path for version in versions} == {newest}
+
+
+@pytest.mark.parametrize("kind", BY_SPARK)
+def test_a_head_moved_by_data_does_not_matter_under_a_tag(lake, words, monkeypatch, kind):
+    plan = publications.staged(lake)
+    base = words.refresh().current_snapshot().snapshot_id
+    calls = overtake(monkeypatch, lambda: lake.sql(BY_SPARK[kind]))
+
+    publications.publish(plan)
+
+    assert len(calls) == 1
+    table = publications.assert_sound(lake)
+    assert [entry.snapshot_id for entry in table.history()][-2] == base
+    assert table.current_snapshot().summary.operation != Operation.APPEND or kind == "append"
+    index = publications.open_index(table, builds.INDEX, base)
+    builds.assert_answers(index, table, base, publications.QUERIES, 4)
 
 
 def test_another_run_of_the_same_index_is_followed(lake, words, monkeypatch):
@@ -76,7 +95,7 @@ def test_a_twin_of_the_run_publishes_once(lake, words, monkeypatch):
     assert len(calls) >= 2
     table = publications.assert_sound(lake)
     assert publications.runs_published(table) == ["run"]
-    assert published.snapshot_id == table.current_snapshot().snapshot_id
+    assert own_tags(table).keys() == {published.snapshot_id}
 
 
 def test_indexes_of_two_columns_are_published_independently(lake):

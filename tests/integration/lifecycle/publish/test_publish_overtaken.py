@@ -2,6 +2,7 @@ import os
 from threading import Barrier, Thread
 
 import numpy as np
+import pytest
 
 from puffin_ann import open_index
 from puffin_ann.lifecycle.documents.run import PlanPointer
@@ -12,6 +13,7 @@ from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runs.publish import publish
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from tests.support import builds
+from tests.support.publications import runs_published
 
 QUERIES = np.random.default_rng(3).normal(size=(4, builds.DIMENSION)).astype(np.float32)
 
@@ -34,6 +36,7 @@ def assert_both_answer(table) -> None:
         builds.assert_answers(open_index(table, name), table, current, QUERIES, 5)
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_an_index_published_between_assembly_and_commit_is_carried_along(words, monkeypatch):
     first, second = staged("first", "l2"), staged("second", "ip")
     commit, calls = assemble._commit, []
@@ -54,6 +57,7 @@ def test_an_index_published_between_assembly_and_commit_is_carried_along(words, 
     assert len(puffin_files(words)) == 2  # the file of the refused attempt is gone
 
 
+@pytest.mark.usefixtures("published_on_main")
 def test_data_committed_meanwhile_has_the_file_committed_again_not_copied_again(words, monkeypatch):
     plan = staged("first", "l2")
     commit, assembled = assemble._commit, []
@@ -100,5 +104,5 @@ def test_two_runs_that_publish_at_once_both_end_published(words):
     assert errors == []
     words.refresh()
     assert_both_answer(words)
-    replaced = [s for s in words.snapshots() if s.summary.operation.value == "replace"]
-    assert len(replaced) == 2
+    for name in ("first", "second"):
+        assert runs_published(words, name) == [f"run-{name}"]

@@ -6,9 +6,10 @@ import pytest
 
 from puffin_ann.errors import UnsupportedTableError
 from puffin_ann.lake.commit import commit_index_file
+from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.puffin import PuffinReader
-from tests.support import builds, publications
+from tests.support import builds, publications, table_events
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,8 @@ def test_a_v3_table_gets_its_index_and_loses_nothing(rest_lake):
     lake.sql("DELETE FROM {t} WHERE id % 5 = 0")
     before = document(table.refresh())
     base = table.current_snapshot().snapshot_id
-    builds.build(builds.declaration(table=lake.named()), "run")
+    declared = builds.declaration(table=lake.named(), publish="statistics")
+    builds.build(declared, "run")
 
     after = document(table.refresh())
     assert {k: v for k, v in after.items() if k not in BOOKKEEPING} == {
@@ -58,12 +60,31 @@ def test_a_v3_table_gets_its_index_and_loses_nothing(rest_lake):
     index = publications.open_index(table.refresh(), builds.INDEX)
     builds.assert_answers_are(index, lake.rows(), publications.QUERIES, 4)
     assert index.coverage < 1
-    builds.build(builds.declaration(table=lake.named()), "again")
+    builds.build(declared, "again")
     index = publications.open_index(table.refresh(), builds.INDEX)
     assert index.coverage == 1.0
     builds.assert_answers_are(index, lake.rows(), publications.QUERIES, 4)
     old = publications.open_index(table, builds.INDEX, base)
     builds.assert_answers_are(old, lake.rows(f"VERSION AS OF {base}"), publications.QUERIES, 4)
+
+
+def test_a_table_of_version_1_has_no_tag_of_ours(catalog):
+    properties = {"format-version": "1"}
+    table = catalog.create_table("demo.words", builds.rows([]).schema, properties=properties)
+    table.append(builds.rows(range(30)))
+    before = table.refresh().metadata.refs, len(table.snapshots())
+    first = table_events.publish(table, "a")
+    assert (table.metadata.refs, len(table.snapshots())) == before
+    assert slot(table, table.current_snapshot().snapshot_id).statistics_path == first
+    table.append(builds.rows(range(30, 40)))
+    second = table_events.publish(table, "b")
+    assert slot(table, table.current_snapshot().snapshot_id).statistics_path == second
+    table_events.assert_alive(table)
+    assert guard(table).actions == ()
+    table.append(builds.rows(range(40, 45)))
+    assert len(guard(table).actions) == 1
+    table_events.expire_all_but_head(table)
+    table_events.assert_alive(table)
 
 
 @pytest.mark.parametrize(

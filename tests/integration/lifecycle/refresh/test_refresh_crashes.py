@@ -9,7 +9,6 @@ import yaml
 
 from puffin_ann import open_index
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.status import status
@@ -17,6 +16,7 @@ from puffin_ann.lifecycle.runtime import leases
 from tests.support import builds, crashing_refreshes
 from tests.support.crashing_refreshes import KILLED, Refreshes
 from tests.support.other_catalogs import advised
+from tests.support.publications import runs_published
 
 DECLARED = builds.declaration(
     algorithm="vamana",
@@ -47,10 +47,7 @@ class Life:
 
     def published(self) -> list[str]:
         """Return the runs that published, in order."""
-        snapshots = filter(is_index_snapshot, load_table(TABLE).snapshots())
-        return [
-            snapshot.summary.additional_properties[f"ann.{INDEX}.run-id"] for snapshot in snapshots
-        ]
+        return runs_published(load_table(TABLE), INDEX)
 
     def search(self) -> None:
         """Hold a search of one snapshot to brute force on that snapshot."""

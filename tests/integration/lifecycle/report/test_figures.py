@@ -3,6 +3,7 @@
 import pytest
 
 from puffin_ann.errors import IndexNotFoundError
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.report.figures import figures_of
 from puffin_ann.lifecycle.report.status import status
 from tests.support import builds
@@ -20,8 +21,8 @@ def test_an_index_that_was_just_built_covers_all_of_its_table(built):
     found = figures_of(INDEX.table, INDEX.name)
     (shown,) = status(built, INDEX.name)
     assert (found.index, found.table, found.run_id) == (INDEX.name, INDEX.table, "build-1")
-    assert found.snapshot_id == built.current_snapshot().snapshot_id
-    assert found.base_snapshot_id == built.current_snapshot().parent_snapshot_id
+    assert own_tags(built).keys() == {found.snapshot_id}
+    assert found.base_snapshot_id == built.current_snapshot().snapshot_id
     assert (found.coverage, found.lag_seconds, found.tombstone_ratio) == (1.0, 0.0, 0.0)
     assert (found.rows, found.bytes) == (shown.vectors, shown.bytes)
     assert (found.recall, found.recall_target) == (shown.recall, INDEX.recall_target)

@@ -54,7 +54,7 @@ def test_low_coverage_is_stale_at_once(built):
 
 def test_after_a_rollback_the_version_of_then_counts(built):
     """It is what answers, and what a refresh would start from: there is nothing to be done."""
-    base = built.refresh().current_snapshot().parent_snapshot_id
+    base = built.refresh().current_snapshot().snapshot_id
     built.append(builds.rows(range(100, 200)))
     builds.build(PATIENT, "build-2", {"force": True})
     built.refresh().manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
