@@ -46,7 +46,8 @@ def open_pinned(
 class CarriedBlobs:
     """What the table's registered files hold besides one index.
 
-    What tags of ours hold stays where it is, and is not carried.
+    What tags of ours hold stays where it is, and is not carried. Nor are older versions of that
+    index: in a new file they would count as newer.
 
     Attributes:
         table: as it is now.
@@ -81,6 +82,8 @@ class CarriedBlobs:
         for entry, reader, names in readers:
             here = names - seen
             seen |= here
+            if self._is_tagged(entry):
+                continue
             for blob in reader.metadata.blobs:
                 if is_foreign(blob):
                     wanted = entry is foreign
@@ -98,11 +101,7 @@ class CarriedBlobs:
         """
         found = []
         marks = find_dropped(self.table)
-        tagged = own_tags(self.table)
         for entry in find_registered(self.table):
-            if tagged.keys() & set(entry.snapshot_ids):
-                self.files.add(entry.path)
-                continue
             try:
                 with open_pinned(
                     self.table, self.object_plan, entry.path, entry.file_size
@@ -111,10 +110,19 @@ class CarriedBlobs:
                     self.footers[entry.path] = reader
             except (FileNotFoundError, FormatError, StoreRefusedError) as error:
                 log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
-                if object_exists(self.table.io, entry.path) and not self._is_corrupt(entry):
+                if self._is_needed(entry):
                     continue
             self.files.add(entry.path)
         return found
+
+    def _is_tagged(self, entry: Registered) -> bool:
+        return bool(own_tags(self.table).keys() & set(entry.snapshot_ids))
+
+    def _is_needed(self, entry: Registered) -> bool:
+        """Tell whether a file that cannot be read has to keep its place."""
+        if self._is_tagged(entry) or not object_exists(self.table.io, entry.path):
+            return False
+        return not self._is_corrupt(entry)
 
     def _is_corrupt(self, entry: Registered) -> bool:
         """Tell whether nobody can read a file of ours: it must not keep its place forever.

@@ -106,6 +106,8 @@ def republish(
     if mode == "statistics":
         here = inventory.ours_in(head)
         live = _as_under_head(here, live, but=renamed.before if renamed else "")
+        if here is not None and here.is_usable:  # what it has besides, tags have newer
+            replaces = {*replaces, here.path}
     number = max((publication_number(file.path) for file in live.values()), default=0)
     names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run_id}", number)
     assembly = Assembly(table.io, names)

@@ -12,6 +12,7 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import Trial
 from puffin_ann.lifecycle.maintain.rename import renamings
@@ -34,7 +35,8 @@ class IndexStatus(BaseModel):
     `vectors` and `delta_rows` leave tombstones out; `tombstone_ratio` is the highest of a shard;
     `bytes` are those of the index's own blobs, `file_bytes` those of the file, which holds the
     table's other indexes and others' statistics besides; `declared` is None where it is not known
-    which indexes are declared; `declaration` is what the version was published by, as the table
+    which indexes are declared; `tag` is the tag of ours that holds the file, None where none does;
+    `declaration` is what the version was published by, as the table
     records it: without `spark`, and empty if none can be read.
     """
 
@@ -76,6 +78,7 @@ class IndexStatus(BaseModel):
     run_id: str
     declared: bool | None = None
     renamed_to: str | None = None
+    tag: str | None = None
     declaration: dict[str, Any] = {}
 
 
@@ -161,6 +164,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         seconds=noted.stage_seconds,
         fingerprint=noted.fingerprint,
         run_id=noted.run_id,
+        tag=own_tags(table).get(version.snapshot_id or 0),
         declaration=dict(Recorded.of(noted.declaration).fields),
     )
 
@@ -197,6 +201,8 @@ def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
             f"{trial.recall:.4f}, {trial.rows:,} sampled rows",
         )
     yield "snapshot", f"{found.snapshot_id} (covers {found.base_snapshot_id})"
+    if found.tag:
+        yield "tag", f"{found.tag}, which keeps the file"
     yield "published", found.published_at or "not in the table's history any more"
     yield "shards", f"{found.shards}, {found.partitions} partitions"
     if found.deltas:

@@ -19,6 +19,7 @@ from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs import build as planning
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.versions import find_versions
@@ -36,6 +37,9 @@ def test_nothing_comes_upon_main(words):
     assert open_index(words, builds.INDEX).version.path == path
     table_events.assert_alive(words)
     assert words.scan(snapshot_id=snapshot_id).to_arrow().num_rows == 0
+    (told,) = status(words)
+    assert (told.snapshot_id, told.tag) == (snapshot_id, tag)
+    assert told.base_snapshot_id == before[0][-1]
     assert guard(words).actions == ()
     assert doctor(words, [builds.declaration(publish="tag")]).findings == ()
 
@@ -81,6 +85,19 @@ def test_an_index_goes_over_to_tags_and_back(words):
     third = table_events.publish(words, "c", publish="snapshot")
     assert open_index(words, builds.INDEX).version.path == third
     table_events.assert_alive(words)
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "statistics"])
+def test_what_a_tag_has_newer_is_not_carried_into_a_later_file(words, mode):
+    """It would count as the newest there."""
+    table_events.publish(words, "a", publish="snapshot")
+    tagged = published(words, "b")
+    later_file = table_events.publish(words, "c", name="other", publish=mode)
+    assert indexes_in(words, later_file) == {"other"}
+    newest, *_ = find_versions(words.refresh(), builds.INDEX).versions
+    assert newest.path == tagged
+    assert guard(words).lost == ()
+    table_events.assert_alive(words, builds.INDEX, "other")
 
 
 def test_a_commit_of_data_does_not_conflict(words, monkeypatch):

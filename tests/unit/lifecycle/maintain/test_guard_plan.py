@@ -188,9 +188,18 @@ def test_an_older_version_is_placed_nowhere_above_a_newer_one():
     """Readers take the place for the order of versions, of files without a number."""
     snapshots = [Snap(1, OLD), Snap(2, NEW), Snap(3, NEW), Snap(4, NEW)]
     table = table_of(snapshots, [statistics(1, path(1)), statistics(4, path(2))])
+    newer = replace(file(table, 2, held(2)), order=2, number=0)
+    older = replace(file(table, 1, held(1)), number=0)
+    plan = planned(table, newer, older, declarations=declared(versions=2))
+    assert plan.is_empty, "snapshots 2 and 3 are free, and above the newer version's own"
+
+
+def test_an_older_version_whose_number_tells_its_age_may_be_placed_anywhere():
+    snapshots = [Snap(1, OLD), Snap(2, NEW), Snap(3, NEW), Snap(4, NEW)]
+    table = table_of(snapshots, [statistics(1, path(1)), statistics(4, path(2))])
     newer = replace(file(table, 2, held(2)), order=2)
     plan = planned(table, newer, file(table, 1, held(1)), declarations=declared(versions=2))
-    assert plan.is_empty, "snapshots 2 and 3 are free, and above the newer version's own"
+    assert registered(plan) == {3: path(1)}
 
 
 @st.composite
@@ -213,6 +222,8 @@ def histories(draw: st.DrawFn):
         file(table, number, bytes=None) if number in gone else file(table, number, held(number))
         for number in numbers
     ]
+    if draw(st.booleans()):
+        files = [replace(file, number=0) for file in files]
     return table, files, draw(st.integers(1, 4)), draw(st.booleans())
 
 
@@ -243,6 +254,10 @@ def test_whatever_happened_nothing_of_others_is_touched_and_the_newest_version_s
         )
     )
     for slot, (moved, _) in plan.register.items():
-        newer = [other.order for other in files if other.is_usable and other.order > moved.order]
-        if moved.path != newest:
+        newer = [
+            other.order
+            for other in files
+            if other.is_usable and other.order > moved.order and other.number == moved.number
+        ]
+        if moved.path != newest and newer:
             assert slot < min(newer), "an older version is not placed above a newer one"

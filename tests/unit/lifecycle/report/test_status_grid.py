@@ -63,7 +63,11 @@ def test_an_index_that_is_up_to_date_is_shown_without_what_does_not_concern_it()
     assert lines["coverage"] == "100.00%"
     assert lines["recall"] == "0.9612 at k=10 (95 % 0.9550 to 0.9670, 500 queries), target 0.95"
     assert lines["search"] == "width 64, 3 partitions probed"
-    assert not {"deltas", "tombstones", "tried", "undeclared", "renamed?"} & lines.keys()
+    assert not {"tag", "deltas", "tombstones", "tried", "undeclared", "renamed?"} & lines.keys()
+
+
+def test_the_tag_that_keeps_the_file_is_shown():
+    assert shown(tag="puffin_ann_words_1")["tag"] == "puffin_ann_words_1, which keeps the file"
 
 
 def test_what_searches_pay_for_is_shown():
