@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import BadRequestError, CommitFailedException
 
 from puffin_ann.moments import now_ms
 from tests.support import builds, spark_procedures, tagged_files
@@ -161,27 +161,46 @@ def test_a_dropped_tag_frees_its_own_file_and_no_other(lake, files):
     assert not lake.load().io.new_input(gone).exists()
 
 
-def test_a_commit_of_data_in_between_does_not_stop_a_publication(lake):
-    looked = lake.load()
+def test_data_that_comes_before_and_after_a_publication_stays(lake):
     lake.load().append(builds.rows(range(900, 910)))
-    path = tagged_files.publish(looked, 1)
+    path = tagged_files.publish(lake.load(), 1)
     assert files_of(lake.load()) == {path}
     assert rows_of(lake) == 370
+    insert(lake)
+    assert rows_of(lake) == 380
 
 
-def test_adding_it_sets_the_last_number_even_backwards(lake):
-    """So a publication asserts what it saw: of two commits of one number, deletes miss rows."""
-    looked = lake.load()
+def test_adding_it_sets_the_last_number_even_backwards(embedded_lake):
+    """So a publication asserts what it saw: Java's code does not read such a table.
+
+    And of two commits of one number, the deletes of one would miss rows.
+    """
+    looked = _looked_at_before_data_came(embedded_lake)
     seen = looked.metadata.last_sequence_number
-    tagged_files.publish(looked, 1)
-    assert lake.load().metadata.last_sequence_number == seen
-    lake.load().append(builds.rows(range(900, 910)))
-    head = lake.load().current_snapshot()
-    assert head.sequence_number == seen + 1
     tagged_files.publish(looked, 2)
-    assert lake.load().metadata.last_sequence_number == seen
-    lake.load().append(builds.rows(range(910, 920)))
-    assert lake.load().current_snapshot().sequence_number == head.sequence_number
+    assert embedded_lake.load().metadata.last_sequence_number == seen
+    with pytest.raises(Exception, match="Invalid snapshot with sequence number"):
+        rows_of(embedded_lake)
+    head = embedded_lake.load().current_snapshot()
+    embedded_lake.load().append(builds.rows(range(910, 920)))
+    assert embedded_lake.load().current_snapshot().sequence_number == head.sequence_number
+
+
+def test_a_catalog_in_java_refuses_to_set_the_last_number_backwards(rest_lake):
+    looked = _looked_at_before_data_came(rest_lake)
+    with pytest.raises(BadRequestError, match="greater than last sequence number"):
+        tagged_files.publish(looked, 2)
+    assert rows_of(rest_lake) == 40
+
+
+def _looked_at_before_data_came(lake):
+    """A table as it was loaded before it got a file under a tag, and rows after that."""
+    lake.create(builds.rows(range(30)))
+    looked = lake.load()
+    tagged_files.publish(looked, 1)
+    assert lake.load().metadata.last_sequence_number == looked.metadata.last_sequence_number
+    lake.load().append(builds.rows(range(900, 910)))
+    return looked
 
 
 def test_data_that_was_prepared_before_lands_after_it(lake):
@@ -189,8 +208,9 @@ def test_data_that_was_prepared_before_lands_after_it(lake):
     stale = lake.load()
     tagged_files.publish(lake.load(), 1)
     stale.append(builds.rows(range(900, 910)))
-    numbers = [lake.load().snapshot_by_id(each.snapshot_id) for each in lake.load().history()]
-    assert [each.sequence_number for each in numbers] == [1, 2, 3, 4]
+    table = lake.load()
+    line = [table.snapshot_by_id(entry.snapshot_id).sequence_number for entry in table.history()]
+    assert line == [1, 2, 3, 4, 5]
     assert rows_of(lake) == 370
 
 

@@ -21,7 +21,7 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.index_snapshot import EmptyTransaction, IndexSnapshot, own_uuid
 from puffin_ann.lake.commit.overwritten_statistics import path_in
 from puffin_ann.lake.commit.publish_mode import PublishMode
-from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot, branches_as_seen
+from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot, numbers_as_seen
 from puffin_ann.lake.metadata.own_tags import own_tags, tag_of
 from puffin_ann.lake.metadata.registered import NAMED_BY
 from puffin_ann.lake.store.staging import naming
@@ -141,6 +141,10 @@ class Attempt:
         makers = {"snapshot": _with_snapshot, "statistics": _alone, "tag": _under_tag}
         return makers[request.mode](fresh, request)
 
+    def is_behind(self, table: Table) -> bool:
+        """Tell whether a tagged snapshot has to be made again, since numbers were assigned."""
+        return isinstance(self.snapshot, TaggedSnapshot) and self.snapshot.is_behind(table)
+
 
 def _with_snapshot(fresh: Table, request: Request) -> Attempt:
     snapshot = IndexSnapshot(
@@ -223,7 +227,7 @@ def _under_tag(fresh: Table, request: Request) -> Attempt:
         ),
         requirements=(
             AssertRefSnapshotId(ref=request.tag, snapshot_id=None),
-            *branches_as_seen(fresh),
+            *numbers_as_seen(fresh),
             AssertTableUUID(uuid=fresh.metadata.table_uuid),
         ),
     )

@@ -234,7 +234,7 @@ class _Publication:
         if found is not None:
             return self._settled(fresh, found)
         self.unclear.remove(attempt)
-        if isinstance(error, CommitFailedException):
+        if isinstance(error, CommitFailedException) or attempt.is_behind(fresh):
             return None  # if the head stayed, somebody else was faster elsewhere in the table
         if self.unclear:
             raise self._unclear_error() from shown_cause(error)

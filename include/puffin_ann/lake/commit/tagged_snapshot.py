@@ -5,21 +5,25 @@ nobody else's. It takes no sequence number of its own: it has the last one that 
 Were it to take the next one, a commit of data that was prepared before would be refused, which only
 newer catalogs tell a writer to try again. But adding it sets the table's last number to its own, so
 that it must not be added to a table that has assigned more since: two commits with one number would
-have deletes miss rows. So a publication asserts that no branch has moved, and what no requirement
-can assert, branches that were not there and snapshots on none, is looked at afterwards.
+have deletes miss rows, and Java's code reads no table whose last number is behind. So a publication
+asserts that no branch has moved. Branches that were not there, and snapshots on none, no
+requirement of the REST protocol asserts: catalogs in Java refuse the outcome themselves, PyIceberg
+is given a requirement of its own where it writes the metadata, and elsewhere it is looked at
+afterwards.
 """
 
 import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
+from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import write_manifest_list
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadataV3
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
@@ -31,6 +35,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
+    ValidatableTableRequirement,
 )
 
 from puffin_ann.errors import UnclearCommitError
@@ -123,6 +128,10 @@ class TaggedSnapshot:
         """What adds the snapshot, under no name."""
         return AddSnapshotUpdate(snapshot=self.snapshot)
 
+    def is_behind(self, table: Table) -> bool:
+        """Tell whether a table has assigned numbers since this was made for it."""
+        return (self.snapshot.sequence_number or 0) < highest_number(table)
+
     def remove_manifest_list(self) -> None:
         """Delete the manifest list, the only file written here, after a definite refusal."""
         try:
@@ -133,19 +142,46 @@ class TaggedSnapshot:
             _log.warning("a manifest list is left behind: %s", error)
 
 
-def branches_as_seen(table: Table) -> tuple[TableRequirement, ...]:
-    """Return what asserts that no branch of a table has moved since it was loaded."""
-    return tuple(
+class AssertNoNewerNumber(ValidatableTableRequirement):
+    """Asserts that a table has assigned no sequence number above one; PyIceberg alone checks it."""
+
+    type: Literal["assert-no-newer-sequence-number"] = "assert-no-newer-sequence-number"
+    number: int
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        """Compare with the metadata that the commit will change.
+
+        Raises:
+            CommitFailedException: it has.
+        """
+        if base_metadata is not None and _highest_number(base_metadata) > self.number:
+            raise CommitFailedException(f"sequence number {self.number} is not the last any more")
+
+
+def numbers_as_seen(table: Table) -> tuple[TableRequirement, ...]:
+    """Return what asserts that no branch of a table has moved since it was loaded, and no number.
+
+    The latter only where PyIceberg writes the metadata: no other catalog knows the requirement.
+    """
+    branches = tuple(
         AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id)
         for name, ref in sorted(table.refs().items())
         if ref.snapshot_ref_type == SnapshotRefType.BRANCH
     )
+    if not isinstance(table.catalog, MetastoreCatalog):
+        return branches
+    own = AssertNoNewerNumber(number=highest_number(table))
+    return *branches, cast(TableRequirement, own)
 
 
 def highest_number(table: Table) -> int:
     """Return the highest sequence number that a table has assigned; 0 of format version 1."""
-    numbers = (snapshot.sequence_number or 0 for snapshot in table.snapshots())
-    return max(table.metadata.next_sequence_number() - 1, *numbers, 0)
+    return _highest_number(table.metadata)
+
+
+def _highest_number(metadata: TableMetadata) -> int:
+    numbers = (snapshot.sequence_number or 0 for snapshot in metadata.snapshots)
+    return max(metadata.next_sequence_number() - 1, *numbers, 0)
 
 
 def restore_number(table: Table) -> None:
@@ -164,7 +200,7 @@ def restore_number(table: Table) -> None:
         added = TaggedSnapshot.write(table, "", {})
         same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
         try:
-            commit(table, (added.addition,), (same_table, *branches_as_seen(table)))
+            commit(table, (added.addition,), (same_table, *numbers_as_seen(table)))
         except CommitFailedException:
             added.remove_manifest_list()  # somebody committed, and may have set it right thereby
         except Exception as error:

@@ -110,8 +110,8 @@ def test_an_index_of_a_v3_table_that_a_late_landing_threw_out_is_found_and_publi
     lake = rest_lake
     table = lake.create_by_spark(builds.rows(range(40)))
     base = table.current_snapshot().snapshot_id
-    land = late("auto", name="second", metric="ip")
-    builds.build(builds.declaration(table=lake.named()), "run")
+    land = late("statistics", name="second", metric="ip")
+    builds.build(builds.declaration(table=lake.named(), publish="statistics"), "run")
     first = slots(table.refresh())[base].statistics_path
     land()
     assert slots(table.refresh())[base].statistics_path != first

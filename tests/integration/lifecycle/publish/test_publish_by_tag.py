@@ -1,17 +1,13 @@
 """Mode `tag`: a version under a tag of its own, on no branch."""
 
 import pytest
-from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from puffin_ann import open_index
 from puffin_ann.errors import (
     CatalogUnavailableError,
     ConflictError,
-    UnclearCommitError,
-    UnsupportedTableError,
 )
-from puffin_ann.lake.commit import attempt as attempts
-from puffin_ann.lake.commit import commit_index_file, statistics_slots, tagged_snapshot
+from puffin_ann.lake.commit import commit_index_file
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags, tag_name
 from puffin_ann.lifecycle.documents.run import PUBLISH
@@ -109,96 +105,6 @@ def test_a_commit_of_data_does_not_conflict(words, monkeypatch):
     table_events.assert_alive(words)
 
 
-def last_number(table) -> int:
-    return table.refresh().metadata.last_sequence_number
-
-
-def assert_numbers_rise(table) -> None:
-    """Of commits of one number, deletes would miss rows."""
-    numbers = [table.snapshot_by_id(held).sequence_number for held in main(table)]
-    assert numbers == sorted(set(numbers))
-    assert last_number(table) == max(each.sequence_number for each in table.snapshots())
-
-
-def before_the_commit(monkeypatch, deed) -> list[Exception]:
-    """Have something done between the preparation of the first commit and its request."""
-    commit, refused = commit_index_file.commit, []
-    deeds = iter([deed])
-
-    def late(*arguments):
-        next(deeds, lambda: None)()
-        try:
-            commit(*arguments)
-        except Exception as error:
-            refused.append(error)
-            raise
-
-    monkeypatch.setattr(commit_index_file, "commit", late)
-    return refused
-
-
-def test_data_that_lands_first_keeps_its_numbers(words, monkeypatch):
-    def append_twice():
-        for first in (60, 70):
-            words.refresh().append(builds.rows(range(first, first + 10)))
-
-    refused = before_the_commit(monkeypatch, append_twice)
-    published(words)
-    assert len(refused) == 1, "a branch moved, so that it has to be prepared again"
-    words.append(builds.rows(range(80, 90)))
-    assert_numbers_rise(words)
-    table_events.assert_alive(words)
-
-
-def test_data_that_was_prepared_before_lands_afterwards(words):
-    stale = words.catalog.load_table(words.name())
-    published(words)
-    stale.append(builds.rows(range(60, 70)))
-    assert_numbers_rise(words)
-    assert open_index(words, builds.INDEX).view.rows_to_scan == 10
-    table_events.assert_alive(words)
-
-
-def test_numbers_of_a_branch_that_comes_in_between_are_not_given_twice(words, monkeypatch):
-    def branch():
-        fresh = words.catalog.load_table(words.name())
-        fresh.manage_snapshots().create_branch(main(words)[-1], "audit").commit()
-        fresh.refresh().append(builds.rows(range(60, 70)), branch="audit")
-
-    refused = before_the_commit(monkeypatch, branch)
-    published(words)
-    assert refused == []
-    assert_numbers_rise(words)
-    words.append(builds.rows(range(80, 90)))
-    assert_numbers_rise(words)
-    table_events.assert_alive(words)
-
-
-def test_numbers_that_could_not_be_set_right_are_by_the_next_attempt(words, monkeypatch):
-    def branch():
-        fresh = words.catalog.load_table(words.name())
-        fresh.manage_snapshots().create_branch(main(words)[-1], "audit").commit()
-        fresh.refresh().append(builds.rows(range(60, 70)), branch="audit")
-
-    def unreachable(*arguments):
-        raise ConnectionError("the catalog is away")
-
-    before_the_commit(monkeypatch, branch)
-    declared = builds.declaration(publish="tag")
-    plan = planning.plan_build(declared, run_id="a", overrides={"force": True})
-    builds.run_stages(plan)
-    with monkeypatch.context() as patch:
-        patch.setattr(tagged_snapshot, "commit", unreachable)
-        with pytest.raises(UnclearCommitError, match="run the task again"):
-            publications.publish(plan)
-    with pytest.raises(AssertionError):
-        assert_numbers_rise(words)
-    publications.publish(plan)
-    assert_numbers_rise(words)
-    assert len(own_tags(words)) == 1
-    table_events.assert_alive(words)
-
-
 def test_a_tag_of_somebody_else_is_in_the_way_and_named(words):
     name = tag_name(builds.INDEX, "a")
     words.manage_snapshots().create_tag(main(words)[-1], name).commit()
@@ -236,78 +142,6 @@ def test_a_lost_answer_is_found(words, monkeypatch):
     table_events.assert_alive(words)
 
 
-@pytest.fixture
-def forgetful(words, monkeypatch):
-    """The table in a catalog that takes tags and does not keep them."""
-    updates_of = attempts.TaggedSnapshot.updates.fget
-
-    def without_tag(self):
-        return tuple(
-            update for update in updates_of(self) if not isinstance(update, SetSnapshotRefUpdate)
-        )
-
-    monkeypatch.setattr(attempts.TaggedSnapshot, "updates", property(without_tag))
-    return words
-
-
-def test_a_catalog_that_forgets_tags_is_told_and_nothing_is_published(forgetful):
-    words, before = forgetful, builds.snapshot_ids(forgetful)
-    with pytest.raises(
-        UnsupportedTableError, match=r"does not keep it.*'publish: auto' goes without"
-    ):
-        published(words)
-    assert slots(words.refresh()) == {}
-    assert builds.snapshot_ids(words) == before
-    assert table_events.index_files(words) == set()
-
-
-def test_auto_publishes_by_statistics_at_once_where_tags_are_forgotten(forgetful, caplog):
-    words, before = forgetful, builds.snapshot_ids(forgetful)
-    with caplog.at_level("INFO", "puffin_ann"):
-        path = table_events.publish(words, "a")
-        other = table_events.publish(words, "b", name="other")
-    assert "does not keep it" in caplog.text
-    assert "publish: by statistics" in caplog.text
-    assert builds.snapshot_ids(words) == before
-    assert {key: entry.statistics_path for key, entry in slots(words).items()} == {
-        before[-1]: other
-    }
-    assert table_events.index_files(words) == {path, other}, "those refused are gone"
-    assert indexes_in(words, other) == {builds.INDEX, "other"}
-    table_events.assert_alive(words, builds.INDEX, "other")
-    assert (
-        doctor(words, [builds.declaration(), builds.declaration(name="other")]).problems_left == 0
-    )
-
-
-def test_what_a_catalog_kept_of_a_forgotten_tag_is_no_publication(forgetful, monkeypatch):
-    """It keeps the snapshot even where it was told to remove it."""
-    monkeypatch.setattr(statistics_slots, "removal_of", lambda *_: ())
-    words, before = forgetful, builds.snapshot_ids(forgetful)
-    path = table_events.publish(words, "a")
-    assert len(builds.snapshot_ids(words)) == len(before) + 1
-    assert slots(words).keys() == {before[-1]}
-    assert table_events.index_files(words) == {path}
-    table_events.assert_alive(words)
-
-
-def test_data_that_comes_while_a_forgotten_tag_is_found_out_stays(forgetful, monkeypatch):
-    words, late = forgetful, iter([range(60, 70), range(70, 80)])
-    change = commit_index_file.change_slots
-
-    def overtaken(*arguments, **options):
-        for rows in late:
-            words.catalog.load_table(words.name()).append(builds.rows(rows))
-            break
-        return change(*arguments, **options)
-
-    monkeypatch.setattr(commit_index_file, "change_slots", overtaken)
-    table_events.publish(words, "a")
-    assert words.scan().to_arrow().num_rows == 80
-    assert len(slots(words)) == 1
-    table_events.assert_alive(words)
-
-
 def test_a_refusal_leaves_no_file(words, monkeypatch):
     def refuse(*arguments):
         raise commit_index_file.ForbiddenError("tags may not be made")
@@ -336,28 +170,6 @@ def test_no_procedure_of_spark_takes_it(lake, request):
     ):
         deed(lake)
         assert find_versions(lake.load(), builds.INDEX).versions[0].path == path, deed.__name__
-    index = publications.open_index(lake.load(), builds.INDEX)
-    builds.assert_answers_are(index, lake.rows(), publications.QUERIES, 4)
-
-
-@pytest.mark.slow
-def test_a_rest_catalog_takes_data_before_and_after_as_it_comes(rest_lake, monkeypatch):
-    lake = rest_lake
-    lake.create(builds.rows(range(40)))
-
-    def append_twice():
-        for first in (60, 70):
-            lake.load().append(builds.rows(range(first, first + 10)))
-
-    refused = before_the_commit(monkeypatch, append_twice)
-    stale = lake.load()
-    builds.build(builds.declaration(table=lake.named(), publish="tag"), "run")
-    assert len(refused) == 1
-    assert_numbers_rise(lake.load())
-    stale.refresh()
-    builds.build(builds.declaration(table=lake.named(), publish="tag"), "again", {"force": True})
-    stale.append(builds.rows(range(80, 90)))
-    assert_numbers_rise(lake.load())
     index = publications.open_index(lake.load(), builds.INDEX)
     builds.assert_answers_are(index, lake.rows(), publications.QUERIES, 4)
 
