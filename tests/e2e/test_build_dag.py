@@ -90,10 +90,10 @@ def _assert_exact(found, expected: np.ndarray) -> None:
     assert (np.diff(ordered, axis=1) >= 0).all()
 
 
-def test_the_three_indexes_live_in_one_file_and_unusable_rows_are_counted(stage, words):
+def test_each_of_the_three_indexes_has_a_file_and_unusable_rows_are_counted(stage, words):
     found = status(stage.catalog().load_table("glove.words"))
     assert [state.index for state in found] == ["words_cosine", "words_ip", "words_l2"]
-    assert len({state.file for state in found}) == 1
+    assert len({state.file for state in found}) == len({state.tag for state in found}) == 3
     for state in found:
         assert state.vectors == 4000
         assert state.skipped == {"null": 1, "wrong-length": 1, "not-finite": 2}

@@ -250,7 +250,12 @@ def _keep_others(
         if expected & file.entries.keys() - clear.keys():
             # Safe for now; for good only where a tag or a branch holds one of its own snapshots.
             free &= own & names.keys() if not names.keys() & file.entries.keys() else set()
-        best = max(free, key=lambda slot: (slot in own, order[slot]), default=None)
+        best = max(
+            free,
+            # Where a name holds it for good, there is nothing left to be done the next time.
+            key=lambda slot: (slot in own, slot in own & names.keys(), order[slot]),
+            default=None,
+        )
         if best is not None:
             register[best] = (file, verdict.reasons[0])
 

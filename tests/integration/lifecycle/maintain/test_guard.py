@@ -246,6 +246,20 @@ def test_a_version_that_a_tag_names_is_registered_under_the_tag_again(words):
     assert guard(words).actions == ()
 
 
+def test_an_older_version_is_placed_at_once_where_a_branch_holds_it(words):
+    """Found by the soak: it was placed under a snapshot that expires, and there the next time."""
+    first = table_events.publish(words, "a")
+    at, base = head(words), base_of(words)
+    words.manage_snapshots().create_branch(snapshot_id=base, branch_name="kept").commit()
+    words.append(builds.rows(range(60, 65)))
+    table_events.publish(words, "b")
+    for snapshot in (at, base):
+        table_events.drop_registration(words, snapshot)
+    guard(words)
+    assert slots(words.refresh())[base].statistics_path == first
+    assert guard(words).actions == ()
+
+
 def test_statistics_that_come_in_while_the_guard_looks_stay(words, monkeypatch):
     table_events.publish(words, "a")
     words.append(builds.rows(range(60, 70)))
