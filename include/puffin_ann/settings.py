@@ -89,6 +89,12 @@ class Settings(BaseSettings):
         gt=0,
         description="Vector bytes that one Spark task of the assign stage holds in memory.",
     )
+    whole_file_bytes: int = Field(
+        default=MIB,
+        ge=0,
+        description="An index of no more bytes is published as one file each time. Of a larger one "
+        "a new file has what changed, and names the files that have the rest.",
+    )
     catalog_seconds: float = Field(
         default=30.0,
         gt=0,

@@ -9,6 +9,7 @@ from puffin_ann.blobs import (
     centroid,
     coverage,
     delta,
+    directory,
     graph,
     hnsw,
     ivf,
@@ -30,6 +31,7 @@ OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     tombstones.TYPE: (tombstones.KIND, tombstones.HEAD),
     centroid.TYPE: (centroid.KIND, centroid.HEAD),
     delta.TYPE: (delta.KIND, graph.HEAD),
+    directory.TYPE: (directory.KIND, directory.HEAD),
     hnsw.TYPE: (hnsw.KIND, hnsw.HEAD),
     ivf.TYPE: (ivf.KIND, ivf.HEAD),
 }

@@ -1,4 +1,7 @@
-"""Read a Puffin file: the footer by one or two range reads, then blobs by range."""
+"""Read a Puffin file: the footer by one or two range reads, then blobs by range.
+
+Where something else than the footer says what blobs a file has, `BlobReader` does without it.
+"""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -24,69 +27,24 @@ LARGEST_READ = 64 << 20
 """Bytes of several blobs that are read at a time."""
 
 
-class PuffinReader:
-    """Read blobs of a Puffin file from a seekable stream, which stays the caller's to close.
+class BlobReader:
+    """Read blobs of a file whose places are known, from a seekable stream; nothing else is read.
 
-        with table.io.new_input(path).open() as stream:
-            reader = PuffinReader(stream, name=path)
-            routing = reader.read(reader.find("puffin-ann-routing-v1", index="words")[0])
-
-    The magic at byte 0 is only looked at when the file is so short that the footer's read brings
-    it along: Iceberg's own reader does not spend a request on it either. Methods may be called from
-    several threads.
+    Methods may be called from several threads. The stream stays the caller's to close.
 
     Args:
         stream: Python binary file, pyarrow `NativeFile`, or anything with `read` and `seek`.
-        length: length of the file in bytes if known; saves asking the stream.
-        footer_size: size of the footer if known (`file-footer-size-in-bytes` of a statistics
-            entry); only a hint for how much to read first.
         name: how errors call the file.
-
-    Raises:
-        PuffinFormatError: The footer is broken, or a blob lies outside the space before it.
+        length: of the file in bytes.
     """
 
-    metadata: FileMetadata
-    footer_size: int
     length: int
 
-    def __init__(
-        self,
-        stream: ReadableStream,
-        *,
-        length: int | None = None,
-        footer_size: int | None = None,
-        name: str = "<stream>",
-    ) -> None:
+    def __init__(self, stream: ReadableStream, *, name: str, length: int) -> None:
         self._source = RangeSource(stream, name)
+        self._end = b""
         self.name = name
-        self.length = self._source.length() if length is None else length
-        self.metadata, self.footer_size, self._end = footer.read(
-            self._source, self.length, footer_size
-        )
-        _check_ranges(self.metadata, self.length - self.footer_size, name)
-
-    def find(self, type: str, **properties: str) -> list[BlobMetadata]:
-        """Return the blobs of a type that have all the given properties, in file order."""
-        return [
-            blob
-            for blob in self.metadata.blobs
-            if blob.type == type and properties.items() <= dict(blob.properties).items()
-        ]
-
-    def only(self, type: str, **properties: str) -> BlobMetadata:
-        """Return the one blob of a type that has all the given properties.
-
-        Raises:
-            PuffinFormatError: there is none, or more than one.
-        """
-        found = self.find(type, **properties)
-        if len(found) != 1:
-            of = "".join(f", {name} {value!r}" for name, value in properties.items())
-            raise PuffinFormatError(
-                f"{self.name}: expected one blob of type {type}{of}; found {len(found)}"
-            )
-        return found[0]
+        self.length = length
 
     def read(self, blob: BlobMetadata, *, limit: int | None = None) -> bytes:
         """Return a blob's content.
@@ -160,6 +118,69 @@ class PuffinReader:
                 f"{self.name}: blob {blob.type} has {blob.length} bytes, the limit is {limit}"
             )
         return pieces(stored, blob.length)
+
+
+class PuffinReader(BlobReader):
+    """Read blobs of a Puffin file from a seekable stream, which stays the caller's to close.
+
+        with table.io.new_input(path).open() as stream:
+            reader = PuffinReader(stream, name=path)
+            routing = reader.read(reader.find("puffin-ann-routing-v1", index="words")[0])
+
+    The magic at byte 0 is only looked at when the file is so short that the footer's read brings
+    it along: Iceberg's own reader does not spend a request on it either. Methods may be called from
+    several threads.
+
+    Args:
+        stream: Python binary file, pyarrow `NativeFile`, or anything with `read` and `seek`.
+        length: length of the file in bytes if known; saves asking the stream.
+        footer_size: size of the footer if known (`file-footer-size-in-bytes` of a statistics
+            entry); only a hint for how much to read first.
+        name: how errors call the file.
+
+    Raises:
+        PuffinFormatError: The footer is broken, or a blob lies outside the space before it.
+    """
+
+    metadata: FileMetadata
+    footer_size: int
+
+    def __init__(
+        self,
+        stream: ReadableStream,
+        *,
+        length: int | None = None,
+        footer_size: int | None = None,
+        name: str = "<stream>",
+    ) -> None:
+        super().__init__(stream, name=name, length=0)
+        self.length = self._source.length() if length is None else length
+        self.metadata, self.footer_size, self._end = footer.read(
+            self._source, self.length, footer_size
+        )
+        _check_ranges(self.metadata, self.length - self.footer_size, name)
+
+    def find(self, type: str, **properties: str) -> list[BlobMetadata]:
+        """Return the blobs of a type that have all the given properties, in file order."""
+        return [
+            blob
+            for blob in self.metadata.blobs
+            if blob.type == type and properties.items() <= dict(blob.properties).items()
+        ]
+
+    def only(self, type: str, **properties: str) -> BlobMetadata:
+        """Return the one blob of a type that has all the given properties.
+
+        Raises:
+            PuffinFormatError: there is none, or more than one.
+        """
+        found = self.find(type, **properties)
+        if len(found) != 1:
+            of = "".join(f", {name} {value!r}" for name, value in properties.items())
+            raise PuffinFormatError(
+                f"{self.name}: expected one blob of type {type}{of}; found {len(found)}"
+            )
+        return found[0]
 
 
 def _joined(pieces: Iterator[bytes]) -> bytes:

@@ -13,7 +13,7 @@ from puffin_ann.puffin import codecs, footer
 from puffin_ann.puffin.layout import MAGIC, MAX_JAVA_BLOB
 from puffin_ann.puffin.limits import is_within
 from puffin_ann.puffin.metadata import BlobMetadata, FileMetadata
-from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.puffin.reader import BlobReader
 from puffin_ann.puffin.streams import RangeSink, WritableStream
 
 _NO_PROPERTIES: Mapping[str, str] = {}
@@ -112,7 +112,7 @@ class PuffinWriter:
 
     def copy(
         self,
-        reader: PuffinReader,
+        reader: BlobReader,
         blob: BlobMetadata,
         *,
         properties: Mapping[str, str] | None = None,
@@ -160,7 +160,7 @@ class PuffinWriter:
         return start, self._position - start
 
     def _copy_stored(
-        self, reader: PuffinReader, blob: BlobMetadata, allow_large: bool
+        self, reader: BlobReader, blob: BlobMetadata, allow_large: bool
     ) -> tuple[int, int]:
         if not isinstance(self._stream, RangeSink):
             stored = codecs.pieces(reader.open_stored(blob), blob.length)

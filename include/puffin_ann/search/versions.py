@@ -5,8 +5,8 @@ registered file decides whether it holds the index and which snapshot it was com
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TypeVar
@@ -15,25 +15,26 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import directory as directory_blob
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.coverage import Coverage
+from puffin_ann.blobs.directory import Directory
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.declaration.names import is_name
 from puffin_ann.errors import (
     DamagedIndexError,
     FormatError,
     IndexNotFoundError,
-    ObjectMissingError,
     PuffinFormatError,
 )
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.metadata.dropped import Dropped, find_dropped, is_dropped, names_index
 from puffin_ann.lake.metadata.registered import Registered, find_registered
 from puffin_ann.lake.store.locations import require_beside
-from puffin_ann.lake.store.objects import FOLDER, object_length, open_object
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.consistency import CoveredRows, check_version
+from puffin_ann.search.index_files import VersionFiles, do_nothing, files_named, open_puffin
 
 RETAINED_LIMIT = 16
 """Most registered files of ours whose footers are read to find an index."""
@@ -46,52 +47,6 @@ but one of another name that lists others' blobs is theirs, and there may be hun
 R = TypeVar("R")
 
 
-@contextmanager
-def open_puffin(io: FileIO, path: str, length: int | None = None) -> Iterator[PuffinReader]:
-    """Open a Puffin file of the table's store; the footer is read, no blob is.
-
-    Raises:
-        PuffinFormatError: it is not a sound Puffin file, or not even a file.
-        FileNotFoundError: it is not there.
-        StoreUnavailableError: its store does not say; here, or when a blob is read.
-    """
-    try:
-        opened = open_object(io, path)
-    except IsADirectoryError as error:
-        raise PuffinFormatError(f"{path} is no file: {error.strerror}") from error
-    except FileNotFoundError as error:
-        if object_length(io, path) == FOLDER:  # some stores say of folders that nothing is there
-            raise PuffinFormatError(f"{path} is a directory, not a file") from error
-        raise
-    with opened as stream:
-        yield PuffinReader(stream, length=length, name=path)
-
-
-@contextmanager
-def open_part(io: FileIO, path: str, length: int | None = None) -> Iterator[PuffinReader]:
-    """Open a Puffin file that a version names; that it is gone, or goes in the body, is damage.
-
-    Raises:
-        PuffinFormatError: it is not a sound Puffin file, or is gone.
-        StoreUnavailableError: its store does not say; here, or when a blob is read.
-    """
-    with missing_is_damage(path), open_puffin(io, path, length) as reader:
-        yield reader
-
-
-@contextmanager
-def missing_is_damage(path: str) -> Iterator[None]:
-    """Take it for damage that a version's file is gone from the store, not one of the local disk.
-
-    Raises:
-        PuffinFormatError: the file is gone.
-    """
-    try:
-        yield
-    except ObjectMissingError:
-        raise PuffinFormatError(f"{path} is gone from the store") from None
-
-
 @dataclass(frozen=True)
 class IndexVersion:
     """One published (or staged) state of an index.
@@ -102,6 +57,7 @@ class IndexVersion:
         snapshot_id: snapshot the file is registered under; None while it is not published.
         length: bytes of the file.
         field_id: field id of the indexed column, by which it is found when it was renamed.
+        directory: the blobs that it has in other files; None if it has all in its own.
     """
 
     index: str
@@ -111,6 +67,7 @@ class IndexVersion:
     field_id: int
     routing: Routing
     coverage: Coverage
+    directory: Directory | None = None
 
     @property
     def vectors(self) -> int:
@@ -136,8 +93,29 @@ class IndexVersion:
         return version_id(self.routing, self.coverage.base_snapshot_id)
 
     def file_of(self, shard: ShardEntry) -> str:
-        """Return the Puffin file that holds the blobs of one shard."""
+        """Return the Puffin file that holds the blobs of one shard that the directory has not."""
         return shard.file or self.path
+
+    @property
+    def staged(self) -> frozenset[str]:
+        """Files of shards of a version that is not published."""
+        return frozenset(shard.file for shard in self.routing.shards if shard.file)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The other Puffin files without which it is not whole."""
+        return files_named(self.path, self.directory) | self.staged
+
+    def files(self, io: FileIO, opening: Callable[[str], None] = do_nothing) -> VersionFiles:
+        """Return its files, to be opened.
+
+        Args:
+            io: reads them.
+            opening: gets the location of each before it is opened.
+        """
+        return VersionFiles(
+            io, self.path, self.index, self.directory, self.field_id, opening=opening
+        )
 
 
 def load_version(
@@ -152,7 +130,7 @@ def load_version(
 
     def read() -> IndexVersion | None:
         with open_puffin(io, path, length) as reader:
-            return _version_in(reader, index, snapshot_id)
+            return _version_in(io, reader, index, snapshot_id)
 
     return read_confirmed(read)
 
@@ -165,7 +143,9 @@ def read_confirmed(read: Callable[[], R]) -> R:
         return read()
 
 
-def _version_in(reader: PuffinReader, index: str, snapshot_id: int | None) -> IndexVersion | None:
+def _version_in(
+    io: FileIO, reader: PuffinReader, index: str, snapshot_id: int | None
+) -> IndexVersion | None:
     path = reader.name
     if not reader.find(routing_blob.TYPE, index=index):
         return None
@@ -173,11 +153,21 @@ def _version_in(reader: PuffinReader, index: str, snapshot_id: int | None) -> In
     if len(stored.fields) != 1:
         raise PuffinFormatError(f"{path}: the routing blob of index {index!r} names no field")
     partitions = reader.find(partitions_blob.TYPE, index=index)
-    contents = reader.read_all([stored, reader.only(coverage_blob.TYPE, index=index), *partitions])
+    directories = reader.find(directory_blob.TYPE, index=index)
+    contents = reader.read_all(
+        [stored, reader.only(coverage_blob.TYPE, index=index), *partitions, *directories]
+    )
     routing = routing_blob.decode(contents[0])
+    directory = None
+    if directories:
+        reader.only(directory_blob.TYPE, index=index)
+        directory = directory_blob.decode(contents[-1])
     if routing.apart is not None:
-        reader.only(partitions_blob.TYPE, index=index)
-        routing = routing_blob.with_partitions(routing, contents[2])
+        with VersionFiles(io, path, index, directory, stored.fields[0], own=reader) as files:
+            cells = files.only(partitions_blob.TYPE)
+            routing = routing_blob.with_partitions(
+                routing, contents[2] if partitions else cells.read()
+            )
     for shard in routing.shards:
         if shard.file:
             require_beside(path, shard.file)
@@ -191,6 +181,7 @@ def _version_in(reader: PuffinReader, index: str, snapshot_id: int | None) -> In
         length=reader.length,
         routing=routing,
         coverage=coverage,
+        directory=directory,
     )
 
 
@@ -262,7 +253,7 @@ def _look(
         if index not in marks and reader.find(routing_blob.TYPE, index=index):
             held.add(index)
         held |= index_names(reader, marks)
-        return _version_in(reader, index, entry.snapshot_id)
+        return _version_in(io, reader, index, entry.snapshot_id)
 
 
 def _candidates(table: Table) -> list[Registered]:

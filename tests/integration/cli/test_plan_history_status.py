@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from puffin_ann.search.versions import open_puffin
+from puffin_ann.search.index_files import open_puffin
 from puffin_ann.settings import settings
 from tests.support import builds
 

@@ -61,6 +61,7 @@ class Request:
         tag: in mode `tag`, its name.
         run_prefix: what the locations of the run's files, and of no other's, begin with.
         carried: locations of files whose blobs this one holds, too.
+        needs: in mode `tag`, locations of files that this one names; tags of ours hold them.
         properties: of the table, set in the same commit.
     """
 
@@ -76,6 +77,7 @@ class Request:
     tag: str = ""
     run_prefix: str = ""
     carried: Set[str] = frozenset()
+    needs: Set[str] = frozenset()
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -228,9 +230,28 @@ def _under_tag(fresh: Table, request: Request) -> Attempt:
         requirements=(
             AssertRefSnapshotId(ref=request.tag, snapshot_id=None),
             *numbers_as_seen(fresh),
+            *_tags_as_seen(fresh, request.needs),
             AssertTableUUID(uuid=fresh.metadata.table_uuid),
         ),
     )
+
+
+def _tags_as_seen(fresh: Table, needs: Set[str]) -> tuple[TableRequirement, ...]:
+    """Return what asserts that our tags still hold the files that a version needs."""
+    tags = own_tags(fresh)
+    holders = {
+        entry.statistics_path: entry.snapshot_id
+        for entry in fresh.metadata.statistics
+        if entry.snapshot_id in tags
+    }
+    missing = sorted(needs - holders.keys())
+    if missing:
+        raise ConflictError(
+            f"no tag of {name_of(fresh)} holds {missing[0]} any more, which the index needs; "
+            "nothing was published"
+        )
+    held = sorted(holders[path] for path in needs)
+    return tuple(AssertRefSnapshotId(ref=tags[id_], snapshot_id=id_) for id_ in held)
 
 
 def find_published(table: Table, request: Request, ours: Collection[int]) -> Published | None:

@@ -35,6 +35,14 @@ def own_tags(table: Table) -> Mapping[int, str]:
     }
 
 
+def held_files(table: Table) -> frozenset[str]:
+    """Return the locations of the files that our tags hold."""
+    tags = own_tags(table)
+    return frozenset(
+        entry.statistics_path for entry in table.metadata.statistics if entry.snapshot_id in tags
+    )
+
+
 def tag_of(snapshot: Snapshot | None) -> str | None:
     """Return the name of the tag that a snapshot was made for; None if it is no tagged one."""
     if snapshot is None or snapshot.summary is None:

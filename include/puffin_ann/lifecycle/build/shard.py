@@ -1,5 +1,6 @@
 """Build one shard from its staged rows, each from a local memory-mapped file."""
 
+import io
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.engines import engine
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.train import TrainResult
@@ -18,6 +20,7 @@ from puffin_ann.lifecycle.runtime.progress import Report
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, attempt_unique
 from puffin_ann.puffin.writer import PuffinWriter
+from puffin_ann.search.index_files import DIGEST
 from puffin_ann.version import __version__
 
 CREATED_BY = f"puffin-ann {__version__}"
@@ -127,7 +130,6 @@ def stage_shard(
     workspace: Workspace, plan: RunPlan, shard: int, blobs: Mapping[str, Path | bytes]
 ) -> StagedFile:
     """Stage the blobs of a shard as a Puffin file."""
-    properties = {"index": plan.declaration.name, "shard": str(shard)}
     name = attempt_unique(f"shard-{shard:05d}.puffin")
     with workspace.staging.create(name) as out, PuffinWriter(out) as writer:
         for kind, data in blobs.items():
@@ -137,7 +139,18 @@ def stage_shard(
                 fields=[plan.field_id],
                 snapshot_id=plan.base_snapshot_id,
                 sequence_number=plan.base_sequence_number,
-                properties=properties,
+                properties={
+                    "index": plan.declaration.name,
+                    "shard": str(shard),
+                    DIGEST: _fingerprint(data),
+                },
             )
         writer.finish({"created-by": CREATED_BY})
     return StagedFile.of(out.staged)
+
+
+def _fingerprint(data: Path | bytes) -> str:
+    if isinstance(data, bytes):
+        return fingerprint(io.BytesIO(data))
+    with data.open("rb") as source:
+        return fingerprint(source)

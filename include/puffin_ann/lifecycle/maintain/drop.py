@@ -23,7 +23,7 @@ from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
-from puffin_ann.search.versions import open_puffin
+from puffin_ann.search.index_files import open_puffin
 
 log = logging.getLogger("puffin_ann")
 

@@ -32,7 +32,7 @@ from puffin_ann.lifecycle.retention.rules import (
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.versions.inventory import live_files as live_files
-from puffin_ann.search.versions import open_puffin
+from puffin_ann.search.index_files import open_puffin
 
 log = logging.getLogger("puffin_ann")
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import directory as directory_blob
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.describe import OURS
@@ -32,11 +33,14 @@ from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.search.versions import IndexVersion, open_puffin
+from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.versions import IndexVersion
 
 log = logging.getLogger("puffin_ann")
 
-SMALL = frozenset({routing_blob.TYPE, partitions_blob.TYPE, coverage_blob.TYPE})
+SMALL = frozenset(
+    {routing_blob.TYPE, partitions_blob.TYPE, coverage_blob.TYPE, directory_blob.TYPE}
+)
 """Types of the blobs that every search reads before it probes a shard."""
 
 
@@ -85,7 +89,7 @@ def require_whole(table: Table, version: IndexVersion) -> None:
         DamagedIndexError: names the file, the problem and what repairs it.
     """
     inventory = take_inventory(table)
-    paths = {version.path, *map(version.file_of, version.routing.shards)}
+    paths = {version.path, *version.needs}
     suspects = [file for file in inventory.files if file.path in paths and file.bytes is not None]
     if not any(_damage_of(table, suspect, OURS.keys()) for suspect in suspects):
         return

@@ -4,7 +4,6 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -28,10 +27,9 @@ from puffin_ann.lake.commit.attempt import Published, Request
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from puffin_ann.lake.commit.publish_mode import DeclaredMode, PublishMode, publish_mode
 from puffin_ann.lake.metadata.dropped import find_dropped, is_dropped
-from puffin_ann.lake.metadata.own_tags import tag_name
+from puffin_ann.lake.metadata.own_tags import held_files, tag_name
 from puffin_ann.lake.metadata.registered import find_registered, next_number
 from puffin_ann.lake.store.assemble.compose import Assembly, Names
-from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lifecycle.build import staged_index
 from puffin_ann.lifecycle.build.gate import require_passed
@@ -47,19 +45,21 @@ from puffin_ann.lifecycle.documents.run import (
     load,
     store,
 )
-from puffin_ann.lifecycle.publish.carried_blobs import Blob, CarriedBlobs, listed_blobs, open_pinned
+from puffin_ann.lifecycle.publish.carried_blobs import CarriedBlobs, listed_blobs
 from puffin_ann.lifecycle.publish.discard import discard_refused
+from puffin_ann.lifecycle.publish.layers import layers_of
 from puffin_ann.lifecycle.publish.make_file import make_file
 from puffin_ann.lifecycle.publish.run_records import recorded
 from puffin_ann.lifecycle.refresh.new_version import VersionContent, make_new_version
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
+from puffin_ann.search.index_files import BlobPlace, VersionFiles
 from puffin_ann.search.versions import (
     IndexVersion,
     find_versions,
     load_version,
 )
+from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")
 
@@ -76,6 +76,7 @@ class Assembled:
         bytes_copied: bytes of blobs carried along.
         run_prefix: what the locations of the run's files begin with.
         carried: registered files of which nothing is lost if this one takes their place.
+        named: files of earlier versions that have the rest of the index.
     """
 
     path: str
@@ -83,6 +84,7 @@ class Assembled:
     bytes_copied: int
     run_prefix: str
     carried: frozenset[str]
+    named: frozenset[str]
 
 
 def publish_run(workspace: Workspace) -> PublishedVersion:
@@ -120,7 +122,9 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         rests_on = mode if alone else (mode, entries, find_dropped(table))
         # A file of which nothing is carried could not be read then, and may be readable by now.
         is_whole = earlier is not None and (
-            alone or {entry.path for entry in entries} <= earlier.carried
+            earlier.named <= held_files(table)
+            if alone
+            else {entry.path for entry in entries} <= earlier.carried
         )
         if earlier is not None and is_whole and rests_on == rested_on:
             assembled = earlier
@@ -250,6 +254,7 @@ def _commit(
         tag=tag_name(plan.declaration.name, plan.run_id) if mode == "tag" else "",
         run_prefix=assembled.run_prefix,
         carried=assembled.carried,
+        needs=assembled.named,
     )
     return commit_index_file(table, request)
 
@@ -295,31 +300,41 @@ def assemble(
     version = content.version
     carried_blobs = CarriedBlobs(table, version.index, plan.base_snapshot_id, assembly.object_plan)
     carried = [] if alone else list(carried_blobs.blobs())
-    own = list(_shards(table, content, assembly.object_plan, dict(carried_blobs.footers)))
     published = {entry.path for entry in find_registered(table)}
-    copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
-    written = sum(
-        blob.length
-        for reader, blob in own
-        if reader.name not in published and blob.type != partitions_blob.TYPE
-    )
-    routing = recorded(
-        table,
-        plan,
-        version,
-        written=written,
-        copied=copied,
-        rows_added=content.rows_added,
-        rows_gone=content.rows_gone,
-    )
-    with PuffinWriter(assembly.object_plan) as writer:
+    with (
+        version.files(table.io, assembly.object_plan.pin) as files,
+        PuffinWriter(assembly.object_plan) as writer,
+    ):
+        layers = layers_of(
+            _places(files, content),
+            held_files(table) if alone else frozenset(),
+            settings().whole_file_bytes,
+        )
+        own = [(files.open(place).reader, place.metadata) for place in layers.copied]
+        copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
+        written = sum(
+            blob.length
+            for reader, blob in own
+            if reader.name not in published and blob.type != partitions_blob.TYPE
+        )
+        routing = recorded(
+            table,
+            plan,
+            version,
+            written=written,
+            copied=copied,
+            rows_added=content.rows_added,
+            rows_gone=content.rows_gone,
+        )
         for reader, blob in sorted(
             [*carried, *own], key=lambda listed: "shard" not in listed[1].properties
         ):
             writer.copy(reader, blob)
         if content.centroids is not None:
             staged_index.add_centroids(writer, plan, content.centroids)
-        staged_index.add_index_blobs(writer, plan, _inline(routing), version.coverage)
+        staged_index.add_index_blobs(
+            writer, plan, _inline(routing), version.coverage, layers.directory
+        )
         finished = writer.finish({"created-by": CREATED_BY, "run-id": plan.run_id})
     path = make_file(assembly)
     log.info("publish: assembled %s, %d bytes, %d of them carried", path, finished.length, copied)
@@ -329,6 +344,7 @@ def assemble(
         bytes_copied=copied,
         run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
         carried=frozenset(carried_blobs.files),
+        named=layers.files,
     )
 
 
@@ -353,29 +369,15 @@ def _inline(routing: Routing) -> Routing:
     return replace(routing, shards=tuple(replace(shard, file="") for shard in routing.shards))
 
 
-def _shards(
-    table: Table, content: VersionContent, object_plan: ObjectPlan, footers: dict[str, PuffinReader]
-) -> Iterator[Blob]:
-    """Yield the blobs of the index that are copied; files of which no footer is known are read."""
+def _places(files: VersionFiles, content: VersionContent) -> list[BlobPlace]:
+    """Return where the blobs are that the new version takes as they are."""
     version = content.version
-
-    def footer_of(path: str) -> PuffinReader:
-        if path not in footers:
-            with open_pinned(table, object_plan, path) as reader:
-                footers[path] = reader
-        return footers[path]
-
+    found = []
     for shard in version.routing.shards:
         for kind, path in content.blobs[shard.shard_id].items():
-            reader = footer_of(path)
-            for blob in reader.find(kind, index=version.index, shard=str(shard.shard_id)):
-                yield reader, blob
-    whole = []
+            found += files.places(kind, shard.shard_id, path)
     if version.routing.algorithm == CENTROID and content.centroids is None:
-        whole.append(centroid_blob.TYPE)
+        found += files.places(centroid_blob.TYPE)
     if routing_blob.is_unchanged(version.routing):
-        whole.append(partitions_blob.TYPE)
-    for kind in whole:
-        reader = footer_of(version.path)
-        for blob in reader.find(kind, index=version.index):
-            yield reader, blob
+        found += files.places(partitions_blob.TYPE)
+    return found

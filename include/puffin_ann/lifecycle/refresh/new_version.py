@@ -31,7 +31,7 @@ from puffin_ann.lifecycle.documents.refresh import (
 from puffin_ann.lifecycle.documents.run import load
 from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Drift, Rates
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
-from puffin_ann.search.versions import IndexVersion, open_puffin
+from puffin_ann.search.versions import IndexVersion
 
 
 @dataclass(frozen=True)
@@ -275,9 +275,8 @@ def _centroids(
     plan = workspace.refresh_plan
     if plan.algorithm != CENTROID:
         return None
-    with open_puffin(workspace.table.io, plan.base_path) as reader:
-        blob = reader.only(centroid_blob.TYPE, index=base.index)
-        before = centroid_blob.decode(reader.read(blob))
+    with base.files(workspace.table.io) as opened:
+        before = centroid_blob.decode(opened.only(centroid_blob.TYPE).read())
     place = {file.path: number for number, file in enumerate(coverage.files)}
     location = workspace.table.location()
     read = {relative_path(location, file.path) for file in plan.files}

@@ -136,9 +136,10 @@ def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[R
 def _dropped(
     inventory: Inventory, declarations: Sequence[IndexDeclaration], grace: str | None
 ) -> Iterable[Removable]:
-    """List files that hold nothing but versions that were dropped."""
+    """List files that hold nothing but versions that were dropped, and that no other needs."""
+    needed = {path for file in inventory.files for path in file.needs}
     for file in inventory.files:
-        if file.holds or not file.dropped:
+        if file.holds or not file.dropped or canonical(file.path) in needed:
             continue
         shells = [replace(file, holds=file.dropped)]
         kept = policies(declarations, shells)

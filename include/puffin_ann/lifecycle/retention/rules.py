@@ -1,13 +1,14 @@
 """Decide which published files stay: pure, from what they hold and when they were published."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.foreign_json import object_of, parse
 from puffin_ann.lake.metadata.own_tags import own_tags
+from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle.versions.inventory import Holding, IndexFile
 
 
@@ -76,7 +77,8 @@ def apply_retention(
     """Say of each published file whether it stays.
 
     A file stays if it is the newest to hold one of the versions that an index keeps, or if a tag or
-    a branch points to a snapshot that it is registered under, that names it, or that it covers.
+    a branch points to a snapshot that it is registered under, that names it, or that it covers; and
+    as long as one that stays names it.
 
     Args:
         files: usable ones, the newest first.
@@ -84,7 +86,28 @@ def apply_retention(
         names: names of tags and branches by snapshot.
     """
     histories = {index: _History.of(index, files) for index in retention}
-    return [_apply(file, histories, retention, names) for file in files]
+    return _with_needed([_apply(file, histories, retention, names) for file in files])
+
+
+def _with_needed(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Have files stay at least as long as those that name them."""
+    namers: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        for path in verdict.file.needs:
+            namers.setdefault(path, []).append(verdict)
+
+    def considered(verdict: Verdict) -> Verdict:
+        needing = namers.get(canonical(verdict.file.path), [])
+        if verdict.is_kept or not needing:
+            return verdict
+        kept = tuple(f"{other.file.path} needs it" for other in needing if other.is_kept)
+        if kept:
+            return Verdict(verdict.file, kept)
+        gone_ms = max(other.since_ms + other.grace_ms for other in needing)
+        since = max(verdict.since_ms, gone_ms - verdict.grace_ms)
+        return replace(verdict, since_ms=since)
+
+    return list(map(considered, verdicts))
 
 
 @dataclass(frozen=True)

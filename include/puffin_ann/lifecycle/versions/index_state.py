@@ -21,7 +21,7 @@ from puffin_ann.lifecycle.ingest.key_column import require_key
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
 from puffin_ann.moments import now_ms
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
-from puffin_ann.search.versions import IndexVersion, open_puffin
+from puffin_ann.search.versions import IndexVersion
 
 
 def state_of(table: Table, version: IndexVersion) -> IndexState:
@@ -71,18 +71,13 @@ def _sizes(table: Table, version: IndexVersion) -> tuple[dict[int, dict[str, int
     """Return bytes by shard and blob type, and those of the blobs that belong to no shard."""
     sizes: dict[int, dict[str, int]] = {}
     other = 0
-    files = {version.path, *map(version.file_of, version.routing.shards)}
-    for path in sorted(files):
-        length = version.length if path == version.path else None
-        with open_puffin(table.io, path, length) as reader:
-            for blob in reader.metadata.blobs:
-                if blob.properties.get("index") != version.index:
-                    continue
-                shard = blob.properties.get("shard")
-                if shard is None:
-                    other += blob.length
-                elif shard.isdecimal():
-                    sizes.setdefault(int(shard), {})[blob.type] = blob.length
+    with version.files(table.io) as files:
+        for blob in (place.metadata for place in files.every_place(version.staged)):
+            shard = blob.properties.get("shard")
+            if shard is None:
+                other += blob.length
+            elif shard.isdecimal():
+                sizes.setdefault(int(shard), {})[blob.type] = blob.length
     return sizes, other
 
 

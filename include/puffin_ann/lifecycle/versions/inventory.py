@@ -9,6 +9,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 
+from puffin_ann.blobs import directory as directory_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.declaration.names import is_name
 from puffin_ann.errors import FormatError
@@ -23,7 +24,9 @@ from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.objects import FOLDER, object_length
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.moments import now_ms
-from puffin_ann.search.versions import open_puffin, read_confirmed, version_id
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.search.index_files import files_named, open_puffin
+from puffin_ann.search.versions import read_confirmed, version_id
 
 log = logging.getLogger("puffin_ann")
 
@@ -68,6 +71,7 @@ class IndexFile:
         holds: what it holds; empty if it cannot be read.
         problem: why it cannot be read; empty if it can.
         dropped: what it holds besides, and what was dropped.
+        needs: canonical locations of the files that what it holds names.
     """
 
     path: str
@@ -83,6 +87,7 @@ class IndexFile:
     holds: tuple[Holding, ...]
     problem: str
     dropped: tuple[Holding, ...] = ()
+    needs: frozenset[str] = frozenset()
 
     @property
     def is_published(self) -> bool:
@@ -240,7 +245,7 @@ def _file(
     if stored is None:  # registered from another folder, or gone
         length = object_length(table.io, path)
         length = 0 if length == FOLDER else length
-    held, footer_size, problem = _content(table.io, path, length, find_dropped(table))
+    held, needs, footer_size, problem = _content(table.io, path, length, find_dropped(table))
     if not held and not named_by and not is_index_name(path):
         return None
     sizes = {entry.file_size_in_bytes for entry in entries.values()}
@@ -260,23 +265,25 @@ def _file(
         holds=tuple(hold for hold in held if not hold.dropped_ms),
         problem=problem,
         dropped=tuple(hold for hold in held if hold.dropped_ms),
+        needs=needs,
     )
 
 
 def _content(
     io: FileIO, path: str, length: int | None, marks: Mapping[str, Dropped]
-) -> tuple[tuple[Holding, ...], int, str]:
-    """Return what a file holds, its footer's size, and why it cannot be read.
+) -> tuple[tuple[Holding, ...], frozenset[str], int, str]:
+    """Return what a file holds, what that needs, its footer's size, and why it cannot be read.
 
     Raises:
         StoreUnavailableError: its store does not say; nothing follows from that.
     """
     if length is None:
-        return (), 0, ""
+        return (), frozenset(), 0, ""
 
-    def read() -> tuple[tuple[Holding, ...], int]:
+    def read() -> tuple[tuple[Holding, ...], frozenset[str], int]:
         with open_puffin(io, path, length) as reader:
             holds = []
+            needs: set[str] = set()
             for blob in reader.find(routing_blob.TYPE):
                 routing = routing_blob.decode(reader.read(blob))
                 index = blob.properties.get("index", "")
@@ -286,13 +293,24 @@ def _content(
                 declaration = IndexProperties(routing.properties).declaration
                 gone_ms = marks[index].at_ms if is_dropped(marks, index, version) else 0
                 holds.append(Holding(index, version, blob.snapshot_id, declaration, gone_ms))
-            return tuple(holds), reader.footer_size
+                if not gone_ms:
+                    needs |= _named_in(reader, index)
+            return tuple(holds), frozenset(needs), reader.footer_size
 
     try:
         return (*read_confirmed(read), "")
     except (FormatError, FileNotFoundError) as error:
         said = str(error)
-        return (), 0, said if path in said else f"{path}: {said}"
+        return (), frozenset(), 0, said if path in said else f"{path}: {said}"
+
+
+def _named_in(reader: PuffinReader, index: str) -> set[str]:
+    """Return canonical locations of the files that a version of an index needs besides its own."""
+    found: set[str] = set()
+    for blob in reader.find(directory_blob.TYPE, index=index):
+        directory = directory_blob.decode(reader.read(blob))
+        found |= {canonical(path) for path in files_named(reader.name, directory)}
+    return found
 
 
 def _order(table: Table, snapshot_ids: Iterable[int], former: FormerEntry | None) -> int:

@@ -2,16 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
 
-from puffin_ann.blobs.encoding.container import fingerprint
-from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.cache.local_cache import Fill, LocalCache
+from puffin_ann.search.index_files import StoredBlob
 
-Place = Callable[[PuffinReader, BlobMetadata, Fill], AbstractContextManager[Path]]
+Place = Callable[[StoredBlob, Fill], AbstractContextManager[Path]]
 """Gives the folder of a blob, filled if it is not there, for as long as the body runs."""
 
 
@@ -27,13 +23,14 @@ def in_cache(cache: LocalCache, scope: str) -> Place:
         scope: names the table, see `scope_of`.
     """
 
-    def place(reader: PuffinReader, blob: BlobMetadata, fill: Fill) -> AbstractContextManager[Path]:
-        def look() -> str:
-            content = fingerprint(_content(reader, blob))
-            return f"{scope}:{blob.type}:{blob.length}:{content}"
+    def place(blob: StoredBlob, fill: Fill) -> AbstractContextManager[Path]:
+        reader, stored = blob.reader, blob.metadata
 
-        where = f"{reader.name}:{reader.length}:{blob.type}:{blob.offset}:{blob.length}"
-        return cache.held(cache.key(f"{scope}:{where}", look), fill, blob.length)
+        def look() -> str:
+            return f"{scope}:{stored.type}:{stored.length}:{blob.fingerprint}"
+
+        where = f"{reader.name}:{reader.length}:{stored.type}:{stored.offset}:{stored.length}"
+        return cache.held(cache.key(f"{scope}:{where}", look), fill, stored.length)
 
     return place
 
@@ -45,9 +42,4 @@ def apart(cache: LocalCache, why: Exception) -> Place:
         cache: that did not do.
         why: what is wrong with it.
     """
-    return lambda reader, blob, fill: cache.apart(fill, why)
-
-
-def _content(reader: PuffinReader, blob: BlobMetadata) -> BinaryIO:
-    """Return a blob's content as a stream; large blobs of ours are stored as they are."""
-    return BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
+    return lambda blob, fill: cache.apart(fill, why)

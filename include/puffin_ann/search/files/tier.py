@@ -29,7 +29,7 @@ from puffin_ann.search.brute_force import Best, RowBatch
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part, batch_part
 from puffin_ann.search.snapshot_view import SnapshotView
-from puffin_ann.search.versions import IndexVersion, open_part
+from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import MIB, settings
 
 KEPT_BYTES = 256 * MIB
@@ -69,9 +69,8 @@ def load_centroids(io: FileIO, version: IndexVersion) -> centroid_blob.Centroids
     Raises:
         FormatError: there is not exactly one, or it does not fit the version's other blobs.
     """
-    with open_part(io, version.path, version.length) as reader:
-        blob = reader.only(centroid_blob.TYPE, index=version.index)
-        found = centroid_blob.decode(reader.read(blob))
+    with version.files(io) as files:
+        found = centroid_blob.decode(files.only(centroid_blob.TYPE).read())
     known = (version.routing.metric, version.routing.dimension)
     if (found.metric, found.centroids.shape[1]) != known:
         raise FormatError(f"{version.path}: the centroid blob of {version.index!r} is of another")

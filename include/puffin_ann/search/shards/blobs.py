@@ -1,4 +1,4 @@
-"""Where the blobs of a shard are in its Puffin file, found and measured by the file's footer."""
+"""Where the blobs of a shard are, found and measured before one of them is read."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,7 @@ from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines import ShardEngine, engine
 from puffin_ann.engines.delta import DELTA, DeltaEngine
 from puffin_ann.errors import PuffinFormatError
-from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.search.index_files import StoredBlob, VersionFiles
 from puffin_ann.search.versions import IndexVersion
 
 VECTOR_BYTES = 4
@@ -26,9 +25,9 @@ class ShardBlobs:
         tombstones: which of them are deleted; None if none is.
     """
 
-    engine: BlobMetadata
-    rows: BlobMetadata
-    tombstones: BlobMetadata | None
+    engine: StoredBlob
+    rows: StoredBlob
+    tombstones: StoredBlob | None
 
 
 def engine_of(version: IndexVersion, shard: ShardEntry) -> ShardEngine | DeltaEngine:
@@ -36,8 +35,8 @@ def engine_of(version: IndexVersion, shard: ShardEntry) -> ShardEngine | DeltaEn
     return DELTA if shard.kind == "delta" else engine(version.routing.algorithm)
 
 
-def shard_blobs(reader: PuffinReader, version: IndexVersion, shard: ShardEntry) -> ShardBlobs:
-    """Find the blobs of a shard in the footer of its file.
+def shard_blobs(files: VersionFiles, version: IndexVersion, shard: ShardEntry) -> ShardBlobs:
+    """Find the blobs of a shard among the files of its version.
 
     The rows that the routing blob claims are held to the vectors that are there, so that whatever
     is made of a count of rows takes no more than a small multiple of the bytes that are stored.
@@ -45,10 +44,10 @@ def shard_blobs(reader: PuffinReader, version: IndexVersion, shard: ShardEntry) 
     Raises:
         PuffinFormatError: one is missing or there twice, or too short for the shard's rows.
     """
-    where = f"{reader.name}: shard {shard.shard_id} of index {version.index!r}"
-
-    of_it = {"index": version.index, "shard": str(shard.shard_id)}
-    made = reader.only(engine_of(version, shard).blob_type, **of_it)
+    number, file = shard.shard_id, shard.file
+    found = files.only(engine_of(version, shard).blob_type, number, file)
+    where = f"{found.reader.name}: shard {number} of index {version.index!r}"
+    made = found.metadata
     if made.compression_codec is not None:
         raise PuffinFormatError(
             f"{where}: blob {made.type} is compressed ({made.compression_codec}), and is to be "
@@ -59,10 +58,10 @@ def shard_blobs(reader: PuffinReader, version: IndexVersion, shard: ShardEntry) 
         raise PuffinFormatError(
             f"{where} has {made.length} bytes; {shard.rows} rows by the routing blob need {needed}"
         )
-    tombstones = reader.find(tombstones_blob.TYPE, **of_it)
+    tombstones = files.find(tombstones_blob.TYPE, number, file)
     if len(tombstones) > 1 or bool(tombstones) < bool(shard.tombstones):
         raise PuffinFormatError(
             f"{where}: {len(tombstones)} tombstones blobs; {shard.tombstones} rows are deleted"
         )
-    rows = reader.only(rows_blob.TYPE, **of_it)
-    return ShardBlobs(made, rows, tombstones[0] if tombstones else None)
+    rows = files.only(rows_blob.TYPE, number, file)
+    return ShardBlobs(found, rows, tombstones[0] if tombstones else None)

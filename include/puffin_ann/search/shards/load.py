@@ -15,14 +15,13 @@ from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines import SearchableShard
 from puffin_ann.errors import FormatError, LocalCopyError
-from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.cache.local_cache import Fill, LocalCache
 from puffin_ann.search.cache.places import Place, apart, in_cache
 from puffin_ann.search.consistency import check_engine, check_rows
+from puffin_ann.search.index_files import StoredBlob, missing_is_damage
 from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards.blobs import engine_of, shard_blobs
-from puffin_ann.search.versions import IndexVersion, missing_is_damage, open_part
+from puffin_ann.search.versions import IndexVersion
 
 log = logging.getLogger("puffin_ann")
 
@@ -107,55 +106,54 @@ class _Loading:
 
     def __init__(self, io: FileIO, version: IndexVersion, shard: ShardEntry, place: Place) -> None:
         self._io, self._version, self._shard, self._place = io, version, shard, place
-        self._path = version.file_of(shard)
-        self._where = f"{self._path}: shard {shard.shard_id}"
+        self._where = f"{version.file_of(shard)}: shard {shard.shard_id}"
         self.folders: list[Path] = []
         self.was_there = False
 
     def load(self) -> LoadedShard:
         """Fill the folders that are not there, in an order in which each bounds the next."""
         version, shard = self._version, self._shard
-        with open_part(self._io, self._path) as reader:
-            blobs = shard_blobs(reader, version, shard)
-            searchable = self._engine(reader, blobs.engine)
-            locators = self._locators(reader, blobs.rows)
-            tombstones = self._tombstones(reader, blobs.tombstones)
+        with version.files(self._io) as files:
+            blobs = shard_blobs(files, version, shard)
+            searchable = self._engine(blobs.engine)
+            locators = self._locators(blobs.rows)
+            tombstones = self._tombstones(blobs.tombstones)
         check_rows(self._where, shard, version.covered, locators, tombstones)
         return LoadedShard(shard, searchable, locators, tombstones)
 
-    def _engine(self, reader: PuffinReader, blob: BlobMetadata) -> SearchableShard:
+    def _engine(self, blob: StoredBlob) -> SearchableShard:
         algorithm = engine_of(self._version, self._shard)
 
         def fill(folder: Path) -> None:
-            algorithm.unpack(reader.open(blob), folder)
+            algorithm.unpack(blob.open(), folder)
 
-        with self._placed(reader, blob, fill) as folder:
+        with self._placed(blob, fill) as folder:
             searchable = algorithm.open(folder)
         check_engine(self._where, self._version.routing, self._shard, searchable)
         return searchable
 
-    def _locators(self, reader: PuffinReader, blob: BlobMetadata) -> Locators:
+    def _locators(self, blob: StoredBlob) -> Locators:
         def fill(folder: Path) -> None:
-            Locators.save(rows_blob.read(reader.open(blob), self._shard.rows), folder)
+            Locators.save(rows_blob.read(blob.open(), self._shard.rows), folder)
 
-        with self._placed(reader, blob, fill) as folder:
+        with self._placed(blob, fill) as folder:
             return Locators.open(folder)
 
-    def _tombstones(self, reader: PuffinReader, blob: BlobMetadata | None) -> NDArray[np.uint32]:
+    def _tombstones(self, blob: StoredBlob | None) -> NDArray[np.uint32]:
         if blob is None:
             return np.zeros(0, np.uint32)
         rows, deleted = self._shard.rows, self._shard.tombstones
 
         def fill(folder: Path) -> None:
-            decoded = tombstones_blob.decode(reader.read(blob), rows, deleted)
+            decoded = tombstones_blob.decode(blob.read(), rows, deleted)
             np.save(folder / _ORDINALS, np.array(decoded.to_array(), np.uint32))
 
-        with self._placed(reader, blob, fill) as folder:
+        with self._placed(blob, fill) as folder:
             ordinals: NDArray[np.uint32] = np.load(folder / _ORDINALS, mmap_mode="r")
             return ordinals.view(np.ndarray)
 
     @contextmanager
-    def _placed(self, reader: PuffinReader, blob: BlobMetadata, fill: Fill) -> Iterator[Path]:
+    def _placed(self, blob: StoredBlob, fill: Fill) -> Iterator[Path]:
         """Give the folder of a blob, filled if it is not there, to be opened in the body.
 
         Raises:
@@ -167,11 +165,11 @@ class _Loading:
         def fill_new(folder: Path) -> None:
             nonlocal is_new
             is_new = True
-            with missing_is_damage(self._path):
+            with missing_is_damage(blob.reader.name):
                 fill(folder)
 
         try:
-            with self._place(reader, blob, fill_new) as folder:
+            with self._place(blob, fill_new) as folder:
                 self.folders.append(folder)
                 self.was_there |= not is_new
                 with self._opening(folder):

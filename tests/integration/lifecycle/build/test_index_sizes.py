@@ -16,7 +16,8 @@ from puffin_ann.engines import engine as sharded
 from puffin_ann.engines import sizes as engine_sizes
 from puffin_ann.engines.sizes import Engine
 from puffin_ann.puffin import PuffinReader, PuffinWriter
-from puffin_ann.search.versions import load_version, open_puffin
+from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.versions import load_version
 from tests.support import builds
 from tests.support.paths import SAMPLE
 

@@ -8,7 +8,8 @@ from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.versions.inventory import take_inventory
-from puffin_ann.search.versions import newest_version, open_puffin
+from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.versions import newest_version
 from tests.integration.search.test_damage import QUERIES
 from tests.support import builds
 from tests.support.damage import corrupt, forget_cache, report

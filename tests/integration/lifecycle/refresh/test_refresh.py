@@ -13,7 +13,7 @@ from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.refresh import plan_refresh
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.search.versions import open_puffin
+from puffin_ann.search.index_files import open_puffin
 from tests.support import builds
 from tests.support.refreshes import (
     assert_right,

@@ -40,7 +40,7 @@ from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.consistency import check_engine
 from puffin_ann.search.shards.blobs import shard_blobs
-from puffin_ann.search.versions import IndexVersion, open_puffin
+from puffin_ann.search.versions import IndexVersion
 
 CHECKED_ROWS = 100
 """Rows of a shard that it is searched for after rows were inserted."""
@@ -140,10 +140,10 @@ class ShardRewriter:
             return folder
         _new(scratch, "unpacked")
         path = self.version.file_of(shard)
-        with open_puffin(self.workspace.table.io, path) as reader:
+        with self.version.files(self.workspace.table.io) as files:
             try:
-                blobs = shard_blobs(reader, self.version, shard)
-                self._made_by.unpack(reader.open(blobs.engine), folder, searched=False)
+                made = shard_blobs(files, self.version, shard).engine
+                self._made_by.unpack(made.open(), folder, searched=False)
                 check_engine("it", self.version.routing, shard, self._made_by.open(folder))
             except FormatError as error:
                 index, table = self.version.index, name_of(self.workspace.table)

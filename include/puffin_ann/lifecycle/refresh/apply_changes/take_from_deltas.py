@@ -15,7 +15,7 @@ from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.consistency import check_engine
 from puffin_ann.search.shards.blobs import shard_blobs
-from puffin_ann.search.versions import IndexVersion, open_puffin
+from puffin_ann.search.versions import IndexVersion
 
 
 def take_from_deltas(
@@ -41,9 +41,9 @@ def take_from_deltas(
     live = np.flatnonzero(~now.deleted)
     path = version.file_of(shard)
     with scratch_folder(f"delta-{shard.shard_id}") as folder:
-        with open_puffin(workspace.table.io, path) as reader:
-            blobs = shard_blobs(reader, version, shard)
-            DELTA.unpack(reader.open(blobs.engine), folder)
+        with version.files(workspace.table.io) as files:
+            made = shard_blobs(files, version, shard).engine
+            DELTA.unpack(made.open(), folder)
         delta = DELTA.open(folder)
         where = f"{path}: delta {shard.shard_id}"
         check_engine(where, version.routing, shard, delta)

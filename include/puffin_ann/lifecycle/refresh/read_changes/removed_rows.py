@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +15,12 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lifecycle.documents.refresh import RemovedRowsOfShard
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
-from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.consistency import check_rows
+from puffin_ann.search.index_files import VersionFiles
 from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards.blobs import shard_blobs
 from puffin_ann.search.snapshot_view import SnapshotView
-from puffin_ann.search.versions import IndexVersion, open_puffin
+from puffin_ann.search.versions import IndexVersion
 
 
 @dataclass(frozen=True)
@@ -122,21 +121,21 @@ def read_shard(
     Raises:
         FormatError: a blob is missing or broken, or says what another contradicts.
     """
-    with open_puffin(io, version.file_of(shard)) as reader:
-        return _shard_in(reader, version, shard)
+    with version.files(io) as files:
+        return _shard_in(files, version, shard)
 
 
 def _shard_in(
-    reader: PuffinReader, version: IndexVersion, shard: ShardEntry
+    files: VersionFiles, version: IndexVersion, shard: ShardEntry
 ) -> tuple[Rows, NDArray[np.int64]]:
-    blobs = shard_blobs(reader, version, shard)
-    rows = rows_blob.read(BytesIO(reader.read(blobs.rows)), shard.rows)
+    blobs = shard_blobs(files, version, shard)
+    rows = rows_blob.read(BytesIO(blobs.rows.read()), shard.rows)
     deleted = np.zeros(0, np.int64)
     if blobs.tombstones is not None:
-        data = reader.read(blobs.tombstones)
+        data = blobs.tombstones.read()
         bitmap = tombstones_blob.decode(data, shard.rows, shard.tombstones)
         deleted = np.asarray(bitmap.to_array(), np.int64)
-    where = f"{reader.name}: shard {shard.shard_id}"
+    where = f"{version.file_of(shard)}: shard {shard.shard_id}"
     check_rows(where, shard, version.covered, Locators.of(rows), deleted)
     return rows, deleted
 
@@ -150,16 +149,18 @@ def find_removed_rows(
         workspace: of the run.
         version: that is refreshed.
         shards: some of it; of files that hold several of them the footer is read once.
+
+    Raises:
+        FormatError: a blob is missing or broken, or says what another contradicts.
     """
     difference = arrays_from_bytes(
         MaskedAndRestored, workspace.fetch_bytes(workspace.refresh_plan.difference)
     ).masked
     found = []
-    for path, its in groupby(shards, version.file_of):
-        with open_puffin(workspace.table.io, path) as reader:
-            for shard in its:
-                rows, already_deleted = _shard_in(reader, version, shard)
-                found.append(_staged(workspace, difference, shard, rows, already_deleted))
+    with version.files(workspace.table.io) as files:
+        for shard in shards:
+            rows, already_deleted = _shard_in(files, version, shard)
+            found.append(_staged(workspace, difference, shard, rows, already_deleted))
     return found
 
 

@@ -1,0 +1,104 @@
+"""Which blobs of a new version go into its file, and which stay in the files that have them.
+
+A version that is published under a tag names blobs of earlier files, which tags hold, too, so that
+it costs what changed. Every file that is named costs the table a tag, and may have blobs that
+nobody needs any more: so files of which little is needed, and the smallest of many, are gathered.
+A file is copied again only with others of its size, hence each byte a few times in its life.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from puffin_ann.blobs.directory import Directory, NamedBlob, NamedFile
+from puffin_ann.puffin.metadata import BlobMetadata
+from puffin_ann.search.index_files import DIGEST, BlobPlace
+
+MOST_FILES = 12
+"""Most other files that a version names."""
+
+FILES_LEFT = 6
+"""Files that are left alone where there were too many, the largest."""
+
+LEAST_NEEDED = 0.25
+"""Share of a file's bytes under which what is needed of it is copied, so that it can go."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The blobs of a new version.
+
+    Attributes:
+        copied: into its file.
+        named: that stay where they are.
+    """
+
+    copied: tuple[BlobPlace, ...]
+    named: tuple[BlobPlace, ...]
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The files that the version names."""
+        return frozenset(place.path for place in self.named)
+
+    @property
+    def directory(self) -> Directory | None:
+        """What the version's file says of the others; None if there are none."""
+        if not self.named:
+            return None
+        lengths = {place.path: place.file_length for place in self.named}
+        numbers = {path: number for number, path in enumerate(sorted(lengths))}
+        return Directory(
+            tuple(NamedFile(path.rpartition("/")[2], lengths[path]) for path in numbers),
+            tuple(_named(place.metadata, numbers[place.path]) for place in self.named),
+        )
+
+
+def layers_of(places: Sequence[BlobPlace], held: Set[str], whole_bytes: int) -> Layers:
+    """Part the blobs of a new version into those that are copied and those that are named.
+
+    Args:
+        places: of all its blobs, as staged or published.
+        held: files that tags of ours hold.
+        whole_bytes: an index of no more bytes is one file.
+    """
+    gathered = _files_to_gather(places, held, whole_bytes)
+    copied = tuple(place for place in places if place.path in gathered)
+    return Layers(copied, tuple(place for place in places if place.path not in gathered))
+
+
+def _files_to_gather(places: Iterable[BlobPlace], held: Set[str], whole_bytes: int) -> set[str]:
+    needed: Counter[str] = Counter()
+    lengths: dict[str, int] = {}
+    for place in places:
+        needed[place.path] += place.metadata.length
+        lengths[place.path] = place.file_length
+    if needed.total() <= whole_bytes:
+        return set(needed)
+    gathered = {
+        path
+        for path, size in needed.items()
+        if path not in held or size < LEAST_NEEDED * lengths[path]
+    }
+    return gathered | set(_smallest(needed, gathered))
+
+
+def _smallest(needed: Mapping[str, int], but: Set[str]) -> list[str]:
+    """Return the files of which the least is needed, if too many are."""
+    rest = sorted(needed.keys() - but, key=lambda path: (needed[path], path))
+    return rest[: len(rest) - FILES_LEFT] if len(rest) > MOST_FILES else []
+
+
+def _named(blob: BlobMetadata, file: int) -> NamedBlob:
+    shard = blob.properties.get("shard")
+    return NamedBlob(
+        file=file,
+        type=blob.type,
+        shard=None if shard is None else int(shard),
+        codec=blob.compression_codec,
+        offset=blob.offset,
+        length=blob.length,
+        snapshot_id=blob.snapshot_id,
+        sequence_number=blob.sequence_number,
+        digest=blob.properties.get(DIGEST, ""),
+    )

@@ -1,0 +1,310 @@
+"""The Puffin files of an index, and the blobs of one version in whichever of them they are."""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from typing import BinaryIO
+
+from pyiceberg.io import FileIO
+
+from puffin_ann.blobs.directory import Directory, NamedBlob
+from puffin_ann.blobs.encoding.container import fingerprint
+from puffin_ann.errors import ChecksumError, ObjectMissingError, PuffinFormatError
+from puffin_ann.lake.store.objects import FOLDER, object_length, open_object
+from puffin_ann.puffin.metadata import BlobMetadata
+from puffin_ann.puffin.reader import BlobReader, PuffinReader
+
+DIGEST = "digest"
+"""Property of a blob: the fingerprint of its content, by which versions name it."""
+
+
+@contextmanager
+def open_puffin(io: FileIO, path: str, length: int | None = None) -> Iterator[PuffinReader]:
+    """Open a Puffin file of the table's store; the footer is read, no blob is.
+
+    Raises:
+        PuffinFormatError: it is not a sound Puffin file, or not even a file.
+        FileNotFoundError: it is not there.
+        StoreUnavailableError: its store does not say; here, or when a blob is read.
+    """
+    try:
+        opened = open_object(io, path)
+    except IsADirectoryError as error:
+        raise PuffinFormatError(f"{path} is no file: {error.strerror}") from error
+    except FileNotFoundError as error:
+        if object_length(io, path) == FOLDER:  # some stores say of folders that nothing is there
+            raise PuffinFormatError(f"{path} is a directory, not a file") from error
+        raise
+    with opened as stream:
+        yield PuffinReader(stream, length=length, name=path)
+
+
+@contextmanager
+def open_part(io: FileIO, path: str, length: int | None = None) -> Iterator[PuffinReader]:
+    """Open a Puffin file that a version names; that it is gone, or goes in the body, is damage.
+
+    Raises:
+        PuffinFormatError: it is not a sound Puffin file, or is gone.
+        StoreUnavailableError: its store does not say; here, or when a blob is read.
+    """
+    with missing_is_damage(path), open_puffin(io, path, length) as reader:
+        yield reader
+
+
+@contextmanager
+def missing_is_damage(path: str) -> Iterator[None]:
+    """Take it for damage that a version's file is gone from the store, not one of the local disk.
+
+    Raises:
+        PuffinFormatError: the file is gone.
+    """
+    try:
+        yield
+    except ObjectMissingError:
+        raise PuffinFormatError(f"{path} is gone from the store") from None
+
+
+@dataclass(frozen=True, eq=False)
+class StoredBlob:
+    """A blob, and the file to read it from.
+
+    Where the version says which content it means, no other is given.
+    """
+
+    reader: BlobReader
+    metadata: BlobMetadata
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The fingerprint of its content, of which the end is read.
+
+        Raises:
+            FormatError: it is not a blob of ours.
+            ChecksumError: it is not the one that the version names.
+        """
+        is_whole = self.metadata.compression_codec is None
+        content = self._open() if is_whole else BytesIO(self.reader.read(self.metadata))
+        found = fingerprint(content)
+        if self._digest not in ("", found):
+            raise ChecksumError(
+                f"{self.reader.name}: blob {self.metadata.type} at {self.metadata.offset} is not "
+                "the one that the index names"
+            )
+        return found
+
+    def read(self) -> bytes:
+        """Return its content; raises as `fingerprint` does."""
+        data = self.reader.read(self.metadata)
+        if self._digest:
+            _ = self.fingerprint
+        return data
+
+    def open(self) -> BinaryIO:
+        """Return its content as a seekable file, as `PuffinReader.open` does."""
+        if self._digest:
+            _ = self.fingerprint
+        return self._open()
+
+    def _open(self) -> BinaryIO:
+        return self.reader.open(self.metadata)
+
+    @property
+    def _digest(self) -> str:
+        return self.metadata.properties.get(DIGEST, "")
+
+
+@dataclass(frozen=True)
+class BlobPlace:
+    """Where a blob is.
+
+    Attributes:
+        path: location of its file.
+        file_length: bytes of that.
+        metadata: of the blob.
+    """
+
+    path: str
+    file_length: int
+    metadata: BlobMetadata
+
+
+def files_named(path: str, directory: Directory | None) -> frozenset[str]:
+    """Return the locations of the files that a directory names.
+
+    Args:
+        path: of the file that has the directory.
+        directory: None names none.
+    """
+    named = directory.files if directory else ()
+    return frozenset(_beside(path, file.name) for file in named)
+
+
+def do_nothing(_: str) -> None:
+    """Let a file be opened."""
+
+
+class VersionFiles:
+    """Blobs of one version, each file opened when something of it is first read.
+
+    with version.files(io) as files:
+        rows = files.only("puffin-ann-rows-v1", shard=3).read()
+
+    Args:
+        io: reads the files.
+        path: the version's own file.
+        index: name of the index.
+        directory: what the version has in other files.
+        field_id: of the indexed column.
+        own: the version's own file, if it is open.
+        opening: gets the location of each file before it is opened.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        path: str,
+        index: str,
+        directory: Directory | None,
+        field_id: int,
+        *,
+        own: PuffinReader | None = None,
+        opening: Callable[[str], None] = do_nothing,
+    ) -> None:
+        self._io, self._path, self._index, self._field_id = io, path, index, field_id
+        self._opening = opening
+        self._opened: dict[str, BlobReader] = {} if own is None else {path: own}
+        self._stack = ExitStack()
+        self._named: dict[tuple[str, int | None], BlobPlace] = {}
+        if directory is not None:
+            for blob in directory.blobs:
+                file = directory.files[blob.file]
+                place = BlobPlace(_beside(path, file.name), file.length, self._metadata(blob))
+                self._named[blob.type, blob.shard] = place
+
+    def __enter__(self) -> "VersionFiles":
+        """Return itself; nothing is opened yet."""
+        return self
+
+    def __exit__(self, _type: object, error: object, _trace: object) -> None:
+        """Close what was opened; that a file went in the body is damage.
+
+        Raises:
+            PuffinFormatError: it did.
+        """
+        self._stack.close()
+        if isinstance(error, ObjectMissingError):
+            raise PuffinFormatError(f"{error}; the index needs it") from None
+
+    def places(self, type: str, shard: int | None = None, file: str = "") -> list[BlobPlace]:
+        """Return where the blobs of a type and a shard are; there should be one, or none.
+
+        Args:
+            type: of the blob.
+            shard: id of the shard; None: those that belong to none.
+            file: location of a staged file that has it; default: the version's own, but for what
+                its directory names.
+
+        Raises:
+            PuffinFormatError: a file whose footer says it is gone, or not a sound Puffin file.
+            StoreUnavailableError: its store does not say.
+        """
+        path = file or self._path
+        named = self._named.get((type, shard))
+        if named is not None and path == self._path:
+            return [named]
+        reader = self._footer_of(path)
+        of_shard = {} if shard is None else {"shard": str(shard)}
+        found = reader.find(type, index=self._index, **of_shard)
+        return [BlobPlace(path, reader.length, blob) for blob in found]
+
+    def every_place(self, files: Collection[str] = ()) -> list[BlobPlace]:
+        """Return where all blobs of the index are; raises as `places` does.
+
+        Args:
+            files: locations of staged files, whose blobs are the version's, too.
+        """
+        found = list(self._named.values())
+        for path in sorted({self._path, *files}):
+            reader = self._footer_of(path)
+            found += [
+                BlobPlace(path, reader.length, blob)
+                for blob in reader.metadata.blobs
+                if blob.properties.get("index") == self._index
+            ]
+        return found
+
+    def open(self, place: BlobPlace) -> StoredBlob:
+        """Return a blob to be read.
+
+        Raises:
+            PuffinFormatError: its file is gone.
+            StoreUnavailableError: its store does not say.
+        """
+        reader = self._opened.get(place.path)
+        if reader is None:
+            self._opening(place.path)
+            opened = _open_blobs(self._io, place.path, place.file_length)
+            reader = self._opened[place.path] = self._stack.enter_context(opened)
+        return StoredBlob(reader, place.metadata)
+
+    def find(self, type: str, shard: int | None = None, file: str = "") -> list[StoredBlob]:
+        """Return the blobs of a type and a shard, as `places` does."""
+        return [self.open(place) for place in self.places(type, shard, file)]
+
+    def only(self, type: str, shard: int | None = None, file: str = "") -> StoredBlob:
+        """Return the one blob of a type and a shard, as `find` does.
+
+        Raises:
+            PuffinFormatError: there is none, or more than one.
+        """
+        found = self.find(type, shard, file)
+        if len(found) != 1:
+            of = "" if shard is None else f" of shard {shard}"
+            raise PuffinFormatError(
+                f"{file or self._path}: expected one blob of type {type}{of} of index "
+                f"{self._index!r}; found {len(found)}"
+            )
+        return found[0]
+
+    def _metadata(self, blob: NamedBlob) -> BlobMetadata:
+        properties = {"index": self._index}
+        if blob.shard is not None:
+            properties["shard"] = str(blob.shard)
+        if blob.digest:
+            properties[DIGEST] = blob.digest
+        return BlobMetadata(
+            type=blob.type,
+            fields=(self._field_id,),
+            snapshot_id=blob.snapshot_id,
+            sequence_number=blob.sequence_number,
+            offset=blob.offset,
+            length=blob.length,
+            compression_codec=blob.codec,
+            properties=properties,
+        )
+
+    def _footer_of(self, path: str) -> PuffinReader:
+        reader = self._opened.get(path)
+        if not isinstance(reader, PuffinReader):
+            self._opening(path)
+            reader = self._stack.enter_context(open_part(self._io, path))
+            self._opened[path] = reader
+        return reader
+
+
+@contextmanager
+def _open_blobs(io: FileIO, path: str, length: int) -> Iterator[BlobReader]:
+    """Open a file of which it is known where its blobs are."""
+    with missing_is_damage(path):
+        try:
+            opened = open_object(io, path)
+        except IsADirectoryError as error:
+            raise PuffinFormatError(f"{path} is no file: {error.strerror}") from error
+        with opened as stream:
+            yield BlobReader(stream, name=path, length=length)
+
+
+def _beside(path: str, name: str) -> str:
+    return f"{path.rpartition('/')[0]}/{name}"
