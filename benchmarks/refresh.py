@@ -142,7 +142,7 @@ class Life:
 
     def blobs(self) -> dict[str, int]:
         """Return bytes of the newest version's blobs, by what they are."""
-        from puffin_ann.search.versions import open_puffin
+        from puffin_ann.search.index_files import open_puffin
 
         found: dict[str, int] = {}
         with open_puffin(self.table.io, self.version().path) as reader:

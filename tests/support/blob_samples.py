@@ -10,6 +10,7 @@ from puffin_ann.blobs import (
     centroid,
     coverage,
     delta,
+    directory,
     graph,
     hnsw,
     ivf,
@@ -185,6 +186,22 @@ def sample_delta():
     return delta.Delta(value, np.arange(60, dtype=np.uint32) % 5)
 
 
+def sample_directory():
+    digest = "0123456789abcdef" * 4
+    return directory.Directory(
+        files=(
+            directory.NamedFile("ann-words-1-n1-a.puffin", 5000),
+            directory.NamedFile("ann-wörter-2-n7-b.puffin", 2**40),
+        ),
+        blobs=(
+            directory.NamedBlob(0, graph.TYPE, 0, None, 4, 4996, 1, 0, digest),
+            directory.NamedBlob(1, graph.TYPE, 7, None, 2**39, 2**38, -(2**62), 9, ""),
+            directory.NamedBlob(0, rows.TYPE, 0, "zstd", 64, 100, 1, 0, digest[::-1]),
+            directory.NamedBlob(1, partitions.TYPE, None, "lz4", 64, 0, 2, 1, ""),
+        ),
+    )
+
+
 def written(write, value):
     out = io.BytesIO()
     length = write(value, out)
@@ -210,6 +227,7 @@ def same(a, b):
 SAMPLES = {
     routing: lambda: routing.encode(sample_routing()),
     partitions: lambda: partitions.encode(sample_routing().partitions),
+    directory: lambda: directory.encode(sample_directory()),
     coverage: lambda: coverage.encode(sample_coverage()),
     graph: lambda: written(graph.write, sample_graph()),
     rows: lambda: written(rows.write, sample_rows()),
@@ -233,4 +251,5 @@ VALUES = {
     hnsw.TYPE: sample_hnsw(60, d=3, links=3, metric="cosine"),
     ivf.TYPE: sample_ivf(70, metric="ip", relative=True),
     partitions.TYPE: sample_routing("ip").partitions,
+    directory.TYPE: sample_directory(),
 }

@@ -12,6 +12,7 @@ from puffin_ann.blobs import (
     centroid,
     coverage,
     delta,
+    directory,
     graph,
     hnsw,
     ivf,
@@ -103,6 +104,15 @@ def read_partitions(data, _folder):
     return value
 
 
+def read_directory(data, _folder):
+    value = directory.decode(data)
+    assert {blob.file for blob in value.blobs} == set(range(len(value.files)))
+    assert not any("/" in file.name for file in value.files)
+    for blob in value.blobs:
+        assert 4 <= blob.offset <= blob.offset + blob.length <= value.files[blob.file].length
+    return value
+
+
 def read_tombstones(data, _folder):
     return tombstones.decode(data, 2**32)
 
@@ -114,6 +124,7 @@ def read_centroid(data, _folder):
 READERS = {
     routing: read_routing,
     partitions: read_partitions,
+    directory: read_directory,
     coverage: read_coverage,
     graph: read_graph,
     hnsw: read_hnsw,

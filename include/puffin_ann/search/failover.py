@@ -1,4 +1,7 @@
-"""Which version of an index serves a snapshot, and which takes over where that one is damaged.
+"""Which version of an index serves a snapshot, and what takes over where that one is damaged.
+
+That is another version, or where none is whole, the same one without the shards that cannot be
+read, whose rows are compared in the table.
 
 Shards are only looked at when they are first probed: damage shows in the middle of a search. The
 search is then made again, from its beginning, by another version, so that no answer is of two.
@@ -14,6 +17,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError
 from puffin_ann.lake.catalog.tables import name_of, reload_table
+from puffin_ann.search.shards.rows import without_shards
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, live_state, view_of
 from puffin_ann.search.versions import IndexVersion, find_versions
 
@@ -34,6 +38,10 @@ class BoundIndex(Protocol):
     view: SnapshotView
     damage: tuple[str, ...]
     falls_back: bool
+
+    @property
+    def damaged_shards(self) -> frozenset[int]:
+        """Ids of the shards that could not be read."""
 
     def renew(self) -> None:
         """Drop what was found corrupt since it was opened."""
@@ -95,6 +103,7 @@ class Serving(Generic[Bound]):
         self._lock = threading.Lock()
         self._instead: Bound | None = None
         self._broken: set[str] = set()
+        self._is_reduced = False
 
     def now(self, index: Bound) -> Bound:
         """Return who answers now."""
@@ -126,11 +135,14 @@ class Serving(Generic[Bound]):
                 return serving
             self._broken.add(failed.version.path)
             log.error("index %s is damaged: %s", failed.version.index, error)
-            self._instead = self._substitute(failed, error)
+            self._instead = self._substitute(index, failed, error)
             return self._instead
 
-    def _substitute(self, failed: Bound, error: FormatError) -> Bound:
-        """Open the best of the other versions, as the table names them now."""
+    def _substitute(self, index: Bound, failed: Bound, error: FormatError) -> Bound:
+        """Open the best of the other versions, as the table names them now.
+
+        Where none is left, the version that was best goes on without what it lost.
+        """
         table, version = failed.table, failed.version
         try:
             fresh = reload_table(table)
@@ -142,6 +154,10 @@ class Serving(Generic[Bound]):
             for other in find_versions(fresh, version.index).versions
             if other.path not in self._broken and _is_like(other, version)
         ]
+        best = failed if self._is_reduced else index
+        if not others and best.damaged_shards:
+            self._is_reduced = True
+            return _without_damaged(best, failed.damage, error)
         if not others:
             raise DamagedIndexError(
                 f"index {version.index!r} of {name_of(table)} is damaged, and no other version of "
@@ -152,6 +168,26 @@ class Serving(Generic[Bound]):
         log.warning("%s answers instead, with %.1f %% coverage", chosen.path, 100 * view.coverage)
         damage = (*failed.damage, f"{error}; {chosen.path} answers instead")
         return replace(failed, version=chosen, view=view, damage=damage)
+
+
+def _without_damaged(best: Bound, told: tuple[str, ...], error: FormatError) -> Bound:
+    """Leave shards out that cannot be read: their rows are scanned in the table.
+
+    Args:
+        best: whose shards they are.
+        told: what was damaged before.
+        error: what was damaged last.
+    """
+    table, index = best.table, best.version.index
+    version = without_shards(table.io, best.version, best.damaged_shards)
+    view = view_of(table, version, live_state(table, best.view.snapshot_id))
+    more = view.rows_to_scan - best.view.rows_to_scan
+    instead = (
+        f"{more} rows are compared in the table instead, until 'puffin-ann build {index} --force' "
+        f"has built it again; 'puffin-ann doctor {name_of(table)}' tells what is wrong"
+    )
+    log.warning("index %s: %s", index, instead)
+    return replace(best, version=version, view=view, damage=(*told, f"{error}; {instead}"))
 
 
 def _is_like(one: IndexVersion, other: IndexVersion) -> bool:

@@ -270,6 +270,12 @@ class Index:
         if freshness not in ("exact", "indexed"):
             raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
 
+    @property
+    def damaged_shards(self) -> frozenset[int]:
+        """Ids of the shards that could not be read."""
+        tier = self.__dict__.get("_shards")
+        return frozenset(tier.damaged if tier else ())
+
     def renew(self) -> None:
         """Drop shards whose files in the cache were found corrupt since they were opened."""
         if self.cache.take_corrupted():

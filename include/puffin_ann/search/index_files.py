@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from pyiceberg.io import FileIO
 
+from puffin_ann.blobs import directory as directory_blob
 from puffin_ann.blobs.directory import Directory, NamedBlob
 from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.errors import ChecksumError, ObjectMissingError, PuffinFormatError
@@ -42,18 +43,6 @@ def open_puffin(io: FileIO, path: str, length: int | None = None) -> Iterator[Pu
 
 
 @contextmanager
-def open_part(io: FileIO, path: str, length: int | None = None) -> Iterator[PuffinReader]:
-    """Open a Puffin file that a version names; that it is gone, or goes in the body, is damage.
-
-    Raises:
-        PuffinFormatError: it is not a sound Puffin file, or is gone.
-        StoreUnavailableError: its store does not say; here, or when a blob is read.
-    """
-    with missing_is_damage(path), open_puffin(io, path, length) as reader:
-        yield reader
-
-
-@contextmanager
 def missing_is_damage(path: str) -> Iterator[None]:
     """Take it for damage that a version's file is gone from the store, not one of the local disk.
 
@@ -70,11 +59,13 @@ def missing_is_damage(path: str) -> Iterator[None]:
 class StoredBlob:
     """A blob, and the file to read it from.
 
-    Where the version says which content it means, no other is given.
+    Attributes:
+        digest: the fingerprint that its content must have; empty if any will do.
     """
 
     reader: BlobReader
     metadata: BlobMetadata
+    digest: str = ""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -87,7 +78,7 @@ class StoredBlob:
         is_whole = self.metadata.compression_codec is None
         content = self._open() if is_whole else BytesIO(self.reader.read(self.metadata))
         found = fingerprint(content)
-        if self._digest not in ("", found):
+        if self.digest not in ("", found):
             raise ChecksumError(
                 f"{self.reader.name}: blob {self.metadata.type} at {self.metadata.offset} is not "
                 "the one that the index names"
@@ -97,22 +88,18 @@ class StoredBlob:
     def read(self) -> bytes:
         """Return its content; raises as `fingerprint` does."""
         data = self.reader.read(self.metadata)
-        if self._digest:
+        if self.digest:
             _ = self.fingerprint
         return data
 
     def open(self) -> BinaryIO:
         """Return its content as a seekable file, as `PuffinReader.open` does."""
-        if self._digest:
+        if self.digest:
             _ = self.fingerprint
         return self._open()
 
     def _open(self) -> BinaryIO:
         return self.reader.open(self.metadata)
-
-    @property
-    def _digest(self) -> str:
-        return self.metadata.properties.get(DIGEST, "")
 
 
 @dataclass(frozen=True)
@@ -123,11 +110,13 @@ class BlobPlace:
         path: location of its file.
         file_length: bytes of that.
         metadata: of the blob.
+        digest: the fingerprint of its content, where a directory says it; else empty.
     """
 
     path: str
     file_length: int
     metadata: BlobMetadata
+    digest: str = ""
 
 
 def files_named(path: str, directory: Directory | None) -> frozenset[str]:
@@ -139,6 +128,17 @@ def files_named(path: str, directory: Directory | None) -> frozenset[str]:
     """
     named = directory.files if directory else ()
     return frozenset(_beside(path, file.name) for file in named)
+
+
+def directory_in(reader: PuffinReader, index: str) -> Directory | None:
+    """Return the directory of an index in a file; None if it has none.
+
+    Raises:
+        FormatError: it has several, or one that is not sound.
+    """
+    if not reader.find(directory_blob.TYPE, index=index):
+        return None
+    return directory_blob.decode(reader.read(reader.only(directory_blob.TYPE, index=index)))
 
 
 def do_nothing(_: str) -> None:
@@ -159,6 +159,7 @@ class VersionFiles:
         field_id: of the indexed column.
         own: the version's own file, if it is open.
         opening: gets the location of each file before it is opened.
+        gone_is_damage: a file that is not there is a damaged one.
     """
 
     def __init__(
@@ -171,31 +172,33 @@ class VersionFiles:
         *,
         own: PuffinReader | None = None,
         opening: Callable[[str], None] = do_nothing,
+        gone_is_damage: bool = True,
     ) -> None:
         self._io, self._path, self._index, self._field_id = io, path, index, field_id
-        self._opening = opening
+        self._opening, self._gone_is_damage = opening, gone_is_damage
         self._opened: dict[str, BlobReader] = {} if own is None else {path: own}
         self._stack = ExitStack()
         self._named: dict[tuple[str, int | None], BlobPlace] = {}
         if directory is not None:
             for blob in directory.blobs:
                 file = directory.files[blob.file]
-                place = BlobPlace(_beside(path, file.name), file.length, self._metadata(blob))
-                self._named[blob.type, blob.shard] = place
+                self._named[blob.type, blob.shard] = BlobPlace(
+                    _beside(path, file.name), file.length, self._metadata(blob), blob.digest
+                )
 
     def __enter__(self) -> "VersionFiles":
         """Return itself; nothing is opened yet."""
         return self
 
     def __exit__(self, _type: object, error: object, _trace: object) -> None:
-        """Close what was opened; that a file went in the body is damage.
+        """Close what was opened.
 
         Raises:
-            PuffinFormatError: it did.
+            PuffinFormatError: a file was gone, where that is damage.
         """
         self._stack.close()
-        if isinstance(error, ObjectMissingError):
-            raise PuffinFormatError(f"{error}; the index needs it") from None
+        if self._gone_is_damage and isinstance(error, ObjectMissingError):
+            raise PuffinFormatError(str(error)) from None
 
     def places(self, type: str, shard: int | None = None, file: str = "") -> list[BlobPlace]:
         """Return where the blobs of a type and a shard are; there should be one, or none.
@@ -207,7 +210,8 @@ class VersionFiles:
                 its directory names.
 
         Raises:
-            PuffinFormatError: a file whose footer says it is gone, or not a sound Puffin file.
+            ObjectMissingError: the file whose footer says it is gone.
+            PuffinFormatError: that is not a sound Puffin file.
             StoreUnavailableError: its store does not say.
         """
         path = file or self._path
@@ -219,13 +223,18 @@ class VersionFiles:
         found = reader.find(type, index=self._index, **of_shard)
         return [BlobPlace(path, reader.length, blob) for blob in found]
 
+    @property
+    def named(self) -> list[BlobPlace]:
+        """Where the blobs are that are in other files."""
+        return list(self._named.values())
+
     def every_place(self, files: Collection[str] = ()) -> list[BlobPlace]:
         """Return where all blobs of the index are; raises as `places` does.
 
         Args:
             files: locations of staged files, whose blobs are the version's, too.
         """
-        found = list(self._named.values())
+        found = self.named
         for path in sorted({self._path, *files}):
             reader = self._footer_of(path)
             found += [
@@ -239,7 +248,7 @@ class VersionFiles:
         """Return a blob to be read.
 
         Raises:
-            PuffinFormatError: its file is gone.
+            ObjectMissingError: its file is gone.
             StoreUnavailableError: its store does not say.
         """
         reader = self._opened.get(place.path)
@@ -247,7 +256,7 @@ class VersionFiles:
             self._opening(place.path)
             opened = _open_blobs(self._io, place.path, place.file_length)
             reader = self._opened[place.path] = self._stack.enter_context(opened)
-        return StoredBlob(reader, place.metadata)
+        return StoredBlob(reader, place.metadata, place.digest)
 
     def find(self, type: str, shard: int | None = None, file: str = "") -> list[StoredBlob]:
         """Return the blobs of a type and a shard, as `places` does."""
@@ -261,10 +270,10 @@ class VersionFiles:
         """
         found = self.find(type, shard, file)
         if len(found) != 1:
-            of = "" if shard is None else f" of shard {shard}"
+            of = "" if shard is None else f", shard {shard}"
             raise PuffinFormatError(
-                f"{file or self._path}: expected one blob of type {type}{of} of index "
-                f"{self._index!r}; found {len(found)}"
+                f"{file or self._path}: expected one blob of type {type}, index "
+                f"{self._index!r}{of}; found {len(found)}"
             )
         return found[0]
 
@@ -289,7 +298,7 @@ class VersionFiles:
         reader = self._opened.get(path)
         if not isinstance(reader, PuffinReader):
             self._opening(path)
-            reader = self._stack.enter_context(open_part(self._io, path))
+            reader = self._stack.enter_context(open_puffin(self._io, path))
             self._opened[path] = reader
         return reader
 
@@ -297,13 +306,12 @@ class VersionFiles:
 @contextmanager
 def _open_blobs(io: FileIO, path: str, length: int) -> Iterator[BlobReader]:
     """Open a file of which it is known where its blobs are."""
-    with missing_is_damage(path):
-        try:
-            opened = open_object(io, path)
-        except IsADirectoryError as error:
-            raise PuffinFormatError(f"{path} is no file: {error.strerror}") from error
-        with opened as stream:
-            yield BlobReader(stream, name=path, length=length)
+    try:
+        opened = open_object(io, path)
+    except IsADirectoryError as error:
+        raise PuffinFormatError(f"{path} is no file: {error.strerror}") from error
+    with opened as stream:
+        yield BlobReader(stream, name=path, length=length)
 
 
 def _beside(path: str, name: str) -> str:

@@ -34,7 +34,7 @@ from puffin_ann.lake.metadata.registered import Registered, find_registered
 from puffin_ann.lake.store.locations import require_beside
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.consistency import CoveredRows, check_version
-from puffin_ann.search.index_files import VersionFiles, do_nothing, files_named, open_puffin
+from puffin_ann.search.index_files import VersionFiles, files_named, open_puffin
 
 RETAINED_LIMIT = 16
 """Most registered files of ours whose footers are read to find an index."""
@@ -106,16 +106,9 @@ class IndexVersion:
         """The other Puffin files without which it is not whole."""
         return files_named(self.path, self.directory) | self.staged
 
-    def files(self, io: FileIO, opening: Callable[[str], None] = do_nothing) -> VersionFiles:
-        """Return its files, to be opened.
-
-        Args:
-            io: reads them.
-            opening: gets the location of each before it is opened.
-        """
-        return VersionFiles(
-            io, self.path, self.index, self.directory, self.field_id, opening=opening
-        )
+    def files(self, io: FileIO) -> VersionFiles:
+        """Return its files, to be opened."""
+        return VersionFiles(io, self.path, self.index, self.directory, self.field_id)
 
 
 def load_version(
@@ -210,6 +203,7 @@ def find_versions(table: Table, index: str) -> Found:
         StoreUnavailableError: of a file its store does not say what it is.
     """
     marks = find_dropped(table)
+    registered = {entry.path for entry in find_registered(table)}
     versions: list[IndexVersion] = []
     others: set[str] = set()
     problems: list[str] = []
@@ -230,7 +224,10 @@ def find_versions(table: Table, index: str) -> Found:
             continue
         others |= held
         read += bool(held)
-        if version is not None and not is_dropped(marks, index, version.run_id):
+        if version is None or is_dropped(marks, index, version.run_id):
+            continue
+        # One that is only kept since newer ones name its file may have lost its own parts.
+        if not versions or version.needs <= registered:
             versions.append(version)
     return Found(tuple(versions), tuple(sorted(others - {index})), tuple(problems), is_damaged)
 

@@ -42,6 +42,8 @@ RECORDS = {
     "puffin_ann.blobs.rows:HEAD",
     "puffin_ann.blobs.tombstones:HEAD",
     "puffin_ann.blobs.centroid:HEAD",
+    "puffin_ann.blobs.directory:HEAD",
+    "puffin_ann.blobs.directory:BLOB",
 }
 
 

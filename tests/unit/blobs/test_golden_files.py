@@ -14,6 +14,7 @@ import pytest
 from puffin_ann.blobs import (
     coverage,
     delta,
+    directory,
     graph,
     hnsw,
     ivf,
@@ -34,16 +35,18 @@ from tests.support.paths import GOLDEN
 FILES = sorted(GOLDEN.glob("*.puffin"))
 
 MODULES = {module.TYPE: module for module in SAMPLES}
-WITHOUT_SHARD = {routing.TYPE, coverage.TYPE, partitions.TYPE}
+WITHOUT_SHARD = {routing.TYPE, coverage.TYPE, partitions.TYPE, directory.TYPE}
 STORED_PLAIN = {graph.TYPE, rows.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE}
 
 APART = "routing-1.1.puffin"
 LATER = {
+    "directory-1.0.puffin": (directory.TYPE,),
     "hnsw-1.0.puffin": (hnsw.TYPE,),
     "ivf-1.0.puffin": (ivf.TYPE,),
     APART: (partitions.TYPE, routing.TYPE),
 }
-FIRST = tuple(type for type in VALUES if type not in {hnsw.TYPE, ivf.TYPE, partitions.TYPE})
+SINCE = {type for types in LATER.values() for type in types} - {routing.TYPE}
+FIRST = tuple(type for type in VALUES if type not in SINCE)
 HELD = {"every-blob-1.0.puffin": FIRST, **LATER}
 """The types in each file. A routing blob beside one of partitions has none within."""
 

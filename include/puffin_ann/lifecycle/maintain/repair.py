@@ -23,7 +23,7 @@ from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lake.catalog.tables import name_of, reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
-from puffin_ann.lake.store.listing import delete_object, is_folder
+from puffin_ann.lake.store.listing import canonical, delete_object, is_folder
 from puffin_ann.lifecycle.maintain.contradictions import contradiction
 from puffin_ann.lifecycle.maintain.guard import live_files, plan_guard
 from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
@@ -192,10 +192,12 @@ def _repaired(table: Table, found: Sequence[Damage], actions: list[str]) -> froz
     whole = live_files(rest.published)
     lost = plan_guard(rest).lost
     damaged = {damage.file.path: damage.file for damage in confirmed}
+    needed = {path for file in rest.files if file.holds for path in file.needs}
     dispensable = {
         path
         for path, file in damaged.items()
-        if _is_dispensable(inventory.table, file, confirmed, whole, lost)
+        if canonical(path) not in needed
+        and _is_dispensable(inventory.table, file, confirmed, whole, lost)
     }
     if not dispensable:
         return frozenset()

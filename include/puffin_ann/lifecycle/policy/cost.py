@@ -1,6 +1,6 @@
 """What work on an index is expected to take: pure, from sizes and the rates of earlier runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from puffin_ann.blobs.encoding.metrics import search_dimension
 from puffin_ann.declaration import CENTROID, EXACT
@@ -45,26 +45,26 @@ def _vector_bytes(state: IndexState) -> float:
 
 def untouched(state: IndexState, shard: ShardState) -> Cost:
     """Carry a shard over as it is."""
-    return Cost(copied=shard.all_bytes, seconds=shard.all_bytes / state.rates.copy_bytes)
+    return _kept(state, shard.all_bytes)
+
+
+def _kept(state: IndexState, size: int, read: int = 0) -> Cost:
+    """Keep so many bytes of blobs as they are, and read others."""
+    copied = 0 if state.is_named else size
+    return Cost(copied=copied, seconds=(copied + read) / state.rates.copy_bytes)
 
 
 def masked(state: IndexState, shard: ShardState, deleted: int) -> Cost:
     """Write tombstones again; the rows blob is read, to find whose they are."""
-    copied = shard.bytes + shard.rows_bytes
-    return Cost(
-        written=shard.tombstone_bytes + TOMBSTONE_BYTES * deleted + BLOB_OVERHEAD,
-        copied=copied,
-        seconds=(copied + shard.rows_bytes) / state.rates.copy_bytes,
-    )
+    kept = _kept(state, shard.bytes + shard.rows_bytes, read=shard.rows_bytes)
+    written = shard.tombstone_bytes + TOMBSTONE_BYTES * deleted + BLOB_OVERHEAD
+    return replace(kept, written=written)
 
 
 def remapped(state: IndexState, shard: ShardState, deleted: int) -> Cost:
     """Write the rows blob again, and tombstones."""
-    return Cost(
-        written=shard.rows_bytes + masked(state, shard, deleted).written,
-        copied=shard.bytes,
-        seconds=(shard.bytes + 2 * shard.rows_bytes) / state.rates.copy_bytes,
-    )
+    kept = _kept(state, shard.bytes, read=2 * shard.rows_bytes)
+    return replace(kept, written=shard.rows_bytes + masked(state, shard, deleted).written)
 
 
 def merged(state: IndexState, shard: ShardState, deleted: int, added: int) -> Cost:

@@ -58,6 +58,7 @@ class IndexState:
         rates: how fast its work went when it was last done.
         drift: how well it fits the rows added since it was built.
         cells: its k-means cells; 0 if that is not known.
+        is_named: blobs that do not change are named where they are; else they are copied.
     """
 
     algorithm: str
@@ -73,6 +74,7 @@ class IndexState:
     rates: Rates = field(default_factory=Rates)
     drift: Drift = field(default_factory=Drift)
     cells: int = 0
+    is_named: bool = False
 
     @property
     def graphs(self) -> tuple[ShardState, ...]:

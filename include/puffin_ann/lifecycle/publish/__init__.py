@@ -1,7 +1,8 @@
-"""Assemble one Puffin file of all indexes of a table, and commit it.
+"""Assemble the Puffin file of a new version, and commit it.
 
-`assemble` takes what a build or a refresh made, adds the `carried_blobs` of other indexes, has the
-file put together by the store, which `make_file` tells the progress of, and commits it; `discard`
+`assemble` takes what a build or a refresh made. Under a tag `layers` tells which blobs stay in the
+files of earlier versions; else all of the index goes into the file, and the `carried_blobs` of the
+table's other indexes with it. It has the file put together by the store, which `make_file` tells the progress of, and commits it; `discard`
 deletes a file that was refused. `republish` publishes what is published already, on top of another
 snapshot. `run_records` is the history of runs that travels with the index.
 

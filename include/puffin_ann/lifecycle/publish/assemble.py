@@ -302,7 +302,16 @@ def assemble(
     carried = [] if alone else list(carried_blobs.blobs())
     published = {entry.path for entry in find_registered(table)}
     with (
-        version.files(table.io, assembly.object_plan.pin) as files,
+        VersionFiles(
+            table.io,
+            version.path,
+            version.index,
+            version.directory,
+            version.field_id,
+            own=carried_blobs.footers.get(version.path),
+            opening=assembly.object_plan.pin,
+            gone_is_damage=False,
+        ) as files,
         PuffinWriter(assembly.object_plan) as writer,
     ):
         layers = layers_of(

@@ -16,7 +16,7 @@ from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
 from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.versions.inventory import is_index_name
 from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.puffin.reader import BlobReader, PuffinReader
 from puffin_ann.search.index_files import open_puffin
 from puffin_ann.search.versions import index_names
 
@@ -28,7 +28,7 @@ LISTED_TYPES = frozenset({"apache-datasketches-theta-v1"})
 """Blob types listed in the table's metadata. PyIceberg cannot load a table whose metadata lists a
 type it does not know, so our own are in the file's footer only."""
 
-Blob = tuple[PuffinReader, BlobMetadata]
+Blob = tuple[BlobReader, BlobMetadata]
 """A blob, and the file to copy it from; ranges are copied by an object plan, so that it may be
 closed."""
 
@@ -58,6 +58,7 @@ class CarriedBlobs:
         object_plan: of the new file.
         files: once `blobs` has ended, the registered files of which everything is carried that
             no newer file has, that are gone, or that nobody can read.
+        footers: then also, by path, readers of the registered files, which are closed.
     """
 
     table: Table
@@ -65,6 +66,7 @@ class CarriedBlobs:
     base_snapshot_id: int
     object_plan: ObjectPlan
     files: set[str] = field(default_factory=set)
+    footers: dict[str, PuffinReader] = field(default_factory=dict)
 
     def blobs(self) -> Iterator[Blob]:
         """Yield each thing once: of another index its newest version, foreign blobs of one file.
@@ -106,6 +108,7 @@ class CarriedBlobs:
                     self.table, self.object_plan, entry.path, entry.file_size
                 ) as reader:
                     found.append((entry, reader, index_names(reader, marks)))
+                    self.footers[entry.path] = reader
             except (FileNotFoundError, FormatError, StoreRefusedError) as error:
                 log.warning("publish: registered file %s cannot be read: %s", entry.path, error)
                 if self._is_needed(entry):

@@ -23,6 +23,9 @@ FILES_LEFT = 6
 LEAST_NEEDED = 0.25
 """Share of a file's bytes under which what is needed of it is copied, so that it can go."""
 
+SMALL = 64 << 10
+"""Bytes of a file that is left alone, however little of it is needed."""
+
 
 @dataclass(frozen=True)
 class Layers:
@@ -78,7 +81,7 @@ def _files_to_gather(places: Iterable[BlobPlace], held: Set[str], whole_bytes: i
     gathered = {
         path
         for path, size in needed.items()
-        if path not in held or size < LEAST_NEEDED * lengths[path]
+        if path not in held or size < LEAST_NEEDED * lengths[path] > LEAST_NEEDED * SMALL
     }
     return gathered | set(_smallest(needed, gathered))
 

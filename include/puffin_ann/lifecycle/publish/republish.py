@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
+from puffin_ann.blobs import directory as directory_blob
 from puffin_ann.blobs.routing import TYPE as ROUTING
 from puffin_ann.errors import (
     ConflictError,
@@ -30,8 +31,9 @@ from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_
 from puffin_ann.lifecycle.publish.make_file import make_file
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.puffin.reader import BlobReader, PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
+from puffin_ann.search.index_files import VersionFiles, directory_in
 
 log = logging.getLogger("puffin_ann")
 
@@ -47,7 +49,7 @@ class Renamed:
     after: str
     routing: bytes
 
-    def put(self, writer: PuffinWriter, reader: PuffinReader, blob: BlobMetadata) -> None:
+    def put(self, writer: PuffinWriter, reader: BlobReader, blob: BlobMetadata) -> None:
         """Add a blob of the index under its new name."""
         properties = {**blob.properties, "index": self.after}
         if blob.type != ROUTING:
@@ -187,8 +189,23 @@ def _live_blobs(
     for index, file in live.items():
         with open_pinned(table, object_plan, file.path, file.bytes) as reader:
             for blob in reader.metadata.blobs:
-                if not is_foreign(blob) and blob.properties.get("index") == index:
+                is_of_it = not is_foreign(blob) and blob.properties.get("index") == index
+                if is_of_it and blob.type != directory_blob.TYPE:
                     yield reader, blob
+            yield from _named_blobs(table, index, reader, object_plan)
+
+
+def _named_blobs(
+    table: Table, index: str, reader: PuffinReader, object_plan: ObjectPlan
+) -> Iterator[Blob]:
+    """Yield what a version has in other files: the new file has all of it."""
+    directory = directory_in(reader, index)
+    (field_id,) = reader.only(ROUTING, index=index).fields
+    with VersionFiles(
+        table.io, reader.name, index, directory, field_id, own=reader, opening=object_plan.pin
+    ) as files:
+        for place in files.named:
+            yield files.open(place).reader, place.metadata
 
 
 def _foreign_blobs(

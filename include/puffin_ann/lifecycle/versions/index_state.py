@@ -11,6 +11,7 @@ from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ColumnNotFoundError
 from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
+from puffin_ann.lake.metadata.own_tags import held_files
 from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lake.read.live_files import LiveFile
 from puffin_ann.lake.read.parquet import dimension_of
@@ -22,6 +23,7 @@ from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
 from puffin_ann.moments import now_ms
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
 from puffin_ann.search.versions import IndexVersion
+from puffin_ann.settings import settings
 
 
 def state_of(table: Table, version: IndexVersion) -> IndexState:
@@ -48,8 +50,15 @@ def state_of(table: Table, version: IndexVersion) -> IndexState:
         rates=noted.rates,
         drift=noted.drift,
         cells=len(routing.centroids),
+        is_named=_is_named(table, version, other + sum(sum(s.values()) for s in sizes.values())),
     )
     return _with_imbalance(state)
+
+
+def _is_named(table: Table, version: IndexVersion, size: int) -> bool:
+    """Tell whether the next version names what does not change of this one, of so many bytes."""
+    is_held = {version.path, *version.needs} <= held_files(table)
+    return is_held and size > settings().whole_file_bytes
 
 
 def _with_imbalance(state: IndexState) -> IndexState:

@@ -9,7 +9,6 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 
-from puffin_ann.blobs import directory as directory_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.declaration.names import is_name
 from puffin_ann.errors import FormatError
@@ -25,7 +24,7 @@ from puffin_ann.lake.store.objects import FOLDER, object_length
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.moments import now_ms
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.search.index_files import files_named, open_puffin
+from puffin_ann.search.index_files import directory_in, files_named, open_puffin
 from puffin_ann.search.versions import read_confirmed, version_id
 
 log = logging.getLogger("puffin_ann")
@@ -306,11 +305,7 @@ def _content(
 
 def _named_in(reader: PuffinReader, index: str) -> set[str]:
     """Return canonical locations of the files that a version of an index needs besides its own."""
-    found: set[str] = set()
-    for blob in reader.find(directory_blob.TYPE, index=index):
-        directory = directory_blob.decode(reader.read(blob))
-        found |= {canonical(path) for path in files_named(reader.name, directory)}
-    return found
+    return {canonical(path) for path in files_named(reader.name, directory_in(reader, index))}
 
 
 def _order(table: Table, snapshot_ids: Iterable[int], former: FormerEntry | None) -> int:

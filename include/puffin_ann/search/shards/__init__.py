@@ -1,6 +1,7 @@
 """The shard tier: shards and deltas of a version, searched for one snapshot.
 
 `tier` searches them and masks rows, where `router` sends each query; `load` brings a shard to local
-disk, from the `blobs` that its Puffin file has of it; `tie_breaks` orders equal distances; `range`
+disk, from the `blobs` that its files have of it; `rows` reads where its rows are without the rest,
+and leaves out shards that cannot be read; `tie_breaks` orders equal distances; `range`
 gives the shards and rows that a range search compares.
 """

@@ -13,6 +13,7 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.declaration import EXACT
+from puffin_ann.errors import FormatError
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part
@@ -31,6 +32,9 @@ WIDEST = 1 << 31
 
 class ShardTier:
     """Shards, loaded when first probed and then kept.
+
+    Attributes:
+        damaged: ids of those that could not be read.
 
     Args:
         io: reads the files.
@@ -55,6 +59,7 @@ class ShardTier:
         self._router = Router(version.routing.centroids, owners) if several else None
         self._ranks_in_order = view.rank_of_file_id.in_order
         self._loaded: dict[int, LoadedShard] = {}
+        self.damaged: set[int] = set()
         self._deleted: dict[int, NDArray[np.bool_] | None] = {}
         self._threads = settings().thread_count
 
@@ -112,7 +117,11 @@ class ShardTier:
     def _shard(self, entry: ShardEntry) -> LoadedShard:
         shard = self._loaded.get(entry.shard_id)
         if shard is None:
-            shard = load_shard(self._io, self._version, entry, self._cache, self._scope)
+            try:
+                shard = load_shard(self._io, self._version, entry, self._cache, self._scope)
+            except FormatError:
+                self.damaged.add(entry.shard_id)
+                raise
             self._deleted[entry.shard_id] = shard.deleted(self._masked)
             self._loaded[entry.shard_id] = shard
         return shard

@@ -1,20 +1,26 @@
 """Versions that name blobs of earlier files: what they cost, what they need, what becomes of it."""
 
-import numpy as np
 import pytest
 
 from puffin_ann import open_index
+from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
-from puffin_ann.lifecycle.publish import layers
+from puffin_ann.lifecycle.maintain.rename import rename
+from puffin_ann.lifecycle.publish import assemble, layers
+from puffin_ann.lifecycle.versions.index_state import bytes_of
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings
-from tests.support import builds, refreshes
+from tests.support import builds, damage, refreshes
+from tests.support.tables import delete_positions
 from tests.support.tagged_versions import later, published, tagged_files
 
-DECLARED = refreshes.declared(publish="tag", refresh={"delta_ratio": 0.5})
+DECLARED = refreshes.declared(publish="tag", refresh={"delta_ratio": 1.0})
 
 
 @pytest.fixture(autouse=True)
@@ -22,29 +28,225 @@ def layered(monkeypatch):
     """However small, an index is published in layers."""
     monkeypatch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
     settings.cache_clear()
-    monkeypatch.setattr(layers, "LEAST_NEEDED", 0.0)
     yield
     monkeypatch.undo()
     settings.cache_clear()
 
 
-def appended(table, number, rows=5):
+@pytest.fixture
+def first(words):
+    """The file of a whole build."""
+    return published(words, algorithm="exact", recall_target=0.5)
+
+
+def appended(table, number, rows=5, declared=DECLARED):
     start = 1000 + 100 * number
     table.append(builds.rows(range(start, start + rows)))
-    return refreshes.refresh(table, DECLARED, f"refresh-{number}")
+    return refreshes.refresh(table, declared, f"refresh-{number}")
 
 
-def needs(table) -> frozenset[str]:
-    return refreshes.newest(table).needs
+def deleted(table, number):
+    file = next(iter(table.scan().plan_files())).file
+    delete_positions(table, {file.file_path: [number]})
+    table.refresh()
+    return refreshes.refresh(table, DECLARED, f"delete-{number}")
 
 
-def test_a_refresh_writes_what_changed_and_names_the_rest(words):
-    first = published(words, algorithm="exact", recall_target=0.5)
+def newest(table):
+    return find_versions(table.refresh(), builds.INDEX).versions[0]
+
+
+def exists(table, path):
+    return object_exists(table.io, path)
+
+
+def test_a_refresh_writes_what_changed_and_names_the_rest(words, first):
     done = appended(words, 0)
-    print(done)
-    assert needs(words) == {first}
+    version = newest(words)
+    assert version.needs == {first}
+    assert done["bytes_copied"] == 0
+    assert done["bytes_written"] < bytes_of(words, version)
+    named = {(blob.type, blob.shard) for blob in version.directory.blobs}
+    assert {shard for _, shard in named} == {0, 1, None}
     assert doctor(words, [DECLARED]).findings == ()
     assert guard(words).actions == ()
-    for number in range(1, 8):
-        done = appended(words, number)
-        print(number, done["bytes_written"], done.get("bytes_copied"), len(needs(words)))
+
+
+def test_what_is_deleted_costs_tombstones_alone(words, first):
+    before = bytes_of(words, newest(words))
+    done = deleted(words, 3)
+    assert done["bytes_copied"] == 0
+    version = newest(words)
+    assert version.needs == {first}
+    assert done["bytes_written"] < before
+    again = deleted(words, 4)
+    # The tombstones are in one file, whichever version deleted which row.
+    assert (again["rows_gone"], len(newest(words).needs)) in {(1, 1), (1, 2)}
+    refreshes.assert_right(words, DECLARED)
+
+
+def test_no_version_names_more_files_than_it_may(words, first, monkeypatch):
+    monkeypatch.setattr(layers, "MOST_FILES", 2)
+    monkeypatch.setattr(layers, "FILES_LEFT", 1)
+    for number in range(8):
+        deleted(words, number)
+        appended(words, number, rows=1 + number % 2)
+        assert len(newest(words).needs) <= 2
+    assert first in newest(words).needs  # the largest
+
+
+def test_a_file_of_which_little_is_needed_is_left(words, first, monkeypatch):
+    monkeypatch.setattr(layers, "SMALL", 0)
+    monkeypatch.setattr(layers, "LEAST_NEEDED", 1.0)
+    done = appended(words, 0)
+    assert newest(words).needs == frozenset()
+    assert done["bytes_copied"] > 0
+
+
+def test_a_small_index_is_one_file(words, first, monkeypatch):
+    monkeypatch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", str(1 << 20))
+    settings.cache_clear()
+    appended(words, 0)
+    assert newest(words).directory is None
+
+
+def test_files_stay_as_long_as_a_version_that_stays_needs_them(words, first):
+    paths = [first]
+    for number in range(4):
+        appended(words, number, rows=2)
+        paths.append(newest(words).path)
+    report = clean(words, [DECLARED], at_ms=later())
+    gone = {removable.location for removable in report.gone}
+    kept = find_versions(words.refresh(), builds.INDEX).versions[:2]
+    needed = {path for version in kept for path in {version.path, *version.needs}}
+    assert first in needed
+    assert gone & set(paths) == set(paths) - needed
+    assert tagged_files(words) == needed
+    assert all(exists(words, path) for path in needed)
+    refreshes.assert_right(words, DECLARED)
+    assert doctor(words, [DECLARED]).findings == ()
+
+
+def test_a_file_that_is_only_needed_is_no_version_any_more(words, first):
+    """The second version is one of two layers; it goes, and its file stays for its delta."""
+    appended(words, 0, rows=8)
+    second = newest(words)
+    builds.build(builds.declaration(publish="tag"), "again", {"force": True})
+    assert second.needs == {first}
+    with words.refresh().update_statistics() as update:
+        update.remove_statistics(
+            next(slot for slot, e in slots(words).items() if e.statistics_path == first)
+        )
+    found = find_versions(words.refresh(), builds.INDEX).versions
+    assert second.path not in {version.path for version in found}
+
+
+def test_a_version_is_not_published_on_a_file_that_no_tag_holds(words, first, monkeypatch):
+    commit, calls = assemble._commit, []
+
+    def cleaned_first(table, plan, version, assembled, mode):
+        if not calls:
+            calls.append(assembled.named)
+            tag = next(name for name in own_tags(words.refresh()).values())
+            words.manage_snapshots().remove_tag(tag).commit()
+        return commit(table, plan, version, assembled, mode)
+
+    monkeypatch.setattr(assemble, "_commit", cleaned_first)
+    done = appended(words, 0)
+    assert calls == [frozenset({first})]
+    # It had to be copied: no expiry takes it any more.
+    assert newest(words).directory is None
+    assert done["bytes_copied"] > 0
+
+
+def test_an_index_goes_over_to_one_file_where_it_is_not_published_by_tag(words, first):
+    appended(words, 0)
+    assert newest(words).needs
+    done = appended(words, 1, declared=DECLARED.model_copy(update={"publish": "statistics"}))
+    assert newest(words).directory is None
+    assert done["bytes_copied"] > 0
+    assert guard(words).actions == ()
+    done = appended(words, 2)
+    assert newest(words).directory is None, "what no tag holds is copied"
+    appended(words, 3)
+    assert newest(words).needs
+
+
+def test_an_index_is_renamed_with_all_that_it_names(words, first):
+    appended(words, 0)
+    after = DECLARED.model_copy(update={"name": "renamed"})
+    rename(builds.INDEX, after, [after])
+    index = open_index(words.refresh(), "renamed")
+    assert index.version.directory is None
+    builds.assert_answers(index, words, words.current_snapshot().snapshot_id, refreshes.QUERIES, 4)
+    clean(words, [after], at_ms=later(), grace="0s")
+    assert tagged_files(words) == {index.version.path}
+
+
+def test_a_dropped_index_leaves_none_of_its_files(words, first):
+    for number in range(3):
+        appended(words, number)
+    paths = tagged_files(words)
+    drop(words, builds.INDEX, [DECLARED], force=True)
+    clean(words, [], at_ms=later(), grace="0s")
+    assert own_tags(words.refresh()) == {}
+    assert not any(exists(words, path) for path in paths)
+
+
+@pytest.mark.parametrize("kind", ["graph", "rows"])
+@pytest.mark.parametrize("shard", [0, 1])
+def test_rows_of_a_damaged_shard_are_compared_in_the_table(words, first, kind, shard):
+    appended(words, 0)
+    damage.corrupt(first.removeprefix("file://"), kind, shard)
+    damage.forget_cache()
+    index = open_index(words.refresh(), builds.INDEX)
+    held = next(s.rows for s in index.version.routing.shards if s.shard_id == shard)
+    refreshes_seen(words, index)
+    assert index.coverage == pytest.approx(1 - held / len(builds.live(words)[0]))
+    (told, *_) = damage.report(index.search(refreshes.QUERIES, 3))["damaged"]
+    assert f"shard {shard}" in told
+    assert damage.damaged(doctor(words, [DECLARED]))
+
+
+def test_rows_are_compared_in_the_table_where_the_file_of_their_shard_is_gone(words, first):
+    for number in range(3):
+        deltas = {shard.shard_id for shard in newest(words).routing.shards} - {0, 1}
+        appended(words, number, rows=9 - 4 * number)
+        if number and deltas & {shard.shard_id for shard in newest(words).routing.shards}:
+            break
+    (gone,) = newest(words).needs - {first}
+    words.io.delete(gone)
+    damage.forget_cache()
+    index = open_index(words.refresh(), builds.INDEX)
+    refreshes_seen(words, index)
+    assert index.coverage < 1.0
+    assert f"{gone} is gone" in damage.report(index.search(refreshes.QUERIES, 3))["damaged"][-1]
+    assert open_index(words.refresh(), builds.INDEX).version.path == newest(words).path
+
+
+def refreshes_seen(table, index):
+    head = table.current_snapshot().snapshot_id
+    for k in (3, len(builds.live(table)[0]) + 2):
+        builds.assert_answers_are(index, builds.live(table, head), refreshes.QUERIES, k)
+    builds.assert_within(index, builds.live(table), refreshes.QUERIES, (0.2,))
+
+
+def test_another_blob_in_the_place_of_a_named_one_is_damage(words, first):
+    """The file was written again, with sound blobs of the same lengths at the same places."""
+    appended(words, 0)
+    place = first.removeprefix("file://")
+    with open(place, "r+b") as file:
+        reader = PuffinReader(file)
+        one, other = (
+            reader.only("puffin-ann-rows-v1", index=builds.INDEX, shard=shard) for shard in "01"
+        )
+        if one.length != other.length:
+            pytest.skip("the shards have rows blobs of other lengths")
+        contents = [reader.read(one), reader.read(other)]
+        for blob, content in zip((other, one), contents, strict=True):
+            file.seek(blob.offset)
+            file.write(content)
+    damage.forget_cache()
+    index = open_index(words.refresh(), builds.INDEX)
+    refreshes_seen(words, index)
+    assert "is not the one" in damage.report(index.search(refreshes.QUERIES, 3))["damaged"][0]

@@ -2,23 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lifecycle.documents.refresh import RemovedRowsOfShard
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
-from puffin_ann.search.consistency import check_rows
-from puffin_ann.search.index_files import VersionFiles
 from puffin_ann.search.row_locators import Locators, MaskedRows
-from puffin_ann.search.shards.blobs import shard_blobs
+from puffin_ann.search.shards.rows import read_rows
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.search.versions import IndexVersion
 
@@ -122,22 +117,7 @@ def read_shard(
         FormatError: a blob is missing or broken, or says what another contradicts.
     """
     with version.files(io) as files:
-        return _shard_in(files, version, shard)
-
-
-def _shard_in(
-    files: VersionFiles, version: IndexVersion, shard: ShardEntry
-) -> tuple[Rows, NDArray[np.int64]]:
-    blobs = shard_blobs(files, version, shard)
-    rows = rows_blob.read(BytesIO(blobs.rows.read()), shard.rows)
-    deleted = np.zeros(0, np.int64)
-    if blobs.tombstones is not None:
-        data = blobs.tombstones.read()
-        bitmap = tombstones_blob.decode(data, shard.rows, shard.tombstones)
-        deleted = np.asarray(bitmap.to_array(), np.int64)
-    where = f"{version.file_of(shard)}: shard {shard.shard_id}"
-    check_rows(where, shard, version.covered, Locators.of(rows), deleted)
-    return rows, deleted
+        return read_rows(files, version, shard)
 
 
 def find_removed_rows(
@@ -159,7 +139,7 @@ def find_removed_rows(
     found = []
     with version.files(workspace.table.io) as files:
         for shard in shards:
-            rows, already_deleted = _shard_in(files, version, shard)
+            rows, already_deleted = read_rows(files, version, shard)
             found.append(_staged(workspace, difference, shard, rows, already_deleted))
     return found
 

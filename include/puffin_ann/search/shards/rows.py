@@ -1,0 +1,111 @@
+"""Where the rows of a shard are, read without the vectors; and a version without some shards."""
+
+from collections.abc import Set
+from dataclasses import replace
+from io import BytesIO
+
+import numpy as np
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyroaring import BitMap
+
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.blobs.rows import Rows
+from puffin_ann.errors import FormatError
+from puffin_ann.search.consistency import check_rows
+from puffin_ann.search.index_files import VersionFiles
+from puffin_ann.search.row_locators import Locators
+from puffin_ann.search.shards.blobs import shard_blobs
+from puffin_ann.search.versions import IndexVersion
+
+
+def read_rows(
+    files: VersionFiles, version: IndexVersion, shard: ShardEntry
+) -> tuple[Rows, NDArray[np.int64]]:
+    """Read a shard's rows blob, and the ordinals of its tombstones.
+
+    Raises:
+        FormatError: a blob is missing or broken, or says what another contradicts.
+    """
+    blobs = shard_blobs(files, version, shard)
+    rows = rows_blob.read(BytesIO(blobs.rows.read()), shard.rows)
+    deleted = np.zeros(0, np.int64)
+    if blobs.tombstones is not None:
+        data = blobs.tombstones.read()
+        bitmap = tombstones_blob.decode(data, shard.rows, shard.tombstones)
+        deleted = np.asarray(bitmap.to_array(), np.int64)
+    where = f"{version.file_of(shard)}: shard {shard.shard_id}"
+    check_rows(where, shard, version.covered, Locators.of(rows), deleted)
+    return rows, deleted
+
+
+def without_shards(io: FileIO, version: IndexVersion, lost: Set[int]) -> IndexVersion:
+    """Return a version as if it did not cover the rows of shards that cannot be read.
+
+    What is left of its rows is what the other shards have, whose rows blobs are read; one that
+    cannot be is lost, too. A search scans the others in the table.
+
+    Args:
+        io: reads the files.
+        version: of the index.
+        lost: ids of shards.
+
+    Raises:
+        StoreUnavailableError: a file's store does not say.
+    """
+    graphs = {shard.shard_id for shard in version.routing.shards if shard.kind == "graph"}
+    if graphs <= lost:  # a delta's rows are in cells, of which none is left
+        lost = {shard.shard_id for shard in version.routing.shards}
+    columns = version.coverage.columns
+    firsts = np.cumsum(columns.rows) - columns.rows
+    held = [BitMap() for _ in columns.paths]
+    kept = []
+    with version.files(io) as files:
+        for shard in version.routing.shards:
+            if shard.shard_id in lost:
+                continue
+            try:
+                rows, deleted = read_rows(files, version, shard)
+            except FormatError:
+                continue
+            kept.append(shard)
+            live = np.ones(len(rows), np.bool_)
+            live[deleted] = False
+            ordinals = np.flatnonzero(live)
+            numbers = version.covered.numbers(Locators.of(rows), ordinals).astype(np.int64)
+            places = np.searchsorted(firsts, numbers, side="right") - 1
+            for place in np.unique(places).tolist():
+                here = numbers[places == place] - firsts[place]
+                held[place] |= BitMap(here.astype(np.uint32))
+    covered = tuple(map(_holding, version.coverage.files, held))
+    # Without manifests all of the table's are read: what equals the base is not what is covered.
+    return replace(
+        version,
+        routing=_without(version.routing, kept),
+        coverage=Coverage(version.coverage.base_snapshot_id, covered, ()),
+    )
+
+
+def _holding(file: CoveredFile, held: BitMap) -> CoveredFile:
+    """Return a file as if all rows but some had been deleted before they could be indexed."""
+    missing = BitMap(range(file.rows)) - held - file.skipped
+    return replace(file, deleted=file.deleted | missing)
+
+
+def _without(routing: Routing, kept: list[ShardEntry]) -> Routing:
+    """Return the routing to some shards; cells of others lead to one of them, by their numbers."""
+    graphs = [shard.shard_id for shard in kept if shard.kind == "graph"]
+    is_kept = np.isin(routing.partition_shards, np.array(graphs, np.uint32))
+    owners = np.where(is_kept, routing.partition_shards, np.uint32(graphs[0] if graphs else 0))
+    cells = slice(None if graphs else 0)
+    return replace(
+        routing,
+        shards=tuple(kept),
+        centroids=routing.centroids[cells],
+        partition_shards=owners[cells],
+        partition_rows=routing.partition_rows[cells],
+        partition_radii=routing.partition_radii[cells],
+    )
