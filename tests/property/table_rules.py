@@ -64,6 +64,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
     def _table(self) -> Table:
         where = Path(self.folder.name)
         self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
+        self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
         library_settings.cache_clear()
         self.patch.setenv("PYICEBERG_CATALOG__TEST__TYPE", "sql")
         self.patch.setenv("PYICEBERG_CATALOG__TEST__URI", f"sqlite:///{where}/catalog.db")

@@ -2,9 +2,10 @@
 
 `assemble` takes what a build or a refresh made. Under a tag `layers` tells which blobs stay in the
 files of earlier versions; else all of the index goes into the file, and the `carried_blobs` of the
-table's other indexes with it. It has the file put together by the store, which `make_file` tells the progress of, and commits it; `discard`
-deletes a file that was refused. `republish` publishes what is published already, on top of another
-snapshot. `run_records` is the history of runs that travels with the index.
+table's other indexes with it. It has the file put together by the store, which `make_file` tells
+the progress of, and commits it; `discard` deletes a file that was refused. `republish` publishes
+what is published already, on top of another snapshot. `run_records` is the history of runs that
+travels with the index.
 
 In: the workspace of a run whose stages are done. Out: a `PublishedVersion`.
 """

@@ -62,8 +62,10 @@ class History(RuleBasedStateMachine):
         algorithm=st.sampled_from(["exact", "vamana", "hnsw", "ivf_pq", "centroid"]),
         key=st.sampled_from([None, "id"]),
         publish=st.sampled_from(["auto", "tag"]),
+        whole_file_bytes=st.sampled_from([0, 0, 1 << 20]),
+        most_files=st.sampled_from([2, 12]),
     )
-    def start(self, metric, algorithm, key, publish):
+    def start(self, metric, algorithm, key, publish, whole_file_bytes, most_files):
         self.patch = pytest.MonkeyPatch()
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         where = Path(self.folder.name)
@@ -71,6 +73,9 @@ class History(RuleBasedStateMachine):
         self.patch.setenv("PYICEBERG_CATALOG__TEST__URI", f"sqlite:///{where}/catalog.db")
         self.patch.setenv("PYICEBERG_CATALOG__TEST__WAREHOUSE", f"file://{where}/warehouse")
         self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
+        self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", str(whole_file_bytes))
+        self.patch.setattr("puffin_ann.lifecycle.publish.layers.MOST_FILES", most_files)
+        self.patch.setattr("puffin_ann.lifecycle.publish.layers.FILES_LEFT", most_files // 2)
         self.patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
         library_settings.cache_clear()
         catalog = load_catalog("test")
