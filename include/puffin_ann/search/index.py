@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import ColumnNotFoundError, QueryError, TooFewRowsError
@@ -337,9 +337,10 @@ def open_index(
 ) -> Index:
     """Open an index of a table, for the rows live in one snapshot.
 
-    Any retained version with the newest one's metric answers for any snapshot; the one that leaves
-    the fewest rows to mask and scan is taken, the newest of equals. If that turns out to be
-    damaged, the next best answers, and every answer tells the damage.
+    Any retained version with the newest one's metric answers for any snapshot. The newest is taken
+    where the snapshot went on from what it covers; else, as after a rollback or for a snapshot of
+    the past, the one that leaves the fewest rows to mask and scan, the newest of equals. If that
+    turns out to be damaged, the next best answers, and every answer tells the damage.
 
     Args:
         table: a PyIceberg table, or `catalog.namespace.table` of PyIceberg's configuration.
@@ -362,7 +363,8 @@ def open_index(
         snapshot = snapshot_of_ref(loaded, ref)
     else:
         snapshot = require_snapshot(loaded, snapshot_id)
-    found = require_found(loaded, name)
+    past = {before.snapshot_id for before in ancestors_of(snapshot, loaded.metadata)}
+    found = require_found(loaded, name, lambda newest: newest.coverage.base_snapshot_id in past)
     live = live_state(loaded, snapshot.snapshot_id)
     version, view = cheapest(loaded, found.versions, live)
     return Index(loaded, version, view, damage=found.problems, falls_back=True)

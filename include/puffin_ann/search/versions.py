@@ -196,8 +196,20 @@ class Found:
     is_damaged: bool = False
 
 
-def find_versions(table: Table, index: str) -> Found:
+def _never(_: IndexVersion) -> bool:
+    """Look at every file."""
+    return False
+
+
+def find_versions(
+    table: Table, index: str, enough: Callable[[IndexVersion], bool] = _never
+) -> Found:
     """Look for an index in every registered Puffin file of a table, but for what was dropped.
+
+    Args:
+        table: as it was loaded.
+        index: name of the index.
+        enough: tells of the newest readable version that no older one need be looked for.
 
     Raises:
         StoreUnavailableError: of a file its store does not say what it is.
@@ -229,6 +241,8 @@ def find_versions(table: Table, index: str) -> Found:
         # One that is only kept since newer ones name its file may have lost its own parts.
         if not versions or version.needs <= registered:
             versions.append(version)
+        if len(versions) == 1 and enough(version):
+            break
     return Found(tuple(versions), tuple(sorted(others - {index})), tuple(problems), is_damaged)
 
 
@@ -304,15 +318,17 @@ def require_versions(table: Table, index: str) -> tuple[IndexVersion, ...]:
     return require_found(table, index).versions
 
 
-def require_found(table: Table, index: str) -> Found:
-    """Look for an index in every registered Puffin file of a table.
+def require_found(
+    table: Table, index: str, enough: Callable[[IndexVersion], bool] = _never
+) -> Found:
+    """Look for an index in the registered Puffin files of a table, as `find_versions` does.
 
     Raises:
         IndexNotFoundError: there is none; says what the table does hold and what is broken.
         DamagedIndexError: there are some, and none of them can be read.
         StoreUnavailableError: of a file its store does not say what it is.
     """
-    found = find_versions(table, index)
+    found = find_versions(table, index, enough)
     if found.versions:
         return found
     if found.is_damaged:

@@ -1,10 +1,16 @@
-"""Which of an index's versions answers for a snapshot: the one with the fewest rows to look at."""
+"""Which of an index's versions answers for a snapshot.
+
+The newest where the snapshot went on from it, else the one with the fewest rows to look at.
+"""
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table.snapshots import ancestors_of
 
 from puffin_ann.search import failover
+from puffin_ann.search import versions as published
 from puffin_ann.search.index import open_index
+from puffin_ann.search.index_files import open_puffin
 from puffin_ann.search.snapshot_view import live_state, view_of
 from puffin_ann.search.versions import require_versions
 from tests.support import builds
@@ -37,7 +43,9 @@ def assert_the_cheapest_answers(table) -> None:
     for snapshot in table.snapshots():
         live = live_state(table, snapshot.snapshot_id)
         views = [view_of(table, version, live) for version in versions]
-        best = min(range(len(views)), key=lambda place: views[place].cost)
+        past = {before.snapshot_id for before in ancestors_of(snapshot, table.metadata)}
+        goes_on = versions[0].coverage.base_snapshot_id in past
+        best = min(range(len(views)), key=lambda place: place if goes_on else views[place].cost)
         index = open_index(table, builds.INDEX, snapshot.snapshot_id)
         assert (index.version.run_id, index.view.cost) == (versions[best].run_id, views[best].cost)
 
@@ -78,3 +86,21 @@ def test_versions_of_a_table_that_grows_or_shrinks_are_told_apart_by_their_numbe
     looked.clear()
     open_index(words.refresh(), builds.INDEX)
     assert looked == ["run-6"]
+
+
+def test_of_a_table_that_goes_on_the_newest_version_alone_is_read(words, monkeypatch):
+    for number in range(4):
+        builds.build(DECLARED, f"run-{number}", {"force": True})
+        words.append(builds.rows(range(100 + 10 * number, 105 + 10 * number)))
+    opened = []
+
+    def counted(io, path, length=None):
+        opened.append(path)
+        return open_puffin(io, path, length)
+
+    monkeypatch.setattr(published, "open_puffin", counted)
+    index = open_index(words.refresh(), builds.INDEX)
+    assert (index.version.run_id, len(opened)) == ("run-3", 1)
+    first = words.history()[0].snapshot_id
+    assert open_index(words, builds.INDEX, first).version.run_id == "run-0"
+    assert len(opened) == 5
