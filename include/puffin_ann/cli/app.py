@@ -15,6 +15,7 @@ from puffin_ann.cli.commands.compile import compile
 from puffin_ann.cli.commands.doctor import doctor
 from puffin_ann.cli.commands.drop import drop
 from puffin_ann.cli.commands.evaluate import evaluate
+from puffin_ann.cli.commands.gather import gather
 from puffin_ann.cli.commands.history import history
 from puffin_ann.cli.commands.init import init
 from puffin_ann.cli.commands.inspect import inspect
@@ -64,6 +65,7 @@ for command in (
     clean,
     drop,
     rename,
+    gather,
     maintain,
     evaluate,
     compile,

@@ -4,7 +4,8 @@
 `retention` says may go; `forget_metadata` has it ignore metadata files that nobody needs. `doctor`
 finds what is wrong: its findings are defined in `findings`, and come from `doctor_declared`,
 `lease_findings`, `contradictions`, `published_before` and `foreign_statistics`; `repair` replaces
-damaged files. `drop` and `rename` are the two commands that change which indexes a table has.
+damaged files. `drop` and `rename` are the two commands that change which indexes a table has;
+`gather` makes one file of an index.
 
 In: a table, and the declarations on it. Out: reports of what was found and done.
 """

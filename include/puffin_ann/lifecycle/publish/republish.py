@@ -73,6 +73,7 @@ def republish(
     replaces: Collection[str] = (),
     properties: Mapping[str, str] | None = None,
     renamed: Renamed | None = None,
+    gathered: str = "",
 ) -> tuple[str, int]:
     """Publish one file with all live indexes on the head; returns its location and snapshot.
 
@@ -89,6 +90,7 @@ def republish(
         replaces: files whose places the new one may take, whatever it has of them.
         properties: of the table, set in the same commit.
         renamed: one of the indexes, if it gets another name.
+        gathered: one that is published under a tag, whatever held it before.
 
     Raises:
         ConflictError: the head moved, or there is none; nothing was published, and no file is left.
@@ -103,6 +105,8 @@ def republish(
     if renamed is not None and inventory.is_tagged(live[renamed.before]):
         mode, tag = "tag", tag_name(renamed.after, run_id)
         live = {renamed.before: live[renamed.before]}
+    elif gathered:
+        mode, tag = "tag", tag_name(gathered, run_id)
     else:
         live = inventory.untagged(live)
     if mode == "statistics":

@@ -9,6 +9,7 @@ from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
+from puffin_ann.lifecycle.maintain.gather import gather
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.publish import assemble, layers
@@ -16,7 +17,7 @@ from puffin_ann.lifecycle.versions.index_state import bytes_of
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings
-from tests.support import builds, damage, refreshes
+from tests.support import builds, damage, refreshes, table_events
 from tests.support.tables import delete_positions
 from tests.support.tagged_versions import later, published, tagged_files
 
@@ -181,6 +182,32 @@ def test_an_index_is_renamed_with_all_that_it_names(words, first):
     builds.assert_answers(index, words, words.current_snapshot().snapshot_id, refreshes.QUERIES, 4)
     clean(words, [after], at_ms=later(), grace="0s")
     assert tagged_files(words) == {index.version.path}
+
+
+def test_an_index_is_gathered_in_one_file_and_goes_on_from_there(words, first):
+    appended(words, 0)
+    before = newest(words)
+    report = gather(words, builds.INDEX)
+    assert report.files == 2
+    version = newest(words)
+    assert (version.path, version.needs) == (report.file, frozenset())
+    assert version.run_id == before.run_id
+    refreshes.assert_right(words, DECLARED)
+    assert gather(words, builds.INDEX).files == 1
+    assert newest(words).path == report.file
+    appended(words, 1)
+    assert newest(words).needs == {report.file}
+    clean(words, [DECLARED], at_ms=later())
+    assert not exists(words, before.path)
+    refreshes.assert_right(words, DECLARED)
+    assert doctor(words, [DECLARED]).findings == ()
+
+
+def test_an_index_published_otherwise_is_gathered_under_a_tag(words):
+    table_events.publish(words, "a", publish="statistics")
+    path = gather(words, builds.INDEX).file
+    assert tagged_files(words) == {path} == {newest(words).path}
+    refreshes.assert_right(words, DECLARED)
 
 
 def test_a_dropped_index_leaves_none_of_its_files(words, first):
