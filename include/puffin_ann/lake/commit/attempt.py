@@ -213,6 +213,7 @@ def _under_tag(fresh: Table, request: Request) -> Attempt:
             f"tag {request.tag} of {name_of(fresh)} is there and not of this run; nothing was "
             "published, drop the tag and run again"
         )
+    needed = _tags_as_seen(fresh, request.needs)
     summary = {**request.summary, NAMED_BY: request.path}
     tagged = TaggedSnapshot.write(fresh, request.tag, summary)
     snapshot_id = tagged.snapshot.snapshot_id
@@ -230,7 +231,7 @@ def _under_tag(fresh: Table, request: Request) -> Attempt:
         requirements=(
             AssertRefSnapshotId(ref=request.tag, snapshot_id=None),
             *numbers_as_seen(fresh),
-            *_tags_as_seen(fresh, request.needs),
+            *needed,
             AssertTableUUID(uuid=fresh.metadata.table_uuid),
         ),
     )
