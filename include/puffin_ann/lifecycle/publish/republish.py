@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
@@ -99,16 +99,12 @@ def republish(
     table, head = inventory.table, inventory.head
     if head is None:
         raise ConflictError(f"{name_of(table)} has no snapshot any more to publish under")
-    mode: PublishMode = mode_on_main(table)
     run_id = uuid.uuid4().hex[:12]
-    tag = ""
     if renamed is not None and inventory.is_tagged(live[renamed.before]):
-        mode, tag = "tag", tag_name(renamed.after, run_id)
-        live = {renamed.before: live[renamed.before]}
-    elif gathered:
-        mode, tag = "tag", tag_name(gathered, run_id)
-    else:
+        gathered, live = renamed.after, {renamed.before: live[renamed.before]}
+    elif not gathered:
         live = inventory.untagged(live)
+    mode: PublishMode = "tag" if gathered else mode_on_main(table)
     if mode == "statistics":
         here = inventory.ours_in(head)
         live = _as_under_head(here, live, but=renamed.before if renamed else "")
@@ -121,13 +117,7 @@ def republish(
     carried, foreign = frozenset[str](), list[Blob]()
     if mode != "tag":
         carried, foreign = _foreign_blobs(table, head, assembly.object_plan)
-    with PuffinWriter(assembly.object_plan) as writer:
-        for reader, blob in sorted([*ours, *foreign], key=lambda listed: not _is_shard(listed[1])):
-            if renamed is not None and blob.properties.get("index") == renamed.before:
-                renamed.put(writer, reader, blob)
-            else:
-                writer.copy(reader, blob)
-        finished = writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run_id}"})
+    finished = _written([*ours, *foreign], assembly.object_plan, renamed, run_id)
     path = make_file(assembly)
     request = Request(
         expected_head=head,
@@ -138,7 +128,7 @@ def republish(
         summary=_summary(live, run_id, renamed),
         blob_metadata=listed_blobs(finished.metadata.blobs),
         mode=mode,
-        tag=tag,
+        tag=tag_name(gathered, run_id) if gathered else "",
         run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
         carried=carried | {file.path for file in live.values()} | set(replaces),
         properties=properties or {},
@@ -152,6 +142,19 @@ def republish(
         raise
     _log(path, published.snapshot_id, finished, live)
     return path, published.snapshot_id
+
+
+def _written(
+    blobs: Iterable[Blob], object_plan: ObjectPlan, renamed: Renamed | None, run_id: str
+) -> FinishedFile:
+    """Write blobs one after another, those of shards first."""
+    with PuffinWriter(object_plan) as writer:
+        for reader, blob in sorted(blobs, key=lambda listed: not _is_shard(listed[1])):
+            if renamed is not None and blob.properties.get("index") == renamed.before:
+                renamed.put(writer, reader, blob)
+            else:
+                writer.copy(reader, blob)
+        return writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run_id}"})
 
 
 def _as_under_head(
