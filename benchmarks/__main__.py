@@ -43,6 +43,7 @@ FAMILIES: Mapping[str, Measure] = {
     "spark": _family("spark", "glove-100d"),
     "insert": _family("insert", "glove-100d"),
     "refresh": _family("refresh", "glove-100d"),
+    "versions": _family("versions", "glove-100d"),
     "memory": _family("memory", "glove-100d"),
     "centroids": _family("centroids"),
     "diff": _family("diff"),

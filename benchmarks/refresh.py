@@ -155,13 +155,13 @@ class Life:
         count = round(len(self.data.vectors) * share)
         rows = np.arange(self.spare, self.spare + count) % len(self.data.vectors)
         self.spare += count
-        self.table.append(_rows(self.data.vectors[rows], rows, self.table))
+        self.table.append(rows_of(self.data.vectors[rows], rows, self.table))
 
     def delete_merge_on_read(self, share: float) -> None:
         """Commit position deletes of random rows, as engines do: one delete file for the table."""
         ids = self.table.scan(selected_fields=("id",)).to_arrow().column("id").to_numpy()
         chosen = self.random.choice(ids, round(len(ids) * share), replace=False)
-        _delete_positions(self.table, chosen)
+        delete_by_position(self.table, chosen)
 
     def delete_copy_on_write(self, share: float) -> None:
         """Rewrite every file without random rows."""
@@ -176,7 +176,7 @@ class Life:
         self.table.overwrite(self.table.scan().to_arrow())
 
 
-def _delete_positions(table: "Table", ids: NDArray[np.int64]) -> None:
+def delete_by_position(table: "Table", ids: NDArray[np.int64]) -> None:
     """Delete rows by a position-delete file, which PyIceberg does not write: the tests do."""
     from tests.support.tables import delete_positions
 
@@ -191,7 +191,8 @@ def _delete_positions(table: "Table", ids: NDArray[np.int64]) -> None:
     table.refresh()
 
 
-def _rows(vectors: NDArray[np.float32], ids: NDArray[np.int64], table: "Table") -> pa.Table:
+def rows_of(vectors: NDArray[np.float32], ids: NDArray[np.int64], table: "Table") -> pa.Table:
+    """Return rows of a benchmark's table."""
     offsets = pa.array(np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1])
     lists = pa.ListArray.from_arrays(offsets, pa.array(vectors.ravel()))
     return pa.table([pa.array(ids), lists], schema=table.schema().as_arrow())
