@@ -31,7 +31,7 @@ from puffin_ann.errors import (
     UnclearCommitError,
 )
 from puffin_ann.lake.catalog.tables import commit, name_of, reload_table
-from puffin_ann.lake.commit.tagged_snapshot import removal_of
+from puffin_ann.lake.commit.tagged_snapshot import removal_of, tag_on
 from puffin_ann.lake.metadata.log import metadata_document, statistics_of
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.redaction import shown_cause
@@ -51,17 +51,19 @@ class SlotChange:
         register: entries to set.
         clear: slots to empty.
         properties: of the table, set in the same commit.
+        hold: tags of ours that are gone, to be set again on the snapshots of slots.
     """
 
     seen: Mapping[int, str | None]
     register: Mapping[int, StatisticsFile] = field(default_factory=dict)
     clear: frozenset[int] = frozenset()
     properties: Mapping[str, str] = field(default_factory=dict)
+    hold: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Tell whether there is nothing to do."""
-        return not (self.register or self.clear or self.properties)
+        return not (self.register or self.clear or self.properties or self.hold)
 
     def is_done(self, table: Table) -> bool:
         """Tell whether the table's slots are as this change leaves them."""
@@ -69,6 +71,7 @@ class SlotChange:
         return (
             all(held.get(snapshot_id) == entry for snapshot_id, entry in self.register.items())
             and not (self.clear & (held.keys() | own_tags(table).keys()))
+            and self.hold.items() <= own_tags(table).items()
             and self.properties.items() <= table.properties.items()
         )
 
@@ -95,7 +98,7 @@ def change_slots(table: Table, change: SlotChange, *, expected_head: int | None)
             return fresh
         _check(fresh, change, expected_head)
         try:
-            commit(fresh, _updates(fresh, change), _requirements(fresh, expected_head))
+            commit(fresh, _updates(fresh, change), _requirements(fresh, change, expected_head))
         except CommitFailedException:
             continue  # if head and slots stayed, somebody was faster elsewhere in the table
         except Exception as error:
@@ -116,14 +119,18 @@ def _updates(table: Table, change: SlotChange) -> tuple[TableUpdate, ...]:
         ),
         *removal_of(table, change.clear),
         *(SetStatisticsUpdate(statistics=entry) for entry in change.register.values()),
+        *(tag_on(slot, tag) for slot, tag in sorted(change.hold.items())),
         *((SetPropertiesUpdate(updates=dict(change.properties)),) if change.properties else ()),
     )
 
 
-def _requirements(table: Table, expected_head: int | None) -> tuple[TableRequirement, ...]:
+def _requirements(
+    table: Table, change: SlotChange, expected_head: int | None
+) -> tuple[TableRequirement, ...]:
     return (
         AssertTableUUID(uuid=table.metadata.table_uuid),
         AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=expected_head),
+        *(AssertRefSnapshotId(ref=tag, snapshot_id=None) for tag in sorted(change.hold.values())),
     )
 
 
@@ -138,7 +145,7 @@ def _check(table: Table, change: SlotChange, expected_head: int | None) -> None:
             raise ConflictError(
                 f"the statistics of snapshot {slot} of {name_of(table)} were {path} and are {now}"
             )
-    for slot in change.register:
+    for slot in {*change.register, *change.hold}:
         if table.snapshot_by_id(slot) is None:
             raise ConflictError(f"snapshot {slot} of {name_of(table)} has expired")
 

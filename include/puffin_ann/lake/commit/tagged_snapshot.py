@@ -115,13 +115,7 @@ class TaggedSnapshot:
     @property
     def updates(self) -> tuple[TableUpdate, ...]:
         """What adds the snapshot, under its tag."""
-        tag = {
-            "ref-name": self.tag,
-            "type": SnapshotRefType.TAG,
-            "snapshot-id": self.snapshot.snapshot_id,
-            "max-ref-age-ms": FOR_EVER_MS,
-        }
-        return self.addition, SetSnapshotRefUpdate.model_validate(tag)
+        return self.addition, tag_on(self.snapshot.snapshot_id, self.tag)
 
     @property
     def addition(self) -> AddSnapshotUpdate:
@@ -210,6 +204,17 @@ def restore_number(table: Table) -> None:
         f"an index of {name_of(table)} was published and the table's last sequence number is "
         "behind its snapshots; run the task again, which sets it right"
     )
+
+
+def tag_on(snapshot_id: int, name: str) -> SetSnapshotRefUpdate:
+    """Return what sets a tag of ours on a snapshot."""
+    tag = {
+        "ref-name": name,
+        "type": SnapshotRefType.TAG,
+        "snapshot-id": snapshot_id,
+        "max-ref-age-ms": FOR_EVER_MS,
+    }
+    return SetSnapshotRefUpdate.model_validate(tag)
 
 
 def removal_of(table: Table, snapshot_ids: frozenset[int]) -> tuple[TableUpdate, ...]:

@@ -1,9 +1,10 @@
 """Keep published indexes registered, whatever others do to the table's statistics and snapshots.
 
 Registration is all that keeps an index file from being deleted, and a snapshot's expiry takes its
-registration away. So the live version of every index is anchored: registered under the head, which
-no expiry removes, unless a tag of ours holds it. If the head has others' statistics, everything is
-published again on top of it.
+registration away. A tag of ours that holds a version keeps that snapshot; one that somebody dropped
+is set again. Where there is none, the live version of an index is anchored: registered under the
+head, which no expiry removes. If the head has others' statistics, everything is published again on
+top of it.
 """
 
 import logging
@@ -20,7 +21,7 @@ from puffin_ann.lake.catalog.tables import load_table, reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
 from puffin_ann.lake.metadata.dropped import find_dropped, names_index
 from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
-from puffin_ann.lake.metadata.own_tags import own_tags
+from puffin_ann.lake.metadata.own_tags import own_tags, tag_of
 from puffin_ann.lifecycle.publish.carried_blobs import listed_blobs
 from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.retention.rules import (
@@ -52,6 +53,7 @@ class GuardPlan:
     Attributes:
         clear: slots to empty, whose file is gone, with that file.
         register: slots to fill, with the file and the reason.
+        hold: tags of ours to set again on the snapshots that they were on, with the file there.
         again: why everything has to be published again on top of the head; empty if it has not.
         live: by index, the newest usable file that holds it.
         lost: indexes of which no usable file is left.
@@ -59,6 +61,7 @@ class GuardPlan:
 
     clear: Mapping[int, str] = field(default_factory=dict)
     register: Mapping[int, tuple[IndexFile, str]] = field(default_factory=dict)
+    hold: Mapping[int, tuple[str, IndexFile]] = field(default_factory=dict)
     again: str = ""
     live: Mapping[str, IndexFile] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
@@ -66,7 +69,7 @@ class GuardPlan:
     @property
     def is_empty(self) -> bool:
         """Tell whether nothing has to be done."""
-        return not (self.clear or self.register or self.again)
+        return not (self.clear or self.register or self.hold or self.again)
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,15 @@ def plan_guard(
         return GuardPlan(clear=clear, live=live, lost=lost)
     expected = surviving(table, horizon or Horizon(inventory.now_ms + LEAD_MS))
     again = ""
-    held = {file.path for file, _ in register.values()}
+    verdicts = [
+        verdict
+        for verdict in apply_retention(
+            published, policies(declarations, published), names_of_snapshots(table)
+        )
+        if verdict.is_kept and not inventory.is_tagged(verdict.file)
+    ]
+    hold = _lost_tags(inventory, verdicts)
+    held = {file.path for file, _ in register.values()} | {file.path for _, file in hold.values()}
     untagged = {
         index: file for index, file in inventory.untagged(live).items() if file.path not in held
     }
@@ -158,18 +169,28 @@ def plan_guard(
             register[head] = (carrier, "no expiry removes the head")
         elif strict or not all(expected & file.entries.keys() for file in untagged.values()):
             again = _why_again(inventory, head, carrier)
-    verdicts = apply_retention(
-        published, policies(declarations, published), names_of_snapshots(table)
-    )
     kept = [
         verdict
         for verdict in verdicts
-        if verdict.is_kept
-        and verdict.file not in live.values()
-        and not inventory.is_tagged(verdict.file)
+        if verdict.file not in live.values() and verdict.file.path not in held
     ]
     _keep_others(inventory, kept, expected, clear, register)
-    return GuardPlan(clear=clear, register=register, again=again, live=live, lost=lost)
+    return GuardPlan(clear=clear, register=register, hold=hold, again=again, live=live, lost=lost)
+
+
+def _lost_tags(
+    inventory: Inventory, verdicts: Iterable[Verdict]
+) -> dict[int, tuple[str, IndexFile]]:
+    """Return the tags of ours that somebody dropped, by the snapshot that they were on."""
+    table = inventory.table
+    refs = table.refs()
+    found = {}
+    for verdict in verdicts:
+        for slot in verdict.file.entries:
+            tag = tag_of(table.snapshot_by_id(slot))
+            if tag is not None and tag not in refs:
+                found[slot] = tag, verdict.file
+    return found
 
 
 def _indexes_named(table: Table) -> set[str]:
@@ -266,6 +287,7 @@ def _apply(inventory: Inventory, plan: GuardPlan) -> list[str]:
     if not change.is_empty:
         change_slots(inventory.table, change, expected_head=inventory.head)
         done += [_cleared(inventory, slot, path) for slot, path in plan.clear.items()]
+        done += [f"set tag {tag} again, for {file.path}" for tag, file in plan.hold.values()]
         done += [
             f"registered {file.path} under snapshot {slot}: {reason}"
             for slot, (file, reason) in plan.register.items()
@@ -294,11 +316,12 @@ def _cleared(inventory: Inventory, slot: int, path: str) -> str:
 
 def _change(inventory: Inventory, plan: GuardPlan) -> SlotChange:
     held = slots(inventory.table)
-    touched = {*plan.clear, *plan.register}
+    touched = {*plan.clear, *plan.register, *plan.hold}
     return SlotChange(
         seen={slot: held[slot].statistics_path if slot in held else None for slot in touched},
         register={slot: _entry(inventory, file, slot) for slot, (file, _) in plan.register.items()},
         clear=frozenset(plan.clear.keys() - plan.register.keys()),
+        hold={slot: tag for slot, (tag, _) in plan.hold.items()},
     )
 
 

@@ -27,12 +27,13 @@ def test_it_outlives_an_expiry_of_all_but_the_head_without_a_guard(words):
     assert guard(words).actions == ()
 
 
-def test_the_guard_registers_it_under_the_head_when_its_tag_was_dropped(words):
+def test_the_guard_sets_its_tag_again_when_that_was_dropped(words):
     path = published(words)
-    ((_, tag),) = own_tags(words).items()
+    ((held, tag),) = own_tags(words).items()
     words.manage_snapshots().remove_tag(tag).commit()
-    (action,) = guard(words).actions
-    assert f"registered {path} under snapshot {main(words)[-1]}" in action
+    assert guard(words).actions == (f"set tag {tag} again, for {path}",)
+    assert own_tags(words.refresh()) == {held: tag}
+    assert guard(words).actions == ()
     table_events.expire_all_but_head(words)
     table_events.assert_alive(words)
 

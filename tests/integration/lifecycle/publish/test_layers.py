@@ -160,6 +160,20 @@ def test_a_version_is_not_published_on_a_file_that_no_tag_holds(words, first, mo
     assert done["bytes_copied"] > 0
 
 
+def test_the_guard_sets_a_dropped_tag_again_of_a_file_that_is_needed(words, first):
+    appended(words, 0)
+    appended(words, 1)
+    tag = next(
+        name
+        for slot, name in own_tags(words).items()
+        if slots(words)[slot].statistics_path == first
+    )
+    words.manage_snapshots().remove_tag(tag).commit()
+    assert guard(words.refresh(), [DECLARED]).actions == (f"set tag {tag} again, for {first}",)
+    table_events.expire_all_but_head(words)
+    refreshes.assert_right(words.refresh(), DECLARED)
+
+
 def test_an_index_goes_over_to_one_file_where_it_is_not_published_by_tag(words, first):
     appended(words, 0)
     assert newest(words).needs

@@ -122,9 +122,11 @@ def test_what_a_tag_of_ours_holds_needs_no_registration_under_the_head():
     assert plan.live["words"].path == path(3)
 
 
-def test_what_no_tag_holds_any_more_is_registered_under_the_head():
+def test_a_tag_of_ours_that_was_dropped_is_set_again():
     table = tagged_table(is_held=False)
-    assert registered(planned(table, file(table, 3, held(3)))) == {2: path(3)}
+    plan = planned(table, file(table, 3, held(3)))
+    assert {slot: tag for slot, (tag, _) in plan.hold.items()} == {3: "puffin_ann_words_1a2b"}
+    assert (registered(plan), plan.again) == ({}, "")
 
 
 def test_indexes_under_tags_need_no_file_that_holds_them_all():
