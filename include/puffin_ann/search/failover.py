@@ -184,7 +184,7 @@ def _without_damaged(best: Bound, told: tuple[str, ...], error: FormatError) -> 
     more = view.rows_to_scan - best.view.rows_to_scan
     instead = (
         f"{more} rows are compared in the table instead, until 'puffin-ann build {index} --force' "
-        f"has built it again; 'puffin-ann doctor {name_of(table)}' tells what is wrong"
+        "has built it again"
     )
     log.warning("index %s: %s", index, instead)
     return replace(best, version=version, view=view, damage=(*told, f"{error}; {instead}"))

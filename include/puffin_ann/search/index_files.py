@@ -157,6 +157,7 @@ class VersionFiles:
         index: name of the index.
         directory: what the version has in other files.
         field_id: of the indexed column.
+        length: bytes of the version's own file, if known.
         own: the version's own file, if it is open.
         opening: gets the location of each file before it is opened.
         gone_is_damage: a file that is not there is a damaged one.
@@ -170,11 +171,13 @@ class VersionFiles:
         directory: Directory | None,
         field_id: int,
         *,
+        length: int | None = None,
         own: PuffinReader | None = None,
         opening: Callable[[str], None] = do_nothing,
         gone_is_damage: bool = True,
     ) -> None:
         self._io, self._path, self._index, self._field_id = io, path, index, field_id
+        self._length = length
         self._opening, self._gone_is_damage = opening, gone_is_damage
         self._opened: dict[str, BlobReader] = {} if own is None else {path: own}
         self._stack = ExitStack()
@@ -298,7 +301,8 @@ class VersionFiles:
         reader = self._opened.get(path)
         if not isinstance(reader, PuffinReader):
             self._opening(path)
-            reader = self._stack.enter_context(open_puffin(self._io, path))
+            length = self._length if path == self._path else None
+            reader = self._stack.enter_context(open_puffin(self._io, path, length))
             self._opened[path] = reader
         return reader
 

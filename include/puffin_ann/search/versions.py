@@ -108,7 +108,9 @@ class IndexVersion:
 
     def files(self, io: FileIO) -> VersionFiles:
         """Return its files, to be opened."""
-        return VersionFiles(io, self.path, self.index, self.directory, self.field_id)
+        return VersionFiles(
+            io, self.path, self.index, self.directory, self.field_id, length=self.length
+        )
 
 
 def load_version(

@@ -308,6 +308,7 @@ def assemble(
             version.index,
             version.directory,
             version.field_id,
+            length=version.length,
             own=carried_blobs.footers.get(version.path),
             opening=assembly.object_plan.pin,
             gone_is_damage=False,

@@ -3,7 +3,7 @@
 A version that is published under a tag names blobs of earlier files, which tags hold, too, so that
 it costs what changed. Every file that is named costs the table a tag, and may have blobs that
 nobody needs any more: so files of which little is needed, and the smallest of many, are gathered.
-A file is copied again only with others of its size, hence each byte a few times in its life.
+A file is copied with others that have as much together, hence each byte a few times in its life.
 """
 
 from collections import Counter
@@ -16,9 +16,6 @@ from puffin_ann.search.index_files import DIGEST, BlobPlace
 
 MOST_FILES = 12
 """Most other files that a version names."""
-
-FILES_LEFT = 6
-"""Files that are left alone where there were too many, the largest."""
 
 LEAST_NEEDED = 0.25
 """Share of a file's bytes under which what is needed of it is copied, so that it can go."""
@@ -87,9 +84,20 @@ def _files_to_gather(places: Iterable[BlobPlace], held: Set[str], whole_bytes: i
 
 
 def _smallest(needed: Mapping[str, int], but: Set[str]) -> list[str]:
-    """Return the files of which the least is needed, if too many are."""
+    """Return the files of which the least is needed, if too many are.
+
+    The next larger one is among them as long as it is no larger than those before it together:
+    what is copied with it then is a file of at least half more.
+    """
     rest = sorted(needed.keys() - but, key=lambda path: (needed[path], path))
-    return rest[: len(rest) - FILES_LEFT] if len(rest) > MOST_FILES else []
+    if len(rest) <= MOST_FILES:
+        return []
+    gathered = 0
+    for place, path in enumerate(rest):
+        if place > len(rest) - MOST_FILES and needed[path] > gathered:
+            return rest[:place]
+        gathered += needed[path]
+    return rest
 
 
 def _named(blob: BlobMetadata, file: int) -> NamedBlob:

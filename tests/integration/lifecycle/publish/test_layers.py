@@ -14,7 +14,6 @@ from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.publish import assemble, layers
 from puffin_ann.lifecycle.versions.index_state import bytes_of
-from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings
 from tests.support import builds, damage, refreshes, table_events
@@ -88,7 +87,6 @@ def test_what_is_deleted_costs_tombstones_alone(words, first):
 
 def test_no_version_names_more_files_than_it_may(words, first, monkeypatch):
     monkeypatch.setattr(layers, "MOST_FILES", 2)
-    monkeypatch.setattr(layers, "FILES_LEFT", 1)
     for number in range(8):
         deleted(words, number)
         appended(words, number, rows=1 + number % 2)
@@ -270,24 +268,3 @@ def refreshes_seen(table, index):
     for k in (3, len(builds.live(table)[0]) + 2):
         builds.assert_answers_are(index, builds.live(table, head), refreshes.QUERIES, k)
     builds.assert_within(index, builds.live(table), refreshes.QUERIES, (0.2,))
-
-
-def test_another_blob_in_the_place_of_a_named_one_is_damage(words, first):
-    """The file was written again, with sound blobs of the same lengths at the same places."""
-    appended(words, 0)
-    place = first.removeprefix("file://")
-    with open(place, "r+b") as file:
-        reader = PuffinReader(file)
-        one, other = (
-            reader.only("puffin-ann-rows-v1", index=builds.INDEX, shard=shard) for shard in "01"
-        )
-        if one.length != other.length:
-            pytest.skip("the shards have rows blobs of other lengths")
-        contents = [reader.read(one), reader.read(other)]
-        for blob, content in zip((other, one), contents, strict=True):
-            file.seek(blob.offset)
-            file.write(content)
-    damage.forget_cache()
-    index = open_index(words.refresh(), builds.INDEX)
-    refreshes_seen(words, index)
-    assert "is not the one" in damage.report(index.search(refreshes.QUERIES, 3))["damaged"][0]

@@ -75,7 +75,6 @@ class History(RuleBasedStateMachine):
         self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
         self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", str(whole_file_bytes))
         self.patch.setattr("puffin_ann.lifecycle.publish.layers.MOST_FILES", most_files)
-        self.patch.setattr("puffin_ann.lifecycle.publish.layers.FILES_LEFT", most_files // 2)
         self.patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
         library_settings.cache_clear()
         catalog = load_catalog("test")
