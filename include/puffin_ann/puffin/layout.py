@@ -16,5 +16,9 @@ FLAG_COMPRESSED_PAYLOAD = 1
 FOOTER_OVERHEAD = len(MAGIC) + FOOTER_TAIL.itemsize
 """Bytes of a footer beside its payload: 16."""
 
+ALIGNMENT = 64
+"""Bytes of which blobs begin at multiples, with zeros between them: those of a cache line. Puffin
+lets gaps be. What is aligned within a blob is so in the file, and in a file mapped to memory."""
+
 MAX_JAVA_BLOB = 2**31 - 1
 """Iceberg's Java reader holds a blob in one array, so this many bytes is the most it can read."""

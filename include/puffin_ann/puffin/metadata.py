@@ -1,8 +1,10 @@
 """The footer's JSON: `FileMetadata` and `BlobMetadata`, parsed as if an enemy had written them."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from puffin_ann.errors import PuffinFormatError
@@ -37,6 +39,15 @@ class FileMetadata:
 
     blobs: tuple[BlobMetadata, ...]
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def next_offset(self, position: int, end: int) -> int:
+        """Return where the first blob at a position or behind it begins; `end` if there is none."""
+        place = bisect_left(self._offsets, position)
+        return self._offsets[place] if place < len(self._offsets) else end
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return sorted(blob.offset for blob in self.blobs)
 
 
 def encode(metadata: FileMetadata) -> bytes:

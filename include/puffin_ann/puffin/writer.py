@@ -10,10 +10,10 @@ from typing import BinaryIO, Literal, Self
 
 from puffin_ann.errors import BadInputError
 from puffin_ann.puffin import codecs, footer
-from puffin_ann.puffin.layout import MAGIC, MAX_JAVA_BLOB
+from puffin_ann.puffin.layout import ALIGNMENT, MAGIC, MAX_JAVA_BLOB
 from puffin_ann.puffin.limits import is_within
 from puffin_ann.puffin.metadata import BlobMetadata, FileMetadata
-from puffin_ann.puffin.reader import BlobReader
+from puffin_ann.puffin.reader import BlobReader, PuffinReader
 from puffin_ann.puffin.streams import RangeSink, WritableStream
 
 _NO_PROPERTIES: Mapping[str, str] = {}
@@ -38,13 +38,20 @@ class PuffinWriter:
     The same calls give the same bytes. By default everything written can be read by Iceberg's Java
     code, which knows no LZ4, no compressed footer and no blob of 2 GiB: those must be asked for by
     name (`codec="lz4"`, `compress_footer=True`, `allow_large=True`).
+
+    Args:
+        stream: takes the file from its first byte on.
+        alignment: blobs begin at multiples of so many bytes, with zeros before and behind them;
+            with 1 there are none, and the file has the bytes that Iceberg's Java code writes.
     """
 
-    def __init__(self, stream: WritableStream) -> None:
+    def __init__(self, stream: WritableStream, *, alignment: int = ALIGNMENT) -> None:
         self._stream = stream
+        self._alignment = alignment
         self._blobs: list[BlobMetadata] = []
         self._finished = False
         self._position = 0
+        self._copied_to: tuple[PuffinReader, int] | None = None
         self._write(MAGIC)
 
     def __enter__(self) -> Self:  # noqa: D105
@@ -121,11 +128,14 @@ class PuffinWriter:
         """Append a blob of another file byte for byte, compressed as it is there.
 
         All it says of itself is kept, but for `properties` if given. Nothing is read if the stream
-        is a `RangeSink`: it is then told the reader's `name` and the range.
+        is a `RangeSink`: it is then told the reader's `name` and the range. The padding behind an
+        aligned blob goes along, so that ranges adjoin without a byte between them that a store
+        would have to be sent. So they do in files that were written without alignment: what
+        adjoined there does so here, wherever that is.
         """
         if not allow_large:
             _check_java_can_read(blob.type, blob.length)
-        offset, length = self._copy_stored(reader, blob, allow_large)
+        offset = self._copy_stored(reader, blob)
         return self._record(
             BlobMetadata(
                 type=blob.type,
@@ -133,7 +143,7 @@ class PuffinWriter:
                 snapshot_id=blob.snapshot_id,
                 sequence_number=blob.sequence_number,
                 offset=offset,
-                length=length,
+                length=blob.length,
                 compression_codec=blob.compression_codec,
                 properties=dict(blob.properties if properties is None else properties),
             )
@@ -144,6 +154,8 @@ class PuffinWriter:
     ) -> FinishedFile:
         """Write the footer and say what was written; nothing can be added afterwards."""
         self._check_open()
+        if self._blobs:
+            self._align()
         metadata = FileMetadata(tuple(self._blobs), dict(properties))
         end = footer.encode(metadata, compress=compress_footer)
         self._write(end)
@@ -152,6 +164,7 @@ class PuffinWriter:
 
     def _append(self, type: str, chunks: Iterable[bytes], allow_large: bool) -> tuple[int, int]:
         self._check_open()
+        self._align()
         start = self._position
         for chunk in chunks:
             self._write(chunk)
@@ -159,30 +172,50 @@ class PuffinWriter:
                 _check_java_can_read(type, self._position - start)
         return start, self._position - start
 
-    def _copy_stored(
-        self, reader: BlobReader, blob: BlobMetadata, allow_large: bool
-    ) -> tuple[int, int]:
-        if not isinstance(self._stream, RangeSink):
-            stored = codecs.pieces(reader.open_stored(blob), blob.length)
-            return self._append(blob.type, stored, allow_large)
+    def _copy_stored(self, reader: BlobReader, blob: BlobMetadata) -> int:
         self._check_open()
-        start = self._position
-        self._stream.write_range(reader.name, blob.offset, blob.length)
-        self._position += blob.length
-        return start, blob.length
+        is_aligned = blob.offset % self._alignment == 0
+        if is_aligned or self._copied_to != (reader, blob.offset):
+            self._align()
+        start, stop = self._position, blob.offset + blob.length
+        if isinstance(self._stream, RangeSink):
+            taken = blob.length + (_padding(reader, stop, self._alignment) if is_aligned else 0)
+            self._stream.write_range(reader.name, blob.offset, taken)
+            self._position += taken
+        else:
+            for piece in codecs.pieces(reader.open_stored(blob), blob.length):
+                self._write(piece)
+        self._copied_to = reader, stop
+        return start
 
     def _record(self, blob: BlobMetadata) -> BlobMetadata:
         self._blobs.append(blob)
         return blob
 
+    def _align(self) -> None:
+        self._write(bytes(-self._position % self._alignment))
+
     def _write(self, data: bytes) -> None:
         if data:
+            self._copied_to = None
             self._stream.write(data)
             self._position += len(data)
 
     def _check_open(self) -> None:
         if self._finished:
             raise RuntimeError("this Puffin file is finished")
+
+
+def _padding(reader: BlobReader, stop: int, alignment: int) -> int:
+    """Return the bytes up to the next multiple if nothing stands there; else, or at one, 0.
+
+    Of a file whose footer was not read that is not known.
+    """
+    if not isinstance(reader, PuffinReader):
+        return 0
+    padding = -stop % alignment
+    free = reader.metadata.next_offset(stop, reader.length - reader.footer_size) - stop
+    return padding if padding <= free else 0
 
 
 @contextmanager

@@ -54,7 +54,7 @@ HELD = {"every-blob-1.0.puffin": FIRST, **LATER}
 def write_blobs(types) -> bytes:
     """One blob of each type, and one of Iceberg's own."""
     out = io.BytesIO()
-    with PuffinWriter(out) as writer:
+    with PuffinWriter(out, alignment=1) as writer:
         for type in types:
             module, value = MODULES[type], VALUES[type]
             if type == routing.TYPE and partitions.TYPE in types:

@@ -20,7 +20,7 @@ BLOB_2 = (
 
 def write_iceberg_sample(codec):
     out = io.BytesIO()
-    with PuffinWriter(out) as writer:
+    with PuffinWriter(out, alignment=1) as writer:
         common = {"snapshot_id": 2, "sequence_number": 1, "codec": codec}
         writer.add("some-blob", BLOB_1, fields=[1], **common)
         writer.add("some-other-blob", BLOB_2, fields=[2], **common)
