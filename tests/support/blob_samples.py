@@ -253,3 +253,7 @@ VALUES = {
     partitions.TYPE: sample_routing("ip").partitions,
     directory.TYPE: sample_directory(),
 }
+
+
+LONG_ROWS = sample_rows(1100, shuffled=True)
+"""Rows with identities longer than a block, so that their blob has checksums of blocks."""

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.blobs.encoding import metrics
-from puffin_ann.blobs.encoding.container import ALIGNMENT, ContainerReader, ContainerWriter
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter
+from puffin_ann.blobs.encoding.container_layout import ALIGNMENT
 from puffin_ann.errors import BlobFormatError
 
 KIND = "cent"

@@ -35,7 +35,7 @@ def write(delta: Delta, out: Sink) -> int:
     """Write the blob and return its length in bytes; errors as of `graph.write`."""
     if delta.cells.shape != (delta.graph.rows,):
         raise BlobFormatError(f"delta: {delta.cells.shape} cells for {delta.graph.rows} rows")
-    writer = ContainerWriter(out, KIND)
+    writer = ContainerWriter(out, KIND, by_ranges=True)
     graph.write_sections(delta.graph, writer)
     writer.put("part", delta.cells.astype("<u4", copy=False))
     return writer.finish()

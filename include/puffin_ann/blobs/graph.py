@@ -101,7 +101,7 @@ def write(graph: Graph, out: Sink) -> int:
     Raises:
         BlobFormatError: Arrays do not fit each other, or a neighbour is out of range or doubled.
     """
-    writer = ContainerWriter(out, KIND)
+    writer = ContainerWriter(out, KIND, by_ranges=True)
     write_sections(graph, writer)
     return writer.finish()
 

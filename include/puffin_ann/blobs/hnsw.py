@@ -106,7 +106,7 @@ def write(value: Hnsw, out: Sink) -> int:
     shape = _Shape.of(head)
     _check_arrays(value, shape)
     _check_levels(value.levels, shape)
-    writer = ContainerWriter(out, KIND)
+    writer = ContainerWriter(out, KIND, by_ranges=True)
     writer.put("head", head)
     writer.put("prop", strings.encode_mapping(value.properties))
     writer.put("levl", value.levels)

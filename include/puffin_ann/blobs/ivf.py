@@ -102,7 +102,7 @@ def write(ivf: Ivf, out: Sink) -> int:
     """
     head = _head(ivf)
     shape = _Shape.of(head, KIND)
-    writer = ContainerWriter(out, KIND)
+    writer = ContainerWriter(out, KIND, by_ranges=True)
     writer.put("head", head)
     writer.put("prop", strings.encode_mapping(ivf.properties))
     for section, name, dtype, wanted in shape.arrays():

@@ -135,7 +135,7 @@ def write(rows: Rows, out: Sink) -> int:
     head["identity"] = (
         _NO_IDENTITY if rows.identities is None else _IDENTITY_KINDS.index(rows.identity_kind)
     )
-    writer = ContainerWriter(out, KIND)
+    writer = ContainerWriter(out, KIND, by_ranges=True)
     writer.put("head", head)
     blocks.write(writer, "locs", "loct", _locator_blocks(rows, order))
     if order is not None:

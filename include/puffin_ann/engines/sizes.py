@@ -178,13 +178,16 @@ def layers_size(shape: IndexShape, engine: Engine, count: int) -> int:
             *_adjacency(count, count, 2 * engine.links, shape.mean_degree or _degree(engine)),
             *_adjacency(upper, count, engine.links, UPPER_DEGREE * math.sqrt(engine.links)),
             4 * count * shape.dimension,
-        ]
+        ],
+        by_ranges=True,
     )
 
 
 def lists_size(shape: IndexShape, engine: Engine, count: int) -> int:
     """Return the bytes of the lists blob of a shard of `count` rows."""
-    return length_of([ivf.HEAD.itemsize, _PROPERTIES, *_arrays(shape, engine, count)])
+    return length_of(
+        [ivf.HEAD.itemsize, _PROPERTIES, *_arrays(shape, engine, count)], by_ranges=True
+    )
 
 
 def _degree(engine: Engine) -> float:

@@ -51,7 +51,7 @@ class PuffinWriter:
         self._blobs: list[BlobMetadata] = []
         self._finished = False
         self._position = 0
-        self._copied_to: tuple[PuffinReader, int] | None = None
+        self._copied_to: tuple[BlobReader, int] | None = None
         self._write(MAGIC)
 
     def __enter__(self) -> Self:  # noqa: D105

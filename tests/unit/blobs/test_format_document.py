@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from puffin_ann.blobs import centroid, delta, describe, graph, hnsw, routing, rows
+from puffin_ann.blobs.encoding import block_sums
 from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.puffin import footer, limits
 from tests.support.blob_samples import SAMPLES, sample_routing, sample_rows, written
@@ -26,9 +27,11 @@ TYPES = {
 }
 RECORDS = {
     "puffin_ann.puffin.layout:FOOTER_TAIL",
-    "puffin_ann.blobs.encoding.container:HEADER",
-    "puffin_ann.blobs.encoding.container:SECTION",
-    "puffin_ann.blobs.encoding.container:TRAILER",
+    "puffin_ann.blobs.encoding.container_layout:HEADER",
+    "puffin_ann.blobs.encoding.container_layout:SECTION",
+    "puffin_ann.blobs.encoding.container_layout:TRAILER",
+    "puffin_ann.blobs.encoding.block_sums:HEAD",
+    "puffin_ann.blobs.encoding.block_sums:ENTRY",
     "puffin_ann.blobs.routing:HEAD",
     "puffin_ann.blobs.routing:SHARD",
     "puffin_ann.blobs.routing:RECALL",
@@ -124,6 +127,9 @@ def test_limits_are_those_of_the_document():
     assert rows.MAX_BLOCK_ROWS == 1_048_576
     assert "128 times the blob's length and 64 MiB" in DOCUMENT
     assert hnsw.EXPANSION == graph.EXPANSION
+    assert "we write 16,384 | a power of two, 4,096 to 16,777,216" in DOCUMENT
+    sizes = (block_sums.BLOCK_BYTES, block_sums.SMALLEST_BLOCK, block_sums.LARGEST_BLOCK)
+    assert sizes == (16_384, 4_096, 16_777_216)
     assert "16 MiB and 256 times" in DOCUMENT
     assert (limits.SMALL, limits.RATIO) == (16 << 20, 256)
     assert "1 GiB or four times" in DOCUMENT

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from puffin_ann.blobs import graph, hnsw, ivf, rows
-from tests.support.blob_samples import VALUES
+from tests.support.blob_samples import LONG_ROWS, VALUES
 from tests.support.paths import GOLDEN
 
 FILE_OF = {
@@ -19,12 +19,14 @@ FILE_OF = {
     hnsw.TYPE: ("hnsw-1.0.puffin", b"hnsw"),
     ivf.TYPE: ("ivf-1.0.puffin", b"ivfl"),
 }
+BY_RANGES = "by-ranges-1.2.puffin"
+both_forms = pytest.mark.parametrize("minor", [0, 2])
 METRICS = {1: "l2", 2: "cosine", 3: "ip"}
 
 
-def blob_of(type):
+def blob_of(type, minor):
     """Section 1: the blob's bytes, by the footer's tail and its JSON."""
-    data = (GOLDEN / FILE_OF[type][0]).read_bytes()
+    data = (GOLDEN / (BY_RANGES if minor else FILE_OF[type][0])).read_bytes()
     payload_size, flags, magic = struct.unpack("<iI4s", data[-12:])
     assert (data[:4], flags, magic) == (b"PFA1", 0, b"PFA1")
     footer = data[-payload_size - 16 :]
@@ -33,14 +35,15 @@ def blob_of(type):
         load for load in json.loads(footer[4 : 4 + payload_size])["blobs"] if load["type"] == type
     ]
     assert "compression-codec" not in found, "stored without codec"
+    assert minor == 0 or found["offset"] % 64 == 0
     return data[found["offset"] : found["offset"] + found["length"]]
 
 
-def sections_of(type):
+def sections_of(type, minor):
     """Section 2: the sections by kind, with every checksum looked at."""
-    blob = blob_of(type)
-    magic, kind, major, minor, _ = struct.unpack("<4s4sHHI", blob[:16])
-    assert (magic, kind, major, minor) == (b"PANN", FILE_OF[type][1], 1, 0)
+    blob = blob_of(type, minor)
+    magic, kind, *version, _ = struct.unpack("<4s4sHHI", blob[:16])
+    assert (magic, kind, version) == (b"PANN", FILE_OF[type][1], [1, minor])
     at, length, count, checksum, _, end = struct.unpack("<QQIII4s", blob[-32:])
     assert (length, end) == (len(blob), b"PANN")
     table = blob[at:-32]
@@ -48,12 +51,34 @@ def sections_of(type):
     assert checksum == zlib.crc32(blob[:16] + table + blob[-32:-12])
     found, free = {}, 16
     for kind, _, offset, length, checksum, _ in struct.iter_unpack("<4sIQQII", table):
-        assert offset == -(-free // 8) * 8
+        alignment = 64 if minor else 8
+        assert offset == -(-free // alignment) * alignment
         assert not any(blob[free:offset])
         free = offset + length
         found[kind.decode()] = blob[offset:free]
         assert zlib.crc32(blob[offset:free]) == checksum
+    check_blocks(found)
     return found
+
+
+def check_blocks(found):
+    """Section 2: the blocks of every section longer than one, by `bcrc`."""
+    data = found.pop("bcrc", None)
+    if data is None:
+        assert all(len(section) <= 16_384 for section in found.values())
+        return
+    size, count = struct.unpack_from("<II", data)
+    records = list(struct.iter_unpack("<4sI", data[8 : 8 + 8 * count]))
+    assert [kind.decode() for kind, _ in records] == [
+        kind for kind, section in found.items() if len(section) > size
+    ]
+    checksums = iter(struct.unpack(f"<{sum(n for _, n in records)}I", data[8 + 8 * count :]))
+    for kind, blocks in records:
+        section = found[kind.decode()]
+        starts = range(0, len(section), size)
+        assert len(starts) == blocks
+        for start in starts:
+            assert zlib.crc32(section[start : start + size]) == next(checksums)
 
 
 def varints(data):
@@ -101,8 +126,9 @@ def floats(data, *shape):
     return np.frombuffer(data, "<f4").reshape(shape)
 
 
-def test_a_graph():
-    value, found = VALUES[graph.TYPE], sections_of(graph.TYPE)
+@both_forms
+def test_a_graph(minor):
+    value, found = VALUES[graph.TYPE], sections_of(graph.TYPE, minor)
     assert list(found) == ["head", "prop", "pqof", "pqcb", "pqco", "adja", "adjt", "vecs"]
     head = struct.unpack("<QIIIIdIIIIII", found["head"])
     n, d, metric, most, width, alpha, entry, in_block, m, bits, w, flags = head
@@ -119,8 +145,9 @@ def test_a_graph():
     np.testing.assert_array_equal(floats(found["vecs"], n, d), value.vectors)
 
 
-def test_layers():
-    value, found = VALUES[hnsw.TYPE], sections_of(hnsw.TYPE)
+@both_forms
+def test_layers(minor):
+    value, found = VALUES[hnsw.TYPE], sections_of(hnsw.TYPE, minor)
     assert list(found) == ["head", "prop", "levl", "adja", "adjt", "uppa", "uppt", "vecs"]
     head = struct.unpack("<QIIIIIIQII", found["head"])
     n, d, metric, links, ef, entry, top, upper, in_block, _ = head
@@ -136,8 +163,9 @@ def test_layers():
     np.testing.assert_array_equal(floats(found["vecs"], n, d), value.vectors)
 
 
-def test_lists():
-    value, found = VALUES[ivf.TYPE], sections_of(ivf.TYPE)
+@both_forms
+def test_lists(minor):
+    value, found = VALUES[ivf.TYPE], sections_of(ivf.TYPE, minor)
     head = struct.unpack("<QIIIIIIdII", found["head"])
     n, d, metric, lists, m, bits, w, scale, flags, _ = head
     assert (n, d, METRICS[metric]) == (*value.vectors.shape, value.metric)
@@ -167,8 +195,9 @@ def column(numbers, changed, *, least):
     return found
 
 
-def test_rows():
-    value, found = VALUES[rows.TYPE], sections_of(rows.TYPE)
+@both_forms
+def test_rows(minor):
+    value, found = LONG_ROWS if minor else VALUES[rows.TYPE], sections_of(rows.TYPE, minor)
     n, in_block, order, identity, _ = struct.unpack("<QIIII", found["head"])
     assert (n, order, identity) == (len(value.file_ids), 1, 0)
     locators = []
@@ -194,9 +223,10 @@ def test_rows():
     np.testing.assert_array_equal(identities, value.identities)
 
 
+@both_forms
 @pytest.mark.parametrize("type", FILE_OF)
-def test_texts_of_properties(type):
-    data = sections_of(type).get("prop")
+def test_texts_of_properties(type, minor):
+    data = sections_of(type, minor).get("prop")
     if data is None:
         assert type == rows.TYPE, "which has none"
         return

@@ -2,7 +2,10 @@
 
 The table is at the end, so a blob is written without seeking back and without knowing a
 section's length before its last byte. Sections of unknown kind are skipped; an unknown major
-version is refused. Layout and rules: `docs/format.md`, "Container".
+version is refused. Layout and rules: `docs/format.md`, "Blob container".
+
+Blobs that are read in place are written `by_ranges`: sections begin at multiples of 64, and the
+long ones have a checksum for each block (`block_sums`), so that `read_range` need not read more.
 """
 
 import hashlib
@@ -10,48 +13,34 @@ import io
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.errors import BlobFormatError, ChecksumError, UnsupportedVersionError
-
-MAGIC = b"PANN"
-MAJOR = 1
-MINOR = 0
-
-HEADER = np.dtype(
-    [("magic", "S4"), ("kind", "S4"), ("major", "<u2"), ("minor", "<u2"), ("reserved", "<u4")]
+from puffin_ann.blobs.encoding import block_sums
+from puffin_ann.blobs.encoding.block_sums import BlockSums, Summed
+from puffin_ann.blobs.encoding.container_layout import (
+    ALIGNMENT,
+    ALIGNMENT_BY_RANGES,
+    CHECKED_TRAILER,
+    HEADER,
+    MAGIC,
+    MAJOR,
+    MAX_SECTIONS,
+    MINOR,
+    MINOR_BY_RANGES,
+    SECTION,
+    TRAILER,
+    Section,
+    check_header,
+    check_sections,
+    check_trailer,
 )
-SECTION = np.dtype(
-    [
-        ("kind", "S4"),
-        ("reserved", "<u4"),
-        ("offset", "<u8"),
-        ("length", "<u8"),
-        ("checksum", "<u4"),
-        ("reserved_2", "<u4"),
-    ]
-)
-TRAILER = np.dtype(
-    [
-        ("table_offset", "<u8"),
-        ("blob_length", "<u8"),
-        ("sections", "<u4"),
-        ("checksum", "<u4"),
-        ("reserved", "<u4"),
-        ("magic", "S4"),
-    ]
-)
+from puffin_ann.errors import BlobFormatError, ChecksumError
 
-ALIGNMENT = 8
-MAX_SECTIONS = 256
 CHUNK = 1 << 20
-
-_CHECKED_TRAILER = 20
-"""Bytes of the trailer that its checksum covers: everything before the checksum itself."""
 
 
 class Sink(Protocol):
@@ -60,33 +49,31 @@ class Sink(Protocol):
     def write(self, data: Any, /) -> Any: ...  # noqa: D102
 
 
-@dataclass(frozen=True)
-class Section:
-    """Where a section lies (bytes from the blob's start) and the CRC-32 of its bytes."""
-
-    kind: str
-    offset: int
-    length: int
-    checksum: int
-
-
 def as_bytes(array: NDArray[Any]) -> memoryview:
     """Return the bytes of an array in C order, little-endian dtypes being the caller's duty."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 class _SectionSink:
-    """Counts and checksums what goes through it."""
+    """Counts and checksums what goes through it; block by block if there are `blocks`."""
 
-    def __init__(self, out: Sink) -> None:
+    def __init__(self, out: Sink, blocks: Summed | None) -> None:
         self._out = out
         self.length = 0
-        self.checksum = 0
+        self._checksum = 0
+        self._blocks = blocks
+
+    @property
+    def checksum(self) -> int:
+        return self._checksum if self._blocks is None else self._blocks.of_all()
 
     def write(self, data: bytes | memoryview) -> None:
         self._out.write(data)
         self.length += len(data)
-        self.checksum = zlib.crc32(data, self.checksum)
+        if self._blocks is None:
+            self._checksum = zlib.crc32(data, self._checksum)
+        else:
+            self._blocks.update(data)
 
     def write_array(self, array: NDArray[Any]) -> None:
         """Write an array of any size (also memory-mapped) in bounded pieces."""
@@ -104,28 +91,41 @@ class ContainerWriter:
     ...     sink.write(b"12345678")
     >>> writer.finish()
     88
+
+    Args:
+        out: takes the bytes in order.
+        kind: of the blob.
+        minor: version of the format.
+        by_ranges: for a blob that is stored as it is and read in place.
     """
 
-    def __init__(self, out: Sink, kind: str, *, minor: int = MINOR) -> None:
+    def __init__(
+        self, out: Sink, kind: str, *, minor: int = MINOR, by_ranges: bool = False
+    ) -> None:
         header = np.zeros((), HEADER)
         header["magic"] = MAGIC
         header["kind"] = kind.encode("ascii")
         header["major"] = MAJOR
-        header["minor"] = minor
+        header["minor"] = MINOR_BY_RANGES if by_ranges else minor
         self._header = header.tobytes()
         self._out = out
         self._out.write(self._header)
         self._position = len(self._header)
         self._sections: list[Section] = []
+        self._by_ranges = by_ranges
+        self._blocks: dict[str, NDArray[np.uint32]] = {}
 
     @contextmanager
     def section(self, kind: str) -> Iterator[_SectionSink]:
         """Give a sink for the bytes of the next section."""
-        self._pad()
-        sink = _SectionSink(self._out)
+        self._pad(ALIGNMENT_BY_RANGES if self._by_ranges else ALIGNMENT)
+        blocks = Summed() if self._by_ranges else None
+        sink = _SectionSink(self._out, blocks)
         yield sink
         self._sections.append(Section(kind, self._position, sink.length, sink.checksum))
         self._position += sink.length
+        if blocks is not None and sink.length > block_sums.BLOCK_BYTES:
+            self._blocks[kind] = blocks.checksums()
 
     def put(self, kind: str, data: bytes | NDArray[Any]) -> None:
         """Write a whole section at once."""
@@ -137,7 +137,10 @@ class ContainerWriter:
 
     def finish(self) -> int:
         """Write the table and the trailer; return the blob's length in bytes."""
-        self._pad()
+        if self._blocks:
+            sums = BlockSums(block_sums.BLOCK_BYTES, self._blocks.copy())
+            self.put(block_sums.KIND, block_sums.encode(sums))
+        self._pad(ALIGNMENT)
         table = np.zeros(len(self._sections), SECTION)
         for row, section in zip(table, self._sections, strict=True):
             row["kind"] = section.kind.encode("ascii")
@@ -149,14 +152,14 @@ class ContainerWriter:
         trailer["blob_length"] = self._position + table.nbytes + TRAILER.itemsize
         trailer["sections"] = len(table)
         trailer["magic"] = MAGIC
-        checked = self._header + table.tobytes() + trailer.tobytes()[:_CHECKED_TRAILER]
+        checked = self._header + table.tobytes() + trailer.tobytes()[:CHECKED_TRAILER]
         trailer["checksum"] = zlib.crc32(checked)
         self._out.write(table.tobytes())
         self._out.write(trailer.tobytes())
         return int(trailer["blob_length"])
 
-    def _pad(self) -> None:
-        padding = -self._position % ALIGNMENT
+    def _pad(self, alignment: int) -> None:
+        padding = -self._position % alignment
         self._out.write(bytes(padding))
         self._position += padding
 
@@ -165,7 +168,7 @@ class ContainerReader:
     """Reads sections of one blob from a seekable stream that holds the blob and nothing else.
 
     Nothing is allocated on the word of a length field: all lengths are first held against the
-    stream's own.
+    stream's own. For one thread at a time, as the stream is.
 
     Raises:
         BlobFormatError: The bytes are not such a blob, or not of this kind.
@@ -180,14 +183,14 @@ class ContainerReader:
         if self.length < HEADER.itemsize + TRAILER.itemsize:
             raise BlobFormatError(f"{kind} blob: {self.length} bytes are too few")
         header = self._read_at(0, HEADER.itemsize)
-        self.major, self.minor = _check_header(header, kind)
+        self.major, self.minor = check_header(header, kind)
         trailer = self._read_at(self.length - TRAILER.itemsize, TRAILER.itemsize)
-        table_offset, count = _check_trailer(trailer, self.length, kind)
+        table_offset, count = check_trailer(trailer, self.length, kind)
         table = self._read_at(table_offset, count * SECTION.itemsize)
-        checked = header + table + trailer[:_CHECKED_TRAILER]
+        checked = header + table + trailer[:CHECKED_TRAILER]
         if zlib.crc32(checked) != int(np.frombuffer(trailer, TRAILER)[0]["checksum"]):
             raise ChecksumError(f"{kind} blob: checksum of header and section table is wrong")
-        self.sections = _sections(np.frombuffer(table, SECTION), table_offset, kind)
+        self.sections = check_sections(np.frombuffer(table, SECTION), table_offset, kind)
 
     def __contains__(self, kind: str) -> bool:  # noqa: D105
         return kind in self.sections
@@ -250,6 +253,85 @@ class ContainerReader:
         if checksum != section.checksum:
             raise ChecksumError(f"{self.kind} blob: checksum of section {kind} is wrong")
 
+    def read_range(self, kind: str, start: int, stop: int) -> bytes:
+        """Return bytes `[start, stop)` of a section, verified.
+
+        Read are the blocks that hold them, in one go. Of a section without checksums of blocks, as
+        short ones and those of earlier writers are, all is read, a piece at a time.
+
+        Raises:
+            BlobFormatError: the section has not so many bytes, or the checksums are not sound.
+            ChecksumError: names the section, and the block of which the bytes are not those
+                written; or the checksums themselves are not.
+        """
+        section = self._find(kind)
+        if not 0 <= start <= stop <= section.length:
+            raise BlobFormatError(
+                f"{self.kind} blob: section {kind} has {section.length} bytes, none from {start} "
+                f"to {stop}"
+            )
+        sums = self.block_sums
+        if start == stop:
+            return b""
+        if sums is None or kind not in sums.of:
+            return self._cut(kind, start, stop)
+        size = sums.block_bytes
+        first, last = start // size, block_sums.count_of(stop, size)
+        offset = first * size
+        data = self._read_at(section.offset + offset, min(last * size, section.length) - offset)
+        view = memoryview(data)
+        for block, checksum in enumerate(sums.of[kind][first:last].tolist()):
+            if zlib.crc32(view[block * size : (block + 1) * size]) != checksum:
+                raise self._wrong_block(kind, first + block)
+        return data[start - offset : stop - offset]
+
+    @cached_property
+    def block_sums(self) -> BlockSums | None:
+        """The checksums of blocks, verified; None if there are none.
+
+        Raises:
+            BlobFormatError, ChecksumError: they are not sound.
+        """
+        if block_sums.KIND not in self:
+            return None
+        where = f"{self.kind} blob, section {block_sums.KIND}"
+        lengths = {kind: section.length for kind, section in self.sections.items()}
+        length = lengths.pop(block_sums.KIND)
+        if length > block_sums.longest(lengths):
+            raise BlobFormatError(f"{where}: {length} bytes are too many")
+        return block_sums.decode(self.read(block_sums.KIND), lengths, where)
+
+    def verify(self) -> None:
+        """Read all sections, and hold them to their checksums and to those of their blocks.
+
+        Raises:
+            BlobFormatError, ChecksumError: a section, or the checksums of blocks, are not sound.
+        """
+        sums = self.block_sums
+        for kind in self.sections:
+            expected = None if sums is None else sums.of.get(kind)
+            summed = None if sums is None or expected is None else Summed(sums.block_bytes)
+            for piece in self.pieces(kind):
+                if summed is not None:
+                    summed.update(piece)
+            if summed is not None and expected is not None:
+                wrong = np.flatnonzero(summed.checksums() != expected)
+                if len(wrong):
+                    raise self._wrong_block(kind, int(wrong[0]))
+
+    def _cut(self, kind: str, start: int, stop: int) -> bytes:
+        """Return bytes `[start, stop)` of a section, of which all is read and verified."""
+        kept, at = [], 0
+        for piece in self.pieces(kind):
+            kept.append(piece[max(start - at, 0) : max(stop - at, 0)])
+            at += len(piece)
+        return b"".join(kept)
+
+    def _wrong_block(self, kind: str, block: int) -> ChecksumError:
+        return ChecksumError(
+            f"{self.kind} blob: checksum of block {block} of section {kind} is wrong"
+        )
+
     def _find(self, kind: str) -> Section:
         try:
             return self.sections[kind]
@@ -283,67 +365,17 @@ def fingerprint(source: BinaryIO) -> str:
     tail = source.read()
     if len(tail) < TRAILER.itemsize:
         raise BlobFormatError(f"blob: {length} bytes are too few")
-    offset, _ = _check_trailer(tail[-TRAILER.itemsize :], length, "a")
+    offset, _ = check_trailer(tail[-TRAILER.itemsize :], length, "a")
     return hashlib.sha256(tail[offset - length :]).hexdigest()
 
 
-def _check_header(data: bytes, kind: str) -> tuple[int, int]:
-    header = np.frombuffer(data, HEADER)[0]
-    if header["magic"] != MAGIC:
-        raise BlobFormatError(f"{kind} blob: does not begin with {MAGIC!r}")
-    if header["kind"] != kind.encode("ascii"):
-        raise BlobFormatError(f"{kind} blob: is of kind {bytes(header['kind'])!r}")
-    major, minor = int(header["major"]), int(header["minor"])
-    if major != MAJOR:
-        raise UnsupportedVersionError(
-            f"{kind} blob: written in format version {major}.{minor}, this reader knows {MAJOR}.x; "
-            "use a later puffin-ann, or rebuild the index with this one"
-        )
-    return major, minor
-
-
-def _check_trailer(data: bytes, length: int, kind: str) -> tuple[int, int]:
-    trailer = np.frombuffer(data, TRAILER)[0]
-    if trailer["magic"] != MAGIC:
-        raise BlobFormatError(f"{kind} blob: does not end with {MAGIC!r}; is it cut off?")
-    if int(trailer["blob_length"]) != length:
-        raise BlobFormatError(
-            f"{kind} blob: has {length} bytes, {int(trailer['blob_length'])} were written"
-        )
-    offset, count = int(trailer["table_offset"]), int(trailer["sections"])
-    if count > MAX_SECTIONS:
-        raise BlobFormatError(f"{kind} blob: {count} sections are more than {MAX_SECTIONS}")
-    if offset + count * SECTION.itemsize + TRAILER.itemsize != length:
-        raise BlobFormatError(f"{kind} blob: section table is not where the trailer says")
-    if offset < HEADER.itemsize:
-        raise BlobFormatError(f"{kind} blob: section table overlaps the header")
-    return offset, count
-
-
-def _sections(table: NDArray[Any], end: int, kind: str) -> dict[str, Section]:
-    """Check that sections follow each other between the header and `end`, and index them."""
-    sections: dict[str, Section] = {}
-    reached = HEADER.itemsize
-    for row in table:
-        name = bytes(row["kind"]).decode("latin-1")
-        section = Section(name, int(row["offset"]), int(row["length"]), int(row["checksum"]))
-        if name in sections:
-            raise BlobFormatError(f"{kind} blob: section {name!r} is there twice")
-        if section.offset % ALIGNMENT:
-            raise BlobFormatError(
-                f"{kind} blob: section {name!r} begins at {section.offset}, no multiple of "
-                f"{ALIGNMENT}"
-            )
-        if section.offset < reached:
-            raise BlobFormatError(f"{kind} blob: section {name!r} overlaps what is before it")
-        reached = section.offset + section.length
-        if reached > end:
-            raise BlobFormatError(f"{kind} blob: section {name!r} reaches into the section table")
-        sections[name] = section
-    return sections
-
-
-def length_of(sections: Sequence[int]) -> int:
+def length_of(sections: Sequence[int], *, by_ranges: bool = False) -> int:
     """Return the bytes of a container of sections of so many bytes."""
-    padded = sum(length + -length % ALIGNMENT for length in sections)
-    return HEADER.itemsize + padded + len(sections) * SECTION.itemsize + TRAILER.itemsize
+    lengths, alignment = list(sections), ALIGNMENT
+    if by_ranges:
+        alignment = ALIGNMENT_BY_RANGES
+        lengths += [length for length in (block_sums.length_of(lengths),) if length]
+    end = HEADER.itemsize
+    for length in lengths:
+        end += -end % alignment + length
+    return end + -end % ALIGNMENT + len(lengths) * SECTION.itemsize + TRAILER.itemsize

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from puffin_ann.blobs import graph, rows
-from puffin_ann.blobs.encoding.container import length_of
+from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.blobs.sizing.shape import IndexShape
 
 NATURAL_DEGREE = 38.0
@@ -64,8 +64,9 @@ def locator_sample(shape: IndexShape, count: int) -> tuple[int, int]:
         (positions % in_file // in_group).astype(np.uint32),
         (positions % in_file % in_group).astype(np.uint32),
     )
-    size = rows.write(locators, io.BytesIO())
-    return size - length_of([rows.HEAD.itemsize, 0, 16]), kept
+    blob = io.BytesIO()
+    rows.write(locators, blob)
+    return ContainerReader(blob, rows.KIND).section_length("locs"), kept
 
 
 def _mean_degree(shape: IndexShape, count: int) -> float:

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 from puffin_ann.blobs import centroid, coverage, graph, partitions, routing, rows, tombstones
 from puffin_ann.blobs.encoding import metrics
 from puffin_ann.blobs.encoding.container import ContainerReader, length_of
+from puffin_ann.blobs.encoding.container_layout import ALIGNMENT_BY_RANGES
 from puffin_ann.blobs.sizing.sampled import adjacency_sample, locator_sample, scale
 from puffin_ann.blobs.sizing.shape import IndexShape
 
@@ -127,9 +128,17 @@ def _sized(
         routing=routing,
         partitions=partitions,
         coverage=coverage,
-        file=4 + shape.shards * sum(parts) + routing + partitions + coverage + footer,
+        file=ALIGNMENT_BY_RANGES
+        + shape.shards * sum(map(_placed, parts))
+        + sum(map(_placed, (routing, partitions, coverage)))
+        + footer,
         unpacked=unpacked,
     )
+
+
+def _placed(length: int) -> int:
+    """Return the bytes that a blob takes in a file."""
+    return length + -length % ALIGNMENT_BY_RANGES
 
 
 def graph_size(shape: IndexShape, count: int) -> int:
@@ -148,7 +157,7 @@ def graph_size(shape: IndexShape, count: int) -> int:
         ]
     if shape.vectors:
         sections.append(4 * count * shape.dimension)
-    return length_of(sections)
+    return length_of(sections, by_ranges=True)
 
 
 def adjacency_size(shape: IndexShape, count: int, lists: int) -> int:
@@ -182,7 +191,7 @@ def rows_size(shape: IndexShape, count: int) -> int:
     ]
     if shape.identities:
         sections.append(16 * count)
-    return length_of(sections)
+    return length_of(sections, by_ranges=True)
 
 
 def tombstones_size(shape: IndexShape, count: int) -> int:

@@ -164,10 +164,7 @@ def damages(
 
 def _read_whole(reader: PuffinReader, blob: BlobMetadata) -> None:
     stored = io.BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
-    container = ContainerReader(stored, OURS[blob.type][0])
-    for section in container.sections:
-        for _ in container.pieces(section):
-            pass
+    ContainerReader(stored, OURS[blob.type][0]).verify()
 
 
 def repair(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[str]]:
