@@ -19,6 +19,7 @@ from puffin_ann.blobs import (
     rows,
     tombstones,
 )
+from puffin_ann.blobs.cells import CellStarts
 
 
 def sample_routing(metric="l2", partitions=6, dimension=5, seed=1):
@@ -62,7 +63,7 @@ def sample_coverage():
     )
 
 
-def sample_rows(count=1000, files=3, *, identities=True, shuffled=False, seed=1):
+def sample_rows(count=1000, files=3, *, identities=True, shuffled=False, cells=False, seed=1):
     rng = np.random.default_rng(seed)
     file_ids = np.sort(rng.integers(0, files, count)).astype(np.uint32)
     groups = rng.integers(0, 4, count)
@@ -74,7 +75,13 @@ def sample_rows(count=1000, files=3, *, identities=True, shuffled=False, seed=1)
         offsets[here] = np.sort(rng.choice(3 * here.sum(), here.sum(), replace=False))
     order = rng.permutation(count) if shuffled else np.arange(count)
     ids = rng.integers(0, 2**63, (count, 2)).astype(np.uint64) if identities else None
-    return rows.Rows(file_ids[order], groups[order], offsets[order], ids)
+    starts = np.sort(rng.choice(count, 4, replace=False)) if cells else []
+    found = (
+        CellStarts(np.array([0, 2, 5, 9], "<u4"), np.array([0, *(starts + 1)], "<u4"))
+        if cells
+        else None
+    )
+    return rows.Rows(file_ids[order], groups[order], offsets[order], ids, cells=found)
 
 
 def sample_graph(n=500, d=7, r=8, m=3, bits=8, *, metric="l2", vectors=True, seed=1):
@@ -255,5 +262,5 @@ VALUES = {
 }
 
 
-LONG_ROWS = sample_rows(1100, shuffled=True)
+LONG_ROWS = sample_rows(1100, shuffled=True, cells=True)
 """Rows with identities longer than a block, so that their blob has checksums of blocks."""

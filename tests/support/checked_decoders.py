@@ -81,6 +81,10 @@ def read_rows(data, _folder):
     value = rows.read(io.BytesIO(data))
     key = np.stack([value.file_ids, value.row_groups, value.offsets])
     assert np.unique(key, axis=1).shape == key.shape, "locators differ"
+    if value.cells is not None:
+        ends = [stop for _, _, stop in value.cells.ranges()]
+        assert ends == sorted(set(ends))
+        assert value.cells.ordered_rows <= len(value)
     return value
 
 

@@ -3,25 +3,32 @@
 import json
 import shutil
 
+from puffin_ann.blobs.describe import OURS
+from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.puffin import PuffinReader
 from puffin_ann.settings import settings
 from tests.support import builds, table_events
 
 
 def corrupt(path: str, kind: str = "rows", shard: int = 0, index: str = builds.INDEX) -> None:
-    """Change a byte in the middle of a blob of a published file."""
+    """Change a byte in the middle of a blob of a published file, or of its longest section."""
     with open(path, "r+b") as file:
-        blobs = PuffinReader(file).metadata.blobs
+        reader = PuffinReader(file)
         (blob,) = [
             blob
-            for blob in blobs
+            for blob in reader.metadata.blobs
             if kind in blob.type
             and blob.properties["index"] == index
             and blob.properties.get("shard", str(shard)) == str(shard)
         ]
-        file.seek(blob.offset + blob.length // 2)
+        middle = blob.length // 2
+        if blob.compression_codec is None:  # between sections are bytes that do not matter
+            container = ContainerReader(reader.open(blob), OURS[blob.type][0])
+            section = max(container.sections.values(), key=lambda section: section.length)
+            middle = section.offset + section.length // 2
+        file.seek(blob.offset + middle)
         byte = file.read(1)
-        file.seek(blob.offset + blob.length // 2)
+        file.seek(blob.offset + middle)
         file.write(bytes([byte[0] ^ 0x10]))
 
 

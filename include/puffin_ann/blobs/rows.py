@@ -12,6 +12,8 @@ from typing import BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.blobs import cells as cell_starts
+from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.encoding import blocks
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
 from puffin_ann.blobs.encoding.varints import MAX_BYTES, MESSAGES
@@ -41,6 +43,7 @@ NOWHERE = (1 << 32) - 1
 IdentityKind = Literal["hash", "lineage"]
 _IDENTITY_KINDS: tuple[IdentityKind, ...] = ("hash", "lineage")
 _NO_IDENTITY = len(_IDENTITY_KINDS)
+_CELLS = "cell"
 
 Columns = tuple[NDArray[np.uint32], ...]
 """Three columns of equal length: file ids, row groups, offsets."""
@@ -57,6 +60,7 @@ class Rows:
         identities: `(n, 2) uint64`, or None: the two halves of a 128-bit hash, or `_row_id` and
             `_last_updated_sequence_number`.
         identity_kind: which of the two.
+        cells: where each cell's rows begin, of the leading rows; None if that is not known.
     """
 
     file_ids: NDArray[np.uint32]
@@ -64,6 +68,7 @@ class Rows:
     offsets: NDArray[np.uint32]
     identities: NDArray[np.uint64] | None = None
     identity_kind: IdentityKind = "hash"
+    cells: CellStarts | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -75,7 +80,7 @@ class Rows:
         return _ascending(self.file_ids, self.row_groups, self.offsets)
 
     def take(self, ordinals: NDArray[np.int64]) -> "Rows":
-        """Return some rows, in the order given."""
+        """Return some rows, in the order given, of which it is not told where cells begin."""
         return Rows(
             self.file_ids[ordinals],
             self.row_groups[ordinals],
@@ -85,7 +90,10 @@ class Rows:
         )
 
     def followed_by(self, others: "Rows") -> "Rows":
-        """Return these rows and then others, without identities if either has none."""
+        """Return these rows and then others, without identities if either has none.
+
+        The cells are those of these rows: the others are in no order behind them.
+        """
         identities = None
         if self.identities is not None and others.identities is not None:
             identities = np.concatenate([self.identities, others.identities])
@@ -95,6 +103,7 @@ class Rows:
             np.concatenate([self.offsets, others.offsets]),
             identities,
             self.identity_kind,
+            self.cells,
         )
 
 
@@ -119,7 +128,8 @@ def write(rows: Rows, out: Sink) -> int:
     """Write the blob and return its length in bytes; arrays may be memory-mapped.
 
     Raises:
-        BlobFormatError: Two ordinals have one locator, or arrays differ in length.
+        BlobFormatError: Two ordinals have one locator, arrays differ in length, or cells are not
+            those of so many rows.
     """
     count = len(rows)
     lengths = {len(rows.file_ids), len(rows.row_groups), len(rows.offsets)}
@@ -127,6 +137,8 @@ def write(rows: Rows, out: Sink) -> int:
         lengths.add(len(rows.identities))
     if lengths != {count} or count >= MAX_ROWS:
         raise BlobFormatError(f"{KIND} blob: columns of different or excessive length {lengths}")
+    if rows.cells is not None:
+        cell_starts.check(rows.cells, count, f"{KIND} blob")
     order = _order(rows)
     head = np.zeros((), HEAD)
     head["rows"] = count
@@ -139,10 +151,12 @@ def write(rows: Rows, out: Sink) -> int:
     writer.put("head", head)
     blocks.write(writer, "locs", "loct", _locator_blocks(rows, order))
     if order is not None:
-        blocks.write(writer, "perm", "pert", _permutation_blocks(order))
+        blocks.write(writer, "perm", "pert", permutation_blocks(order))
     if rows.identities is not None:
         with writer.section("iden") as sink:
             sink.write_array(rows.identities.astype("<u8", copy=False))
+    if rows.cells is not None:
+        writer.put(_CELLS, cell_starts.encode(rows.cells))
     return writer.finish()
 
 
@@ -183,7 +197,24 @@ def read(source: BinaryIO, rows: int | None = None) -> Rows:
         offsets=columns[2],
         identities=identities,
         identity_kind=_IDENTITY_KINDS[identity % _NO_IDENTITY],
+        cells=read_cells(reader, count),
     )
+
+
+def read_cells(reader: ContainerReader, rows: int) -> CellStarts | None:
+    """Return where cells begin in a blob of so many rows; None where it does not say.
+
+    Raises:
+        BlobFormatError, ChecksumError: the section is not sound; memory is taken for it only if it
+            is no longer than such rows need.
+    """
+    if _CELLS not in reader:
+        return None
+    where = f"{reader.kind} blob, section {_CELLS}"
+    length = reader.section_length(_CELLS)
+    if length > cell_starts.longest(rows):
+        raise BlobFormatError(f"{where}: {length} bytes are more than {rows} rows have cells for")
+    return cell_starts.decode(reader.read(_CELLS), rows, where)
 
 
 def _order(rows: Rows) -> NDArray[np.int64] | None:
@@ -274,7 +305,7 @@ def _sum_since(restart: NDArray[np.bool_], steps: NDArray[np.int64]) -> NDArray[
     return result
 
 
-def _permutation_blocks(order: NDArray[np.int64]) -> Iterator[memoryview]:
+def permutation_blocks(order: NDArray[np.int64]) -> Iterator[memoryview]:
     """Give the ordinals in locator order as zigzag differences, beginning at 0 in each block."""
     for start in range(0, len(order), BLOCK_ROWS):
         steps = np.diff(order[start : start + BLOCK_ROWS], prepend=0)

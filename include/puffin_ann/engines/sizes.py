@@ -119,11 +119,14 @@ def read_shape(reader: PuffinReader) -> tuple[dict[str, Any], dict[str, Any]] | 
     Raises:
         FormatError: A blob is not what its type says.
     """
+    locators = reader.find(rows.TYPE)
     for blob in reader.find(hnsw.TYPE)[:1]:
-        return _told_by_layers(ContainerReader(reader.open(blob), hnsw.KIND))
+        container = ContainerReader(reader.open(blob), hnsw.KIND)
+        count = int(container.record("head", hnsw.HEAD)["rows"])
+        located = [ContainerReader(reader.open(first), rows.KIND) for first in locators[:1]]
+        return _told_by_layers(container, sizes.cells_of(located[0], count) if located else 1)
     for blob in reader.find(ivf.TYPE)[:1]:
         return _told_by_lists(ContainerReader(reader.open(blob), ivf.KIND))
-    locators = reader.find(rows.TYPE)
     for blob in reader.find(graph.TYPE)[:1] if locators else ():
         told = sizes.shape_of(reader.open(blob), reader.open(locators[0]))
         return told, {"algorithm": "vamana" if told["max_degree"] else EXACT}
@@ -136,13 +139,13 @@ def _told_by_lists(reader: ContainerReader) -> tuple[dict[str, Any], dict[str, A
     return {**_width_of(head, "lists blob"), **codes}, {"algorithm": "ivf_pq"}
 
 
-def _told_by_layers(reader: ContainerReader) -> tuple[dict[str, Any], dict[str, Any]]:
+def _told_by_layers(reader: ContainerReader, cells: int) -> tuple[dict[str, Any], dict[str, Any]]:
     head = reader.record("head", hnsw.HEAD)
     count, links = int(head["rows"]), int(head["links"])
-    told = _width_of(head, "hnsw blob")
+    told = {**_width_of(head, "hnsw blob"), "partitions_per_shard": cells}
     if count:
         adjacency = reader.section_length("adja")
-        told["mean_degree"] = sizes.mean_degree_of(adjacency, count, 2 * links)
+        told["mean_degree"] = sizes.mean_degree_of(adjacency, count, 2 * links, cells)
     return told, {"algorithm": "hnsw", "links": links}
 
 
@@ -175,8 +178,10 @@ def layers_size(shape: IndexShape, engine: Engine, count: int) -> int:
             hnsw.HEAD.itemsize,
             _PROPERTIES,
             count,
-            *_adjacency(count, count, 2 * engine.links, shape.mean_degree or _degree(engine)),
-            *_adjacency(upper, count, engine.links, UPPER_DEGREE * math.sqrt(engine.links)),
+            *_adjacency(
+                shape, count, count, 2 * engine.links, shape.mean_degree or _degree(engine)
+            ),
+            *_adjacency(shape, upper, count, engine.links, UPPER_DEGREE * math.sqrt(engine.links)),
             4 * count * shape.dimension,
         ],
         by_ranges=True,
@@ -199,9 +204,12 @@ def _upper_lists(engine: Engine, count: int) -> int:
     return round(count / max(engine.links - 1, 1))
 
 
-def _adjacency(lists: int, count: int, most: int, mean: float) -> tuple[int, int]:
+def _adjacency(
+    shape: IndexShape, lists: int, count: int, most: int, mean: float
+) -> tuple[int, int]:
     """Return the bytes of lists of neighbours among `count` rows, and of their offsets."""
-    like = IndexShape(count, 1, max_degree=most, mean_degree=mean)
+    cells = shape.partitions_per_shard
+    like = IndexShape(count, 1, max_degree=most, mean_degree=mean, partitions_per_shard=cells)
     offsets = 8 * (math.ceil(lists / hnsw.BLOCK_LISTS) + 1)
     return sizes.adjacency_size(like, count, lists), offsets
 

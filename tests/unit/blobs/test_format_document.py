@@ -87,7 +87,7 @@ def test_record_has_the_fields_types_and_offsets_of_the_document(name):
 EVERYTHING = {
     **SAMPLES,
     routing: lambda: routing.encode(sample_routing(), routing.split(sample_routing())[0]),
-    rows: lambda: written(rows.write, sample_rows(shuffled=True)),
+    rows: lambda: written(rows.write, sample_rows(shuffled=True, cells=True)),
 }
 """Those of which some sections may be missing, with all of them."""
 

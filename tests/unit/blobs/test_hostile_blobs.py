@@ -81,6 +81,11 @@ TARGETS = {
         read_graph,
     ),
     "rows": (rows, written(rows.write, sample_rows(300)), read_rows),
+    "rows by cells": (
+        rows,
+        written(rows.write, sample_rows(150, shuffled=True, cells=True)),
+        read_rows,
+    ),
     "shuffled rows": (rows, written(rows.write, sample_rows(200, shuffled=True)), read_rows),
     "tombstones": (
         tombstones,

@@ -221,6 +221,11 @@ def test_rows(minor):
     assert dict(zip(ordinals, locators, strict=True)) == dict(enumerate(own))
     identities = np.frombuffer(found["iden"], "<u8").reshape(n, 2)
     np.testing.assert_array_equal(identities, value.identities)
+    if minor:
+        count = len(found["cell"]) // 8
+        numbers = struct.unpack(f"<{2 * count + 1}I", found["cell"])
+        assert numbers[:count] == tuple(value.cells.cells)
+        assert numbers[count:] == tuple(value.cells.starts)
 
 
 @both_forms

@@ -24,6 +24,13 @@ each; vectors of few dimensions have half of it."""
 DEGREE_SPREAD = 0.5
 """Degrees of real graphs differ, by a third to a half: their varints do not compress away."""
 
+NEAR_SHARE = 0.68
+NEAR_SHARE_FALL = 0.065
+LEAST_NEAR_SHARE = 0.1
+"""Share of a row's neighbours that its own cell has beyond those by chance, of one cell, and what
+each doubling of the cells takes away. Measured on graphs of GloVe words and of sentence vectors,
+6,000 and 19,000 each, in 2 to 64 cells: off by 0.08 at most, which is 3 % of the adjacency."""
+
 MOST_IN_GROUP = 1 << 31
 """Rows of a row group, of which there are more than were said rather than larger ones."""
 
@@ -35,7 +42,7 @@ def scale(sample: tuple[int, int], count: int) -> int:
 
 
 def adjacency_sample(shape: IndexShape, count: int) -> tuple[int, int]:
-    """Encode one block of nodes whose neighbours are drawn evenly from all rows of the shard."""
+    """Encode one block of nodes, their neighbours drawn from their own cell or all the shard."""
     nodes = min(count, graph.BLOCK_NODES)
     rng = np.random.default_rng(0)
     mean = _mean_degree(shape, count)
@@ -43,6 +50,14 @@ def adjacency_sample(shape: IndexShape, count: int) -> tuple[int, int]:
     degrees = np.rint(rng.uniform(mean - spread, mean + spread, nodes)).astype(np.uint16)
     widest = int(degrees.max(initial=0))
     drawn = rng.integers(0, count - widest + 1, (nodes, widest))
+    cells = shape.partitions_per_shard
+    if cells > 1:
+        near = max(NEAR_SHARE - NEAR_SHARE_FALL * math.log2(cells), LEAST_NEAR_SHARE)
+        size = max(count // cells, 1)
+        own = np.arange(nodes)[:, None] // size * size
+        own = own + rng.integers(0, max(size - round(near * mean), 1), (nodes, widest))
+        is_near = rng.random((nodes, widest)) < near
+        drawn = np.where(is_near, np.minimum(own, count - widest), drawn)
     drawn[np.arange(widest) >= degrees[:, None]] = count
     # Ascending values with j added to the j-th are distinct, and as evenly spread.
     lists = np.sort(drawn, axis=1) + np.arange(widest)
@@ -69,6 +84,29 @@ def locator_sample(shape: IndexShape, count: int) -> tuple[int, int]:
     return ContainerReader(blob, rows.KIND).section_length("locs"), kept
 
 
+def permutation_sample(shape: IndexShape, count: int) -> tuple[int, int]:
+    """Encode the ordinals of rows in order of locators, which stand in order of cells."""
+    cells, kept = shape.partitions_per_shard, min(count, rows.BLOCK_ROWS)
+    if cells < 2 or not kept:
+        return 0, 0
+    found = np.random.default_rng(0).integers(0, cells, kept)
+    order = np.argsort(found, kind="stable")
+    sizes = np.bincount(found, minlength=cells)
+    firsts = np.cumsum(sizes) - sizes
+    ordinals = np.empty(kept, np.int64)
+    ordinals[order] = np.arange(kept) + np.repeat(firsts * count // kept - firsts, sizes)
+    (block,) = rows.permutation_blocks(ordinals)
+    return _compressed(block), kept
+
+
+def _compressed(block: memoryview) -> int:
+    import zstandard
+
+    from puffin_ann.blobs.encoding import blocks
+
+    return len(zstandard.ZstdCompressor(level=blocks.LEVEL).compress(block))
+
+
 def _mean_degree(shape: IndexShape, count: int) -> float:
     known = shape.mean_degree
     if known is None and shape.max_degree:
@@ -80,12 +118,9 @@ def _mean_degree(shape: IndexShape, count: int) -> float:
 
 
 def _encoded_adjacency(degrees: np.ndarray, lists: np.ndarray, count: int) -> int:
-    import zstandard
-
-    from puffin_ann.blobs.encoding import blocks
     from puffin_ann.blobs.encoding.kernels import put_adjacency
     from puffin_ann.blobs.encoding.varints import MAX_BYTES
 
     out = np.empty(len(degrees) * (3 + MAX_BYTES * lists.shape[1]), np.uint8)
     used = put_adjacency(degrees, lists, count, out)
-    return len(zstandard.ZstdCompressor(level=blocks.LEVEL).compress(out[:used].data))
+    return _compressed(out[:used].data)

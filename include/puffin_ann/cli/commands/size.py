@@ -80,8 +80,9 @@ def size(
         typer.Option(min=1, help="[default: the fewest whose blobs Java can read, 2 GiB]"),
     ] = None,
     partitions_per_shard: Annotated[
-        int, typer.Option(min=1, max=4096, help="k-means cells of a shard.")
-    ] = 32,
+        int | None,
+        typer.Option(min=1, max=4096, help="k-means cells of a shard.  [default: 32]"),
+    ] = None,
     files: Annotated[int, typer.Option(min=1, help="Data files of the table.")] = 1,
     row_groups: Annotated[int, typer.Option(min=1, help="Row groups of a data file.")] = 1,
     deleted: Annotated[
@@ -109,6 +110,7 @@ def size(
     of_shape, of_engine = _told_by(like) if like else ({}, {})
     of_shape |= _given(dimension=dim, metric=metric, max_degree=degree, mean_degree=mean_degree)
     of_shape |= _given(pq_subspaces=pq_m, pq_bits=pq_nbits)
+    of_shape |= _given(partitions_per_shard=partitions_per_shard)
     of_engine |= _given(algorithm=algorithm, links=links, lists=lists)
     if "dimension" not in of_shape:
         raise BadInputError("say how many dimensions a vector has: --dim, or --like FILE")
@@ -122,7 +124,6 @@ def size(
     shape = IndexShape(
         rows=whole,
         shards=max(whole >> 20, 1) if shards is None else shards,
-        partitions_per_shard=partitions_per_shard,
         files=files,
         row_groups=row_groups,
         tombstone_ratio=deleted,

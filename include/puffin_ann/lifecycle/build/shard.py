@@ -1,21 +1,21 @@
 """Build one shard from its staged rows, each from a local memory-mapped file."""
 
 import io
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.engines import engine
 from puffin_ann.lifecycle.build.assign import AssignSummary
+from puffin_ann.lifecycle.build.cell_order import ShardCells, in_cell_order
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.run import Assigned, BuiltShard, RunPlan, StagedFile
-from puffin_ann.lifecycle.ingest.segments import VectorRows, block_offset, read_block
+from puffin_ann.lifecycle.ingest.segments import VectorRows, block_offset, mapped_rows, read_block
 from puffin_ann.lifecycle.runtime.progress import Report
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, attempt_unique
@@ -51,14 +51,31 @@ def build_shard(
 ) -> BuiltShard:
     """Build a shard and stage it as a Puffin file with its engine's blob and its rows blob.
 
-    Disk in use: the shard's rows once, what the engine needs, and its two blobs; memory does not
-    grow with the stored vectors.
+    Rows are put in the order of the shard's cells, those of a cell in the order of their locators.
+    Disk in use: the shard's rows, twice while they are put in order, what the engine needs, and its
+    two blobs; memory does not grow with the stored vectors.
     """
     began = time.monotonic()
     plan = workspace.build_plan
     made_by = engine(algorithm)
     with scratch_folder(f"shard-{shard}") as scratch:
-        rows = _fetch(workspace, shard, assigned, summary, scratch)
+        fetched, ordered = scratch / "fetched", scratch / "ordered"
+        fetched.mkdir()
+        ordered.mkdir()
+        rows, located = in_cell_order(
+            _fetch(workspace, shard, assigned, summary, fetched),
+            ShardCells.of(
+                shard,
+                trained.centroids,
+                trained.partition_shards,
+                plan.declaration.metric,
+                float(trained.norm_bound[0]),
+            ),
+            ordered,
+            threads=threads,
+        )
+        if any(ordered.iterdir()):
+            shutil.rmtree(fetched)
         built = made_by.build(
             rows.vectors,
             metric=plan.declaration.metric,
@@ -69,21 +86,21 @@ def build_shard(
             scratch=scratch,
             progress=progress,
         )
-        encoded, located = scratch / "shard.blob", scratch / "rows.blob"
+        encoded, where = scratch / "shard.blob", scratch / "rows.blob"
         with encoded.open("wb") as out:
             made_by.encode(built, out)
-        with located.open("wb") as out:
-            rows_blob.write(rows.located, out)
+        with where.open("wb") as out:
+            rows_blob.write(located, out)
         return BuiltShard(
             shard_id=shard,
             file=stage_shard(
                 workspace,
                 plan,
                 shard,
-                {made_by.blob_type: encoded, rows_blob.TYPE: located},
+                {made_by.blob_type: encoded, rows_blob.TYPE: where},
             ),
             rows=len(rows.vectors),
-            bytes=encoded.stat().st_size + located.stat().st_size,
+            bytes=encoded.stat().st_size + where.stat().st_size,
             seconds=time.monotonic() - began,
         )
 
@@ -109,21 +126,6 @@ def _fetch(
                 name=staged.uri,
             )
     return rows
-
-
-def mapped_rows(rows: int, dimension: int, scratch: Path) -> VectorRows:
-    """Return room for rows in new files of an existing folder."""
-
-    def array(name: str, width: int, dtype: type[np.generic]) -> NDArray[np.generic]:
-        if not rows:  # an empty file cannot be mapped
-            return np.zeros((0, width), dtype=dtype)
-        return new_array(scratch / f"{name}.npy", dtype, (rows, width))
-
-    return VectorRows(
-        array("vectors", dimension, np.float32),  # type: ignore[arg-type]
-        array("locators", 3, np.uint32),  # type: ignore[arg-type]
-        array("identities", 2, np.uint64),  # type: ignore[arg-type]
-    )
 
 
 def stage_shard(

@@ -9,11 +9,13 @@ Offsets follow from the row counts, which travel in the assign summary with each
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import StagingGoneError
 
@@ -127,6 +129,21 @@ def _read_array(stream: Readable, array: NDArray[np.generic], checksum: int, nam
         target[done : done + len(data)] = np.frombuffer(data, dtype=np.uint8)
         done += len(data)
     return checksum
+
+
+def mapped_rows(rows: int, dimension: int, scratch: Path) -> VectorRows:
+    """Return room for rows in new files of an existing folder."""
+
+    def array(name: str, width: int, dtype: type[np.generic]) -> NDArray[np.generic]:
+        if not rows:  # an empty file cannot be mapped
+            return np.zeros((0, width), dtype=dtype)
+        return new_array(scratch / f"{name}.npy", dtype, (rows, width))
+
+    return VectorRows(
+        array("vectors", dimension, np.float32),  # type: ignore[arg-type]
+        array("locators", 3, np.uint32),  # type: ignore[arg-type]
+        array("identities", 2, np.uint64),  # type: ignore[arg-type]
+    )
 
 
 def concatenate(parts: Sequence[VectorRows], dimension: int) -> VectorRows:

@@ -24,15 +24,15 @@ def by_locator(answers: Answers, keys: Keys) -> Answers:
     """Return answers that ascend by distance with equal distances in locator order."""
     ids, distances = answers
     tied = (distances[:, 1:] == distances[:, :-1]) & (ids[:, 1:] >= 0)
-    lines = np.flatnonzero(tied.any(axis=1))
-    if not len(lines):
+    if not tied.any():
         return answers
+    lines = np.flatnonzero(tied.any(axis=1))
+    place, there = np.nonzero(ids[lines] >= 0)
+    mine = ids[lines[place], there]
+    rank, group, offset = keys(mine)
     ids = ids.copy()
-    for line in lines:
-        there = ids[line] >= 0
-        mine = ids[line, there]
-        rank, group, offset = keys(mine)
-        ids[line, there] = mine[np.lexsort((offset, group, rank, distances[line, there]))]
+    order = np.lexsort((offset, group, rank, distances[lines[place], there], place))
+    ids[lines[place], there] = mine[order]
     return ids, distances
 
 

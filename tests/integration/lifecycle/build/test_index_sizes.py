@@ -153,7 +153,7 @@ def test_shards_of_layers_and_lists_are_predicted(algorithm, metric, parameters,
     cached = sum(file.stat().st_size for file in folder.glob("*"))
 
     codes = parameters.get("pq_m", 100) if algorithm == "ivf_pq" else 0
-    shape = IndexShape(count, 100, metric, pq_subspaces=codes, max_degree=0)
+    shape = IndexShape(count, 100, metric, pq_subspaces=codes, max_degree=0, partitions_per_shard=1)
     given = {"lists": parameters.get("lists")}
     engine = Engine(algorithm, links=parameters.get("M", 16), **given)
     predicted = engine_sizes.predict(shape, engine)

@@ -16,7 +16,7 @@ from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.moments import now_ms
 from puffin_ann.settings import settings
-from tests.support import builds, table_events
+from tests.support import builds, damage, table_events
 
 DECLARED = [builds.declaration()]
 DAYS_MS = 24 * table_events.HOUR_MS
@@ -246,12 +246,7 @@ def test_stale_coverage_is_named_with_its_rows(words):
 
 def test_a_corrupted_byte_of_any_blob_is_found_unless_told_to_be_quick(words):
     path = table_events.publish(words, "a")
-    local = path.removeprefix("file://")
-    with open(local, "r+b") as file:
-        file.seek(200)
-        byte = file.read(1)
-        file.seek(200)
-        file.write(bytes([byte[0] ^ 1]))
+    damage.corrupt(path.removeprefix("file://"), "graph")
     (finding,) = doctor(words, DECLARED).findings
     assert finding.kind == "damaged"
     assert "checksum" in finding.what

@@ -77,7 +77,8 @@ def test_a_copied_blob_is_counted_as_copied(words):
     with open_puffin(words.io, version.path) as reader:
         new = ("puffin-ann-tombstones-v1", "puffin-ann-routing-v1", "puffin-ann-coverage-v1")
         written = sum(blob.length for blob in reader.metadata.blobs if blob.type in new)
-        assert done["bytes_written"] == 4 + written + reader.footer_size
+        padding = done["bytes_written"] - 4 - written - reader.footer_size
+        assert 0 <= padding < 64 * (len(reader.metadata.blobs) + 1)
 
 
 def test_another_index_carries_them_along(built):

@@ -1,5 +1,6 @@
 """The size calculator against blobs that are really encoded."""
 
+import dataclasses
 import io
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from pyroaring import BitMap
 
 from puffin_ann.blobs import centroid, coverage, graph, routing, rows, tombstones
+from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.sizing import sizes
 from puffin_ann.blobs.sizing.shape import IndexShape
 from puffin_ann.errors import BadInputError
@@ -64,13 +66,14 @@ def written(write, value):
 @pytest.mark.parametrize("name", SHAPES)
 def test_graph_size_is_right_within_two_per_cent(name):
     shape = SHAPES[name]
+    shape = dataclasses.replace(shape, partitions_per_shard=1)  # neighbours are anywhere
     count = -(-shape.rows // shape.shards)
 
     close(sizes.predict(shape).shard, written(graph.write, encoded_graph(shape, count)))
 
 
 def test_the_mean_degree_of_a_shard_is_found_from_its_bytes():
-    shape = IndexShape(5000, 1, max_degree=40, mean_degree=27.5)
+    shape = IndexShape(5000, 1, max_degree=40, mean_degree=27.5, partitions_per_shard=1)
     shard = written(graph.write, encoded_graph(shape, 5000))
     locators = written(rows.write, rows.Rows(*np.zeros((3, 0), np.uint32)))
     told = sizes.shape_of(io.BytesIO(shard), io.BytesIO(locators))
@@ -83,6 +86,7 @@ def test_the_mean_degree_of_a_shard_is_found_from_its_bytes():
         "pq_bits": 8,
         "vectors": True,
         "identities": False,
+        "partitions_per_shard": 1,
     }
 
 
@@ -93,9 +97,10 @@ def test_shards_are_as_few_as_java_can_read():
     assert sizes.graph_size(shape, round(1.2 * 10**9 / fewest)) > 1 << 31
 
 
+@pytest.mark.parametrize("cells", [1, 8, 32])
 @pytest.mark.parametrize("name", SHAPES)
-def test_rows_size_is_right_within_two_per_cent(name):
-    shape = SHAPES[name]
+def test_rows_size_is_right_within_two_per_cent(name, cells):
+    shape = dataclasses.replace(SHAPES[name], partitions_per_shard=cells)
     rng = np.random.default_rng(3)
     count = -(-shape.rows // shape.shards)
     here = np.sort(rng.choice(shape.rows, count, replace=False))
@@ -107,6 +112,9 @@ def test_rows_size_is_right_within_two_per_cent(name):
         (here % in_file % in_group).astype(np.uint32),
         rng.integers(0, 2**63, (count, 2)).astype(np.uint64) if shape.identities else None,
     )
+    cell = rng.integers(0, cells, count)
+    value = value.take(np.argsort(cell, kind="stable"))
+    value = dataclasses.replace(value, cells=CellStarts.of(np.sort(cell)))
 
     close(sizes.predict(shape).rows, written(rows.write, value))
 

@@ -11,9 +11,14 @@ from numpy.typing import NDArray
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.errors import StagingGoneError
 from puffin_ann.lifecycle.build.assign import AssignSummary
-from puffin_ann.lifecycle.build.shard import mapped_rows
 from puffin_ann.lifecycle.documents.run import StagedFile
-from puffin_ann.lifecycle.ingest.segments import VectorRows, block_offset, read_block, row_bytes
+from puffin_ann.lifecycle.ingest.segments import (
+    VectorRows,
+    block_offset,
+    mapped_rows,
+    read_block,
+    row_bytes,
+)
 from puffin_ann.lifecycle.refresh.read_changes.added_rows import cell_order
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 

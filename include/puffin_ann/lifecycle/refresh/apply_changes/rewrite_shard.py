@@ -5,7 +5,7 @@ What comes out are staged blobs.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.declaration import EXACT
@@ -23,6 +24,7 @@ from puffin_ann.engines.delta import DELTA
 from puffin_ann.errors import DamagedIndexError, FormatError, RecallTooLowError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lifecycle.build.assign import AssignSummary
+from puffin_ann.lifecycle.build.cell_order import ShardCells
 from puffin_ann.lifecycle.build.shard import of_engine, stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
 from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
@@ -214,7 +216,8 @@ class ShardRewriter:
         old = self._made_by.open(self._unpacked(shard, scratch))
         live = np.flatnonzero(~now.deleted)
         rows = now.rows.take(live).followed_by(fresh.rows.located)
-        order = np.lexsort((rows.offsets, rows.row_groups, rows.file_ids))
+        cells = self._cells(shard, old, live, fresh)
+        order = np.lexsort((rows.offsets, rows.row_groups, rows.file_ids, cells))
         vectors = _gathered(old, live, fresh.rows.vectors, order, scratch)
         made = self._made_by.build(
             vectors,
@@ -238,11 +241,29 @@ class ShardRewriter:
                 f"{plan.declaration.recall_target}; nothing was published. Build the whole index: "
                 f"'puffin-ann build {self.version.index} --force', or lower recall_target"
             )
-        rows = rows.take(order)
+        rows = replace(rows.take(order), cells=CellStarts.of(cells[order]))
         blobs = {self._made_by.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
         return self._applied(
             shard.shard_id, "graph", rows, None, blobs, len(order), "rebuild", recall, began
         )
+
+    def _cells(
+        self, shard: ShardEntry, old: SearchableShard, live: NDArray[np.int64], fresh: FreshRows
+    ) -> NDArray[np.uint32]:
+        """Return (n,) uint32, the cells of live rows of a shard and then of new ones."""
+        routing = self.version.routing
+        cells = ShardCells.of(
+            shard.shard_id,
+            routing.centroids,
+            routing.partition_shards,
+            routing.metric,
+            routing.norm_bound,
+        )
+        found = [
+            cells.nearest(old.vectors(live[start : start + CHUNK_ROWS]), self.threads)
+            for start in range(0, len(live), CHUNK_ROWS)
+        ]
+        return np.concatenate([*found, fresh.cells])
 
     def _recall(self, encoded: Path, deleted: NDArray[np.bool_], folder: Path) -> Measure | None:
         """Measure a shard by what searches read, as the width was chosen; see `recall_of`."""
