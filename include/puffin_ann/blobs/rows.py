@@ -2,7 +2,7 @@
 
 Apart from the graph, so that rows which moved to another file cost a new rows blob and no new
 graph. Locators are written in sorted order, delta-encoded; where ordinals are not in that order
-(after a remap) a permutation says which is which.
+(but in that of cells, or after a remap) a permutation says which is which.
 """
 
 from collections.abc import Iterator

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
+from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.coverage import Coverage, CoveredFiles
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.declaration import AUTO, CENTROID, PARAMETERS
@@ -194,6 +195,24 @@ def check_rows(
             f"{int(locators.row_groups[row])}, row {int(locators.offsets[row])}, where by the "
             "coverage blob no row is indexed"
         )
+
+
+def check_cells(where: str, routing: Routing, shard: ShardEntry, cells: CellStarts | None) -> None:
+    """Hold the cells that a shard's rows are in the order of to those that lie in the shard.
+
+    Whoever reads the rows of some cells alone has to ask this; who asks whole shards need not.
+
+    Raises:
+        BlobFormatError: one does not lie in it.
+    """
+    if cells is None:
+        return
+    owners = routing.partition_shards
+    there = cells.cells < len(owners)
+    there[there] = owners[cells.cells[there]] == shard.shard_id
+    if not there.all():
+        cell = int(cells.cells[there.argmin()])
+        raise BlobFormatError(f"{where} has rows of partition {cell}, which does not lie in it")
 
 
 def check_engine(

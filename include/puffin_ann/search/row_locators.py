@@ -1,6 +1,6 @@
 """Where the rows of a shard are, in the form they are searched in, and which of them are masked.
 
-After a remap or a merge ordinals are not in the order of locators, and deleted rows may name files
+Ordinals are in the order of cells, or in none after a merge, and deleted rows may name files
 that the coverage no longer knows. So nothing here takes an order for granted: files are numbered
 within the shard, and each question is asked once for each file and then looked up for all rows.
 """

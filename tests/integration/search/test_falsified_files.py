@@ -5,6 +5,7 @@ import tracemalloc
 from contextlib import suppress
 from itertools import product
 
+import numpy as np
 import pytest
 
 from puffin_ann import open_index
@@ -175,6 +176,28 @@ def test_doctor_tells_of_rows_that_two_shards_hold(liar):
     ]
 
     assert "that another shard has, too" in damaged.what
+
+
+def test_doctor_tells_of_rows_in_the_order_of_cells_that_lie_elsewhere(liar):
+    file = IndexFile.read(liar.path)
+    first, second, *_ = file.all(rows)
+    first.sections["cell"], second.sections["cell"] = (
+        np.concatenate([cells(other).cells, cells(own).starts]).tobytes()
+        for own, other in ((first, second), (second, first))
+    )
+    file.write(liar.path)
+    liar.register()
+
+    (damaged,) = [
+        finding for finding in doctor(liar.table.refresh()).findings if finding.kind == "damaged"
+    ]
+
+    assert "which does not lie in it" in damaged.what
+    assert liar.outcome() == falsified_index.RIGHT, "who asks whole shards needs no cells"
+
+
+def cells(blob):
+    return rows.read(io.BytesIO(blob.content())).cells
 
 
 def test_partitions_that_claim_no_rows_hide_none(liar):

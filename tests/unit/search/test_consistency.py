@@ -2,6 +2,7 @@
 
 import io
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones
+from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.coverage import CoveredFile, CoveredFiles
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
@@ -16,7 +18,7 @@ from puffin_ann.errors import BlobFormatError
 from puffin_ann.search import consistency
 from puffin_ann.search.consistency import CoveredRows, check_rows
 from puffin_ann.search.row_locators import Locators
-from tests.support.blob_samples import sample_rows
+from tests.support.blob_samples import sample_routing, sample_rows
 from tests.support.mutation import assemble, sections_of
 
 FILES = CoveredFiles.of(
@@ -152,3 +154,30 @@ def test_tombstones_of_another_count_than_there_must_be_are_refused():
     assert len(tombstones.decode(data, deleted=1_000_000)) == 1_000_000
     with pytest.raises(BlobFormatError, match="1000000 deleted rows, 3 by the routing blob"):
         tombstones.decode(data, deleted=3)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([], None),
+        ([0, 2], None),
+        ([0, 1], "partition 1"),
+        ([2, 3], "partition 3"),
+        ([0, 2**32 - 1], "partition 4294967295"),
+    ],
+)
+def test_cells_of_rows_lie_in_their_shard(cells, message):
+    routing = replace(
+        sample_routing(),
+        centroids=np.zeros((3, 5), np.float32),
+        partition_shards=np.array([4, 0, 4], np.uint32),
+    )
+    entry = ShardEntry(4, "", 9, 0, 0, "graph")
+    starts = CellStarts(np.array(cells, np.uint32), np.arange(len(cells) + 1, dtype=np.uint32))
+
+    consistency.check_cells("x", routing, entry, None)
+    if message is None:
+        consistency.check_cells("x", routing, entry, starts)
+    else:
+        with pytest.raises(BlobFormatError, match=message):
+            consistency.check_cells("x", routing, entry, starts)

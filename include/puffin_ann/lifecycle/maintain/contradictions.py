@@ -9,13 +9,18 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.encoding.container import ContainerReader
+from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import BlobFormatError, FormatError
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.consistency import check_cells
 from puffin_ann.search.files.tier import bounds_of, load_centroids
+from puffin_ann.search.shards.blobs import shard_blobs
 from puffin_ann.search.shards.load import LoadedShard, load_shard
-from puffin_ann.search.versions import IndexVersion, load_version
+from puffin_ann.search.versions import IndexVersion, load_version, open_part
 
 OWN = "doctor"
 """The folder that one shard is unpacked to has no other table's."""
@@ -55,6 +60,7 @@ def _unpack_all(io: FileIO, version: IndexVersion) -> None:
         return
     seen = BitMap64()
     for shard in version.routing.shards:
+        _check_cells(io, version, shard)
         with scratch_folder(f"shard-{shard.shard_id}") as folder:
             cache = LocalCache(folder, UNBOUNDED)
             rows = _live_rows(version, load_shard(io, version, shard, cache, OWN))
@@ -64,6 +70,14 @@ def _unpack_all(io: FileIO, version: IndexVersion) -> None:
                 "that another shard has, too"
             )
         seen |= rows
+
+
+def _check_cells(io: FileIO, version: IndexVersion, shard: ShardEntry) -> None:
+    path = version.file_of(shard)
+    with open_part(io, path) as reader:
+        located = reader.open(shard_blobs(reader, version, shard).rows)
+        cells = rows_blob.read_cells(ContainerReader(located, rows_blob.KIND), shard.rows)
+    check_cells(f"{path}: shard {shard.shard_id}", version.routing, shard, cells)
 
 
 def _live_rows(version: IndexVersion, shard: LoadedShard) -> BitMap64:

@@ -1,8 +1,10 @@
 """Equal distances in locator order, from engines that know rows by their ordinals alone.
 
-An engine orders ties by ordinal. In shards whose ordinals are not in locator order (after a remap
-or a merge, or where a file came later whose path sorts earlier) ties are put right here; and where
-a tie runs over the end of an answer, the rows beyond it have to be seen to know which belong to it.
+An engine orders ties by ordinal. In shards whose ordinals are not in locator order (those of
+several cells, after a remap or a merge, or where a file came later whose path sorts earlier) ties
+are put right here, unless answers of other shards are merged with them, which does it anyway; and
+where a tie runs over the end of an answer, the rows beyond it have to be seen to know which belong
+to it.
 """
 
 from collections.abc import Callable
@@ -23,7 +25,7 @@ MOST_ANSWERS = 1 << 22
 def by_locator(answers: Answers, keys: Keys) -> Answers:
     """Return answers that ascend by distance with equal distances in locator order."""
     ids, distances = answers
-    tied = (distances[:, 1:] == distances[:, :-1]) & (ids[:, 1:] >= 0)
+    tied = _tied(answers)
     if not tied.any():
         return answers
     lines = np.flatnonzero(tied.any(axis=1))
@@ -45,7 +47,10 @@ def nearest(ask: Ask, queries: NDArray[np.float32], k: int, keys: Keys) -> Answe
         k: neighbours.
         keys: (ids) -> file rank, row group and row offset.
     """
-    ids, distances = by_locator(ask(queries, k + 1), keys)
+    answers = ask(queries, k + 1)
+    if not _tied(answers).any():
+        return answers[0][:, :k], answers[1][:, :k]
+    ids, distances = by_locator(answers, keys)
     open_ended = np.flatnonzero((ids[:, k] >= 0) & (distances[:, k] == distances[:, k - 1]))
     ids, distances = ids[:, :k].copy(), distances[:, :k]
     wanted = 2 * (k + 1)
@@ -61,3 +66,10 @@ def nearest(ask: Ask, queries: NDArray[np.float32], k: int, keys: Keys) -> Answe
         open_ended = np.concatenate(left)
         wanted *= 4
     return ids, distances
+
+
+def _tied(answers: Answers) -> NDArray[np.bool_]:
+    """Mark the answers, all but the first of each query, that are as far as the one before."""
+    ids, distances = answers
+    found: NDArray[np.bool_] = (distances[:, 1:] == distances[:, :-1]) & (ids[:, 1:] >= 0)
+    return found

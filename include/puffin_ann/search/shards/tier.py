@@ -162,6 +162,8 @@ class ShardTier:
         def answer(number: int) -> Source:
             shard = shards[number]
             answers = self._answer(shard, queries, k, columns[number], threads)
+            if len(asked) == 1 and not self._is_in_order(shard):  # else `merge` orders ties
+                answers = tie_breaks.by_locator(answers, self._keys(shard))
             return Source(*answers, self._keys(shard))
 
         return list(blas.parallel(answer, asked, at_once))
@@ -184,12 +186,7 @@ class ShardTier:
         if self._routing.algorithm == EXACT:
             return self._nearest(shard, queries, k, threads)
         deleted = self._deleted[shard.entry.shard_id]
-        answers = shard.engine.search(queries, k, width=widths, deleted=deleted, threads=threads)
-        return (
-            answers
-            if self._is_in_order(shard)
-            else tie_breaks.by_locator(answers, self._keys(shard))
-        )
+        return shard.engine.search(queries, k, width=widths, deleted=deleted, threads=threads)
 
     def _nearest(
         self, shard: LoadedShard, queries: NDArray[np.float32], k: int, threads: int
