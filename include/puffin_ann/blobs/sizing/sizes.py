@@ -2,12 +2,14 @@
 
 Fixed parts follow the formulas of `docs/format.md`. Two parts depend on how numbers fall, locators
 and adjacency: of those one block is made up (gaps between the rows of a shard, neighbours drawn
-evenly) and encoded for real, so that the prediction is right about varints and zstd too.
+from the row's own cell and from all of them) and encoded for real, so that the prediction is right
+about varints and zstd too.
 
 The mean degree of a graph depends on the data. Given it (`mean_degree`, or `mean_degree_of` a shard
-of such data and about as many rows), an index is predicted within 2 %, with vectors or without.
-Left to the default, the adjacency may be a third off: the index is right within 2 % where vectors
-outweigh that, from some 250 dimensions on, within 5 % at 100 dimensions, and not at all below 20.
+of such data, about as many rows and cells), an index is predicted within 2 %; without vectors
+within 2 % where shards have a few cells, and some 6 % too large where they have 32. Left to the
+default, the adjacency may be a third off: the index is right within 2 % where vectors outweigh
+that, from some 250 dimensions on, within 5 % at 100 dimensions, and not at all below 20.
 
 Rows that are near each other are often near each other in the table, too, which makes gaps
 smaller than even ones: of GloVe words in order of frequency the adjacency takes 2 % less than
