@@ -275,7 +275,7 @@ def test_a_damaged_index_file_is_named_and_its_rows_are_compared_in_the_table(cl
     path = Path(indexed.metadata.statistics[0].statistics_path.removeprefix("file://"))
     whole = path.read_bytes()
     damaged = bytearray(whole)
-    damaged[100] ^= 1  # in the first shard's graph, which begins the file
+    damaged[128] ^= 1  # in section `head` of the first shard's graph, which begins the file
     path.write_bytes(bytes(damaged))
     code, out, _ = search(cli, "--key", "word=w5", "--json")
     assert code == 0  # the cache has what was written
