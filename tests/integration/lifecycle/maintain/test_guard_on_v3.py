@@ -166,7 +166,7 @@ def test_damage_is_replaced_by_the_older_version_without_a_snapshot(indexed):
     table = lake.load()
     with table.io.new_input(newer).open() as stream:
         data = bytearray(stream.read())
-    data[200] ^= 1
+    data[128] ^= 1  # in section `head` of the first blob
     with table.io.new_output(newer).create(overwrite=True) as out:
         out.write(bytes(data))
     forget_cache()

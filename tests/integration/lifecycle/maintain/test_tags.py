@@ -222,7 +222,7 @@ def test_a_damaged_file_gives_way_to_the_version_before(words):
     second = published(words, "b")
     with words.io.new_input(second).open() as stream:
         data = bytearray(stream.read())
-    data[200] ^= 0xFF
+    data[128] ^= 0xFF  # in section `head` of the first blob
     with words.io.new_output(second).create(overwrite=True) as out:
         out.write(bytes(data))
     before = main(words)
