@@ -20,7 +20,7 @@ from puffin_ann.search.consistency import check_cells
 from puffin_ann.search.files.tier import bounds_of, load_centroids
 from puffin_ann.search.shards.blobs import shard_blobs
 from puffin_ann.search.shards.load import LoadedShard, load_shard
-from puffin_ann.search.versions import IndexVersion, load_version, open_part
+from puffin_ann.search.versions import IndexVersion, load_version
 
 OWN = "doctor"
 """The folder that one shard is unpacked to has no other table's."""
@@ -73,11 +73,11 @@ def _unpack_all(io: FileIO, version: IndexVersion) -> None:
 
 
 def _check_cells(io: FileIO, version: IndexVersion, shard: ShardEntry) -> None:
-    path = version.file_of(shard)
-    with open_part(io, path) as reader:
-        located = reader.open(shard_blobs(reader, version, shard).rows)
+    with version.files(io) as files:
+        located = shard_blobs(files, version, shard).rows.open()
         cells = rows_blob.read_cells(ContainerReader(located, rows_blob.KIND), shard.rows)
-    check_cells(f"{path}: shard {shard.shard_id}", version.routing, shard, cells)
+    where = f"{version.file_of(shard)}: shard {shard.shard_id}"
+    check_cells(where, version.routing, shard, cells)
 
 
 def _live_rows(version: IndexVersion, shard: LoadedShard) -> BitMap64:
