@@ -50,7 +50,7 @@ class UnsupportedTableError(BadInputError):
 
 
 class TagNotKeptError(UnsupportedTableError):
-    """The catalog took a tag and does not keep it; nothing was published."""
+    """The catalog refuses a tag, or took it and does not keep it; nothing was published."""
 
 
 class BadVectorsError(BadInputError):

@@ -7,7 +7,7 @@ are the packages; each imports only from those below it:
     runs        what the command line, the DAGs and spark-submit call: one file for each kind of run
     report      tell: status, history, staleness, a preview of the next run; a catalog's tables
     declare     write the first declaration for a table, or a table of a file; beside `report`
-    maintain    keep what is published registered, sound and small; rename and drop indexes
+    maintain    keep what is published registered, sound and small; rename, gather and drop
     publish     assemble one Puffin file and commit it to the table
     refresh     make a new version out of a published one, its base version
     build       build a whole index: plan, train, assign, build shards, measure
@@ -36,6 +36,7 @@ Which file a command enters first:
     puffin-ann clean       runs.maintain for what is declared, then maintain.clean
     puffin-ann drop        maintain.drop
     puffin-ann rename      maintain.rename
+    puffin-ann gather      maintain.gather
 
 `puffin-ann search`, `inspect`, `size` and `check` do without this package, and `compile` only uses
 it as its users do. Which file a task of a DAG enters first; those on Spark come by way of

@@ -121,7 +121,7 @@ def test_the_dag_that_the_documents_show_runs_on_it_and_finds_what_is_told(tmp_p
     module = execute(tmp_path / "following.py")
     dag = module.after_words_are_refreshed()
     assert dag.schedule == [index_asset("demo.glove.words", "glove_words")]
-    told = {"index": "glove_words", "recall": 0.97, "snapshot_id": 12}
+    told = {"index": "glove_words", "recall": 0.97, "snapshot_id": 13, "base_snapshot_id": 12}
     event = SimpleNamespace(extra=told, asset=module.WORDS, source_aliases=[])
     events = TriggeringAssetEventsAccessor.build([event])
     dag.get_task("use").python_callable(triggering_asset_events=events)

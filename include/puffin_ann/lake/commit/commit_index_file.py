@@ -60,6 +60,9 @@ _REFUSALS = (
 )
 """Answers that say for certain that nothing was committed. Any other error leaves it open."""
 
+_DENIALS = (NoSuchTableError, UnauthorizedError, ForbiddenError)
+"""Those of them that have nothing to do with how a file is published."""
+
 _log = logging.getLogger("puffin_ann")
 
 
@@ -238,9 +241,10 @@ class _Publication:
             return None  # if the head stayed, somebody else was faster elsewhere in the table
         if self.unclear:
             raise self._unclear_error() from shown_cause(error)
-        raise CatalogUnavailableError(
-            f"the catalog refused to commit to {name_of(self.table)}: {error}"
-        ) from shown_cause(error)
+        refusal = f"the catalog refused to commit to {name_of(self.table)}: {error}"
+        if self.request.mode == "tag" and not isinstance(error, _DENIALS):
+            raise TagNotKeptError(refusal) from shown_cause(error)
+        raise CatalogUnavailableError(refusal) from shown_cause(error)
 
     def _look(self) -> Published | None:
         """Look for the outcome of an attempt without an answer, some time long."""

@@ -1,6 +1,7 @@
 """A catalog that takes tags and does not keep them: `auto` publishes by `statistics` at once."""
 
 import pytest
+from pyiceberg.exceptions import BadRequestError
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from puffin_ann.errors import TagNotKeptError
@@ -52,6 +53,31 @@ def test_auto_publishes_by_statistics_at_once_where_tags_are_forgotten(forgetful
     assert (
         doctor(words, [builds.declaration(), builds.declaration(name="other")]).problems_left == 0
     )
+
+
+@pytest.fixture
+def refusing(words, monkeypatch):
+    """The table in a catalog that takes no tags at all."""
+    commit = commit_index_file.commit
+
+    def refused(table, updates, requirements):
+        if any(isinstance(update, SetSnapshotRefUpdate) for update in updates):
+            raise BadRequestError("tags are not supported")
+        return commit(table, updates, requirements)
+
+    monkeypatch.setattr(commit_index_file, "commit", refused)
+    return words
+
+
+def test_auto_publishes_by_statistics_at_once_where_tags_are_refused(refusing, caplog):
+    words, before = refusing, builds.snapshot_ids(refusing)
+    path = table_events.publish(words, "a")
+    assert "tags are not supported" in caplog.text
+    assert slots(words).keys() == {before[-1]}
+    assert table_events.index_files(words) == {path}
+    table_events.assert_alive(words)
+    with pytest.raises(TagNotKeptError, match="tags are not supported"):
+        published(words, "b")
 
 
 def test_what_a_catalog_kept_of_a_forgotten_tag_is_no_publication(forgetful, monkeypatch):
