@@ -7,6 +7,7 @@ file was left by a failed run, or is of a publication that lost its registration
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
@@ -22,11 +23,13 @@ from puffin_ann.lifecycle.maintain.forget_metadata import forget_metadata
 from puffin_ann.lifecycle.retention.foreign_history import describe
 from puffin_ann.lifecycle.retention.removable import Kind, Removable, find_removable
 from puffin_ann.lifecycle.retention.withheld import Protection
+from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.object_names import (
     names_with_folders,
     needed_locations,
     object_name,
 )
+from puffin_ann.lifecycle.runtime.run_ids import new_run_id
 from puffin_ann.lifecycle.versions.inventory import Inventory, take_inventory
 
 log = logging.getLogger("puffin_ann")
@@ -81,8 +84,11 @@ def clean(
     grace: str | None = None,
     at_ms: int | None = None,
     forget: Sequence[str] = (),
+    owner: str = "",
 ) -> CleanReport:
     """Deregister superseded versions and delete their files; delete what failed runs left.
+
+    Versions go while nobody publishes into the table: a new one might name their files.
 
     What a metadata file in reach names that is not of this catalog entry's history is kept, and
     everything where the table's location may be another's.
@@ -95,33 +101,90 @@ def clean(
             the last 15 minutes are spared whatever it is.
         at_ms: what counts as now, milliseconds since 1970.
         forget: foreign metadata files that are ignored from now on, see `forget_metadata`.
+        owner: the run that does it, which may hold the table's lease; default: a new one.
 
     Raises:
         BadInputError: `grace` is not a number with its unit, or a file cannot be forgotten.
         ConflictError: the table was changed meanwhile; nothing was removed.
         UnclearCommitError: the catalog's answer was lost; nothing was deleted.
+        LeaseHeldError: others publish into the table for longer than that takes.
         StoreUnavailableError: the store does not answer, or refuses access, be it to a metadata
             file in reach.
     """
     loaded = load_table(table)
+    declared = tuple(declarations)
     forgotten = forget_metadata(loaded, forget, dry_run=dry_run, at_ms=at_ms) if forget else ()
-    inventory = take_inventory(loaded, at_ms=at_ms)
-    found = find_removable(inventory, tuple(declarations), grace=grace)
-    look = _Look(inventory, found, forgotten)
-    due = [removable for removable in found if removable.is_due]
-    free, kept = look.split(due)
-    failed: list[str] = []
-    gone = tuple(free) if dry_run else _remove(inventory, free, failed, kept, look)
-    return CleanReport(
-        table=name_of(inventory.table),
-        dry_run=dry_run,
-        gone=gone,
-        waiting=tuple(removable for removable in found if not removable.is_due),
-        failed=tuple(failed),
-        kept=tuple(kept),
-        notes=look.notes,
-        forgotten=forgotten,
-    )
+
+    def look() -> _Found:
+        return _Found.of(loaded, declared, grace, at_ms, forgotten)
+
+    found = look()
+    if dry_run:
+        return found.report(found.free, (), forgotten, dry_run=True)
+    if not any(removable.slots for removable in found.free):
+        return found.removed(forgotten)
+    with leases.publishing(loaded, owner or new_run_id("clean"), "clean"):
+        return look().removed(forgotten)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What there is to remove.
+
+    Attributes:
+        inventory: of the table.
+        all: now or later.
+        look: at the metadata in reach.
+        free: what may go now.
+        kept: what is due and stays.
+    """
+
+    inventory: Inventory
+    all: Sequence[Removable]
+    look: "_Look"
+    free: Sequence[Removable]
+    kept: Sequence[Kept]
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        declarations: Sequence[IndexDeclaration],
+        grace: str | None,
+        at_ms: int | None,
+        forgotten: Sequence[str],
+    ) -> "_Found":
+        inventory = take_inventory(table, at_ms=at_ms)
+        found = find_removable(inventory, declarations, grace=grace)
+        look = _Look(inventory, found, forgotten)
+        free, kept = look.split([removable for removable in found if removable.is_due])
+        return cls(inventory, found, look, free, kept)
+
+    def removed(self, forgotten: tuple[str, ...]) -> CleanReport:
+        """Remove what may go."""
+        failed: list[str] = []
+        kept = list(self.kept)
+        gone = _remove(self.inventory, self.free, failed, kept, self.look)
+        return replace(self, kept=kept).report(gone, failed, forgotten)
+
+    def report(
+        self,
+        gone: Sequence[Removable],
+        failed: Sequence[str],
+        forgotten: tuple[str, ...],
+        *,
+        dry_run: bool = False,
+    ) -> CleanReport:
+        return CleanReport(
+            table=name_of(self.inventory.table),
+            dry_run=dry_run,
+            gone=tuple(gone),
+            waiting=tuple(removable for removable in self.all if not removable.is_due),
+            failed=tuple(failed),
+            kept=tuple(self.kept),
+            notes=self.look.notes,
+            forgotten=forgotten,
+        )
 
 
 class _Look:

@@ -67,7 +67,7 @@ def clean_table(table: str, *, owner: str) -> tuple[str, ...]:
         DeclarationError: a declaration is not valid, and with it what is to be kept is not known.
     """
     with leases.publishing(table, owner, "clean"):
-        found = clean(table, declared_on(table))
+        found = clean(table, declared_on(table), owner=owner)
     gone = [f"removed {gone.kind} {gone.location}: {gone.reason}" for gone in found.gone]
     # What old metadata alone names is kept each night, and nothing to be told each night.
     told = found.kept if found.notes else ()

@@ -3,6 +3,7 @@
 import pytest
 
 from puffin_ann import open_index
+from puffin_ann.errors import LeaseHeldError
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.store.objects import object_exists
@@ -13,6 +14,7 @@ from puffin_ann.lifecycle.maintain.gather import gather
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.publish import assemble, layers
+from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.versions.index_state import bytes_of
 from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings
@@ -124,6 +126,21 @@ def test_files_stay_as_long_as_a_version_that_stays_needs_them(words, first):
     assert all(exists(words, path) for path in needed)
     refreshes.assert_right(words, DECLARED)
     assert doctor(words, [DECLARED]).findings == ()
+
+
+def test_versions_go_only_while_nobody_publishes(words, first, monkeypatch):
+    """A version that is about to be published may name their files."""
+    for number in range(4):
+        appended(words, number, rows=2)
+    before = tagged_files(words)
+    monkeypatch.setattr(leases, "PATIENCE_SECONDS", 0.0)
+    with leases.publishing(words, "another", "publish"):
+        assert clean(words, [DECLARED], at_ms=later(), dry_run=True).gone
+        with pytest.raises(LeaseHeldError):
+            clean(words, [DECLARED], at_ms=later())
+        assert tagged_files(words) == before
+        assert clean(words, [DECLARED], at_ms=later(), owner="another").gone
+    assert tagged_files(words) < before
 
 
 def test_a_file_that_is_only_needed_is_no_version_any_more(words, first):
