@@ -90,3 +90,18 @@ def test_reading_is_by_rows_and_writes_what_is_of_no_shard():
     expected = cost.reading(state(rates=SLOW), 500)
     assert expected.written == 10_000
     assert expected.seconds == pytest.approx(0.5 + 0.01)
+
+
+@pytest.mark.parametrize("of", [cost.untouched, lambda *shard: cost.masked(*shard, 5)])
+def test_what_is_named_where_it_is_is_not_copied(of):
+    copied, named = (of(state(is_named=is_named), graph()) for is_named in (False, True))
+    assert copied.copied > named.copied == 0
+    assert copied.written == named.written
+    assert copied.seconds > named.seconds
+
+
+def test_new_locators_are_written_wherever_the_rest_is():
+    copied, named = (
+        cost.remapped(state(is_named=is_named), graph(), 5) for is_named in (False, True)
+    )
+    assert (named.copied, named.written) == (0, copied.written)
