@@ -30,6 +30,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.metadata.dropped import Dropped, find_dropped, is_dropped, names_index
+from puffin_ann.lake.metadata.own_tags import index_of, own_tags
 from puffin_ann.lake.metadata.registered import Registered, find_registered
 from puffin_ann.lake.store.locations import require_beside
 from puffin_ann.puffin.reader import PuffinReader
@@ -37,7 +38,7 @@ from puffin_ann.search.consistency import CoveredRows, check_version
 from puffin_ann.search.index_files import VersionFiles, files_named, open_puffin
 
 RETAINED_LIMIT = 16
-"""Most registered files of ours whose footers are read to find an index."""
+"""Most files of an index whose versions are read, and of files that no tag of ours holds."""
 
 OUR_NAME = "/ann-"
 """What the names of our files begin with. Nothing but the footer says that a file holds an index;
@@ -223,9 +224,14 @@ def find_versions(
     problems: list[str] = []
     is_damaged = False
     read = 0
+    names = _names_by_tag(table, marks)
     for entry in _candidates(table):
+        name = next((names[slot] for slot in entry.snapshot_ids if slot in names), None)
+        if name not in (None, index) and (index or name in others):
+            others.add(str(name))  # what a tag holds is of one index
+            continue
         if read == RETAINED_LIMIT:
-            break
+            continue
         held: set[str] = set()
         try:
             version = read_confirmed(partial(_look, table.io, entry, index, marks, held))
@@ -234,10 +240,10 @@ def find_versions(
             problems.append(said if said.startswith(entry.path) else f"{entry.path}: {said}")
             is_damaged |= index in held or _says(table, index, entry, marks)
             others |= held
-            read += 1
+            read += name in (None, index)
             continue
         others |= held
-        read += bool(held)
+        read += bool(held) and name in (None, index)
         if version is None or is_dropped(marks, index, version.run_id):
             continue
         # One that is only kept since newer ones name its file may have lost its own parts.
@@ -267,6 +273,12 @@ def _look(
             held.add(index)
         held |= index_names(reader, marks)
         return _version_in(io, reader, index, entry.snapshot_id)
+
+
+def _names_by_tag(table: Table, marks: Mapping[str, Dropped]) -> dict[int, str]:
+    """Return the indexes that were never dropped, by the snapshots that tags of ours hold."""
+    found = {slot: index_of(tag) for slot, tag in own_tags(table).items()}
+    return {slot: name for slot, name in found.items() if is_name(name) and name not in marks}
 
 
 def _candidates(table: Table) -> list[Registered]:

@@ -25,6 +25,11 @@ def tag_name(index: str, run_id: str) -> str:
     return f"{PREFIX}{index}_{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
 
 
+def index_of(tag: str) -> str:
+    """Return the index that a tag of ours was made for, by its name."""
+    return tag.removeprefix(PREFIX).rpartition("_")[0]
+
+
 def own_tags(table: Table) -> Mapping[int, str]:
     """Return the names of our tags by the snapshot that each holds."""
     return {

@@ -8,6 +8,7 @@ from pyiceberg.table import Table
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lifecycle.maintain.guard import live_files
+from puffin_ann.lifecycle.maintain.repair import require_whole
 from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
@@ -43,13 +44,14 @@ def gather(table: str | Table, index: str) -> GatherReport:
 
     Raises:
         IndexNotFoundError: no version of it can be read.
+        DamagedIndexError: the newest version is not as it was written.
         TagNotKeptError: the catalog keeps no tags; the index is one file there in any case.
         ConflictError: the table was changed by others during every attempt; nothing was changed.
         UnclearCommitError: the catalog's answer was lost.
         LeaseHeldError: a run is at work on the index.
     """
     loaded = load_table(table)
-    require_versions(loaded, index)
+    require_whole(loaded, require_versions(loaded, index)[0])
     owner = new_run_id(f"gather-{index}")
     with (
         leases.writing(loaded, index, owner, "gather it in one file", wait=False),

@@ -22,6 +22,7 @@ from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, sl
 from puffin_ann.lake.metadata.dropped import find_dropped, names_index
 from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
 from puffin_ann.lake.metadata.own_tags import own_tags, tag_of
+from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle.publish.carried_blobs import listed_blobs
 from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.retention.rules import (
@@ -174,8 +175,19 @@ def plan_guard(
         for verdict in verdicts
         if verdict.file not in live.values() and verdict.file.path not in held
     ]
+    kept += _forgotten(inventory)
     _keep_others(inventory, kept, expected, clear, register)
     return GuardPlan(clear=clear, register=register, hold=hold, again=again, live=live, lost=lost)
+
+
+def _forgotten(inventory: Inventory) -> list[Verdict]:
+    """Return files that a published version names and that no metadata names any more."""
+    needed = {path for file in inventory.published for path in file.needs}
+    return [
+        Verdict(file, ("a version needs it",))
+        for file in inventory.files
+        if not file.is_published and file.bytes is not None and canonical(file.path) in needed
+    ]
 
 
 def _lost_tags(

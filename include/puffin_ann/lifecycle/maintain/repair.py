@@ -67,10 +67,18 @@ class Damage:
 
 
 def find_damage(inventory: Inventory, *, quick: bool = False) -> list[Damage]:
-    """Look for damage in all published files; with `quick` in what is small of each."""
+    """Look for damage in all published files; with `quick` in what is small of each.
+
+    Not in those that are only kept since newer versions name them: what these need of them is
+    looked at with them.
+    """
     found: list[Damage] = []
+    registered = {canonical(file.path) for file in inventory.files if file.entries}
+    newest = {file.path for file in live_files(inventory.published).values()}
     for file in inventory.files:
         if not file.is_published or file.bytes is None:
+            continue
+        if file.path not in newest and not file.needs <= registered:
             continue
         if file.problem:
             found.append(Damage(file, "", file.problem))
@@ -89,7 +97,7 @@ def require_whole(table: Table, version: IndexVersion) -> None:
         DamagedIndexError: names the file, the problem and what repairs it.
     """
     inventory = take_inventory(table)
-    paths = {version.path, *version.needs}
+    paths = {version.path, *version.staged}
     suspects = [file for file in inventory.files if file.path in paths and file.bytes is not None]
     if not any(_damage_of(table, suspect, OURS.keys()) for suspect in suspects):
         return

@@ -33,7 +33,8 @@ class IndexStatus(BaseModel):
     """The newest version of one index, seen from the table's current snapshot.
 
     `vectors` and `delta_rows` leave tombstones out; `tombstone_ratio` is the highest of a shard;
-    `bytes` are those of the index's own blobs, `file_bytes` those of the file, which holds the
+    `bytes` are those of the index's own blobs, which may be in `earlier_files`, too, other files
+    that the version names; `file_bytes` those of the file, which holds the
     table's other indexes and others' statistics besides; `declared` is None where it is not known
     which indexes are declared; `tag` is the tag of ours that holds the file, None where none does;
     `declaration` is what the version was published by, as the table
@@ -54,6 +55,7 @@ class IndexStatus(BaseModel):
     file: str
     bytes: int
     file_bytes: int
+    earlier_files: int = 0
     shards: int
     partitions: int
     deltas: int
@@ -142,6 +144,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         file=version.path,
         bytes=bytes_of(table, version),
         file_bytes=version.length,
+        earlier_files=len(version.needs),
         shards=len(routing.shards) - len(deltas),
         partitions=len(routing.centroids),
         deltas=len(deltas),
@@ -210,7 +213,10 @@ def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
     yield "vectors", f"{found.vectors:,}" + _skipped(found.skipped)
     if found.tombstones:
         yield "tombstones", f"{found.tombstones:,}, at most {found.tombstone_ratio:.1%} of a shard"
-    yield "bytes", f"{found.bytes:,} of the index, in a file of {found.file_bytes:,}"
+    files = f"a file of {found.file_bytes:,}"
+    if found.earlier_files:
+        files += f" and {found.earlier_files} of earlier versions"
+    yield "bytes", f"{found.bytes:,} of the index, in {files}"
     uncovered = f"; {found.rows_to_scan:,} rows to scan, {found.rows_masked:,} masked"
     behind = found.rows_to_scan or found.rows_masked
     yield "coverage", f"{found.coverage:.2%}" + (uncovered if behind else "")

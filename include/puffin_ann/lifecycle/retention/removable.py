@@ -161,10 +161,13 @@ def _dropped(
 def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Removable]:
     """List files of runs that failed, were killed, or whose commit was not answered.
 
-    A file that some snapshot or earlier metadata names is none of them, readable or not.
+    A file that some snapshot or earlier metadata names, or a version that is published, is none of
+    them, readable or not.
     """
+    needed = {path for file in inventory.published for path in file.needs}
     for file in inventory.files:
         left = file.holds or not file.dropped
+        left = left and canonical(file.path) not in needed
         if left and not file.is_published and file.bytes is not None:
             yield Removable(
                 kind="unpublished file",

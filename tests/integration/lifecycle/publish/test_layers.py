@@ -3,7 +3,8 @@
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.errors import LeaseHeldError
+from puffin_ann.declaration import RetentionOptions
+from puffin_ann.errors import DamagedIndexError, LeaseHeldError
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.store.objects import object_exists
@@ -16,7 +17,8 @@ from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.publish import assemble, layers
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.versions.index_state import bytes_of
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search import versions
+from puffin_ann.search.versions import all_index_names, find_versions
 from puffin_ann.settings import settings
 from tests.support import builds, damage, refreshes, table_events
 from tests.support.tables import delete_positions
@@ -187,6 +189,59 @@ def test_the_guard_sets_a_dropped_tag_again_of_a_file_that_is_needed(words, firs
     assert guard(words.refresh(), [DECLARED]).actions == (f"set tag {tag} again, for {first}",)
     table_events.expire_all_but_head(words)
     refreshes.assert_right(words.refresh(), DECLARED)
+
+
+def test_many_versions_of_one_index_hide_no_other(words, first, monkeypatch):
+    monkeypatch.setattr(versions, "RETAINED_LIMIT", 2)
+    other = published(words, "other", name="other")
+    for number in range(4):
+        appended(words, number)
+    assert open_index(words.refresh(), "other").version.path == other
+    assert find_versions(words, builds.INDEX).others == ("other",)
+    assert len(find_versions(words, builds.INDEX).versions) == 2
+    assert all_index_names(words) == ["other", builds.INDEX]
+
+
+def test_a_needed_file_that_no_metadata_names_is_registered_again_and_not_removed(words, first):
+    appended(words, 0)
+    (slot,) = [slot for slot, entry in slots(words).items() if entry.statistics_path == first]
+    with words.transaction() as change:
+        change.set_properties({"write.metadata.previous-versions-max": "1"})
+    words.manage_snapshots().remove_tag(own_tags(words.refresh())[slot]).commit()
+    words.maintenance.expire_snapshots().by_id(slot).commit()
+    for number in range(3):
+        with words.refresh().transaction() as change:
+            change.set_properties({"a": str(number)})
+    clean(words.refresh(), [DECLARED], at_ms=later(), grace="0s")
+    assert exists(words, first)
+    refreshes.assert_right(words, DECLARED)
+    (action,) = guard(words.refresh(), [DECLARED]).actions
+    assert f"registered {first} under snapshot" in action
+    assert guard(words.refresh(), [DECLARED]).actions == ()
+    assert doctor(words.refresh(), [DECLARED]).problems_left == 0
+
+
+def test_what_a_file_that_is_only_needed_lost_is_no_damage(words, first, monkeypatch):
+    """Version 3 stays for its delta; version 2, which it named for another, goes."""
+    declared = DECLARED.model_copy(update={"retention": RetentionOptions(versions=1, grace="0s")})
+    paths = [first]
+    for number, rows in enumerate((4, 40, 41)):
+        appended(words, number, rows=rows)
+        paths.append(newest(words).path)
+    clean(words, [declared], at_ms=later())
+    for path in set(paths) - newest(words).needs - {newest(words).path}:
+        assert not exists(words, path)
+    report = doctor(words.refresh(), [declared])
+    assert (report.problems_left, damage.damaged(report)) == (0, [])
+    assert refreshes.refresh(words, declared)["action"] == "none"
+
+
+def test_what_is_damaged_is_not_gathered(words, first):
+    appended(words, 0)
+    damage.corrupt(first.removeprefix("file://"), "graph")
+    with pytest.raises(DamagedIndexError):
+        gather(words, builds.INDEX)
+    assert newest(words).needs == {first}
 
 
 def test_an_index_goes_over_to_one_file_where_it_is_not_published_by_tag(words, first):

@@ -126,3 +126,8 @@ def test_what_the_engines_of_auto_did_is_shown_one_line_each():
     assert shown(trials=(trial,))["tried"] == (
         "hnsw: 12,346 queries a second at recall 0.9510, 10,000 sampled rows"
     )
+
+
+def test_files_that_a_version_shares_with_earlier_ones_are_counted():
+    assert "of earlier versions" not in shown()["bytes"]
+    assert shown(earlier_files=2)["bytes"].endswith(" and 2 of earlier versions")
