@@ -182,7 +182,7 @@ def plan_guard(
 
 def _forgotten(inventory: Inventory) -> list[Verdict]:
     """Return files that a published version names and that no metadata names any more."""
-    needed = {path for file in inventory.published for path in file.needs}
+    needed = inventory.needed
     return [
         Verdict(file, ("a version needs it",))
         for file in inventory.files

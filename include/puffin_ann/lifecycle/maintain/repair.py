@@ -197,7 +197,7 @@ def _repaired(table: Table, found: Sequence[Damage], actions: list[str]) -> froz
     whole = live_files(rest.published)
     lost = plan_guard(rest).lost
     damaged = {damage.file.path: damage.file for damage in confirmed}
-    needed = {path for file in rest.files if file.holds for path in file.needs}
+    needed = rest.needed
     dispensable = {
         path
         for path, file in damaged.items()

@@ -137,7 +137,7 @@ def _dropped(
     inventory: Inventory, declarations: Sequence[IndexDeclaration], grace: str | None
 ) -> Iterable[Removable]:
     """List files that hold nothing but versions that were dropped, and that no other needs."""
-    needed = {path for file in inventory.files for path in file.needs}
+    needed = inventory.needed
     for file in inventory.files:
         if file.holds or not file.dropped or canonical(file.path) in needed:
             continue
@@ -164,7 +164,7 @@ def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Removable]:
     A file that some snapshot or earlier metadata names, or a version that is published, is none of
     them, readable or not.
     """
-    needed = {path for file in inventory.published for path in file.needs}
+    needed = inventory.needed
     for file in inventory.files:
         left = file.holds or not file.dropped
         left = left and canonical(file.path) not in needed

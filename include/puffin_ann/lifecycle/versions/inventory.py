@@ -123,6 +123,11 @@ class Inventory:
         """Usable files that are or were a part of the table, the newest first."""
         return tuple(file for file in self.files if file.is_usable and file.is_published)
 
+    @property
+    def needed(self) -> frozenset[str]:
+        """Canonical locations of the files that published ones name."""
+        return frozenset(path for file in self.published for path in file.needs)
+
     def is_tagged(self, file: IndexFile) -> bool:
         """Tell whether a tag of ours holds a file: then no expiry takes its registration away."""
         return bool(file.entries.keys() & own_tags(self.table).keys())
