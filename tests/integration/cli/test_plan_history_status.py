@@ -284,7 +284,8 @@ def test_a_refresh_tells_what_it_found_to_be_added_and_gone(cli, indexed, declar
     indexed.refresh().delete("id < 3")
     code, out, _ = cli("refresh", builds.INDEX)
     assert code == 0, out
-    assert "10 rows added, 3 gone" in out
+    assert "refresh, as planned: 37 rows added and 30 rows removed since" in out
+    assert "found: 10 rows added and 3 removed, not counting those that were only relocated" in out
     code, out, _ = cli("refresh", builds.INDEX, "--json")
     told = json.loads(out)
     assert (told["action"], told["rows_added"], told["rows_gone"]) == ("none", None, None)

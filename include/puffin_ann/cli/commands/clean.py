@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 def clean(
     table: TableName,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Remove nothing; list what would go, and why.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Remove nothing; list what would go and what stays, and why."
+        ),
     ] = False,
     grace: Annotated[
         str | None,
@@ -78,6 +81,9 @@ def _show_clean(report: "CleanReport") -> None:
     console.print(f"{report.table}: {_cleaned(report, verb)}", highlight=False, soft_wrap=True)
     for kept in report.kept:
         say(f"kept {kept.kind} {kept.location}: {kept.why}")
+    if report.dry_run:
+        for kept in report.needed:
+            say(f"stays, {kept.kind} {kept.location}: {kept.why}")
     for note in report.notes:
         say(f"note: {note}")
     for file in report.forgotten:

@@ -62,12 +62,17 @@ def refresh(
     if as_json:
         print_json(done)
         return
-    lines = [f"{declaration.name}: {in_words(done['action'])}: {done['reason']}"]
-    if done["snapshot_id"] is not None:
+    is_done = done["snapshot_id"] is not None
+    what = f"{in_words(done['action'])}{', as planned' if is_done else ''}"
+    lines = [f"{declaration.name}: {what}: {done['reason']}"]
+    if is_done:
+        found = f"found: {done['rows_added']:,} rows added and {done['rows_gone']:,} removed"
+        if done["action"] == "refresh":
+            found += ", not counting those that were only relocated"
         lines += [
+            found,
             f"published as snapshot {done['snapshot_id']}: {done['bytes_written']:,} bytes "
             f"written, {done['bytes_copied']:,} carried over",
-            f"{done['rows_added']:,} rows added, {done['rows_gone']:,} gone",
         ]
     for line in lines:
         say(line)

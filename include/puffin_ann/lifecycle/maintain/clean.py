@@ -21,7 +21,12 @@ from puffin_ann.lake.store.listing import abort, delete_object, unfinished_uploa
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.maintain.forget_metadata import forget_metadata
 from puffin_ann.lifecycle.retention.foreign_history import describe
-from puffin_ann.lifecycle.retention.removable import Kind, Removable, find_removable
+from puffin_ann.lifecycle.retention.removable import (
+    Kind,
+    Removable,
+    find_needed,
+    find_removable,
+)
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.object_names import (
@@ -36,7 +41,7 @@ log = logging.getLogger("puffin_ann")
 
 
 class Kept(BaseModel):
-    """Something whose grace is over, and which is not removed all the same.
+    """Something that would go, and is not removed all the same.
 
     Attributes:
         location: the object, the folder of a run's staging, or the object an upload was to make.
@@ -59,6 +64,7 @@ class CleanReport(BaseModel):
         waiting: what goes later, its grace not being over.
         failed: what could not be removed, one sentence each.
         kept: what is not removed though its grace is over, since others may need it.
+        needed: files of older versions that stay since newer ones name blobs in them.
         notes: what metadata in reach says that the table may be another's, too, one sentence each;
             looked for where there is something to remove.
         forgotten: metadata files that are ignored from now on, as asked for.
@@ -72,6 +78,7 @@ class CleanReport(BaseModel):
     waiting: tuple[Removable, ...]
     failed: tuple[str, ...] = ()
     kept: tuple[Kept, ...] = ()
+    needed: tuple[Kept, ...] = ()
     notes: tuple[str, ...] = ()
     forgotten: tuple[str, ...] = ()
 
@@ -137,6 +144,7 @@ class _Found:
         look: at the metadata in reach.
         free: what may go now.
         kept: what is due and stays.
+        needed: what stays since newer versions need it.
     """
 
     inventory: Inventory
@@ -144,6 +152,7 @@ class _Found:
     look: "_Look"
     free: Sequence[Removable]
     kept: Sequence[Kept]
+    needed: Sequence[Kept]
 
     @classmethod
     def of(
@@ -158,7 +167,11 @@ class _Found:
         found = find_removable(inventory, declarations, grace=grace)
         look = _Look(inventory, found, forgotten)
         free, kept = look.split([removable for removable in found if removable.is_due])
-        return cls(inventory, found, look, free, kept)
+        needed = [
+            Kept(kind="superseded version", location=file.path, bytes=file.bytes or 0, why=why)
+            for file, why in find_needed(inventory, declarations)
+        ]
+        return cls(inventory, found, look, free, kept, needed)
 
     def removed(self, forgotten: tuple[str, ...]) -> CleanReport:
         """Remove what may go."""
@@ -182,6 +195,7 @@ class _Found:
             waiting=tuple(removable for removable in self.all if not removable.is_due),
             failed=tuple(failed),
             kept=tuple(self.kept),
+            needed=tuple(self.needed),
             notes=self.look.notes,
             forgotten=forgotten,
         )

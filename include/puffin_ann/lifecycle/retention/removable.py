@@ -26,6 +26,7 @@ from puffin_ann.lifecycle.retention.rules import (
     apply_retention,
     names_of_snapshots,
     policies,
+    who_needs,
 )
 from puffin_ann.lifecycle.runtime.heartbeat import ALIVE_MS
 from puffin_ann.lifecycle.runtime.object_names import (
@@ -33,7 +34,7 @@ from puffin_ann.lifecycle.runtime.object_names import (
     needed_locations,
     object_name,
 )
-from puffin_ann.lifecycle.versions.inventory import Inventory
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 
 _log = logging.getLogger("puffin_ann")
 
@@ -156,6 +157,22 @@ def _dropped(
             slots=tuple(sorted(file.entries)),
             tags=tuple(inventory.tags_of(file)),
         )
+
+
+def find_needed(
+    inventory: Inventory, declarations: Sequence[IndexDeclaration] = ()
+) -> list[tuple[IndexFile, str]]:
+    """List the files that stay only since versions in other files need them, each with these."""
+    published = inventory.published
+    verdicts = apply_retention(
+        published, policies(declarations, published), names_of_snapshots(inventory.table)
+    )
+    found = [
+        (verdict.file, "; ".join(verdict.reasons)) for verdict in verdicts if verdict.is_for_others
+    ]
+    dropped = [file for file in inventory.files if file.dropped and not file.holds]
+    needing = [(file, "; ".join(who_needs(file, published))) for file in dropped]
+    return found + [(file, why) for file, why in needing if why]
 
 
 def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Removable]:

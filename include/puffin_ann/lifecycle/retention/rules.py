@@ -22,6 +22,7 @@ class Verdict:
         superseded: why it is not needed; empty if it stays.
         since_ms: since when it is not needed, milliseconds since 1970.
         grace_ms: how long it stays after that.
+        is_for_others: it stays only since versions in other files need it.
     """
 
     file: IndexFile
@@ -29,6 +30,7 @@ class Verdict:
     superseded: tuple[str, ...] = ()
     since_ms: int = 0
     grace_ms: int = 0
+    is_for_others: bool = False
 
     @property
     def is_kept(self) -> bool:
@@ -100,14 +102,25 @@ def _with_needed(verdicts: Sequence[Verdict]) -> list[Verdict]:
         needing = namers.get(canonical(verdict.file.path), [])
         if verdict.is_kept or not needing:
             return verdict
-        kept = tuple(f"{other.file.path} needs it" for other in needing if other.is_kept)
+        kept = tuple(who_needs(verdict.file, (other.file for other in needing if other.is_kept)))
         if kept:
-            return Verdict(verdict.file, kept)
+            return Verdict(verdict.file, kept, is_for_others=True)
         gone_ms = max(other.since_ms + other.grace_ms for other in needing)
         since = max(verdict.since_ms, gone_ms - verdict.grace_ms)
         return replace(verdict, since_ms=since)
 
     return list(map(considered, verdicts))
+
+
+def who_needs(file: IndexFile, files: Iterable[IndexFile]) -> list[str]:
+    """Say which versions in other files need a file, a sentence for each of those files."""
+    key = canonical(file.path)
+    needing = (other for other in files if key in other.needs)
+    return [f"{other.path} needs it, with {_versions_in(other)}" for other in needing]
+
+
+def _versions_in(file: IndexFile) -> str:
+    return ", ".join(f"version {held.version!r} of index {held.index!r}" for held in file.holds)
 
 
 @dataclass(frozen=True)
@@ -168,7 +181,9 @@ def _apply(
             superseded.append(f"{newer.path} holds this version of index {held.index!r}, too")
         if rank >= keeps:
             times.append(history.first_published_ms(history.versions[rank - keeps]))
-            superseded.append(f"index {held.index!r} has {rank} newer versions, {keeps} are kept")
+            newer_ones = f"{rank} newer version{'s' if rank != 1 else ''}"
+            are_kept = f"{keeps} {'are' if keeps != 1 else 'is'} kept"
+            superseded.append(f"index {held.index!r} has {newer_ones}, {are_kept}")
         since = max(since, min(times))
     if reasons:
         return Verdict(file, tuple(reasons))

@@ -309,7 +309,7 @@ def test_the_command_lists_what_would_go_and_then_removes_it(words, command):
     assert code == 0
     (gone,) = json.loads(text)["gone"]
     assert gone["location"] == first
-    assert "newer versions" in gone["why"]
+    assert gone["why"] == f"index '{builds.INDEX}' has 2 newer versions, 2 are kept"
     (tag,) = gone["tags"]
     assert tag.startswith(f"puffin_ann_{builds.INDEX}_")
     assert "nothing to delete" in command("clean", "test.demo.words", "--dry-run")[1]

@@ -119,6 +119,9 @@ def test_files_stay_as_long_as_a_version_that_stays_needs_them(words, first):
         appended(words, number, rows=2)
         paths.append(newest(words).path)
     report = clean(words, [DECLARED], at_ms=later())
+    assert [(stays.location, stays.why) for stays in report.needed] == [
+        (first, "; ".join(f"{path} needs it, with {which}" for path, which in last_two(words)))
+    ]
     gone = {removable.location for removable in report.gone}
     kept = find_versions(words.refresh(), builds.INDEX).versions[:2]
     needed = {path for version in kept for path in {version.path, *version.needs}}
@@ -128,6 +131,14 @@ def test_files_stay_as_long_as_a_version_that_stays_needs_them(words, first):
     assert all(exists(words, path) for path in needed)
     refreshes.assert_right(words, DECLARED)
     assert doctor(words, [DECLARED]).findings == ()
+
+
+def last_two(table) -> list[tuple[str, str]]:
+    """The files of the two newest versions, each with its name."""
+    return [
+        (version.path, f"version {version.run_id!r} of index {builds.INDEX!r}")
+        for version in find_versions(table.refresh(), builds.INDEX).versions[:2]
+    ]
 
 
 def test_versions_go_only_while_nobody_publishes(words, first, monkeypatch):
