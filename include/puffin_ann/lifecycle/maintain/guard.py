@@ -160,6 +160,9 @@ def plan_guard(
         if verdict.is_kept and not inventory.is_tagged(verdict.file)
     ]
     hold = _lost_tags(inventory, verdicts)
+    for slot, (_, file) in hold.items():
+        if slot not in file.entries:
+            register[slot] = file, "its tag held it"
     held = {file.path for file, _ in register.values()} | {file.path for _, file in hold.values()}
     untagged = {
         index: file for index, file in inventory.untagged(live).items() if file.path not in held
@@ -193,12 +196,16 @@ def _forgotten(inventory: Inventory) -> list[Verdict]:
 def _lost_tags(
     inventory: Inventory, verdicts: Iterable[Verdict]
 ) -> dict[int, tuple[str, IndexFile]]:
-    """Return the tags of ours that somebody dropped, by the snapshot that they were on."""
+    """Return the tags of ours that somebody dropped, by the snapshot that they were on.
+
+    Its file may have lost the registration there, too, as long as nobody else took the place.
+    """
     table = inventory.table
     refs = table.refs()
     found = {}
     for verdict in verdicts:
-        for slot in verdict.file.entries:
+        free = {slot for slot in verdict.file.named_by if inventory.is_free(slot)}
+        for slot in verdict.file.entries.keys() | free:
             tag = tag_of(table.snapshot_by_id(slot))
             if tag is not None and tag not in refs:
                 found[slot] = tag, verdict.file

@@ -38,6 +38,19 @@ def test_the_guard_sets_its_tag_again_when_that_was_dropped(words):
     table_events.assert_alive(words)
 
 
+def test_the_guard_sets_a_dropped_tag_again_whose_registration_is_lost_too(words):
+    paths = [published(words, run) for run in ("a", "b")]
+    before = own_tags(words)
+    for held, tag in before.items():
+        words.manage_snapshots().remove_tag(tag).commit()
+        table_events.drop_registration(words.refresh(), held)
+    guard(words)
+    assert (own_tags(words.refresh()), tagged_files(words)) == (before, set(paths))
+    assert guard(words).actions == ()
+    table_events.expire_all_but_head(words)
+    table_events.assert_alive(words)
+
+
 def test_a_dropped_index_leaves_nothing(words):
     published(words)
     before = {entry.snapshot_id for entry in words.history()}
