@@ -4,6 +4,8 @@ import os
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate
 
 from tests.support import builds
 from tests.support.tables import delete_positions
@@ -13,7 +15,7 @@ picks = st.integers(0, 10**6)
 
 
 class DataRules:
-    """Appends, deletes, overwrites, compaction, rollback, names of snapshots."""
+    """Appends, deletes, overwrites, compaction, rollback, branches and tags, replaced tables."""
 
     @rule(count=st.integers(1, 15))
     def append(self, count):
@@ -80,7 +82,50 @@ class DataRules:
             manage.remove_branch(name).commit()
         self._changed()
 
-    def _append(self, count, table=None):
-        (table or self.table).append(builds.rows(range(self.next_id, self.next_id + count)))
+    @precondition(lambda self: _branches(self.table))
+    @rule(pick=picks, count=st.integers(1, 8))
+    def append_to_a_branch(self, pick, count):
+        names = _branches(self.table)
+        self._append(count, branch=names[pick % len(names)])
+
+    @precondition(lambda self: _ahead(self.table))
+    @rule(pick=picks)
+    def fast_forward(self, pick):
+        """Main goes on to where a branch is that began at it."""
+        names = _ahead(self.table)
+        self._fast_forward(names[pick % len(names)])
+        self._changed()
+
+    def _fast_forward(self, branch):
+        self.table.manage_snapshots().set_current_snapshot(ref_name=branch).commit()
+
+    @rule(count=st.integers(8, 15))
+    def replace(self, count):
+        """Begin the table anew, as CREATE OR REPLACE TABLE AS SELECT does: main has no past."""
+        main = RemoveSnapshotRefUpdate.model_validate({"ref-name": "main"})
+        same = AssertTableUUID(uuid=self.table.metadata.table_uuid)
+        self.table.catalog.commit_table(self.table, (same,), (main,))
+        self._append(count, self.table.refresh())
+
+    def _append(self, count, table=None, branch="main"):
+        rows = builds.rows(range(self.next_id, self.next_id + count))
+        (table or self.table).append(rows, branch=branch)
         self.next_id += count
         self._changed()
+
+
+def _branches(table) -> list[str]:
+    """Branches but main."""
+    kinds = {name: ref.snapshot_ref_type.value for name, ref in table.refs().items()}
+    return sorted(name for name, kind in kinds.items() if kind == "branch" and name != "main")
+
+
+def _ahead(table) -> list[str]:
+    """Branches of which the head is an ancestor."""
+    head = table.current_snapshot()
+    ends = {name: table.snapshot_by_id(table.refs()[name].snapshot_id) for name in _branches(table)}
+    return [
+        name
+        for name, end in ends.items()
+        if end != head and head in list(ancestors_of(end, table.metadata))
+    ]

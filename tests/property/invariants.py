@@ -9,6 +9,7 @@ from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
 from puffin_ann.lake.metadata.log import manifest_lists_of
+from puffin_ann.lake.metadata.own_tags import tag_of
 from puffin_ann.lake.store.listing import canonical, list_objects
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 from puffin_ann.lifecycle.versions.inventory import take_inventory
@@ -61,7 +62,13 @@ class Invariants:
     def no_number_is_given_twice(self):
         """Of two commits with one sequence number, the deletes of one would miss rows."""
         numbers = [snapshot.sequence_number for snapshot in self.table.snapshots()]
-        assert self.table.metadata.last_sequence_number == max(numbers)
+        assert self.table.metadata.last_sequence_number >= max(numbers)
+        of_rows = [
+            snapshot.sequence_number
+            for snapshot in self.table.snapshots()
+            if tag_of(snapshot) is None
+        ]
+        assert len(set(of_rows)) == len(of_rows)
 
     def _live(self, snapshot_id):
         """What the oracle says of a snapshot; snapshots never change."""

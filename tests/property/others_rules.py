@@ -4,9 +4,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from puffin_ann.lake.commit.statistics_slots import slots
+from puffin_ann.lake.metadata.own_tags import held_files
 from puffin_ann.lake.store.listing import canonical, list_objects
+from puffin_ann.lifecycle.versions.inventory import live_files, take_inventory
 from tests.property.data_rules import picks
 from tests.support import table_events
+from tests.support.orphans_by_name import remove_by_name
 
 
 class OthersRules:
@@ -28,8 +31,8 @@ class OthersRules:
 
     @rule(keep=st.integers(1, 4))
     def expire(self, keep):
-        """Expire but the newest ancestors of the head, after the guard ran."""
-        self._guarded()
+        """Expire but the newest ancestors of the head."""
+        self._made_safe()
         line = {ancestor.snapshot_id for ancestor in list(_ancestors(self.table))[:keep]}
         named = {ref.snapshot_id for ref in self.table.refs().values()}
         before = registered_paths(self.table)
@@ -46,12 +49,29 @@ class OthersRules:
                 self.table.io.delete(path)
         self.held = None  # what it would register may be gone
 
-    @rule()
-    def remove_orphans(self):
-        """Remove everything that the metadata does not reach, however new; the guard ran before."""
-        self._guarded()
-        self._remove_orphans()
+    @rule(by_name=st.booleans())
+    def remove_orphans(self, by_name):
+        """Remove everything that the metadata does not reach, however new.
+
+        By name, as Trino and StarRocks do, all that runs staged goes, too.
+        """
+        self._made_safe()
+        if by_name:
+            remove_by_name(self.table.refresh(), self._all_files())
+            self.crashed = None
+        else:
+            self._remove_orphans()
         self.held = None
+
+    def _made_safe(self):
+        """Run the guard, unless tags of ours hold all that is needed: then nobody's help is."""
+        inventory = take_inventory(self.table)
+        live = live_files(inventory.published)
+        needed = {canonical(file.path) for file in live.values()} | set(inventory.needed)
+        if needed <= {canonical(path) for path in held_files(inventory.table)}:
+            self.visible = {name for name in self.declared if name in live}
+        else:
+            self._guarded()
 
     def _remove_orphans(self):
         remove_orphans(self.table)

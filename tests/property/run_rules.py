@@ -7,11 +7,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from pyiceberg.exceptions import CommitFailedException
 
+from puffin_ann import open_index
 from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.drop import drop
+from puffin_ann.lifecycle.maintain.gather import gather
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.publish import assemble as publishing
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
@@ -124,6 +127,22 @@ class RunRules:
             release()
         self.table.refresh()
         self.anchored = False
+
+    @precondition(lambda self: self.visible)
+    @rule(pick=st.integers(0, 1))
+    def gather(self, pick):
+        name = sorted(self.visible)[pick % len(self.visible)]
+        gather(self.table, name)
+        self._changed()
+        assert open_index(self.table, name).version.needs == frozenset()
+
+    @precondition(lambda self: self.visible)
+    @rule(pick=st.integers(0, 1))
+    def drop(self, pick):
+        name = sorted(self.visible)[pick % len(self.visible)]
+        drop(self.table, name, self.declared.values(), force=True)
+        self.visible.discard(name)
+        self._changed()
 
     @rule()
     def guard(self):

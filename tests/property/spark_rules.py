@@ -48,6 +48,16 @@ class SparkRules(TableRules):
         )
         self._changed()
 
+    def _fast_forward(self, branch):
+        self._sql(f"CALL {{c}}.system.fast_forward('{{n}}', 'main', '{branch}')")
+
+    @rule(count=st.integers(8, 15))
+    def replace(self, count):
+        self.table.append(builds.rows(range(self.next_id, self.next_id + count)))
+        self.next_id += count
+        self._sql("CREATE OR REPLACE TABLE {t} USING iceberg AS SELECT * FROM {t}")
+        self._changed()
+
     @rule()
     def rewrite_manifests(self):
         self._sql("CALL {c}.system.rewrite_manifests('{n}')")
@@ -65,7 +75,7 @@ class SparkRules(TableRules):
 
     @rule(keep=st.integers(1, 4))
     def expire(self, keep):
-        self._guarded()
+        self._made_safe()
         self._sql(
             "CALL {c}.system.expire_snapshots(table => '{n}', "
             f"older_than => {LATER}, retain_last => {keep})"

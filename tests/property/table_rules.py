@@ -32,11 +32,17 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
         algorithm=st.sampled_from(["exact", "exact", "vamana"]),
-        publish=st.sampled_from([("snapshot", "snapshot"), ("snapshot", "auto"), ("auto", "auto")]),
+        publish=st.sampled_from(
+            [("auto", "auto"), ("auto", "auto"), ("snapshot", "auto"), ("snapshot", "snapshot")]
+        ),
+        most_files=st.sampled_from([2, 12]),
     )
-    def begin(self, metric, algorithm, publish):
+    def begin(self, metric, algorithm, publish, most_files):
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         self.patch = pytest.MonkeyPatch()
+        self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
+        self.patch.setattr("puffin_ann.lifecycle.publish.layers.MOST_FILES", most_files)
+        library_settings.cache_clear()
         self.patch.setattr("puffin_ann.lake.commit.commit_index_file.WAIT_SECONDS", 0.0)
         self.table = self._table()
         parameters = {} if algorithm == "exact" else {"R": 8, "L": 16, "pq_m": 4, "pq_nbits": 4}
@@ -64,7 +70,6 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
     def _table(self) -> Table:
         where = Path(self.folder.name)
         self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
-        self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
         library_settings.cache_clear()
         self.patch.setenv("PYICEBERG_CATALOG__TEST__TYPE", "sql")
         self.patch.setenv("PYICEBERG_CATALOG__TEST__URI", f"sqlite:///{where}/catalog.db")

@@ -43,6 +43,7 @@ class TwoCatalogsRules(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         where = Path(self.folder.name)
         self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
+        self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
         library_settings.cache_clear()
         for name in CATALOGS:
             prefix = f"PYICEBERG_CATALOG__{name.upper()}__"

@@ -5,6 +5,8 @@ is that of nothing the metadata names: manifest lists, manifests, files of all s
 files of the log, statistics files. Glue's and S3 Tables' removal is, by their documents, no milder.
 """
 
+from collections.abc import Iterable
+
 from pyiceberg.table import Table
 
 
@@ -24,14 +26,19 @@ def named_by(table: Table) -> set[str]:
     return named
 
 
-def remove_orphans_by_name(lake, table: str = "words") -> set[str]:
-    """Remove what a table does not name, however new; returns its locations."""
-    loaded = lake.load(table)
-    named = named_by(loaded)
-    gone = {file for file in lake.files(loaded) if _base(file) not in named}
+def remove_by_name(table: Table, stored: Iterable[str]) -> set[str]:
+    """Remove those of a table's stored files that it does not name; returns their locations."""
+    named = named_by(table)
+    gone = {file for file in stored if _base(file) not in named}
     for location in gone:
-        loaded.io.delete(location)
+        table.io.delete(location)
     return gone
+
+
+def remove_orphans_by_name(lake, table: str = "words") -> set[str]:
+    """Remove what a table of a lake does not name, however new; returns its locations."""
+    loaded = lake.load(table)
+    return remove_by_name(loaded, lake.files(loaded))
 
 
 def _base(location: str) -> str:
