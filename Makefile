@@ -19,7 +19,7 @@ STEP = @printf '\033[1m== %s\033[0m\n'
 PYTEST := $(BIN)/pytest
 # A file's tests stay together: they share what they start. Each process has its own Spark and S3.
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --durations 60 --durations-min 4
-CRASHES := tests/integration/lifecycle/refresh/test_refresh_crashes.py
+CRASHES := tests/integration/lifecycle/refresh/test_refresh_crashes.py tests/integration/lifecycle/maintain/test_crashes.py
 KILLS := tests/e2e/test_killed_*.py
 FUZZERS := $(sort $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py)))
 FUZZED = $(or $(PART),$(FUZZERS))
@@ -112,9 +112,9 @@ test-integration: $(KERNELS) $(JARS) ## Run the integration tests alone
 	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" tests/integration tests/property tests/fuzz
 
 test-long: $(KERNELS) $(JARS) ## Run what is too long for make test: other modes and versions of tables, races of writers many times
-	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/unit tests/integration tests/property --ignore=$(CRASHES)
+	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/unit tests/integration tests/property $(addprefix --ignore=,$(CRASHES))
 
-test-crashes: $(KERNELS) ## Kill refreshes before every one of their events, and at random moments
+test-crashes: $(KERNELS) ## Kill refreshes, builds and maintenance before every one of their events, and refreshes at random moments
 	@$(PYTEST) $(CRASHES)
 
 test-e2e: $(KERNELS) $(JARS) ## Run builds through Airflow, Spark and a Spark cluster, and let a running Airflow follow a table

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from puffin_ann.search.versions import require_versions
-from tests.support import crashing_refreshes
+from tests.support import crashing_runs
 from tests.support.airflow_server import LocalAirflow, wait_until
 from tests.support.airflow_stage import free_port
 from tests.support.killed_attempts import Kind, is_alive
@@ -143,7 +143,7 @@ def kill_tasks(killed: KilledRuns, kind: RunKind, kills: Kills) -> None:
     before = killed.watched.published()
     hit: list[tuple[str, Kind, When]] = []
     missed: list[tuple[str, Kind, When]] = []
-    with crashing_refreshes.searching(killed.search) as searches:
+    with crashing_runs.searching(killed.search) as searches:
         run_id = killed.begin(kind)
         for task, ways in kills.items():
             for kill, when in ways:

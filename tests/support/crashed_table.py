@@ -1,0 +1,151 @@
+"""A table whose index is worked on by processes that are killed, and what must hold after it."""
+
+from pathlib import Path
+
+import numpy as np
+import yaml
+from pyiceberg.table import Table
+
+from puffin_ann import open_index
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.report.history import history
+from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runtime import leases
+from tests.support import builds, crashing_runs, refreshes
+from tests.support.crashing_runs import KILLED, Runs
+from tests.support.other_catalogs import advised
+from tests.support.publications import runs_published
+from tests.support.tables import delete_positions
+
+DECLARED = builds.declaration(
+    algorithm="vamana",
+    parameters=builds.PARAMETERS["vamana"],
+    refresh={"min_rows": 0},
+    rebuild={"tombstone_ratio": 0.001},
+)
+TABLE, INDEX = DECLARED.table, DECLARED.name
+QUERIES = np.array(
+    builds.rows([3, 14, 1000], seed=5).column("embedding").to_pylist(), dtype=np.float32
+)
+LATER_MS = 10**15
+
+
+class CrashedTable:
+    """A table that changes, with an index of whose runs many are killed.
+
+    Args:
+        table: as it was loaded.
+        folder: for declarations; the catalog's warehouse is there, too.
+        declared: the index, of which a build is published.
+    """
+
+    def __init__(self, table: Table, folder: Path, declared: IndexDeclaration = DECLARED) -> None:
+        self.table = table
+        self.folder = folder
+        self.rounds = 0
+        self.declare(declared)
+        builds.build(declared, "build-1")
+        self.runs = Runs(folder)
+
+    def declare(self, declared: IndexDeclaration) -> None:
+        """Have runs find a declaration by the name of its index."""
+        said = declared.model_dump(mode="json", exclude_none=True)
+        (self.folder / f"{declared.name}.yaml").write_text(yaml.safe_dump(said))
+
+    def close(self) -> None:
+        """End the program that starts runs."""
+        self.runs.close()
+
+    def change(self) -> None:
+        """Add rows, and in turns delete some by rewriting files or by position, or update one."""
+        first = 1000 + 10 * self.rounds
+        self.table.refresh().append(builds.rows(range(first, first + 8)))
+        if self.rounds % 2:
+            self.table.refresh().delete(f"id in ({self.rounds}, {first + 1})")
+        elif self.rounds % 4:
+            largest = max(
+                (task.file for task in self.table.refresh().scan().plan_files()),
+                key=lambda file: file.record_count,
+            )
+            delete_positions(self.table, {largest.file_path: [self.rounds // 4]})
+        elif self.rounds:
+            row = builds.rows([first + 2], seed=1)
+            self.table.refresh().overwrite(row, overwrite_filter=f"id = {first + 2}")
+        self.rounds += 1
+
+    def published(self, index: str = INDEX) -> list[str]:
+        """Return the runs that published, in order."""
+        return runs_published(load_table(TABLE), index)
+
+    def search(self, index: str = INDEX) -> None:
+        """Hold a search of one snapshot to brute force on that snapshot."""
+        table = load_table(TABLE)
+        snapshot = table.current_snapshot().snapshot_id
+        opened = open_index(table, index, snapshot)
+        builds.assert_answers(opened, table, snapshot, QUERIES, 5)
+
+    def follow(self, index: str = INDEX) -> None:
+        """Let the index follow a change by which rows of its shards became tombstones."""
+        self.change()
+        self.change()
+        assert self.runs.run(index, f"follow-{self.rounds}").code == 0
+
+    def follow_in_layers(self, index: str = INDEX) -> None:
+        """Let it do so until its newest version names other files: a merge writes all again."""
+        self.follow(index)
+        if not open_index(TABLE, index).version.needs:
+            self.follow(index)
+        assert open_index(TABLE, index).version.needs
+
+    def survive_refresh(self, *, maintenance: bool = False, **moment) -> bool:
+        """Kill a refresh, look on, retry it; tells whether it was killed before its end."""
+        if maintenance:
+            self.follow()
+        else:
+            self.change()
+        before, run_id = len(self.published()), f"run-{self.rounds}"
+        with crashing_runs.searching(self.search):
+            killed = self.runs.run(INDEX, run_id, maintenance=maintenance, **moment)
+            assert killed.code in (0, KILLED)
+            assert self.published()[before:] in ([], [run_id])
+            retried = self.runs.run(INDEX, run_id, maintenance=maintenance)
+        assert retried.code == 0
+        first, *later = self.published()[before:]
+        assert first == run_id
+        if later:
+            # It was all done before. What was read told that a merge is due, of a row more than
+            # was expected: the next maintenance does that, whatever its id.
+            assert maintenance
+            assert later == [f"{run_id}-2"]
+            merge = history(TABLE, INDEX).entries[0].record
+            assert (merge.action, merge.rows_added, merge.rows_gone) == ("merge", 0, 0)
+        refreshes.assert_right(load_table(TABLE), DECLARED)
+        (now,) = status(load_table(TABLE), INDEX)
+        assert (now.rows_to_scan, now.rows_masked, now.coverage) == (0, 0, 1.0)
+        self.search()
+        return killed.code == KILLED
+
+    def break_leases(self) -> None:
+        """Take the leases of a process that was killed away, as people do who cannot wait."""
+        for _, lease in leases.leases_of(load_table(TABLE)):
+            lease.break_lease()
+
+    def assert_clean_leaves_nothing(self) -> None:
+        """Nothing of a killed run is left, once the metadata file of a killed commit is forgotten.
+
+        A catalog over SQL writes that file before its database points to it, and never removes it:
+        it is kept, with what it names, as one that another catalog may point to.
+        """
+        report = clean(TABLE, [DECLARED], grace="0s", at_ms=LATER_MS)
+        if report.notes:
+            clean(TABLE, [DECLARED], grace="0s", at_ms=LATER_MS, forget=advised(report))
+        metadata = self.folder / "warehouse" / "demo" / "words" / "metadata"
+        staged = [path.name for path in metadata.glob("_ann-staging/**/*") if path.is_file()]
+        assert staged == [] or all(name.startswith("_lease-") for name in staged)
+        held = leases.index_lease(load_table(TABLE), INDEX).look()
+        assert held is None or held.released
+        registered = {entry.statistics_path for entry in load_table(TABLE).metadata.statistics}
+        files = {f"file://{path}" for path in metadata.glob("ann-*.puffin")}
+        assert files <= registered
