@@ -17,6 +17,7 @@ from puffin_ann.blobs import (
     partitions,
     routing,
     rows,
+    rows_v1,
     tombstones,
 )
 from puffin_ann.blobs.cells import CellStarts
@@ -203,7 +204,7 @@ def sample_directory():
         blobs=(
             directory.NamedBlob(0, graph.TYPE, 0, None, 4, 4996, 1, 0, digest),
             directory.NamedBlob(1, graph.TYPE, 7, None, 2**39, 2**38, -(2**62), 9, ""),
-            directory.NamedBlob(0, rows.TYPE, 0, "zstd", 64, 100, 1, 0, digest[::-1]),
+            directory.NamedBlob(0, rows_v1.TYPE, 0, "zstd", 64, 100, 1, 0, digest[::-1]),
             directory.NamedBlob(1, partitions.TYPE, None, "lz4", 64, 0, 2, 1, ""),
         ),
     )
@@ -252,6 +253,7 @@ VALUES = {
     coverage.TYPE: sample_coverage(),
     graph.TYPE: sample_graph(n=60, d=6, r=5, m=4, bits=4, metric="cosine"),
     rows.TYPE: sample_rows(60, shuffled=True),
+    rows_v1.TYPE: sample_rows(60, shuffled=True),
     tombstones.TYPE: BitMap([0, 5, *range(20, 40)]),
     centroid.TYPE: sample_centroids(),
     delta.TYPE: sample_delta(),

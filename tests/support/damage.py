@@ -3,8 +3,7 @@
 import json
 import shutil
 
-from puffin_ann.blobs.describe import OURS
-from puffin_ann.blobs.encoding.container import ContainerReader
+from puffin_ann.blobs.describe import sections_of
 from puffin_ann.puffin import PuffinReader
 from puffin_ann.settings import settings
 from tests.support import builds, table_events
@@ -23,7 +22,7 @@ def corrupt(path: str, kind: str = "rows", shard: int = 0, index: str = builds.I
         ]
         middle = blob.length // 2
         if blob.compression_codec is None:  # between sections are bytes that do not matter
-            container = ContainerReader(reader.open(blob), OURS[blob.type][0])
+            container = sections_of(blob.type, reader.open(blob))
             section = max(container.sections.values(), key=lambda section: section.length)
             middle = section.offset + section.length // 2
         file.seek(blob.offset + middle)

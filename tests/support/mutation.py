@@ -83,14 +83,18 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
     return bytes(corrupted)
 
 
+MAJORS = {"rows": 2}
+"""Of the blobs that are not of the first version of the format."""
+
+
 def sections_of(blob: bytes, kind: str) -> dict[str, bytes]:
-    reader = ContainerReader(io.BytesIO(blob), kind)
+    reader = ContainerReader(io.BytesIO(blob), kind, majors=(1, 2))
     return {name: reader.read(name) for name in reader.sections}
 
 
-def assemble(sections: dict[str, bytes], kind: str) -> bytes:
+def assemble(sections: dict[str, bytes], kind: str, major: int | None = None) -> bytes:
     out = io.BytesIO()
-    writer = ContainerWriter(out, kind)
+    writer = ContainerWriter(out, kind, major=major or MAJORS.get(kind, 1))
     for name, data in sections.items():
         writer.put(name, data)
     writer.finish()
@@ -100,7 +104,9 @@ def assemble(sections: dict[str, bytes], kind: str) -> bytes:
 BLOCKS = {"adja": "adjt", "uppa": "uppt", "locs": "loct", "perm": "pert"}
 
 
-def mutate_sealed(sections: dict[str, bytes], kind: str, rng: random.Random) -> bytes:
+def mutate_sealed(
+    sections: dict[str, bytes], kind: str, rng: random.Random, major: int | None = None
+) -> bytes:
     """Corrupt what sections hold, or which there are, under right checksums."""
     corrupted = dict(sections)
     name = rng.choice(list(corrupted))
@@ -117,7 +123,7 @@ def mutate_sealed(sections: dict[str, bytes], kind: str, rng: random.Random) -> 
         )
     else:
         corrupted[name] = mutate(corrupted[name], rng)
-    return assemble(corrupted, kind)
+    return assemble(corrupted, kind, major)
 
 
 def _mutate_blocks(frames: bytes, table: bytes, rng: random.Random) -> tuple[bytes, bytes]:

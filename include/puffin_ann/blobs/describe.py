@@ -16,6 +16,7 @@ from puffin_ann.blobs import (
     partitions,
     routing,
     rows,
+    rows_v1,
     tombstones,
 )
 from puffin_ann.blobs.encoding import metrics, strings
@@ -28,6 +29,7 @@ OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     coverage.TYPE: (coverage.KIND, coverage.HEAD),
     graph.TYPE: (graph.KIND, graph.HEAD),
     rows.TYPE: (rows.KIND, rows.HEAD),
+    rows_v1.TYPE: (rows.KIND, rows_v1.HEAD),
     tombstones.TYPE: (tombstones.KIND, tombstones.HEAD),
     centroid.TYPE: (centroid.KIND, centroid.HEAD),
     delta.TYPE: (delta.KIND, graph.HEAD),
@@ -35,7 +37,7 @@ OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     hnsw.TYPE: (hnsw.KIND, hnsw.HEAD),
     ivf.TYPE: (ivf.KIND, ivf.HEAD),
 }
-"""Blob types we write: their kind in the container and the record of their section `head`."""
+"""Blob types of ours: their kind in the container and the record of their section `head`."""
 
 FOREIGN = {
     "apache-datasketches-theta-v1": "distinct-value sketch of Iceberg's statistics",
@@ -61,8 +63,9 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
     """
     if type not in OURS:
         return {"type": type, "known": type in FOREIGN, "note": _note(type)}
-    kind, layout = OURS[type]
-    reader = ContainerReader(source, kind)
+    _, layout = OURS[type]
+    reader = sections_of(type, source)
+    kind = reader.kind
     return {
         "type": type,
         "known": True,
@@ -75,6 +78,16 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
         ],
         **({**_shards(reader), **_trials(reader)} if kind == routing.KIND else {}),
     }
+
+
+def sections_of(type: str, source: BinaryIO) -> ContainerReader:
+    """Return the sections of a blob of one of our types, whose name says the format's version.
+
+    Raises:
+        FormatError: it is not such a blob.
+    """
+    major = int(type.rpartition("-v")[2])
+    return ContainerReader(source, OURS[type][0], majors=(major,))
 
 
 def _shards(reader: ContainerReader) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """The rows blob: for each ordinal of a shard its locator, and its identity where that is kept.
 
 Apart from the graph, so that rows which moved to another file cost a new rows blob and no new
-graph. Locators are written in sorted order, delta-encoded; where ordinals are not in that order
-(but in that of cells, or after a remap) a permutation says which is which.
+graph. Locators stand by ordinal, as steps from row to row in small blocks: so those of a cell,
+whose rows are in the order of locators, take few bytes, and can be read without the rest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Literal
 
@@ -13,29 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.blobs import cells as cell_starts
+from puffin_ann.blobs import rows_v1
 from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.encoding import blocks
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
-from puffin_ann.blobs.encoding.varints import MAX_BYTES, MESSAGES
+from puffin_ann.blobs.encoding.varints import MAX_BYTES, pack_varints, unpack_varints
+from puffin_ann.blobs.rows_v1 import Columns
 from puffin_ann.errors import BlobFormatError
 
-KIND = "rows"
-TYPE = "puffin-ann-rows-v1"
+KIND = rows_v1.KIND
+TYPE = "puffin-ann-rows-v2"
+TYPES = (TYPE, rows_v1.TYPE)
+"""The types that are read: that of each version of the format."""
+MAJOR = 2
 
-HEAD = np.dtype(
-    [
-        ("rows", "<u8"),
-        ("block_rows", "<u4"),
-        ("order", "<u4"),
-        ("identity", "<u4"),
-        ("reserved", "<u4"),
-    ]
-)
-BLOCK_ROWS = 1 << 16
+HEAD = np.dtype([("rows", "<u8"), ("block_rows", "<u4"), ("identity", "<u4")])
+BLOCK_ROWS = 1 << 12
 MAX_BLOCK_ROWS = 1 << 20
 MAX_ROWS = 1 << 32
-
-SORTED, PERMUTED = 0, 1
 
 NOWHERE = (1 << 32) - 1
 """File id of deleted rows that were set aside; no file ever gets it."""
@@ -44,9 +39,7 @@ IdentityKind = Literal["hash", "lineage"]
 _IDENTITY_KINDS: tuple[IdentityKind, ...] = ("hash", "lineage")
 _NO_IDENTITY = len(_IDENTITY_KINDS)
 _CELLS = "cell"
-
-Columns = tuple[NDArray[np.uint32], ...]
-"""Three columns of equal length: file ids, row groups, offsets."""
+_LARGEST = (1 << 32) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +121,7 @@ def write(rows: Rows, out: Sink) -> int:
     """Write the blob and return its length in bytes; arrays may be memory-mapped.
 
     Raises:
-        BlobFormatError: Two ordinals have one locator, arrays differ in length, or cells are not
-            those of so many rows.
+        BlobFormatError: arrays differ in length, or cells are not those of so many rows.
     """
     count = len(rows)
     lengths = {len(rows.file_ids), len(rows.row_groups), len(rows.offsets)}
@@ -139,25 +131,27 @@ def write(rows: Rows, out: Sink) -> int:
         raise BlobFormatError(f"{KIND} blob: columns of different or excessive length {lengths}")
     if rows.cells is not None:
         cell_starts.check(rows.cells, count, f"{KIND} blob")
-    order = _order(rows)
     head = np.zeros((), HEAD)
     head["rows"] = count
     head["block_rows"] = BLOCK_ROWS
-    head["order"] = SORTED if order is None else PERMUTED
     head["identity"] = (
         _NO_IDENTITY if rows.identities is None else _IDENTITY_KINDS.index(rows.identity_kind)
     )
-    writer = ContainerWriter(out, KIND, by_ranges=True)
+    writer = ContainerWriter(out, KIND, major=MAJOR, by_ranges=True)
     writer.put("head", head)
-    blocks.write(writer, "locs", "loct", _locator_blocks(rows, order))
-    if order is not None:
-        blocks.write(writer, "perm", "pert", permutation_blocks(order))
+    columns = (rows.file_ids, rows.row_groups, rows.offsets)
+    blocks.write(writer, "locs", "loct", locator_blocks(columns))
     if rows.identities is not None:
         with writer.section("iden") as sink:
             sink.write_array(rows.identities.astype("<u8", copy=False))
     if rows.cells is not None:
         writer.put(_CELLS, cell_starts.encode(rows.cells))
     return writer.finish()
+
+
+def open_reader(source: BinaryIO) -> ContainerReader:
+    """Return the sections of a rows blob of any version of the format; errors as of `read`."""
+    return ContainerReader(source, KIND, majors=(1, MAJOR))
 
 
 def read(source: BinaryIO, rows: int | None = None) -> Rows:
@@ -170,25 +164,22 @@ def read(source: BinaryIO, rows: int | None = None) -> Rows:
         source: the blob.
         rows: how many there must be, by what has the bytes to show for it; any number, if None.
     """
-    reader = ContainerReader(source, KIND)
-    head = reader.record("head", HEAD)
+    reader = open_reader(source)
+    is_current = reader.major == MAJOR
+    head = reader.record("head", HEAD if is_current else rows_v1.HEAD)
     count, block_rows = int(head["rows"]), int(head["block_rows"])
     if not 0 < block_rows <= MAX_BLOCK_ROWS or count >= MAX_ROWS:
         raise BlobFormatError(f"{KIND} blob: {count} rows in blocks of {block_rows}")
     if rows is not None and count != rows:
         raise BlobFormatError(f"{KIND} blob: {count} rows, {rows} by the routing blob")
-    if int(head["order"]) not in (SORTED, PERMUTED) or int(head["identity"]) > _NO_IDENTITY:
-        raise BlobFormatError(f"{KIND} blob: unknown order or kind of identity")
-    if int(head["order"]) == SORTED and "perm" in reader:
-        raise BlobFormatError(f"{KIND} blob: has a permutation, and says that it has none")
-    if int(head["identity"]) == _NO_IDENTITY and "iden" in reader:
-        raise BlobFormatError(f"{KIND} blob: has identities, and says that it has none")
-    columns = _read_locators(reader, count, block_rows)
-    if int(head["order"]) == PERMUTED:
-        ordinals = _read_permutation(reader, count, block_rows)
-        columns = tuple(_scatter(column, ordinals) for column in columns)
-    identities = None
     identity = int(head["identity"])
+    if identity > _NO_IDENTITY:
+        raise BlobFormatError(f"{KIND} blob: unknown kind of identity {identity}")
+    if identity == _NO_IDENTITY and "iden" in reader:
+        raise BlobFormatError(f"{KIND} blob: has identities, and says that it has none")
+    read_columns = _read_columns if is_current else rows_v1.read_columns
+    columns = read_columns(reader, count, block_rows)
+    identities = None
     if identity != _NO_IDENTITY:
         identities = reader.array("iden", "<u8", (count, 2))
     return Rows(
@@ -217,17 +208,6 @@ def read_cells(reader: ContainerReader, rows: int) -> CellStarts | None:
     return cell_starts.decode(reader.read(_CELLS), rows, where)
 
 
-def _order(rows: Rows) -> NDArray[np.int64] | None:
-    """Return the ordinals in locator order, or None if they are in it already."""
-    file_ids, groups, offsets = rows.file_ids, rows.row_groups, rows.offsets
-    if _ascending(file_ids, groups, offsets):
-        return None
-    order = np.lexsort((offsets, groups, file_ids))
-    if not _ascending(file_ids[order], groups[order], offsets[order]):
-        raise BlobFormatError(f"{KIND} blob: two rows have one locator")
-    return order
-
-
 def _ascending(
     file_ids: NDArray[np.uint32], groups: NDArray[np.uint32], offsets: NDArray[np.uint32]
 ) -> bool:
@@ -237,118 +217,29 @@ def _ascending(
     return bool(np.where(same_file, later, file_ids[1:] > file_ids[:-1]).all())
 
 
-def _locator_blocks(rows: Rows, order: NDArray[np.int64] | None) -> Iterator[memoryview]:
-    """Give each block's three columns, one after the other, as varints.
+def locator_blocks(columns: Sequence[NDArray[np.uint32]]) -> Iterator[memoryview]:
+    """Give each block's columns, one after the other: zigzag varints of steps from row to row.
 
-    A column holds the difference to the row before while all columns to its left stay the same,
-    and its own value otherwise; offsets, which must ascend then, lose one more. So files and row
-    groups are runs of zeros, which zstd makes vanish, and offsets are small gaps.
+    They begin at 0 in each block. Rows of a cell are near each other in the table, if they are at
+    all: files and row groups are mostly runs of zeros, which zstd makes vanish.
     """
-    for start in range(0, len(rows), BLOCK_ROWS):
+    for start in range(0, len(columns[0]), BLOCK_ROWS):
         span = slice(start, start + BLOCK_ROWS)
-        chosen = span if order is None else order[span]
-        files, groups, offsets = (
-            np.asarray(column[chosen]).astype(np.int64)
-            for column in (rows.file_ids, rows.row_groups, rows.offsets)
-        )
-        file_steps = np.diff(files, prepend=0)
-        new_file = _flags(file_steps)
-        group_steps = np.where(new_file, groups, np.diff(groups, prepend=0))
-        new_group = new_file | (group_steps != 0)
-        offset_steps = np.where(new_group, offsets, np.diff(offsets, prepend=0) - 1)
-        yield _pack(np.concatenate([file_steps, group_steps, offset_steps]))
+        values = np.stack([column[span] for column in columns]).astype(np.int64)
+        steps: NDArray[np.int64] = np.diff(values, axis=1, prepend=0)
+        yield pack_varints(((steps << 1) ^ (steps >> 63)).ravel())
 
 
-def _flags(steps: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return where a column changes; a block's first row always counts as a change."""
-    flags: NDArray[np.bool_] = steps != 0
-    flags[:1] = True
-    return flags
-
-
-def _read_locators(reader: ContainerReader, count: int, block_rows: int) -> Columns:
+def _read_columns(reader: ContainerReader, count: int, block_rows: int) -> Columns:
     parts = [np.zeros((3, 0), np.uint32)]
     left = count
-    before: tuple[int, ...] = (-1, -1, -1)
     limit = 3 * MAX_BYTES * block_rows
     for data in blocks.read(reader, "locs", "loct", blocks.count(count, block_rows), limit):
         size = min(left, block_rows)
         left -= size
-        columns = _undo_steps(_unpack(data, 3 * size, reader.kind).reshape(3, size))
-        first = tuple(columns[:, 0].tolist())
-        if first <= before:
-            raise BlobFormatError(f"{KIND} blob: locators do not ascend from block to block")
-        before = tuple(columns[:, -1].tolist())
-        parts.append(columns.astype(np.uint32))
+        zigzag = unpack_varints(data, 3 * size, reader.kind).reshape(3, size)
+        values = np.cumsum((zigzag >> 1) ^ -(zigzag & 1), axis=1)
+        if int(values.min()) < 0 or int(values.max()) > _LARGEST:
+            raise BlobFormatError(f"{KIND} blob: a locator is beyond 32 bits")
+        parts.append(values.astype(np.uint32))
     return tuple(np.concatenate(parts, axis=1))
-
-
-def _undo_steps(steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Undo `_locator_blocks` for one block: `(3, b)` steps to as many values."""
-    files = np.cumsum(steps[0])
-    new_file = _flags(steps[0])
-    groups = _sum_since(new_file, steps[1])
-    new_group = new_file | (steps[1] != 0)
-    offsets = _sum_since(new_group, np.where(new_group, steps[2], steps[2] + 1))
-    columns = np.stack([files, groups, offsets])
-    if int(columns.max()) > 0xFFFFFFFF:
-        raise BlobFormatError(f"{KIND} blob: a locator is beyond 32 bits")
-    return columns
-
-
-def _sum_since(restart: NDArray[np.bool_], steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return running sums that begin again wherever `restart` is set (it is at the first)."""
-    sums = np.cumsum(steps)
-    starts = np.flatnonzero(restart)
-    bases = sums[starts] - steps[starts]
-    result: NDArray[np.int64] = sums - np.repeat(bases, np.diff(starts, append=len(steps)))
-    return result
-
-
-def permutation_blocks(order: NDArray[np.int64]) -> Iterator[memoryview]:
-    """Give the ordinals in locator order as zigzag differences, beginning at 0 in each block."""
-    for start in range(0, len(order), BLOCK_ROWS):
-        steps = np.diff(order[start : start + BLOCK_ROWS], prepend=0)
-        yield _pack((steps << 1) ^ (steps >> 63))
-
-
-def _read_permutation(reader: ContainerReader, count: int, block_rows: int) -> NDArray[np.int64]:
-    parts = []
-    left = count
-    limit = MAX_BYTES * block_rows
-    for data in blocks.read(reader, "perm", "pert", blocks.count(count, block_rows), limit):
-        size = min(left, block_rows)
-        left -= size
-        zigzag = _unpack(data, size, reader.kind)
-        parts.append(np.cumsum((zigzag >> 1) ^ -(zigzag & 1)))
-    ordinals = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    seen = np.zeros(count, bool)
-    seen[ordinals[(ordinals >= 0) & (ordinals < count)]] = True
-    if not seen.all():
-        raise BlobFormatError(f"{KIND} blob: the permutation leaves out an ordinal")
-    return ordinals
-
-
-def _scatter(column: NDArray[np.uint32], ordinals: NDArray[np.int64]) -> NDArray[np.uint32]:
-    result = np.empty_like(column)
-    result[ordinals] = column
-    return result
-
-
-def _pack(values: NDArray[np.int64]) -> memoryview:
-    from puffin_ann.blobs.encoding.kernels import put_varints
-
-    out = np.empty(MAX_BYTES * len(values), np.uint8)
-    return out[: put_varints(values, out)].data
-
-
-def _unpack(data: NDArray[np.uint8], count: int, kind: str) -> NDArray[np.int64]:
-    from puffin_ann.blobs.encoding.kernels import get_varints
-
-    if count > len(data):
-        raise BlobFormatError(f"{kind} blob: {len(data)} bytes cannot hold {count} varints")
-    values = np.empty(count, np.int64)
-    status = get_varints(data, values)
-    if status:
-        raise BlobFormatError(f"{kind} blob: {MESSAGES[status]}")
-    return values

@@ -119,11 +119,11 @@ def read_shape(reader: PuffinReader) -> tuple[dict[str, Any], dict[str, Any]] | 
     Raises:
         FormatError: A blob is not what its type says.
     """
-    locators = reader.find(rows.TYPE)
+    locators = [blob for kind in rows.TYPES for blob in reader.find(kind)]
     for blob in reader.find(hnsw.TYPE)[:1]:
         container = ContainerReader(reader.open(blob), hnsw.KIND)
         count = int(container.record("head", hnsw.HEAD)["rows"])
-        located = [ContainerReader(reader.open(first), rows.KIND) for first in locators[:1]]
+        located = [rows.open_reader(reader.open(first)) for first in locators[:1]]
         return _told_by_layers(container, sizes.cells_of(located[0], count) if located else 1)
     for blob in reader.find(ivf.TYPE)[:1]:
         return _told_by_lists(ContainerReader(reader.open(blob), ivf.KIND))

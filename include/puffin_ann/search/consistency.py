@@ -195,6 +195,12 @@ def check_rows(
             f"{int(locators.row_groups[row])}, row {int(locators.offsets[row])}, where by the "
             "coverage blob no row is indexed"
         )
+    if not locators.in_order:  # of those that ascend no two are the same
+        live = np.ones(len(locators), np.bool_)
+        live[tombstones] = False
+        numbers = np.sort(covered.numbers(locators, np.flatnonzero(live)))
+        if (numbers[1:] == numbers[:-1]).any():
+            raise BlobFormatError(f"{where} has a row of the table twice")
 
 
 def check_cells(where: str, routing: Routing, shard: ShardEntry, cells: CellStarts | None) -> None:

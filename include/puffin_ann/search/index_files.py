@@ -1,6 +1,6 @@
 """The Puffin files of an index, and the blobs of one version in whichever of them they are."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -203,11 +203,13 @@ class VersionFiles:
         if self._gone_is_damage and isinstance(error, ObjectMissingError):
             raise PuffinFormatError(str(error)) from None
 
-    def places(self, type: str, shard: int | None = None, file: str = "") -> list[BlobPlace]:
+    def places(
+        self, type: str | Sequence[str], shard: int | None = None, file: str = ""
+    ) -> list[BlobPlace]:
         """Return where the blobs of a type and a shard are; there should be one, or none.
 
         Args:
-            type: of the blob.
+            type: of the blob; or several, of which it is one.
             shard: id of the shard; None: those that belong to none.
             file: location of a staged file that has it; default: the version's own, but for what
                 its directory names.
@@ -218,12 +220,16 @@ class VersionFiles:
             StoreUnavailableError: its store does not say.
         """
         path = file or self._path
-        named = self._named.get((type, shard))
-        if named is not None and path == self._path:
-            return [named]
+        types = (type,) if isinstance(type, str) else type
+        if path == self._path:
+            named = [self._named[kind, shard] for kind in types if (kind, shard) in self._named]
+            if named:
+                return named
         reader = self._footer_of(path)
         of_shard = {} if shard is None else {"shard": str(shard)}
-        found = reader.find(type, index=self._index, **of_shard)
+        found = [
+            blob for kind in types for blob in reader.find(kind, index=self._index, **of_shard)
+        ]
         return [BlobPlace(path, reader.length, blob) for blob in found]
 
     @property
@@ -261,11 +267,15 @@ class VersionFiles:
             reader = self._opened[place.path] = self._stack.enter_context(opened)
         return StoredBlob(reader, place.metadata, place.digest)
 
-    def find(self, type: str, shard: int | None = None, file: str = "") -> list[StoredBlob]:
+    def find(
+        self, type: str | Sequence[str], shard: int | None = None, file: str = ""
+    ) -> list[StoredBlob]:
         """Return the blobs of a type and a shard, as `places` does."""
         return [self.open(place) for place in self.places(type, shard, file)]
 
-    def only(self, type: str, shard: int | None = None, file: str = "") -> StoredBlob:
+    def only(
+        self, type: str | Sequence[str], shard: int | None = None, file: str = ""
+    ) -> StoredBlob:
         """Return the one blob of a type and a shard, as `find` does.
 
         Raises:
@@ -275,7 +285,7 @@ class VersionFiles:
         if len(found) != 1:
             of = "" if shard is None else f", shard {shard}"
             raise PuffinFormatError(
-                f"{file or self._path}: expected one blob of type {type}, index "
+                f"{file or self._path}: expected one blob of type {_either(type)}, index "
                 f"{self._index!r}{of}; found {len(found)}"
             )
         return found[0]
@@ -316,6 +326,10 @@ def _open_blobs(io: FileIO, path: str, length: int) -> Iterator[BlobReader]:
         raise PuffinFormatError(f"{path} is no file: {error.strerror}") from error
     with opened as stream:
         yield BlobReader(stream, name=path, length=length)
+
+
+def _either(types: str | Sequence[str]) -> str:
+    return types if isinstance(types, str) else " or ".join(types)
 
 
 def _beside(path: str, name: str) -> str:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from puffin_ann.blobs import cells, rows
 from puffin_ann.blobs.cells import CellStarts
-from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.errors import BlobFormatError, FormatError
 from tests.support.blob_samples import same, sample_rows, written
 from tests.support.mutation import assemble, sections_of
@@ -53,7 +52,7 @@ def test_cells_come_back(ids, starts):
 
 def test_a_blob_without_cells_has_the_bytes_it_had():
     blob = written(rows.write, sample_rows(ROWS))
-    assert "cell" not in ContainerReader(io.BytesIO(blob), rows.KIND)
+    assert "cell" not in rows.open_reader(io.BytesIO(blob))
     assert rows.read(io.BytesIO(blob)).cells is None
 
 

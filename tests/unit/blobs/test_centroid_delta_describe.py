@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from puffin_ann.blobs import centroid, delta, graph, hnsw, ivf, routing, rows
+from puffin_ann.blobs import centroid, delta, graph, hnsw, ivf, routing, rows, rows_v1
 from puffin_ann.blobs.describe import OURS, describe
 from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.errors import BlobFormatError, FormatError
@@ -87,7 +87,7 @@ def test_blob_of_another_kind_is_refused():
 
 
 def test_every_type_we_write_is_described():
-    assert {module.TYPE for module in SAMPLES} == set(OURS)
+    assert {module.TYPE for module in SAMPLES} | {rows_v1.TYPE} == set(OURS)
 
 
 @pytest.mark.parametrize("module", SAMPLES, ids=lambda module: module.KIND)
@@ -97,7 +97,8 @@ def test_description_names_head_fields_and_sections(module):
     told = describe(module.TYPE, io.BytesIO(data))
 
     assert told["known"]
-    assert told["version"] == ("1.2" if module in (graph, rows, delta, hnsw, ivf) else "1.0")
+    by_ranges = "1.2" if module in (graph, delta, hnsw, ivf) else "1.0"
+    assert told["version"] == ("2.0" if module is rows else by_ranges)
     assert told["bytes"] == len(data)
     assert "head" in [section["kind"] for section in told["sections"]]
     assert all(isinstance(value, int | float | str) for value in told["head"].values())

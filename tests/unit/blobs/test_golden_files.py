@@ -21,9 +21,11 @@ from puffin_ann.blobs import (
     partitions,
     routing,
     rows,
+    rows_v1,
 )
 from puffin_ann.blobs.describe import OURS
 from puffin_ann.puffin import PuffinReader, PuffinWriter
+from tests.support import rows_v1_writer
 from tests.support.blob_samples import (
     LONG_ROWS,
     SAMPLES,
@@ -35,15 +37,17 @@ from tests.support.paths import GOLDEN
 
 FILES = sorted(GOLDEN.glob("*.puffin"))
 
-MODULES = {module.TYPE: module for module in SAMPLES}
+MODULES = {module.TYPE: module for module in SAMPLES} | {rows_v1.TYPE: rows_v1_writer}
 WITHOUT_SHARD = {routing.TYPE, coverage.TYPE, partitions.TYPE, directory.TYPE}
-STORED_PLAIN = {graph.TYPE, rows.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE}
+STORED_PLAIN = {graph.TYPE, rows.TYPE, rows_v1.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE}
 
 APART = "routing-1.1.puffin"
+ROWS = "rows-2.0.puffin"
 LATER = {
     "directory-1.0.puffin": (directory.TYPE,),
     "hnsw-1.0.puffin": (hnsw.TYPE,),
     "ivf-1.0.puffin": (ivf.TYPE,),
+    ROWS: (rows.TYPE,),
     APART: (partitions.TYPE, routing.TYPE),
 }
 SINCE = {type for types in LATER.values() for type in types} - {routing.TYPE}
@@ -52,7 +56,7 @@ BY_RANGES = "by-ranges-1.2.puffin"
 HELD = {
     "every-blob-1.0.puffin": FIRST,
     **LATER,
-    BY_RANGES: (graph.TYPE, rows.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE),
+    BY_RANGES: (graph.TYPE, rows_v1.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE),
 }
 """The types in each file. A routing blob beside one of partitions has none within."""
 
@@ -60,15 +64,19 @@ BY_EARLIER_WRITERS = {"every-blob-1.0.puffin", "hnsw-1.0.puffin", "ivf-1.0.puffi
 """Files whose blobs are written otherwise today, and are only read."""
 
 
+LONG = {BY_RANGES: (rows_v1.TYPE,), ROWS: (rows.TYPE,)}
+"""The blobs of which some sections have checksums of blocks."""
+
+
 def values_of(name) -> dict:
     """What the blobs of a file say, by type."""
-    return {**VALUES, rows.TYPE: LONG_ROWS} if name == BY_RANGES else VALUES
+    return VALUES | dict.fromkeys(LONG.get(name, ()), LONG_ROWS)
 
 
 def write_blobs(name) -> bytes:
     """One blob of each type of a file, and one of Iceberg's own."""
     out, types = io.BytesIO(), HELD[name]
-    with PuffinWriter(out, alignment=64 if name == BY_RANGES else 1) as writer:
+    with PuffinWriter(out, alignment=64 if name in (BY_RANGES, ROWS) else 1) as writer:
         for type in types:
             module, value = MODULES[type], values_of(name)[type]
             if type == routing.TYPE and partitions.TYPE in types:

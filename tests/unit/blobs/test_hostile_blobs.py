@@ -22,9 +22,11 @@ from puffin_ann.blobs import (
     partitions,
     routing,
     rows,
+    rows_v1,
     tombstones,
 )
 from puffin_ann.blobs.encoding import bitmaps, kernels, strings
+from tests.support import rows_v1_writer
 from tests.support.blob_samples import (
     same,
     sample_centroids,
@@ -87,6 +89,11 @@ TARGETS = {
         read_rows,
     ),
     "shuffled rows": (rows, written(rows.write, sample_rows(200, shuffled=True)), read_rows),
+    "rows of version 1": (
+        rows_v1,
+        written(rows_v1_writer.write, sample_rows(200, shuffled=True, cells=True)),
+        read_rows,
+    ),
     "tombstones": (
         tombstones,
         tombstones.encode(BitMap([*range(20), *range(70_000, 80_000, 3), 2**31])),
@@ -117,12 +124,12 @@ def test_blob_corrupted_anywhere_is_refused_or_unharmed(name, tmp_path, record_p
 @pytest.mark.parametrize("name", TARGETS)
 def test_blob_corrupted_under_right_checksums_is_refused_or_sound(name, tmp_path, record_property):
     module, blob, decode = TARGETS[name]
-    rng = random.Random(f"sealed {name}")
+    rng, major = random.Random(f"sealed {name}"), getattr(module, "MAJOR", 1)
     sections = sections_of(blob, module.KIND)
     trial = Trial(record_property)
 
     for _ in range(SEALED):
-        trial.run(decode, mutate_sealed(sections, module.KIND, rng), tmp_path)
+        trial.run(decode, mutate_sealed(sections, module.KIND, rng, major), tmp_path)
     trial.finish(refused=0.2)
 
 

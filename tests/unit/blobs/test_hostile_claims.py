@@ -23,6 +23,7 @@ from puffin_ann.errors import (
     OutputLimitError,
     UnsupportedVersionError,
 )
+from tests.support import rows_v1_writer
 from tests.support.blob_samples import sample_graph, sample_routing, sample_rows, written
 from tests.support.mutation import assemble, sections_of
 
@@ -111,8 +112,6 @@ def test_graph_of_empty_lists_that_would_fill_the_disk_is_refused(tmp_path):
         {"rows": 999},
         {"block_rows": 0},
         {"block_rows": 2**32 - 1},
-        {"order": 1},
-        {"order": 2},
         {"identity": 3},
     ],
     ids=str,
@@ -183,6 +182,32 @@ def test_adjacency_that_is_wrong_is_refused_and_says_why(tmp_path, name):
         graph.open(tmp_path)
 
 
+def with_steps(steps, write, major):
+    """A rows blob of two rows whose locators are told by steps that no writer makes."""
+    value = rows.Rows(*(np.array([0, 1], np.uint32) for _ in range(3)))
+    sections = sections_of(written(write, value), rows.KIND)
+    packed = np.empty(100, np.uint8)
+    used = kernels.put_varints(np.array(steps, np.int64), packed)
+    sections["locs"] = zstandard.compress(packed[:used].data)
+    sections["loct"] = np.array([0, len(sections["locs"])], "<u8").tobytes()
+    return assemble(sections, rows.KIND, major)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [2**33, 0, 0, 0, 0, 0],
+        [1, 0, 0, 0, 0, 0],
+        [0, 0, 4, 5, 0, 0],
+        [0, 0, 2**33 - 2, 2, 0, 0],
+        [0, 0, 0, 0, 2**34, 0],
+    ],
+)
+def test_locators_beyond_their_width_are_refused(steps):
+    with pytest.raises(BlobFormatError, match="32 bits"):
+        rows.read(io.BytesIO(with_steps(steps, rows.write, 2)))
+
+
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
@@ -191,26 +216,19 @@ def test_adjacency_that_is_wrong_is_refused_and_says_why(tmp_path, name):
         ([0, 2**34, 0, 0, 0, 0], "32 bits"),
     ],
 )
-def test_locators_beyond_their_width_are_refused(steps, message):
-    value = rows.Rows(*(np.array([0, 1], np.uint32) for _ in range(3)))
-    sections = sections_of(written(rows.write, value), rows.KIND)
-    packed = np.empty(100, np.uint8)
-    used = kernels.put_varints(np.array(steps, np.int64), packed)
-    sections["locs"] = zstandard.compress(packed[:used].data)
-    sections["loct"] = np.array([0, len(sections["locs"])], "<u8").tobytes()
-
+def test_locators_of_version_1_beyond_their_width_are_refused(steps, message):
     with pytest.raises(BlobFormatError, match=message):
-        rows.read(io.BytesIO(assemble(sections, rows.KIND)))
+        rows.read(io.BytesIO(with_steps(steps, rows_v1_writer.write, 1)))
 
 
 def test_permutation_that_names_an_ordinal_twice_is_refused():
     value = rows.Rows(*(np.array([1, 0], np.uint32) for _ in range(3)))
-    sections = sections_of(written(rows.write, value), rows.KIND)
+    sections = sections_of(written(rows_v1_writer.write, value), rows.KIND)
     sections["perm"] = zstandard.compress(b"\2\0")
     sections["pert"] = np.array([0, len(sections["perm"])], "<u8").tobytes()
 
     with pytest.raises(BlobFormatError, match="permutation"):
-        rows.read(io.BytesIO(assemble(sections, rows.KIND)))
+        rows.read(io.BytesIO(assemble(sections, rows.KIND, 1)))
 
 
 def test_unknown_sections_are_skipped_and_longer_heads_read():

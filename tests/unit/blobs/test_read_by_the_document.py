@@ -9,24 +9,26 @@ import numpy as np
 import pytest
 import zstandard
 
-from puffin_ann.blobs import graph, hnsw, ivf, rows
+from puffin_ann.blobs import graph, hnsw, ivf, rows, rows_v1
 from tests.support.blob_samples import LONG_ROWS, VALUES
 from tests.support.paths import GOLDEN
 
 FILE_OF = {
     graph.TYPE: ("every-blob-1.0.puffin", b"grph"),
-    rows.TYPE: ("every-blob-1.0.puffin", b"rows"),
+    rows_v1.TYPE: ("every-blob-1.0.puffin", b"rows"),
     hnsw.TYPE: ("hnsw-1.0.puffin", b"hnsw"),
     ivf.TYPE: ("ivf-1.0.puffin", b"ivfl"),
 }
 BY_RANGES = "by-ranges-1.2.puffin"
+ROWS = "rows-2.0.puffin"
 both_forms = pytest.mark.parametrize("minor", [0, 2])
 METRICS = {1: "l2", 2: "cosine", 3: "ip"}
 
 
 def blob_of(type, minor):
     """Section 1: the blob's bytes, by the footer's tail and its JSON."""
-    data = (GOLDEN / (BY_RANGES if minor else FILE_OF[type][0])).read_bytes()
+    name = ROWS if type == rows.TYPE else BY_RANGES if minor else FILE_OF[type][0]
+    data = (GOLDEN / name).read_bytes()
     payload_size, flags, magic = struct.unpack("<iI4s", data[-12:])
     assert (data[:4], flags, magic) == (b"PFA1", 0, b"PFA1")
     footer = data[-payload_size - 16 :]
@@ -41,9 +43,10 @@ def blob_of(type, minor):
 
 def sections_of(type, minor):
     """Section 2: the sections by kind, with every checksum looked at."""
+    expected = (FILE_OF[type][1], [1, minor]) if type in FILE_OF else (b"rows", [2, 0])
     blob = blob_of(type, minor)
     magic, kind, *version, _ = struct.unpack("<4s4sHHI", blob[:16])
-    assert (magic, kind, version) == (b"PANN", FILE_OF[type][1], [1, minor])
+    assert (magic, (kind, version)) == (b"PANN", expected)
     at, length, count, checksum, _, end = struct.unpack("<QQIII4s", blob[-32:])
     assert (length, end) == (len(blob), b"PANN")
     table = blob[at:-32]
@@ -188,16 +191,43 @@ def test_lists(minor):
 
 
 def column(numbers, changed, *, least):
-    """Section 8: differences while nothing to the left has changed, else the values."""
+    """Section 16: differences while nothing to the left has changed, else the values."""
     found = []
     for number, anew in zip(numbers, changed, strict=True):
         found.append(number if anew else found[-1] + number + least)
     return found
 
 
+def test_rows():
+    found = sections_of(rows.TYPE, 2)
+    n, in_block, identity = struct.unpack("<QII", found["head"])
+    assert (n, identity) == (len(LONG_ROWS.file_ids), 0)
+    locators = []
+    for block in blocks(found["locs"], found["loct"]):
+        size = min(in_block, n - len(locators))
+        steps = [number >> 1 ^ -(number & 1) for number in varints(block)]
+        assert len(steps) == 3 * size
+        columns = [accumulate(steps[start : start + size]) for start in (0, size, 2 * size)]
+        locators += zip(*columns, strict=True)
+    own = zip(LONG_ROWS.file_ids, LONG_ROWS.row_groups, LONG_ROWS.offsets, strict=True)
+    assert locators == list(own)
+    check_identities_and_cells(found, LONG_ROWS)
+
+
+def check_identities_and_cells(found, value):
+    identities = np.frombuffer(found["iden"], "<u8").reshape(-1, 2)
+    np.testing.assert_array_equal(identities, value.identities)
+    if value.cells is not None:
+        count = len(found["cell"]) // 8
+        numbers = struct.unpack(f"<{2 * count + 1}I", found["cell"])
+        assert numbers[:count] == tuple(value.cells.cells)
+        assert numbers[count:] == tuple(value.cells.starts)
+
+
 @both_forms
-def test_rows(minor):
-    value, found = LONG_ROWS if minor else VALUES[rows.TYPE], sections_of(rows.TYPE, minor)
+def test_rows_of_version_1(minor):
+    value = LONG_ROWS if minor else VALUES[rows_v1.TYPE]
+    found = sections_of(rows_v1.TYPE, minor)
     n, in_block, order, identity, _ = struct.unpack("<QIIII", found["head"])
     assert (n, order, identity) == (len(value.file_ids), 1, 0)
     locators = []
@@ -219,13 +249,7 @@ def test_rows(minor):
     assert sorted(ordinals) == list(range(n))
     own = zip(value.file_ids, value.row_groups, value.offsets, strict=True)
     assert dict(zip(ordinals, locators, strict=True)) == dict(enumerate(own))
-    identities = np.frombuffer(found["iden"], "<u8").reshape(n, 2)
-    np.testing.assert_array_equal(identities, value.identities)
-    if minor:
-        count = len(found["cell"]) // 8
-        numbers = struct.unpack(f"<{2 * count + 1}I", found["cell"])
-        assert numbers[:count] == tuple(value.cells.cells)
-        assert numbers[count:] == tuple(value.cells.starts)
+    check_identities_and_cells(found, value)
 
 
 @both_forms
@@ -233,7 +257,7 @@ def test_rows(minor):
 def test_texts_of_properties(type, minor):
     data = sections_of(type, minor).get("prop")
     if data is None:
-        assert type == rows.TYPE, "which has none"
+        assert type == rows_v1.TYPE, "which has none"
         return
     (count,) = struct.unpack_from("<I", data)
     lengths = struct.unpack_from(f"<{count}I", data, 4)

@@ -9,7 +9,7 @@ import pytest
 from pyroaring import BitMap
 
 from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs import tombstones
+from puffin_ann.blobs import rows_v1, tombstones
 from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.coverage import CoveredFile, CoveredFiles
 from puffin_ann.blobs.routing import ShardEntry
@@ -18,6 +18,7 @@ from puffin_ann.errors import BlobFormatError
 from puffin_ann.search import consistency
 from puffin_ann.search.consistency import CoveredRows, check_rows
 from puffin_ann.search.row_locators import Locators
+from tests.support import rows_v1_writer
 from tests.support.blob_samples import sample_routing, sample_rows
 from tests.support.mutation import assemble, sections_of
 
@@ -98,6 +99,16 @@ def test_a_live_row_where_none_is_indexed_is_refused_and_a_deleted_one_is_not(
         check_rows("x", *shard(*rows, (5, 0, 0), deleted=[9]))
 
 
+@pytest.mark.parametrize("place", [0, 3, 7])
+def test_a_row_that_a_shard_has_twice_is_refused_unless_one_is_deleted(place):
+    rows = [*SOUND, SOUND[place]]
+
+    with pytest.raises(BlobFormatError, match="x has a row of the table twice"):
+        check_rows("x", *shard(*rows))
+    check_rows("x", *shard(*rows, deleted=[8]))
+    check_rows("x", *shard(*rows, deleted=[place]))
+
+
 def test_rows_left_out_take_no_more_memory_than_they_do_in_the_file():
     every = BitMap(range(2**32 - 2))
     large = CoveredFile(1, "a", 1, 1, 2**32 - 1, (2**32 - 1,), every, BitMap())
@@ -131,21 +142,26 @@ def test_more_rows_than_there_must_be_are_refused_before_they_are_decoded():
         rows_blob.read(corrupted, 1000)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "said"),
-    [("order", rows_blob.SORTED, "permutation"), ("identity", 2, "identities")],
-)
-def test_sections_that_the_head_denies_are_refused(field, value, said):
+def test_identities_that_the_head_denies_are_refused():
+    denied(rows_blob.write, rows_blob, "identity", 2, "identities")
+
+
+def test_a_permutation_that_the_head_denies_is_refused():
     """Ordinals in another order than `perm` says would be other rows, and nobody noticed."""
+    denied(rows_v1_writer.write, rows_v1, "order", rows_v1.SORTED, "permutation")
+
+
+def denied(write, module, field, value, said):
     blob = io.BytesIO()
-    rows_blob.write(sample_rows(1000, shuffled=True), blob)
+    write(sample_rows(1000, shuffled=True), blob)
     sections = sections_of(blob.getvalue(), rows_blob.KIND)
-    head = np.frombuffer(sections["head"], rows_blob.HEAD).copy()
+    head = np.frombuffer(sections["head"], module.HEAD).copy()
     head[field] = value
     sections["head"] = head.tobytes()
+    major = 1 if module is rows_v1 else 2
 
     with pytest.raises(BlobFormatError, match=f"has .*{said}, and says that it has none"):
-        rows_blob.read(io.BytesIO(assemble(sections, rows_blob.KIND)))
+        rows_blob.read(io.BytesIO(assemble(sections, rows_blob.KIND, major)))
 
 
 def test_tombstones_of_another_count_than_there_must_be_are_refused():

@@ -95,18 +95,25 @@ class ContainerWriter:
     Args:
         out: takes the bytes in order.
         kind: of the blob.
+        major: version of the format.
         minor: version of the format.
         by_ranges: for a blob that is stored as it is and read in place.
     """
 
     def __init__(
-        self, out: Sink, kind: str, *, minor: int = MINOR, by_ranges: bool = False
+        self,
+        out: Sink,
+        kind: str,
+        *,
+        major: int = MAJOR,
+        minor: int = MINOR,
+        by_ranges: bool = False,
     ) -> None:
         header = np.zeros((), HEADER)
         header["magic"] = MAGIC
         header["kind"] = kind.encode("ascii")
-        header["major"] = MAJOR
-        header["minor"] = MINOR_BY_RANGES if by_ranges else minor
+        header["major"] = major
+        header["minor"] = MINOR_BY_RANGES if by_ranges and major == MAJOR else minor
         self._header = header.tobytes()
         self._out = out
         self._out.write(self._header)
@@ -170,20 +177,25 @@ class ContainerReader:
     Nothing is allocated on the word of a length field: all lengths are first held against the
     stream's own. For one thread at a time, as the stream is.
 
+    Args:
+        source: the blob.
+        kind: that it must be of.
+        majors: versions of the format that its caller knows.
+
     Raises:
         BlobFormatError: The bytes are not such a blob, or not of this kind.
         UnsupportedVersionError: A later major version wrote it.
         ChecksumError: Header and table are not what was written.
     """
 
-    def __init__(self, source: BinaryIO, kind: str) -> None:
+    def __init__(self, source: BinaryIO, kind: str, majors: Sequence[int] = (MAJOR,)) -> None:
         self._source = source
         self.kind = kind
         self.length = source.seek(0, io.SEEK_END)
         if self.length < HEADER.itemsize + TRAILER.itemsize:
             raise BlobFormatError(f"{kind} blob: {self.length} bytes are too few")
         header = self._read_at(0, HEADER.itemsize)
-        self.major, self.minor = check_header(header, kind)
+        self.major, self.minor = check_header(header, kind, majors)
         trailer = self._read_at(self.length - TRAILER.itemsize, TRAILER.itemsize)
         table_offset, count = check_trailer(trailer, self.length, kind)
         table = self._read_at(table_offset, count * SECTION.itemsize)

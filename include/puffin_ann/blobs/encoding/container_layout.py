@@ -1,5 +1,6 @@
 """Header, section table and trailer of a blob, byte for byte, and what a reader demands of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,7 @@ class Section:
     checksum: int
 
 
-def check_header(data: bytes, kind: str) -> tuple[int, int]:
+def check_header(data: bytes, kind: str, majors: Sequence[int]) -> tuple[int, int]:
     """Return the major and minor version of a blob's format; errors as of `ContainerReader`."""
     header = np.frombuffer(data, HEADER)[0]
     if header["magic"] != MAGIC:
@@ -62,9 +63,10 @@ def check_header(data: bytes, kind: str) -> tuple[int, int]:
     if header["kind"] != kind.encode("ascii"):
         raise BlobFormatError(f"{kind} blob: is of kind {bytes(header['kind'])!r}")
     major, minor = int(header["major"]), int(header["minor"])
-    if major != MAJOR:
+    if major not in majors:
+        known = " and ".join(f"{number}.x" for number in majors)
         raise UnsupportedVersionError(
-            f"{kind} blob: written in format version {major}.{minor}, this reader knows {MAJOR}.x; "
+            f"{kind} blob: written in format version {major}.{minor}, this reader knows {known}; "
             "use a later puffin-ann, or rebuild the index with this one"
         )
     return major, minor

@@ -6,6 +6,11 @@ last byte; at most five bytes, and never longer than it need be, so that a value
 Stands apart from `kernels` so that a module can speak of varints without importing Numba.
 """
 
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.errors import BlobFormatError
+
 MAX_BYTES = 5
 
 CUT_OFF = -1
@@ -21,3 +26,33 @@ MESSAGES = {
     NEIGHBOUR: "a neighbour is not a row of the shard, or is listed twice",
     LEFT_OVER: "bytes follow the last varint",
 }
+
+
+def pack_varints(values: NDArray[np.int64]) -> memoryview:
+    """Return the varints of numbers, `(n,)`, each from 0 to below 2^35."""
+    from puffin_ann.blobs.encoding.kernels import put_varints
+
+    out = np.empty(MAX_BYTES * len(values), np.uint8)
+    return out[: put_varints(values, out)].data
+
+
+def unpack_varints(data: NDArray[np.uint8], count: int, kind: str) -> NDArray[np.int64]:
+    """Return so many numbers, `(count,)`, of which the varints are all of the bytes.
+
+    Args:
+        data: the bytes.
+        count: how many varints they must be.
+        kind: of the blob, for messages.
+
+    Raises:
+        BlobFormatError: they are not so many sound varints.
+    """
+    from puffin_ann.blobs.encoding.kernels import get_varints
+
+    if count > len(data):
+        raise BlobFormatError(f"{kind} blob: {len(data)} bytes cannot hold {count} varints")
+    values = np.empty(count, np.int64)
+    status = get_varints(data, values)
+    if status:
+        raise BlobFormatError(f"{kind} blob: {MESSAGES[status]}")
+    return values

@@ -9,7 +9,6 @@ import math
 import numpy as np
 
 from puffin_ann.blobs import graph, rows
-from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.blobs.sizing.shape import IndexShape
 
 NATURAL_DEGREE = 38.0
@@ -31,6 +30,9 @@ LEAST_NEAR_SHARE = 0.1
 each doubling of the cells takes away. Measured on graphs of GloVe words and of sentence vectors,
 6,000 and 19,000 each, in 2 to 64 cells: off by 0.11 at most. Within a cell neighbours are nearer
 than they are drawn here, so that the adjacency is predicted too large, by up to a tenth."""
+
+LOCATORS = 1 << 16
+"""Locators that are encoded; there are as many in 16 blocks."""
 
 MOST_IN_GROUP = 1 << 31
 """Rows of a row group, of which there are more than were said rather than larger ones."""
@@ -66,13 +68,14 @@ def adjacency_sample(shape: IndexShape, count: int) -> tuple[int, int]:
 
 
 def locator_sample(shape: IndexShape, count: int) -> tuple[int, int]:
-    """Encode locators of a shard whose rows lie evenly among those of the files."""
-    kept = min(count, rows.BLOCK_ROWS)
+    """Encode locators of a shard in the order of cells, the rows of each spread over all files."""
+    kept = min(count, LOCATORS)
     if not kept:
         return 0, 0
     rng = np.random.default_rng(0)
-    gaps = rng.geometric(min(1.0, count / shape.rows), kept)
-    positions = np.cumsum(gaps) - 1
+    in_cell = count / max(shape.partitions_per_shard, 1)
+    gaps = rng.geometric(min(1.0, in_cell / shape.rows), kept)
+    positions = (np.cumsum(gaps) - 1) % shape.rows  # where one cell ends, the next begins anew
     in_file = max(shape.rows // max(shape.files, 1), 1)
     in_group = min(max(in_file // max(shape.row_groups, 1), 1), MOST_IN_GROUP)
     locators = rows.Rows(
@@ -82,22 +85,7 @@ def locator_sample(shape: IndexShape, count: int) -> tuple[int, int]:
     )
     blob = io.BytesIO()
     rows.write(locators, blob)
-    return ContainerReader(blob, rows.KIND).section_length("locs"), kept
-
-
-def permutation_sample(shape: IndexShape, count: int) -> tuple[int, int]:
-    """Encode the ordinals of rows in order of locators, which stand in order of cells."""
-    cells, kept = shape.partitions_per_shard, min(count, rows.BLOCK_ROWS)
-    if cells < 2 or not kept:
-        return 0, 0
-    found = np.random.default_rng(0).integers(0, cells, kept)
-    order = np.argsort(found, kind="stable")
-    sizes = np.bincount(found, minlength=cells)
-    firsts = np.cumsum(sizes) - sizes
-    ordinals = np.empty(kept, np.int64)
-    ordinals[order] = np.arange(kept) + np.repeat(firsts * count // kept - firsts, sizes)
-    (block,) = rows.permutation_blocks(ordinals)
-    return _compressed(block), kept
+    return rows.open_reader(blob).section_length("locs"), kept
 
 
 def _compressed(block: memoryview) -> int:

@@ -28,7 +28,6 @@ from puffin_ann.blobs.encoding.container_layout import ALIGNMENT_BY_RANGES
 from puffin_ann.blobs.sizing.sampled import (
     adjacency_sample,
     locator_sample,
-    permutation_sample,
     scale,
 )
 from puffin_ann.blobs.sizing.shape import IndexShape
@@ -80,7 +79,7 @@ def shape_of(graph_source: BinaryIO, rows_source: BinaryIO) -> dict[str, Any]:
     reader = ContainerReader(graph_source, graph.KIND)
     head = reader.record("head", graph.HEAD)
     count, most = int(head["rows"]), int(head["max_degree"])
-    located = ContainerReader(rows_source, rows.KIND)
+    located = rows.open_reader(rows_source)
     cells = cells_of(located, count)
     told = {
         "dimension": int(head["dimension"]),
@@ -209,12 +208,9 @@ def rows_size(shape: IndexShape, count: int) -> int:
         scale(locator_sample(shape, count), count),
         8 * (math.ceil(count / rows.BLOCK_ROWS) + 1),
     ]
-    cells = shape.partitions_per_shard
-    if cells > 1:
-        sections += [scale(permutation_sample(shape, count), count), sections[-1]]
     if shape.identities:
         sections.append(16 * count)
-    sections.append(4 * (2 * cells + 1))
+    sections.append(4 * (2 * shape.partitions_per_shard + 1))
     return length_of(sections, by_ranges=True)
 
 

@@ -10,7 +10,6 @@ from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
 from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import BlobFormatError, FormatError
@@ -75,7 +74,7 @@ def _unpack_all(io: FileIO, version: IndexVersion) -> None:
 def _check_cells(io: FileIO, version: IndexVersion, shard: ShardEntry) -> None:
     with version.files(io) as files:
         located = shard_blobs(files, version, shard).rows.open()
-        cells = rows_blob.read_cells(ContainerReader(located, rows_blob.KIND), shard.rows)
+        cells = rows_blob.read_cells(rows_blob.open_reader(located), shard.rows)
     where = f"{version.file_of(shard)}: shard {shard.shard_id}"
     check_cells(where, version.routing, shard, cells)
 

@@ -18,8 +18,7 @@ from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs import directory as directory_blob
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.blobs.describe import OURS
-from puffin_ann.blobs.encoding.container import ContainerReader
+from puffin_ann.blobs.describe import OURS, sections_of
 from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lake.catalog.tables import name_of, reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
@@ -172,7 +171,7 @@ def damages(
 
 def _read_whole(reader: PuffinReader, blob: BlobMetadata) -> None:
     stored = io.BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
-    ContainerReader(stored, OURS[blob.type][0]).verify()
+    sections_of(blob.type, stored).verify()
 
 
 def repair(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[str]]:

@@ -181,7 +181,7 @@ def _built(workspace: Workspace) -> VersionContent:
         )
     blobs = {
         shard.shard_id: dict.fromkeys(
-            (engine(version.routing.algorithm).blob_type, rows_blob.TYPE), version.file_of(shard)
+            (engine(version.routing.algorithm).blob_type, *rows_blob.TYPES), version.file_of(shard)
         )
         for shard in version.routing.shards
     }

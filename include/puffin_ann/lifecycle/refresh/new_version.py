@@ -157,9 +157,10 @@ def _entry(applied: AppliedShard, base: IndexVersion) -> ShardEntry:
 
 
 def _sources(applied: AppliedShard, plan: RefreshPlan, base: IndexVersion) -> Mapping[str, str]:
+    has_new_rows = applied.file is not None and rows_blob.TYPE in applied.blobs
     kinds = [
         DELTA.blob_type if applied.kind == "delta" else engine(plan.algorithm).blob_type,
-        rows_blob.TYPE,
+        *((rows_blob.TYPE,) if has_new_rows else rows_blob.TYPES),
         *([tombstones_blob.TYPE] if applied.tombstones else []),
     ]
     before = {shard.shard_id: base.file_of(shard) for shard in base.routing.shards}

@@ -102,14 +102,14 @@ def bytes_of(table: Table, version: IndexVersion) -> int:
 
 
 def _shard(entry: ShardEntry, sizes: Mapping[str, int]) -> ShardState:
-    apart = (rows_blob.TYPE, tombstones_blob.TYPE)
+    apart = (*rows_blob.TYPES, tombstones_blob.TYPE)
     return ShardState(
         shard_id=entry.shard_id,
         kind=entry.kind,
         rows=entry.rows,
         tombstones=entry.tombstones,
         bytes=sum(size for kind, size in sizes.items() if kind not in apart) or entry.bytes,
-        rows_bytes=sizes.get(rows_blob.TYPE, 0),
+        rows_bytes=sum(sizes.get(kind, 0) for kind in rows_blob.TYPES),
         tombstone_bytes=sizes.get(tombstones_blob.TYPE, 0),
     )
 

@@ -63,5 +63,5 @@ def shard_blobs(files: VersionFiles, version: IndexVersion, shard: ShardEntry) -
         raise PuffinFormatError(
             f"{where}: {len(tombstones)} tombstones blobs; {shard.tombstones} rows are deleted"
         )
-    rows = files.only(rows_blob.TYPE, number, file)
+    rows = files.only(rows_blob.TYPES, number, file)
     return ShardBlobs(found, rows, tombstones[0] if tombstones else None)
