@@ -9,6 +9,7 @@ from pyroaring import BitMap
 from puffin_ann.blobs import (
     centroid,
     coverage,
+    coverage_changes,
     delta,
     directory,
     graph,
@@ -18,6 +19,7 @@ from puffin_ann.blobs import (
     routing,
     rows,
     rows_v1,
+    tombstone_changes,
     tombstones,
 )
 from puffin_ann.blobs.cells import CellStarts
@@ -210,6 +212,30 @@ def sample_directory():
     )
 
 
+def sample_coverage_changes():
+    before = sample_coverage()
+    first, *_, last = before.files
+    after = coverage.Coverage(
+        7,
+        (
+            dataclasses.replace(first, deleted=BitMap([0, 3])),
+            coverage.CoveredFile(12, "data/d.parquet", 9, 5, 4, (4,), BitMap(), BitMap([1])),
+            last,
+        ),
+        ("metadata/m1.avro", "metadata/m2.avro"),
+    )
+    return coverage_changes.CoverageChanges.between(
+        before, after, written=300, digest="0123456789abcdef" * 4
+    )
+
+
+def sample_tombstone_changes():
+    return {
+        2: tombstone_changes.AddedTombstones(BitMap([0, 7, *range(70_000, 70_900)]), 40),
+        9: tombstone_changes.AddedTombstones(BitMap([2**32 - 1]), 2**33),
+    }
+
+
 def written(write, value):
     out = io.BytesIO()
     length = write(value, out)
@@ -240,6 +266,8 @@ SAMPLES = {
     graph: lambda: written(graph.write, sample_graph()),
     rows: lambda: written(rows.write, sample_rows()),
     tombstones: lambda: tombstones.encode(BitMap([1, 5])),
+    coverage_changes: lambda: coverage_changes.encode(sample_coverage_changes()),
+    tombstone_changes: lambda: tombstone_changes.encode(sample_tombstone_changes()),
     centroid: lambda: centroid.encode(sample_centroids()),
     delta: lambda: written(delta.write, sample_delta()),
     hnsw: lambda: written(hnsw.write, sample_hnsw()),
@@ -261,6 +289,8 @@ VALUES = {
     ivf.TYPE: sample_ivf(70, metric="ip", relative=True),
     partitions.TYPE: sample_routing("ip").partitions,
     directory.TYPE: sample_directory(),
+    coverage_changes.TYPE: sample_coverage_changes(),
+    tombstone_changes.TYPE: sample_tombstone_changes(),
 }
 
 

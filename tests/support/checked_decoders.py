@@ -11,6 +11,7 @@ import numpy as np
 from puffin_ann.blobs import (
     centroid,
     coverage,
+    coverage_changes,
     delta,
     directory,
     graph,
@@ -19,6 +20,7 @@ from puffin_ann.blobs import (
     partitions,
     routing,
     rows,
+    tombstone_changes,
     tombstones,
 )
 
@@ -122,6 +124,23 @@ def read_directory(data, _folder):
     return value
 
 
+def read_coverage_changes(data, _folder):
+    value = coverage_changes.decode(data)
+    for file in value.files:
+        assert sum(file.row_groups) == file.rows
+    for numbers in (value.removed_files, value.removed_manifests):
+        assert (np.diff(numbers.astype(np.int64)) > 0).all()
+    assert len(value.digest) == 64
+    return value
+
+
+def read_tombstone_changes(data, _folder):
+    value = tombstone_changes.decode(data)
+    assert list(value) == sorted(set(value))
+    assert all(added.ordinals for added in value.values())
+    return value
+
+
 def read_tombstones(data, _folder):
     return tombstones.decode(data, 2**32)
 
@@ -140,6 +159,8 @@ READERS = {
     ivf: read_ivf,
     rows: read_rows,
     tombstones: read_tombstones,
+    coverage_changes: read_coverage_changes,
+    tombstone_changes: read_tombstone_changes,
     centroid: read_centroid,
     delta: read_delta,
 }

@@ -68,6 +68,7 @@ class CoveredFiles(Sequence[CoveredFile]):
     comparison with the live files does.
 
     Attributes:
+        records: (n,) of `FILE`, of which the lengths of bitmaps mean nothing.
         paths: one per file, as `CoveredFile.path`.
         file_ids: (n,) int64, ascending.
         sizes: (n,) int64, bytes.
@@ -87,6 +88,7 @@ class CoveredFiles(Sequence[CoveredFile]):
         deleted: Mapping[int, BitMap],
         skipped: Mapping[int, BitMap],
     ) -> None:
+        self.records = records
         self.paths = paths
         self.file_ids = records["file_id"].astype(np.int64)
         self.sizes = records["size"].astype(np.int64)
@@ -130,6 +132,32 @@ class CoveredFiles(Sequence[CoveredFile]):
         for place, skipped in self.skipped.items():
             counts[place] = len(skipped | self.deleted.get(place, BitMap()))
         return counts
+
+    def take(self, places: NDArray[np.int64]) -> "CoveredFiles":
+        """Return the files at (m,) places, in the order given."""
+        counts = self.group_counts[places]
+        starts = self._group_ends[places] - counts
+        steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        here = {place: at for at, place in enumerate(places.tolist())}
+        return CoveredFiles(
+            self.records[places],
+            tuple(self.paths[place] for place in places.tolist()),
+            self.all_row_groups[np.repeat(starts, counts) + steps],
+            {here[place]: bits for place, bits in self.deleted.items() if place in here},
+            {here[place]: bits for place, bits in self.skipped.items() if place in here},
+        )
+
+    def merged(self, others: "CoveredFiles") -> "CoveredFiles":
+        """Return these files and others, of other ids, in order of their ids."""
+        count = len(self)
+        both = CoveredFiles(
+            np.concatenate([self.records, others.records]),
+            self.paths + others.paths,
+            np.concatenate([self.all_row_groups, others.all_row_groups]),
+            {**self.deleted, **{count + place: bits for place, bits in others.deleted.items()}},
+            {**self.skipped, **{count + place: bits for place, bits in others.skipped.items()}},
+        )
+        return both.take(np.argsort(both.file_ids))
 
     def row_groups(self, place: int) -> NDArray[np.uint32]:
         """Return the rows of each row group of the file at a place."""
@@ -194,32 +222,13 @@ class Coverage:
 
 def encode(coverage: Coverage) -> bytes:
     """Return the blob; files are written in order of their ids, which must differ."""
-    files = sorted(coverage.files, key=lambda file: file.file_id)
-    records = np.zeros(len(files), FILE)
-    bits: list[bytes] = []
-    for record, file in zip(records, files, strict=True):
-        deleted, skipped = _bits(file.deleted), _bits(file.skipped)
-        bits += [deleted, skipped]
-        record["file_id"] = file.file_id
-        record["row_groups"] = len(file.row_groups)
-        record["size"] = file.size
-        record["sequence_number"] = file.sequence_number
-        record["rows"] = file.rows
-        record["deleted_length"] = len(deleted)
-        record["skipped_length"] = len(skipped)
-    row_groups = np.array([rows for file in files for rows in file.row_groups], "<u4")
-    _check(records, row_groups)
     head = np.zeros((), HEAD)
     head["base_snapshot_id"] = coverage.base_snapshot_id
-    head["files"] = len(files)
-
+    head["files"] = len(coverage.files)
     out = io.BytesIO()
     writer = ContainerWriter(out, KIND)
     writer.put("head", head)
-    writer.put("file", records)
-    writer.put("path", strings.encode(file.path for file in files))
-    writer.put("rgrp", row_groups)
-    writer.put("bits", b"".join(bits))
+    put_files(writer, coverage.columns)
     writer.put("mani", strings.encode(coverage.manifests))
     writer.finish()
     return out.getvalue()
@@ -229,19 +238,40 @@ def decode(data: bytes) -> Coverage:
     """Return the coverage; typed errors for anything not as it should be."""
     reader = ContainerReader(io.BytesIO(data), KIND)
     head = reader.record("head", HEAD)
-    count = int(head["files"])
+    return Coverage(
+        base_snapshot_id=int(head["base_snapshot_id"]),
+        files=read_files(reader, int(head["files"])),
+        manifests=strings.decode(reader.read("mani"), f"{KIND} blob, section mani"),
+    )
+
+
+def put_files(writer: ContainerWriter, files: CoveredFiles) -> None:
+    """Write the sections of files, `file` to `bits`, in order of their ids, which must differ."""
+    records = files.records.copy()
+    records["deleted_length"] = records["skipped_length"] = 0
+    _check(records, files.all_row_groups)
+    bits: list[bytes] = []
+    for place in sorted({*files.deleted, *files.skipped}):
+        for name, bitmaps_of in (("deleted", files.deleted), ("skipped", files.skipped)):
+            bits.append(_bits(bitmaps_of.get(place, BitMap())))
+            records[place][f"{name}_length"] = len(bits[-1])
+    writer.put("file", records)
+    writer.put("path", strings.encode(files.paths))
+    writer.put("rgrp", files.all_row_groups.astype("<u4"))
+    writer.put("bits", b"".join(bits))
+
+
+def read_files(reader: ContainerReader, count: int) -> CoveredFiles:
+    """Read the sections that `put_files` writes; errors as of `decode`."""
+    kind = reader.kind
     records = reader.array("file", FILE, (count,))
-    paths = strings.decode(reader.read("path"), f"{KIND} blob, section path")
+    paths = strings.decode(reader.read("path"), f"{kind} blob, section path")
     if len(paths) != count:
-        raise BlobFormatError(f"{KIND} blob: {len(paths)} paths for {count} files")
+        raise BlobFormatError(f"{kind} blob: {len(paths)} paths for {count} files")
     groups = reader.array("rgrp", "<u4", (int(records["row_groups"].sum(dtype=np.uint64)),))
     _check(records, groups)
     deleted, skipped = _bitmaps(records, reader.read("bits"))
-    return Coverage(
-        base_snapshot_id=int(head["base_snapshot_id"]),
-        files=CoveredFiles(records, paths, groups, deleted, skipped),
-        manifests=strings.decode(reader.read("mani"), f"{KIND} blob, section mani"),
-    )
+    return CoveredFiles(records, paths, groups, deleted, skipped)
 
 
 def _bitmaps(records: NDArray[Any], bits: bytes) -> tuple[dict[int, BitMap], dict[int, BitMap]]:

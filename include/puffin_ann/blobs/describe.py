@@ -8,6 +8,7 @@ import numpy as np
 from puffin_ann.blobs import (
     centroid,
     coverage,
+    coverage_changes,
     delta,
     directory,
     graph,
@@ -17,6 +18,7 @@ from puffin_ann.blobs import (
     routing,
     rows,
     rows_v1,
+    tombstone_changes,
     tombstones,
 )
 from puffin_ann.blobs.encoding import metrics, strings
@@ -27,10 +29,12 @@ OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     routing.TYPE: (routing.KIND, routing.HEAD),
     partitions.TYPE: (partitions.KIND, partitions.HEAD),
     coverage.TYPE: (coverage.KIND, coverage.HEAD),
+    coverage_changes.TYPE: (coverage_changes.KIND, coverage_changes.HEAD),
     graph.TYPE: (graph.KIND, graph.HEAD),
     rows.TYPE: (rows.KIND, rows.HEAD),
     rows_v1.TYPE: (rows.KIND, rows_v1.HEAD),
     tombstones.TYPE: (tombstones.KIND, tombstones.HEAD),
+    tombstone_changes.TYPE: (tombstone_changes.KIND, tombstone_changes.HEAD),
     centroid.TYPE: (centroid.KIND, centroid.HEAD),
     delta.TYPE: (delta.KIND, graph.HEAD),
     directory.TYPE: (directory.KIND, directory.HEAD),
@@ -129,7 +133,7 @@ def _note(type: str) -> str:
 def _head(reader: ContainerReader, layout: np.dtype[Any]) -> dict[str, Any]:
     record = reader.record("head", layout)
     values = {
-        name: record[name].item()
+        name: record[name].tobytes().hex() if name == "digest" else record[name].item()
         for name in layout.names or ()
         if name not in ("reserved", "magic")
     }

@@ -7,22 +7,30 @@ registered file decides whether it holds the index and which snapshot it was com
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from io import BytesIO
 from typing import TypeVar
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyroaring import BitMap
 
 from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import coverage_changes as coverage_changes_blob
 from puffin_ann.blobs import directory as directory_blob
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
 from puffin_ann.blobs.coverage import Coverage
 from puffin_ann.blobs.directory import Directory
+from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.blobs.tombstone_changes import AddedTombstones
 from puffin_ann.declaration.names import is_name
 from puffin_ann.errors import (
+    BlobFormatError,
+    ChecksumError,
     DamagedIndexError,
     FormatError,
     IndexNotFoundError,
@@ -49,6 +57,23 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
+class CoveredBefore:
+    """A whole coverage blob that a version has or names.
+
+    Attributes:
+        coverage: what it says.
+        digest: its fingerprint, hexadecimal.
+        length: its bytes, not compressed.
+        written: bytes of changes that were written since it was.
+    """
+
+    coverage: Coverage
+    digest: str
+    length: int
+    written: int
+
+
+@dataclass(frozen=True)
 class IndexVersion:
     """One published (or staged) state of an index.
 
@@ -59,6 +84,8 @@ class IndexVersion:
         length: bytes of the file.
         field_id: field id of the indexed column, by which it is found when it was renamed.
         directory: the blobs that it has in other files; None if it has all in its own.
+        added_tombstones: by shard id, deleted rows that the shard's tombstones blob does not name.
+        covered_before: what its coverage blob says, which later changes are told against.
     """
 
     index: str
@@ -69,6 +96,8 @@ class IndexVersion:
     routing: Routing
     coverage: Coverage
     directory: Directory | None = None
+    added_tombstones: Mapping[int, AddedTombstones] = field(default_factory=dict)
+    covered_before: CoveredBefore | None = None
 
     @property
     def vectors(self) -> int:
@@ -96,6 +125,23 @@ class IndexVersion:
     def file_of(self, shard: ShardEntry) -> str:
         """Return the Puffin file that holds the blobs of one shard that the directory has not."""
         return shard.file or self.path
+
+    def added_to(self, shard: ShardEntry) -> BitMap:
+        """Return the deleted rows of a shard that its tombstones blob does not name.
+
+        Raises:
+            BlobFormatError: they are more than the shard has.
+        """
+        added = self.added_tombstones.get(shard.shard_id)
+        if added is None:
+            return BitMap()
+        if len(added.ordinals) > shard.tombstones or added.ordinals.max() >= shard.rows:
+            raise BlobFormatError(
+                f"{self.path}: shard {shard.shard_id} has {shard.tombstones} of {shard.rows} rows "
+                f"deleted by the routing blob; {len(added.ordinals)}, up to row "
+                f"{added.ordinals.max()}, by the tombstone changes blob"
+            )
+        return BitMap(added.ordinals)
 
     @property
     def staged(self) -> frozenset[str]:
@@ -139,6 +185,17 @@ def read_confirmed(read: Callable[[], R]) -> R:
         return read()
 
 
+SMALL_BLOBS = (
+    coverage_blob.TYPE,
+    coverage_changes_blob.TYPE,
+    directory_blob.TYPE,
+    partitions_blob.TYPE,
+    tombstone_changes_blob.TYPE,
+)
+"""Blobs that a version has one of, at most, beside its routing; all but the directory may be in
+another file."""
+
+
 def _version_in(
     io: FileIO, reader: PuffinReader, index: str, snapshot_id: int | None
 ) -> IndexVersion | None:
@@ -148,26 +205,29 @@ def _version_in(
     stored = reader.only(routing_blob.TYPE, index=index)
     if len(stored.fields) != 1:
         raise PuffinFormatError(f"{path}: the routing blob of index {index!r} names no field")
-    partitions = reader.find(partitions_blob.TYPE, index=index)
-    directories = reader.find(directory_blob.TYPE, index=index)
-    contents = reader.read_all(
-        [stored, reader.only(coverage_blob.TYPE, index=index), *partitions, *directories]
-    )
-    routing = routing_blob.decode(contents[0])
+    own = [reader.only(kind, index=index) for kind in SMALL_BLOBS if reader.find(kind, index=index)]
+    first, *rest = reader.read_all([stored, *own])
+    small = {blob.type: data for blob, data in zip(own, rest, strict=True)}
+    routing = routing_blob.decode(first)
     directory = None
-    if directories:
-        reader.only(directory_blob.TYPE, index=index)
-        directory = directory_blob.decode(contents[-1])
-    if routing.apart is not None:
-        with VersionFiles(io, path, index, directory, stored.fields[0], own=reader) as files:
-            cells = files.only(partitions_blob.TYPE)
-            routing = routing_blob.with_partitions(
-                routing, contents[2] if partitions else cells.read()
-            )
+    if directory_blob.TYPE in small:
+        directory = directory_blob.decode(small[directory_blob.TYPE])
+    with VersionFiles(io, path, index, directory, stored.fields[0], own=reader) as files:
+
+        def read(kind: str, *, needed: bool = True) -> bytes:
+            if kind in small:
+                return small[kind]
+            return files.only(kind).read() if needed or files.find(kind) else b""
+
+        if routing.apart is not None:
+            routing = routing_blob.with_partitions(routing, read(partitions_blob.TYPE))
+        covered_before, coverage = _coverage(
+            path, read(coverage_blob.TYPE), small.get(coverage_changes_blob.TYPE)
+        )
+        tombstones = read(tombstone_changes_blob.TYPE, needed=False)
     for shard in routing.shards:
         if shard.file:
             require_beside(path, shard.file)
-    coverage = coverage_blob.decode(contents[1])
     check_version(routing, coverage)
     return IndexVersion(
         index=index,
@@ -178,7 +238,27 @@ def _version_in(
         routing=routing,
         coverage=coverage,
         directory=directory,
+        added_tombstones=tombstone_changes_blob.decode(tombstones) if tombstones else {},
+        covered_before=covered_before,
     )
+
+
+def _coverage(path: str, data: bytes, changes: bytes | None) -> tuple[CoveredBefore, Coverage]:
+    """Return what a coverage blob says, and what is covered by that and by changes of it.
+
+    Raises:
+        ChecksumError: the changes are of another blob.
+    """
+    before = coverage_blob.decode(data)
+    digest = fingerprint(BytesIO(data))
+    if changes is None:
+        return CoveredBefore(before, digest, len(data), 0), before
+    found = coverage_changes_blob.decode(changes)
+    if found.digest != digest:
+        raise ChecksumError(
+            f"{path}: the coverage changes blob is of another coverage blob than the index names"
+        )
+    return CoveredBefore(before, digest, len(data), found.written), found.applied_to(before)
 
 
 @dataclass(frozen=True)

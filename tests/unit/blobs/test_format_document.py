@@ -48,6 +48,9 @@ RECORDS = {
     "puffin_ann.blobs.centroid:HEAD",
     "puffin_ann.blobs.directory:HEAD",
     "puffin_ann.blobs.directory:BLOB",
+    "puffin_ann.blobs.coverage_changes:HEAD",
+    "puffin_ann.blobs.tombstone_changes:HEAD",
+    "puffin_ann.blobs.tombstone_changes:SHARD",
 }
 
 
@@ -114,7 +117,9 @@ def test_length_of_head_is_that_of_the_document(module):
 
 
 def test_types_and_kinds_are_those_of_the_document():
-    documented = dict(re.findall(r"^\| `(puffin-ann-\w+-v[12])` \| `(\w{4})` \|", DOCUMENT, re.M))
+    documented = dict(
+        re.findall(r"^\| `(puffin-ann-[\w-]+-v[12])` \| `(\w{4})` \|", DOCUMENT, re.M)
+    )
 
     assert documented == {type: kind for type, (kind, _) in describe.OURS.items()}
 

@@ -13,6 +13,7 @@ import pytest
 
 from puffin_ann.blobs import (
     coverage,
+    coverage_changes,
     delta,
     directory,
     graph,
@@ -22,6 +23,7 @@ from puffin_ann.blobs import (
     routing,
     rows,
     rows_v1,
+    tombstone_changes,
 )
 from puffin_ann.blobs.describe import OURS
 from puffin_ann.puffin import PuffinReader, PuffinWriter
@@ -38,7 +40,14 @@ from tests.support.paths import GOLDEN
 FILES = sorted(GOLDEN.glob("*.puffin"))
 
 MODULES = {module.TYPE: module for module in SAMPLES} | {rows_v1.TYPE: rows_v1_writer}
-WITHOUT_SHARD = {routing.TYPE, coverage.TYPE, partitions.TYPE, directory.TYPE}
+WITHOUT_SHARD = {
+    routing.TYPE,
+    coverage.TYPE,
+    partitions.TYPE,
+    directory.TYPE,
+    coverage_changes.TYPE,
+    tombstone_changes.TYPE,
+}
 STORED_PLAIN = {graph.TYPE, rows.TYPE, rows_v1.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE}
 
 APART = "routing-1.1.puffin"
@@ -48,6 +57,7 @@ LATER = {
     "hnsw-1.0.puffin": (hnsw.TYPE,),
     "ivf-1.0.puffin": (ivf.TYPE,),
     ROWS: (rows.TYPE,),
+    "changes-1.0.puffin": (coverage_changes.TYPE, tombstone_changes.TYPE),
     APART: (partitions.TYPE, routing.TYPE),
 }
 SINCE = {type for types in LATER.values() for type in types} - {routing.TYPE}

@@ -14,6 +14,7 @@ from pyroaring import BitMap
 from puffin_ann.blobs import (
     centroid,
     coverage,
+    coverage_changes,
     delta,
     directory,
     graph,
@@ -23,6 +24,7 @@ from puffin_ann.blobs import (
     routing,
     rows,
     rows_v1,
+    tombstone_changes,
     tombstones,
 )
 from puffin_ann.blobs.encoding import bitmaps, kernels, strings
@@ -31,6 +33,7 @@ from tests.support.blob_samples import (
     same,
     sample_centroids,
     sample_coverage,
+    sample_coverage_changes,
     sample_delta,
     sample_directory,
     sample_graph,
@@ -38,11 +41,13 @@ from tests.support.blob_samples import (
     sample_ivf,
     sample_routing,
     sample_rows,
+    sample_tombstone_changes,
     written,
 )
 from tests.support.checked_decoders import (
     read_centroid,
     read_coverage,
+    read_coverage_changes,
     read_delta,
     read_directory,
     read_graph,
@@ -51,6 +56,7 @@ from tests.support.checked_decoders import (
     read_partitions,
     read_routing,
     read_rows,
+    read_tombstone_changes,
     read_tombstones,
 )
 from tests.support.decoding_limits import Trial
@@ -98,6 +104,16 @@ TARGETS = {
         tombstones,
         tombstones.encode(BitMap([*range(20), *range(70_000, 80_000, 3), 2**31])),
         read_tombstones,
+    ),
+    "coverage changes": (
+        coverage_changes,
+        coverage_changes.encode(sample_coverage_changes()),
+        read_coverage_changes,
+    ),
+    "tombstone changes": (
+        tombstone_changes,
+        tombstone_changes.encode(sample_tombstone_changes()),
+        read_tombstone_changes,
     ),
     "centroid": (centroid, centroid.encode(sample_centroids()), read_centroid),
     "delta": (delta, written(delta.write, sample_delta()), read_delta),

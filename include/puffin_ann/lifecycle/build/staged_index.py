@@ -14,13 +14,17 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import coverage_changes as coverage_changes_blob
 from puffin_ann.blobs import directory as directory_blob
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
 from puffin_ann.blobs.centroid import Centroids
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.coverage_changes import CoverageChanges
 from puffin_ann.blobs.directory import Directory
 from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
+from puffin_ann.blobs.tombstone_changes import AddedTombstones
 from puffin_ann.declaration import CENTROID
 from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.build.assign import AssignSummary
@@ -175,20 +179,32 @@ def add_index_blobs(
     writer: PuffinWriter,
     plan: RunPlan,
     routing: Routing,
-    coverage: Coverage,
+    coverage: Coverage | CoverageChanges,
     directory: Directory | None = None,
 ) -> None:
     """Add the small blobs of an index to a Puffin file.
 
-    That of its cells is left to the caller, who copies or names it, where it is as it was.
+    That of its cells is left to the caller, who copies or names it, where it is as it was; so is
+    the coverage blob of which there are changes.
     """
     apart, partitions = routing_blob.split(routing)
     if apart is not None and apart != routing.apart:
         _add(writer, plan, partitions_blob.TYPE, partitions)
     _add(writer, plan, routing_blob.TYPE, routing_blob.encode(routing, apart))
-    _add(writer, plan, coverage_blob.TYPE, coverage_blob.encode(coverage))
+    if isinstance(coverage, Coverage):
+        _add(writer, plan, coverage_blob.TYPE, coverage_blob.encode(coverage))
+    else:
+        _add(writer, plan, coverage_changes_blob.TYPE, coverage_changes_blob.encode(coverage))
     if directory is not None:
         _add(writer, plan, directory_blob.TYPE, directory_blob.encode(directory))
+
+
+def add_tombstone_changes(
+    writer: PuffinWriter, plan: RunPlan, shards: Mapping[int, AddedTombstones]
+) -> None:
+    """Add what shards lost since their tombstones blobs to a Puffin file."""
+    data = tombstone_changes_blob.encode(shards)
+    _add(writer, plan, tombstone_changes_blob.TYPE, data)
 
 
 def add_centroids(writer: PuffinWriter, plan: RunPlan, centroids: Centroids) -> None:

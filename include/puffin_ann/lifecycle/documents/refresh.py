@@ -175,6 +175,18 @@ class Changes(Document):
     read_seconds: float
 
 
+class StagedTombstones(Document):
+    """What a shard lost since its tombstones blob was written.
+
+    Attributes:
+        bits: a bitmap of ordinals, base64; few bytes.
+        written: bytes that were written of such rows since.
+    """
+
+    bits: str
+    written: int
+
+
 class AppliedShard(Document):
     """What became of one shard.
 
@@ -187,6 +199,8 @@ class AppliedShard(Document):
         added: rows inserted or built.
         action: what was done: `kept`, `mask`, `remap`, `insert`, `rebuild` or `delta`.
         recall: of the shard alone, measured after an insertion or a rebuild.
+        added_tombstones: those that its tombstones blob, old or new, does not name; None: as in the
+            version refreshed, or none if there is a new blob.
     """
 
     shard_id: int
@@ -200,6 +214,7 @@ class AppliedShard(Document):
     action: str
     recall: float | None
     seconds: float
+    added_tombstones: StagedTombstones | None = None
 
 
 class AppliedGroup(Document):

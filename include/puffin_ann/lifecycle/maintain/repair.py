@@ -14,9 +14,6 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import directory as directory_blob
-from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.describe import OURS, sections_of
 from puffin_ann.errors import DamagedIndexError, FormatError
@@ -33,13 +30,11 @@ from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_i
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.versions import IndexVersion
+from puffin_ann.search.versions import SMALL_BLOBS, IndexVersion
 
 log = logging.getLogger("puffin_ann")
 
-SMALL = frozenset(
-    {routing_blob.TYPE, partitions_blob.TYPE, coverage_blob.TYPE, directory_blob.TYPE}
-)
+SMALL = frozenset({routing_blob.TYPE, *SMALL_BLOBS})
 """Types of the blobs that every search reads before it probes a shard."""
 
 

@@ -4,14 +4,17 @@ import hashlib
 import logging
 import re
 import time
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import centroid as centroid_blob
+from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
@@ -315,8 +318,10 @@ def assemble(
         ) as files,
         PuffinWriter(assembly.object_plan) as writer,
     ):
+        changes = content.coverage_changes if alone else None
+        same = content.same | ({coverage_blob.TYPE} if changes else set())
         layers = layers_of(
-            _places(files, content),
+            _places(files, content, same),
             held_files(table) if alone else frozenset(),
             settings().whole_file_bytes,
         )
@@ -343,8 +348,10 @@ def assemble(
         if content.centroids is not None:
             staged_index.add_centroids(writer, plan, content.centroids)
         staged_index.add_index_blobs(
-            writer, plan, _inline(routing), version.coverage, layers.directory
+            writer, plan, _inline(routing), changes or version.coverage, layers.directory
         )
+        if version.added_tombstones and tombstone_changes_blob.TYPE not in content.same:
+            staged_index.add_tombstone_changes(writer, plan, version.added_tombstones)
         finished = writer.finish({"created-by": CREATED_BY, "run-id": plan.run_id})
     path = make_file(assembly)
     log.info("publish: assembled %s, %d bytes, %d of them carried", path, finished.length, copied)
@@ -379,8 +386,10 @@ def _inline(routing: Routing) -> Routing:
     return replace(routing, shards=tuple(replace(shard, file="") for shard in routing.shards))
 
 
-def _places(files: VersionFiles, content: VersionContent) -> list[BlobPlace]:
-    """Return where the blobs are that the new version takes as they are."""
+def _places(
+    files: VersionFiles, content: VersionContent, same: AbstractSet[str]
+) -> list[BlobPlace]:
+    """Return where the blobs are that the new version takes as they are, small ones by type."""
     version = content.version
     found = []
     for shard in version.routing.shards:
@@ -390,4 +399,6 @@ def _places(files: VersionFiles, content: VersionContent) -> list[BlobPlace]:
         found += files.places(centroid_blob.TYPE)
     if routing_blob.is_unchanged(version.routing):
         found += files.places(partitions_blob.TYPE)
+    for kind in sorted(same):
+        found += files.places(kind)
     return found

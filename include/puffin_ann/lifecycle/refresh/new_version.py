@@ -9,11 +9,15 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import coverage_changes as coverage_changes_blob
 from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.centroid import Centroids
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.coverage_changes import CoverageChanges
 from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.blobs.tombstone_changes import AddedTombstones
 from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
@@ -30,8 +34,13 @@ from puffin_ann.lifecycle.documents.refresh import (
 )
 from puffin_ann.lifecycle.documents.run import load
 from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Drift, Rates
+from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import load_tombstones
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.versions import IndexVersion
+from puffin_ann.settings import settings
+
+SMALL_COVERAGE = 64 << 10
+"""Bytes of a coverage blob that every version has of its own."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,9 @@ class VersionContent:
         rows_added: rows that the version before did not have, or all of a build.
         rows_gone: rows of the version before that are not live any more.
         centroids: of data files, if the index consists of them and they are not in a file yet.
+        same: types of small blobs that are as they were in the version refreshed.
+        coverage_changes: how the coverage differs from that version's coverage blob, if it may be
+            told so.
     """
 
     version: IndexVersion
@@ -52,6 +64,8 @@ class VersionContent:
     rows_added: int
     rows_gone: int = 0
     centroids: Centroids | None = None
+    same: frozenset[str] = frozenset()
+    coverage_changes: CoverageChanges | None = None
 
     @classmethod
     def of(
@@ -65,7 +79,29 @@ class VersionContent:
         """Return what becomes of a version; relocated rows were neither added nor gone."""
         added = changes.read - changes.relocated
         removed = max(0, base.vectors + added - version.vectors)
-        return cls(version, blobs, added, removed, centroids)
+        same = frozenset[str]()
+        if version.added_tombstones and version.added_tombstones == base.added_tombstones:
+            same = frozenset({tombstone_changes_blob.TYPE})
+        changed = coverage_changes(base, version.coverage)
+        return cls(version, blobs, added, removed, centroids, same, changed)
+
+
+def coverage_changes(base: IndexVersion, coverage: Coverage) -> CoverageChanges | None:
+    """Return how a coverage differs from the coverage blob of the version refreshed.
+
+    Changes are told against the same blob by version after version, and grow. None where that blob
+    is small, or where as much was written of changes since it was as a new one takes.
+
+    Args:
+        base: the version refreshed.
+        coverage: of the new one.
+    """
+    before = base.covered_before
+    if before is None or before.length <= min(SMALL_COVERAGE, settings().whole_file_bytes):
+        return None
+    changes = CoverageChanges.between(before.coverage, coverage, written=0, digest=before.digest)
+    written = before.written + len(coverage_changes_blob.encode(changes))
+    return None if written > before.length else replace(changes, written=written)
 
 
 def make_new_version(workspace: Workspace) -> VersionContent:
@@ -85,9 +121,13 @@ def make_new_version(workspace: Workspace) -> VersionContent:
     coverage = coverage_of(workspace, summary)
     entries: list[ShardEntry] = []
     blobs: dict[int, Mapping[str, str]] = {}
+    added_tombstones: dict[int, AddedTombstones] = {}
     for kept in _kept(plan, base, applied):
         entries.append(_entry(kept, base))
         blobs[kept.shard_id] = _sources(kept, plan, base)
+        added = _added_tombstones(kept, entries[-1], base)
+        if added is not None:
+            added_tombstones[kept.shard_id] = added
     before = IndexProperties(base.routing.properties)
     noted = before.noting(
         declaration=plan.declaration.model_dump_json(),
@@ -108,7 +148,12 @@ def make_new_version(workspace: Workspace) -> VersionContent:
         properties=noted.texts,
     )
     version = replace(
-        base, path=plan.base_path, snapshot_id=None, routing=routing, coverage=coverage
+        base,
+        path=plan.base_path,
+        snapshot_id=None,
+        routing=routing,
+        coverage=coverage,
+        added_tombstones=added_tombstones,
     )
     centroids = _centroids(workspace, base, coverage, summary)
     return VersionContent.of(base, version, blobs, centroids, changes)
@@ -170,6 +215,17 @@ def _sources(applied: AppliedShard, plan: RefreshPlan, base: IndexVersion) -> Ma
         else before[applied.shard_id]
         for kind in kinds
     }
+
+
+def _added_tombstones(
+    applied: AppliedShard, shard: ShardEntry, base: IndexVersion
+) -> AddedTombstones | None:
+    """Return what a shard lost that its tombstones blob does not name; None for nothing."""
+    if not shard.tombstones or tombstones_blob.TYPE in applied.blobs:
+        return None
+    if applied.added_tombstones is not None:
+        return load_tombstones(applied.added_tombstones, shard)
+    return base.added_tombstones.get(shard.shard_id)
 
 
 def _raised(routing: Routing, plan: RefreshPlan, summary: AssignSummary | None) -> Routing:

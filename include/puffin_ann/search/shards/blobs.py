@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pyroaring import BitMap
+
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
@@ -22,12 +24,14 @@ class ShardBlobs:
     Attributes:
         engine: of its engine, with its vectors.
         rows: where they are.
-        tombstones: which of them are deleted; None if none is.
+        tombstones: which of them are deleted; None if it has no such blob.
+        added: rows that are deleted and that blob does not name, no more than there are rows.
     """
 
     engine: StoredBlob
     rows: StoredBlob
     tombstones: StoredBlob | None
+    added: BitMap
 
 
 def engine_of(version: IndexVersion, shard: ShardEntry) -> ShardEngine | DeltaEngine:
@@ -59,9 +63,11 @@ def shard_blobs(files: VersionFiles, version: IndexVersion, shard: ShardEntry) -
             f"{where} has {made.length} bytes; {shard.rows} rows by the routing blob need {needed}"
         )
     tombstones = files.find(tombstones_blob.TYPE, number, file)
-    if len(tombstones) > 1 or bool(tombstones) < bool(shard.tombstones):
+    added = version.added_to(shard)
+    if len(tombstones) > 1 or bool(tombstones) < (shard.tombstones > len(added)):
         raise PuffinFormatError(
-            f"{where}: {len(tombstones)} tombstones blobs; {shard.tombstones} rows are deleted"
+            f"{where}: {len(tombstones)} tombstones blobs; {shard.tombstones} rows are deleted, of "
+            f"which {len(added)} are named apart"
         )
     rows = files.only(rows_blob.TYPES, number, file)
-    return ShardBlobs(found, rows, tombstones[0] if tombstones else None)
+    return ShardBlobs(found, rows, tombstones[0] if tombstones else None, added)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
+from pyroaring import BitMap
 
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
@@ -117,7 +118,7 @@ class _Loading:
             blobs = shard_blobs(files, version, shard)
             searchable = self._engine(blobs.engine)
             locators = self._locators(blobs.rows)
-            tombstones = self._tombstones(blobs.tombstones)
+            tombstones = self._tombstones(blobs.tombstones, blobs.added)
         check_rows(self._where, shard, version.covered, locators, tombstones)
         return LoadedShard(shard, searchable, locators, tombstones)
 
@@ -139,10 +140,11 @@ class _Loading:
         with self._placed(blob, fill) as folder:
             return Locators.open(folder)
 
-    def _tombstones(self, blob: StoredBlob | None) -> NDArray[np.uint32]:
+    def _tombstones(self, blob: StoredBlob | None, added: BitMap) -> NDArray[np.uint32]:
+        beside = np.asarray(added.to_array(), np.uint32)
         if blob is None:
-            return np.zeros(0, np.uint32)
-        rows, deleted = self._shard.rows, self._shard.tombstones
+            return beside
+        rows, deleted = self._shard.rows, self._shard.tombstones - len(added)
 
         def fill(folder: Path) -> None:
             decoded = tombstones_blob.decode(blob.read(), rows, deleted)
@@ -150,6 +152,8 @@ class _Loading:
 
         with self._placed(blob, fill) as folder:
             ordinals: NDArray[np.uint32] = np.load(folder / _ORDINALS, mmap_mode="r")
+            if len(beside):
+                return np.union1d(ordinals, beside)
             return ordinals.view(np.ndarray)
 
     @contextmanager

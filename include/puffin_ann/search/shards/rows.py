@@ -32,11 +32,11 @@ def read_rows(
     """
     blobs = shard_blobs(files, version, shard)
     rows = rows_blob.read(BytesIO(blobs.rows.read()), shard.rows)
-    deleted = np.zeros(0, np.int64)
+    bitmap = blobs.added
     if blobs.tombstones is not None:
         data = blobs.tombstones.read()
-        bitmap = tombstones_blob.decode(data, shard.rows, shard.tombstones)
-        deleted = np.asarray(bitmap.to_array(), np.int64)
+        bitmap |= tombstones_blob.decode(data, shard.rows, shard.tombstones - len(blobs.added))
+    deleted = np.asarray(bitmap.to_array(), np.int64)
     where = f"{version.file_of(shard)}: shard {shard.shard_id}"
     check_rows(where, shard, version.covered, Locators.of(rows), deleted)
     return rows, deleted

@@ -1,5 +1,6 @@
 """Change the blobs of a shard by what `read_changes` found.
 
-`remap` writes tombstones and locators again, `load_rows` and `take_from_deltas` fetch the rows that
+`remap` writes tombstones and locators again, where `added_tombstones` does not have the former told
+beside those of other shards. `load_rows` and `take_from_deltas` fetch the rows that
 a shard takes in, and `rewrite_shard` inserts them, builds the shard again, or makes a delta shard.
 """

@@ -19,6 +19,7 @@ from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.lifecycle.build.shard import stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes, RemovedRowsOfShard
+from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import added_tombstones
 from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import Relocations
 from puffin_ann.lifecycle.refresh.read_changes.removed_rows import DeletedRows, read_shard
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
@@ -37,13 +38,13 @@ class ShardRows:
         rows: locators of live rows are those of the new version.
         deleted: (n,) bool.
         relocated: whether a locator changed.
-        tombstones_changed: whether other rows are deleted than in the version refreshed.
+        already_deleted: (t,) ordinals that are deleted in the version refreshed.
     """
 
     rows: Rows
     deleted: NDArray[np.bool_]
     relocated: bool
-    tombstones_changed: bool
+    already_deleted: NDArray[np.int64]
 
 
 def rows_now(
@@ -62,7 +63,7 @@ def rows_now(
     deleted = np.zeros(len(rows), np.bool_)
     deleted[already_deleted] = True
     if removed is None:
-        return ShardRows(rows, deleted, relocated=False, tombstones_changed=False)
+        return ShardRows(rows, deleted, relocated=False, already_deleted=already_deleted)
     deleted[_read_deleted(workspace, removed).newly_deleted] = True
     locators = [rows.file_ids.copy(), rows.row_groups.copy(), rows.offsets.copy()]
     count = 0
@@ -75,15 +76,14 @@ def rows_now(
             for column, values in zip(locators, relocations.locators.T, strict=True):
                 column[relocations.ordinals] = values
             count += len(relocations.ordinals)
-    tombstones_changed = not np.array_equal(np.flatnonzero(deleted), already_deleted)
     if not count:
-        return ShardRows(rows, deleted, relocated=False, tombstones_changed=tombstones_changed)
+        return ShardRows(rows, deleted, relocated=False, already_deleted=already_deleted)
     now = replace(rows, file_ids=locators[0], row_groups=locators[1], offsets=locators[2])
     return ShardRows(
         set_aside_clashes(now, deleted),
         deleted,
         relocated=True,
-        tombstones_changed=tombstones_changed,
+        already_deleted=already_deleted,
     )
 
 
@@ -114,11 +114,7 @@ def update_rows_and_tombstones(
     began = time.monotonic()
     if any(relocation.shard_id == shard.shard_id for relocation in changes.relocations):
         now = rows_now(workspace, version, shard, changes)
-        deleted, rows, tombstones_changed = (
-            np.flatnonzero(now.deleted),
-            now.rows,
-            now.tombstones_changed,
-        )
+        deleted, rows, before = np.flatnonzero(now.deleted), now.rows, now.already_deleted
     else:
         rows = None
         removed = next(
@@ -132,8 +128,10 @@ def update_rows_and_tombstones(
         found = DeletedRows(np.zeros(0, np.int64), np.zeros(0, np.int64))
         if removed is not None and removed.newly_deleted:
             found = _read_deleted(workspace, removed)
-        tombstones_changed = bool(len(found.newly_deleted))
-        deleted = np.union1d(found.newly_deleted, found.already_deleted)
+        before = found.already_deleted
+        deleted = np.union1d(found.newly_deleted, before)
+    tombstones_changed = not np.array_equal(deleted, before)
+    added = None
     if rows is None and not tombstones_changed:
         return AppliedShard(
             **_of(shard),
@@ -154,7 +152,9 @@ def update_rows_and_tombstones(
             folder = stack.enter_context(scratch_folder(f"shard-{shard.shard_id}"))
             blobs[rows_blob.TYPE] = write_rows(rows, folder)
         if tombstones_changed and len(deleted):
-            blobs[tombstones_blob.TYPE] = tombstones_of(deleted)
+            added = added_tombstones(version, shard, before, deleted)
+            if added is None:
+                blobs[tombstones_blob.TYPE] = tombstones_of(deleted)
         return AppliedShard(
             **{**_of(shard), "tombstones": len(deleted)},
             file=stage_shard(workspace, workspace.refresh_plan, shard.shard_id, blobs)
@@ -165,6 +165,7 @@ def update_rows_and_tombstones(
             action="mask" if rows is None else "remap",
             recall=None,
             seconds=time.monotonic() - began,
+            added_tombstones=added,
         )
 
 
