@@ -29,9 +29,20 @@ FIRST_READ = 16 << 10
 """Bytes read from the end at first. Most footers fit, and object stores charge by the request."""
 
 
-def encode(metadata: FileMetadata, *, compress: bool = False) -> bytes:
-    """Return the whole footer: magic, payload, size, flags, magic."""
+LARGE_PAYLOAD = 1 << 20
+"""Bytes of a payload that is compressed unless told otherwise: that of some 3,000 blobs."""
+
+
+def encode(metadata: FileMetadata, *, compress: bool | None = None) -> bytes:
+    """Return the whole footer: magic, payload, size, flags, magic.
+
+    Args:
+        metadata: what it says.
+        compress: default: where it is large.
+    """
     payload = encode_metadata(metadata)
+    if compress is None:
+        compress = len(payload) > LARGE_PAYLOAD
     if compress:
         payload = b"".join(codecs.CODECS["lz4"].compress([payload], len(payload)))
     if len(payload) > MAX_PAYLOAD:

@@ -37,7 +37,8 @@ class PuffinWriter:
 
     The same calls give the same bytes. By default everything written can be read by Iceberg's Java
     code, which knows no LZ4, no compressed footer and no blob of 2 GiB: those must be asked for by
-    name (`codec="lz4"`, `compress_footer=True`, `allow_large=True`).
+    name (`codec="lz4"`, `compress_footer=True`, `allow_large=True`). A footer of thousands of blobs
+    is compressed in any case: every reader would have to take its megabytes first.
 
     Args:
         stream: takes the file from its first byte on.
@@ -150,9 +151,14 @@ class PuffinWriter:
         )
 
     def finish(
-        self, properties: Mapping[str, str], *, compress_footer: bool = False
+        self, properties: Mapping[str, str], *, compress_footer: bool | None = None
     ) -> FinishedFile:
-        """Write the footer and say what was written; nothing can be added afterwards."""
+        """Write the footer and say what was written; nothing can be added afterwards.
+
+        Args:
+            properties: of the file.
+            compress_footer: default: if it has thousands of blobs, which few could read at once.
+        """
         self._check_open()
         if self._blobs:
             self._align()
