@@ -16,6 +16,9 @@ TOMBSTONE_BYTES = 2
 BUILD_SECONDS = 10.0
 """What a build takes more than a refresh, however few the rows: training, gate, more submits."""
 
+SHARD_OVERHEAD = 32
+"""Bytes that tell of a shard which rows it lost, beside theirs."""
+
 BLOB_OVERHEAD = 256
 """Bytes of a blob that holds nothing, and of its entry in the footer."""
 
@@ -55,15 +58,14 @@ def _kept(state: IndexState, size: int, read: int = 0) -> Cost:
 
 
 def masked(state: IndexState, shard: ShardState, deleted: int) -> Cost:
-    """Write tombstones again; the rows blob is read, to find whose they are."""
-    kept = _kept(state, shard.bytes + shard.rows_bytes, read=shard.rows_bytes)
-    written = shard.tombstone_bytes + TOMBSTONE_BYTES * deleted + BLOB_OVERHEAD
-    return replace(kept, written=written)
+    """Write tombstones beside those there are; the rows blob is read, to find whose they are."""
+    kept = _kept(state, shard.all_bytes, read=shard.rows_bytes)
+    return replace(kept, written=TOMBSTONE_BYTES * deleted + SHARD_OVERHEAD)
 
 
 def remapped(state: IndexState, shard: ShardState, deleted: int) -> Cost:
     """Write the rows blob again, and tombstones."""
-    kept = _kept(state, shard.bytes, read=2 * shard.rows_bytes)
+    kept = _kept(state, shard.all_bytes - shard.rows_bytes, read=2 * shard.rows_bytes)
     return replace(kept, written=shard.rows_bytes + masked(state, shard, deleted).written)
 
 
@@ -74,7 +76,9 @@ def merged(state: IndexState, shard: ShardState, deleted: int, added: int) -> Co
     seconds = 2 * old / state.rates.copy_bytes
     # Without a graph a row is put in its place, not searched for.
     seconds += added / (state.rates.read if state.algorithm == EXACT else state.rates.insert)
-    tombstones = masked(state, shard, deleted).written if deleted or shard.tombstones else 0
+    tombstones = 0
+    if deleted or shard.tombstones:
+        tombstones = shard.tombstone_bytes + TOMBSTONE_BYTES * deleted + BLOB_OVERHEAD
     return Cost(
         written=old + tombstones + round(added * (engine + identity)),
         seconds=seconds,
