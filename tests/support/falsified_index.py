@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann import open_index
 from puffin_ann.errors import PuffinAnnError
+from puffin_ann.lifecycle.refresh.apply_changes import added_tombstones
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings
@@ -107,10 +109,15 @@ def liar(table: Table, algorithm: str, metric: str) -> Liar:
     )
     builds.build(declared, "older")
     paths = sorted(task.file.file_path for task in table.refresh().scan().plan_files())
-    delete_positions(table, {paths[0]: [2, 17]})
+    delete_positions(table, {paths[0]: [2, 20]})
+    with pytest.MonkeyPatch.context() as patch:  # these have tombstones blobs of their own
+        patch.setattr(added_tombstones, "BLOB_BYTES", -1000)
+        refresh_in_process(declared, run_id="between")
+    delete_positions(table.refresh(), {paths[0]: [5, 17]})
     table.refresh().append(builds.rows(range(60, 75)))
     refresh_in_process(declared, run_id="newer")
     versions = find_versions(table.refresh(), builds.INDEX).versions
-    assert [version.run_id for version in versions][:2] == ["newer", "older"]
+    assert [version.run_id for version in versions] == ["newer", "between", "older"]
+    assert versions[0].added_tombstones
     path = Path(versions[0].path.removeprefix("file://"))
     return Liar(table, algorithm, path, path.read_bytes(), builds.live(table))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_ann.blobs import delta, partitions, routing, rows, tombstones
+from puffin_ann.blobs import delta, partitions, routing, rows, tombstone_changes, tombstones
 from tests.support.index_file import COUNTS, LARGE, NotApplicable, lie, set_record
 from tests.support.mutation import sections_of
 
@@ -104,6 +104,61 @@ def a_tombstone_at_another_row(file, rng):
     found.discard(deleted)
     found.add(other)
     blob.sections = sections_of(tombstones.encode(found), tombstones.KIND)
+
+
+@lie
+def an_added_tombstone_at_another_row(file, rng):
+    blob = file.only(tombstone_changes)
+    found = tombstone_changes.decode(blob.content())
+    shard = rng.choice(list(found))
+    ordinals = found[shard].ordinals
+    deleted = rng.choice(list(ordinals))
+    ordinals.discard(deleted)
+    ordinals.add(rng.choice([number for number in range(deleted + 5) if number != deleted]))
+    put_changes(blob, found)
+
+
+def put_changes(blob, found):
+    blob.sections = sections_of(tombstone_changes.encode(found), tombstone_changes.KIND)
+
+
+@lie
+def added_tombstones_of_another_shard(file, rng):
+    """Of one that has others, or that is not there at all."""
+    blob = file.only(tombstone_changes)
+    found = tombstone_changes.decode(blob.content())
+    shard = rng.choice(list(found))
+    found[rng.choice([number for number in (0, 1, 2, 3, 2**32 - 1) if number not in found])] = (
+        found.pop(shard)
+    )
+    put_changes(blob, found)
+
+
+@lie
+def a_tombstone_told_twice(file, rng):
+    """In the shard's own blob and beside those of others."""
+    told = tombstone_changes.decode(file.only(tombstone_changes).content())
+    own = {int(blob.metadata.properties["shard"]): blob for blob in file.all(tombstones)}
+    both = sorted(own.keys() & told.keys())
+    if not both:
+        raise NotApplicable
+    shard = rng.choice(both)
+    told[shard].ordinals.add(tombstones.decode(own[shard].content()).min())
+    put_changes(file.only(tombstone_changes), told)
+
+
+@lie
+def more_added_tombstones(file, rng):
+    blob = file.only(tombstone_changes)
+    found = tombstone_changes.decode(blob.content())
+    shard = rng.choice(list(found))
+    many = BitMap(range(rng.choice((200, 100_000, 50_000_000))))
+    found[shard] = tombstone_changes.AddedTombstones(many, 0)
+    put_changes(blob, found)
+    if rng.random() < 0.5:
+        by = len(many)
+        changed = {"rows": lambda n: n + by, "tombstones": lambda n: n + by}
+        set_record(file.only(routing), "shrd", routing.SHARD, rng, **changed)
 
 
 @lie

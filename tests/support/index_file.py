@@ -18,6 +18,7 @@ from puffin_ann.blobs import (
     partitions,
     routing,
     rows,
+    tombstone_changes,
     tombstones,
 )
 from puffin_ann.blobs.encoding.container import fingerprint
@@ -38,6 +39,7 @@ MODULES = {
         partitions,
         routing,
         rows,
+        tombstone_changes,
         tombstones,
     )
 }

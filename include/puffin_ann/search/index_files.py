@@ -76,20 +76,13 @@ class StoredBlob:
             ChecksumError: it is not the one that the version names.
         """
         is_whole = self.metadata.compression_codec is None
-        content = self._open() if is_whole else BytesIO(self.reader.read(self.metadata))
-        found = fingerprint(content)
-        if self.digest not in ("", found):
-            raise ChecksumError(
-                f"{self.reader.name}: blob {self.metadata.type} at {self.metadata.offset} is not "
-                "the one that the index names"
-            )
-        return found
+        return self._checked(self._open() if is_whole else BytesIO(self.reader.read(self.metadata)))
 
     def read(self) -> bytes:
         """Return its content; raises as `fingerprint` does."""
         data = self.reader.read(self.metadata)
         if self.digest:
-            _ = self.fingerprint
+            self._checked(BytesIO(data))
         return data
 
     def open(self) -> BinaryIO:
@@ -97,6 +90,16 @@ class StoredBlob:
         if self.digest:
             _ = self.fingerprint
         return self._open()
+
+    def _checked(self, content: BinaryIO) -> str:
+        """Return the fingerprint of the content, if it is the right one."""
+        found = fingerprint(content)
+        if self.digest not in ("", found):
+            raise ChecksumError(
+                f"{self.reader.name}: blob {self.metadata.type} at {self.metadata.offset} is not "
+                "the one that the index names"
+            )
+        return found
 
     def _open(self) -> BinaryIO:
         return self.reader.open(self.metadata)

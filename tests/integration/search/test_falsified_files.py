@@ -28,8 +28,11 @@ FOUND = (
     "a_shard_left_out",
     "partitions_to_probe",
     "locator_of_a_row",
-    "order_of_rows",
+    "a_row_twice",
     "a_tombstone_at_another_row",
+    "an_added_tombstone_at_another_row",
+    "added_tombstones_of_another_shard",
+    "a_tombstone_told_twice",
     "id_of_a_file",
     "algorithm_of_the_index",
     "file_of_a_shard",
@@ -112,7 +115,13 @@ def test_files_that_were_added_where_they_lay_are_searched_still(words, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("name", "seed"), [("many_rows_in_few_bytes", 3), ("more_tombstones", 0), ("rows_of_a_file", 3)]
+    ("name", "seed"),
+    [
+        ("many_rows_in_few_bytes", 3),
+        ("more_tombstones", 0),
+        ("more_added_tombstones", 2),
+        ("rows_of_a_file", 3),
+    ],
 )
 def test_counts_that_nothing_backs_take_no_memory(liar, name, seed):
     liar.outcome()  # what is compiled and imported counts no more
@@ -145,7 +154,7 @@ def test_what_cannot_be_loaded_leaves_nothing_in_the_cache(liar, tmp_path, name)
 
 @pytest.mark.parametrize(
     ("name", "seed"),
-    [("metric_of_a_shard", 0), ("locator_of_a_row", 0), ("order_of_rows", 0), ("id_of_a_file", 0)],
+    [("metric_of_a_shard", 0), ("locator_of_a_row", 0), ("a_row_twice", 0), ("id_of_a_file", 0)],
 )
 def test_doctor_tells_of_blobs_that_contradict_each_other(liar, name, seed):
     liar.lie(name, seed)
