@@ -154,7 +154,7 @@ def open_reader(source: BinaryIO) -> ContainerReader:
     return ContainerReader(source, KIND, majors=(1, MAJOR))
 
 
-def read(source: BinaryIO, rows: int | None = None) -> Rows:
+def read(source: BinaryIO, rows: int | None = None, *, identities: bool = True) -> Rows:
     """Return the rows; typed errors for anything not as it should be.
 
     The result takes 12 bytes a row, and 16 more with identities. Those are backed by bytes of the
@@ -163,6 +163,7 @@ def read(source: BinaryIO, rows: int | None = None) -> Rows:
     Args:
         source: the blob.
         rows: how many there must be, by what has the bytes to show for it; any number, if None.
+        identities: read them, if there are any; they are most of the blob.
     """
     reader = open_reader(source)
     is_current = reader.major == MAJOR
@@ -179,14 +180,14 @@ def read(source: BinaryIO, rows: int | None = None) -> Rows:
         raise BlobFormatError(f"{KIND} blob: has identities, and says that it has none")
     read_columns = _read_columns if is_current else rows_v1.read_columns
     columns = read_columns(reader, count, block_rows)
-    identities = None
-    if identity != _NO_IDENTITY:
-        identities = reader.array("iden", "<u8", (count, 2))
+    found = None
+    if identity != _NO_IDENTITY and identities:
+        found = reader.array("iden", "<u8", (count, 2))
     return Rows(
         file_ids=columns[0],
         row_groups=columns[1],
         offsets=columns[2],
-        identities=identities,
+        identities=found,
         identity_kind=_IDENTITY_KINDS[identity % _NO_IDENTITY],
         cells=read_cells(reader, count),
     )

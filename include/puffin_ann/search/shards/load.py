@@ -135,7 +135,7 @@ class _Loading:
 
     def _locators(self, blob: StoredBlob) -> Locators:
         def fill(folder: Path) -> None:
-            Locators.save(rows_blob.read(blob.open(), self._shard.rows), folder)
+            Locators.save(rows_blob.read(blob.open(), self._shard.rows, identities=False), folder)
 
         with self._placed(blob, fill) as folder:
             return Locators.open(folder)

@@ -22,16 +22,29 @@ from puffin_ann.search.shards.blobs import shard_blobs
 from puffin_ann.search.versions import IndexVersion
 
 
+LARGE = 4 << 20
+"""Bytes of a rows blob of which identities are left out, where they are not wanted."""
+
+
 def read_rows(
-    files: VersionFiles, version: IndexVersion, shard: ShardEntry
+    files: VersionFiles, version: IndexVersion, shard: ShardEntry, *, identities: bool = True
 ) -> tuple[Rows, NDArray[np.int64]]:
     """Read a shard's rows blob, and the ordinals of its tombstones.
+
+    Args:
+        files: of the version.
+        version: of the index.
+        shard: of it.
+        identities: read those of the rows, too.
 
     Raises:
         FormatError: a blob is missing or broken, or says what another contradicts.
     """
     blobs = shard_blobs(files, version, shard)
-    rows = rows_blob.read(BytesIO(blobs.rows.read()), shard.rows)
+    is_large = blobs.rows.metadata.length > LARGE
+    # To leave the identities out takes a few reads more, in turn.
+    content = blobs.rows.open() if is_large and not identities else BytesIO(blobs.rows.read())
+    rows = rows_blob.read(content, shard.rows, identities=identities)
     bitmap = blobs.added
     if blobs.tombstones is not None:
         data = blobs.tombstones.read()
@@ -68,7 +81,7 @@ def without_shards(io: FileIO, version: IndexVersion, lost: Set[int]) -> IndexVe
             if shard.shard_id in lost:
                 continue
             try:
-                rows, deleted = read_rows(files, version, shard)
+                rows, deleted = read_rows(files, version, shard, identities=False)
             except FormatError:
                 continue
             kept.append(shard)

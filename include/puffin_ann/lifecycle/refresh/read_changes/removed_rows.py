@@ -137,9 +137,10 @@ def find_removed_rows(
         MaskedAndRestored, workspace.fetch_bytes(workspace.refresh_plan.difference)
     ).masked
     found = []
+    matches = workspace.refresh_plan.decision.matches
     with version.files(workspace.table.io) as files:
         for shard in shards:
-            rows, already_deleted = read_rows(files, version, shard)
+            rows, already_deleted = read_rows(files, version, shard, identities=matches)
             found.append(_staged(workspace, difference, shard, rows, already_deleted))
     return found
 
