@@ -21,7 +21,6 @@ from puffin_ann.search.row_locators import Locators
 from puffin_ann.search.shards.blobs import shard_blobs
 from puffin_ann.search.versions import IndexVersion
 
-
 LARGE = 4 << 20
 """Bytes of a rows blob of which identities are left out, where they are not wanted."""
 
