@@ -7,7 +7,7 @@ from hypothesis.stateful import invariant, rule
 
 from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError
-from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.commit.tagged_snapshot import is_own_manifest_list
 from puffin_ann.lake.metadata.log import manifest_lists_of
 from puffin_ann.lake.metadata.own_tags import tag_of
 from puffin_ann.lake.store.listing import canonical, list_objects

@@ -21,7 +21,7 @@ from tests.property.data_rules import DataRules
 from tests.property.invariants import Invariants
 from tests.property.others_rules import OthersRules
 from tests.property.run_rules import RunRules
-from tests.support import builds
+from tests.support import builds, former_modes
 
 PROPERTIES = {"write.parquet.row-group-limit": "7", "format-version": "2"}
 
@@ -33,11 +33,18 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
         metric=st.sampled_from(["l2", "cosine", "ip"]),
         algorithm=st.sampled_from(["exact", "exact", "vamana"]),
         publish=st.sampled_from(
-            [("auto", "auto"), ("auto", "auto"), ("snapshot", "auto"), ("snapshot", "snapshot")]
+            [
+                ("auto", "auto"),
+                ("auto", "auto"),
+                ("statistics", "auto"),
+                ("statistics", "statistics"),
+            ]
         ),
+        former=st.booleans(),
         most_files=st.sampled_from([2, 12]),
     )
-    def begin(self, metric, algorithm, publish, most_files):
+    def begin(self, metric, algorithm, publish, former, most_files):
+        """Begin with a table that has an index, published as none is any more if `former` says."""
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         self.patch = pytest.MonkeyPatch()
         self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
@@ -65,7 +72,10 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
         self.crashed: tuple[PlanPointer, str] | None = None
         self.held = None
         self._append(20)
-        self._build("first")
+        with pytest.MonkeyPatch.context() as patch:
+            if former:
+                former_modes.published_on_main(patch)
+            self._build("first")
 
     def _table(self) -> Table:
         where = Path(self.folder.name)

@@ -8,6 +8,7 @@ from pyiceberg.table import CommitTableResponse, Table
 
 from puffin_ann.lake.commit.attempt import Published, Request
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
+from puffin_ann.lake.metadata.own_tags import own_tags
 from tests.support import tables
 
 CONTENT = b"PFA1" + bytes(60)
@@ -25,6 +26,7 @@ def put(table: Table, name: str = "index.puffin") -> str:
 
 
 def send(table: Table, *, run: str = "run-1", expected: int | None = None, **changes) -> Published:
+    """Publish under a tag, or as `changes` say."""
     at = head(table) if expected is None else expected
     arguments = {
         "expected_head": at,
@@ -33,9 +35,19 @@ def send(table: Table, *, run: str = "run-1", expected: int | None = None, **cha
         "file_size": len(CONTENT),
         "footer_size": 28,
         "summary": {"ann.words.run-id": run, "ann.words.vectors": "30"},
+        "mode": "tag",
+        "tag": f"puffin_ann_words_{run.replace('-', '_')}",
         **changes,
     }
     return commit_index_file(table, Request(**arguments))
+
+
+def is_published(table: Table, published: Published) -> bool:
+    """Tell whether a tag of ours holds what was published, and nothing came upon main."""
+    table.refresh()
+    return published.snapshot_id in own_tags(table) and published.snapshot_id not in {
+        entry.snapshot_id for entry in table.history()
+    }
 
 
 class Faulty(SqlCatalog):

@@ -4,15 +4,15 @@ import pytest
 from pyiceberg.utils.config import Config
 
 from puffin_ann.settings import settings
-from tests.support import builds, iceberg_java, lakes, object_store
+from tests.support import builds, former_modes, iceberg_java, lakes, object_store
 from tests.support.catalog_proxy import CatalogProxy
 from tests.support.rest_catalog import rest_catalog
 
 
 @pytest.fixture
 def published_on_main(monkeypatch):
-    """Versions are published by index snapshots: for what befalls those, and files of many."""
-    monkeypatch.setitem(builds.DEFAULTS, "publish", "snapshot")
+    """Versions are published by index snapshots, as they were once, in files of all indexes."""
+    former_modes.published_on_main(monkeypatch)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ nothing else.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -95,4 +96,5 @@ def table_of(
         }
     )
     where = f"{LOCATION}/metadata/v{len(line)}.metadata.json"
-    return Table(("catalog", "demo", "words"), metadata, where, PyArrowFileIO(), None)  # type: ignore[arg-type]
+    catalog: Any = SimpleNamespace(name="catalog", properties={}, table_name_from=lambda name: name)
+    return Table(("catalog", "demo", "words"), metadata, where, PyArrowFileIO(), catalog)

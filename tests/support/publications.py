@@ -8,7 +8,7 @@ import numpy as np
 from pyiceberg.table import Table
 
 from puffin_ann import open_index
-from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.commit.tagged_snapshot import is_own_manifest_list
 from puffin_ann.lifecycle.documents.run import (
     GATE,
     PLAN,

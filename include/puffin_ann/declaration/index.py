@@ -110,15 +110,26 @@ class IndexDeclaration(Model):
         return 0 if self.algorithm == CENTROID else self.shards
 
     @property
+    def publishes_by(self) -> Literal["statistics", "tag", "auto"]:
+        """How its versions are published: `snapshot`, which was a way once, counts as `auto`."""
+        return "auto" if self.publish == "snapshot" else self.publish
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What is allowed and should not be, a sentence each."""
-        return tuple(
-            f"index {self.name!r}: field 'spark': {setting!r} looks like a secret, and "
+        found = [
+            f"field 'spark': {setting!r} looks like a secret, and "
             "whoever may read the declaration, the DAG or Spark's arguments sees it: leave it to "
             "the environment of Spark's processes, to their own spark-defaults.conf, to a Hadoop "
             "credential provider, or write ${env.NAME} of a variable"
             for setting in self.spark.secrets
-        )
+        ]
+        if self.publish == "snapshot":
+            found.append(
+                "field 'publish': 'snapshot' is no way to publish any more, and is taken for "
+                "'auto': write that, or leave the field out"
+            )
+        return tuple(f"index {self.name!r}: {warning}" for warning in found)
 
     def parameters_of(self, algorithm: str) -> Any:
         """Return the parameters of the algorithm in use: the declared ones, or its defaults."""

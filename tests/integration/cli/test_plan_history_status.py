@@ -71,7 +71,7 @@ def test_nothing_is_removed_while_a_declaration_is_bad(cli, indexed, folder):
     assert done["actions"][-1].startswith("not cleaned, since it is not known what is to be kept")
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_of_a_file_that_indexes_share_status_counts_the_bytes_of_each_for_itself(
     cli, indexed, declare
 ):

@@ -65,7 +65,7 @@ def test_statistics_of_spark_are_read_and_carried_by_an_index(catalog, spark, re
     written_by_java = read_by_java(entry.statistics_path)[1]
     assert [sketch[3] for sketch in sketches] == [content for _, content in written_by_java]
 
-    builds.build(builds.declaration(publish="snapshot"), "run")
+    builds.build(builds.declaration(publish="statistics"), "run")
 
     current = table.refresh().current_snapshot().snapshot_id
     (mine,) = (entry for entry in table.metadata.statistics if entry.snapshot_id == current)

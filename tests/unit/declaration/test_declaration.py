@@ -291,6 +291,17 @@ def test_the_declarations_we_ship_are_valid():
     assert len(load_declarations(folder)) == len(declaration_files(folder)) > 0
 
 
+def test_a_way_to_publish_that_was_one_once_is_taken_for_auto_with_a_warning():
+    fields = {"name": "words", "table": "demo.glove.words", "column": "embedding"}
+    found = parse_declaration({**fields, "publish": "snapshot"}, source="test")
+    assert found.publishes_by == "auto"
+    (warning,) = found.warnings
+    assert "'words': field 'publish': 'snapshot' is no way to publish any more" in warning
+    for way in ("auto", "tag", "statistics"):
+        declared = parse_declaration({**fields, "publish": way}, source="test")
+        assert (declared.publishes_by, declared.warnings) == (way, ())
+
+
 def test_only_what_shapes_the_index_changes_the_fingerprint():
     one = parse_declaration(SMALLEST, source="f")
     same = {**SMALLEST, "recall_target": 0.9, "schedule": "@daily", "gate": {"queries": 50}}

@@ -75,7 +75,7 @@ class DataSnapshotTrigger(BaseEventTrigger):
 
     def _head_snapshot_id(self) -> int | None:
         from puffin_ann.lake.catalog.tables import load_table
-        from puffin_ann.lake.commit.index_snapshot import data_snapshot
+        from puffin_ann.lake.metadata.index_snapshots import data_snapshot
 
         try:
             found = data_snapshot(load_table(f"{self.iceberg_conn_id}.{self.table}"), self.branch)
@@ -140,7 +140,7 @@ class IndexLagTrigger(BaseEventTrigger):
     def _find_due(self) -> str:
         """Return the state of the table and the indexes that should have followed it by now."""
         from puffin_ann.lake.catalog.tables import load_table
-        from puffin_ann.lake.commit.index_snapshot import data_snapshot, is_published_for
+        from puffin_ann.lake.metadata.index_snapshots import data_snapshot, is_published_for
 
         try:
             table = load_table(f"{self.iceberg_conn_id}.{self.table}")

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
@@ -18,13 +17,11 @@ from pyiceberg.table.update import (
 
 from puffin_ann.errors import ConflictError
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lake.commit.index_snapshot import EmptyTransaction, IndexSnapshot, own_uuid
 from puffin_ann.lake.commit.overwritten_statistics import path_in
 from puffin_ann.lake.commit.publish_mode import PublishMode
 from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot, numbers_as_seen
 from puffin_ann.lake.metadata.own_tags import own_tags, tag_of
 from puffin_ann.lake.metadata.registered import NAMED_BY
-from puffin_ann.lake.store.staging import naming
 
 RUN_ID_SUFFIX = ".run-id"
 """A summary key `ann.<index>.run-id` names the run; a run publishes at most once."""
@@ -34,7 +31,7 @@ RUN_ID_SUFFIX = ".run-id"
 class Published:
     """What was published; `already` if an earlier attempt of the run did it.
 
-    `snapshot_id` is the index snapshot or the tagged one, in mode `statistics` the base snapshot.
+    `snapshot_id` is the tagged snapshot, in mode `statistics` the base snapshot.
     """
 
     snapshot_id: int
@@ -47,17 +44,15 @@ class Request:
     """What is published: a Puffin file, on top of which snapshot, and how.
 
     Attributes:
-        expected_head: snapshot of the branch that the run was planned on.
+        expected_head: snapshot of main that the run was planned on.
         base_snapshot_id: snapshot whose rows the index covers.
         path: location of the file, which must be there.
         file_size: its bytes.
         footer_size: bytes of its footer.
-        summary: for the index snapshot; names the run under `ann.<index>.run-id`.
+        summary: for the tagged snapshot; names the run under `ann.<index>.run-id`.
         blob_metadata: standard blob types only, each with fields: PyIceberg cannot load a table
             whose metadata names other types, and Spark's optimizer fails on a blob without fields.
-        branch: on which to publish.
-        mode: whether an index snapshot is added, a tagged one, or statistics of the base snapshot
-            alone.
+        mode: whether a tagged snapshot is added, or statistics of the base snapshot alone.
         tag: in mode `tag`, its name.
         run_prefix: what the locations of the run's files, and of no other's, begin with.
         carried: locations of files whose blobs this one holds, too.
@@ -72,8 +67,7 @@ class Request:
     footer_size: int
     summary: Mapping[str, str]
     blob_metadata: Sequence[BlobMetadata] = ()
-    branch: str = MAIN_BRANCH
-    mode: PublishMode = "snapshot"
+    mode: PublishMode = "statistics"
     tag: str = ""
     run_prefix: str = ""
     carried: Set[str] = frozenset()
@@ -119,14 +113,12 @@ class Attempt:
     Attributes:
         snapshot_id: snapshot that shows the outcome: the one that is added, or the base.
         snapshot: the one that is added, whose manifest list is written; None in mode `statistics`.
-        fills_base: whether it registers the file under the base snapshot.
-        seen: location of the file registered there before.
+        seen: in mode `statistics`, location of the file registered under the base before.
         seen_in: the metadata file in which that was seen.
     """
 
     snapshot_id: int
-    snapshot: IndexSnapshot | TaggedSnapshot | None
-    fills_base: bool
+    snapshot: TaggedSnapshot | None
     seen: str | None
     seen_in: str
     updates: tuple[TableUpdate, ...]
@@ -140,41 +132,12 @@ class Attempt:
             ConflictError: in mode `statistics` the base snapshot is gone, or has a file that is
                 not carried along; in mode `tag` somebody else's tag has the name.
         """
-        makers = {"snapshot": _with_snapshot, "statistics": _alone, "tag": _under_tag}
-        return makers[request.mode](fresh, request)
+        make = _under_tag if request.mode == "tag" else _alone
+        return make(fresh, request)
 
     def is_behind(self, table: Table) -> bool:
         """Tell whether a tagged snapshot has to be made again, since numbers were assigned."""
-        return isinstance(self.snapshot, TaggedSnapshot) and self.snapshot.is_behind(table)
-
-
-def _with_snapshot(fresh: Table, request: Request) -> Attempt:
-    snapshot = IndexSnapshot(
-        Operation.REPLACE,
-        EmptyTransaction(fresh),  # the updates are sent by themselves, see `commit_index_file`
-        fresh.io,
-        commit_uuid=own_uuid(),
-        snapshot_properties={**request.summary, NAMED_BY: request.path},
-        branch=request.branch,
-    )
-    with naming(f"the manifest list of an index snapshot in {fresh.location()}/metadata"):
-        updates, requirements = snapshot._commit()  # asserts the branch head
-    base = request.base_snapshot_id
-    fills_base = fresh.snapshot_by_id(base) is not None and path_in(fresh, base) is None
-    under = (snapshot.snapshot_id, base) if fills_base else (snapshot.snapshot_id,)
-    return Attempt(
-        snapshot_id=snapshot.snapshot_id,
-        snapshot=snapshot,
-        fills_base=fills_base,
-        seen=None,
-        seen_in=fresh.metadata_location,
-        updates=(
-            *updates,
-            *(SetStatisticsUpdate(statistics=request.statistics(i)) for i in under),
-            *request.property_updates,
-        ),
-        requirements=(*requirements, AssertTableUUID(uuid=fresh.metadata.table_uuid)),
-    )
+        return self.snapshot is not None and self.snapshot.is_behind(table)
 
 
 def _alone(fresh: Table, request: Request) -> Attempt:
@@ -193,7 +156,6 @@ def _alone(fresh: Table, request: Request) -> Attempt:
     return Attempt(
         snapshot_id=base,
         snapshot=None,
-        fills_base=True,
         seen=seen,
         seen_in=fresh.metadata_location,
         updates=(
@@ -201,7 +163,7 @@ def _alone(fresh: Table, request: Request) -> Attempt:
             *request.property_updates,
         ),
         requirements=(
-            AssertRefSnapshotId(ref=request.branch, snapshot_id=request.expected_head),
+            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=request.expected_head),
             AssertTableUUID(uuid=fresh.metadata.table_uuid),
         ),
     )
@@ -220,7 +182,6 @@ def _under_tag(fresh: Table, request: Request) -> Attempt:
     return Attempt(
         snapshot_id=snapshot_id,
         snapshot=tagged,
-        fills_base=False,
         seen=None,
         seen_in=fresh.metadata_location,
         updates=(
@@ -258,8 +219,8 @@ def _tags_as_seen(fresh: Table, needs: Set[str]) -> tuple[TableRequirement, ...]
 def find_published(table: Table, request: Request, ours: Collection[int]) -> Published | None:
     """Find what an earlier attempt of this call, or an earlier call of the run, published.
 
-    A registration of a file of the run counts, too: the index snapshot may have expired since,
-    and in mode `statistics` there is none.
+    A registration of a file of the run counts, too: in mode `statistics` there is no snapshot of
+    its own.
 
     Args:
         table: as the catalog has it now.

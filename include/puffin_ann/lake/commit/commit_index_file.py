@@ -2,11 +2,9 @@
 
 In mode `tag` the commit adds a snapshot that is on no branch (see `tagged_snapshot`). It asserts
 that its tag is not there yet and that no branch moved since it was prepared; if one did, it is
-prepared again. In the other modes it asserts the branch head. In mode `snapshot` it adds an index
-snapshot (a `replace` without data change) and registers the file; nothing here ever moves that
-snapshot to another parent. In mode `statistics` it registers the file under the base snapshot
-alone. What no assertion can guard, the statistics slot of a snapshot that others know too, is
-looked at afterwards (see `overwritten_statistics`).
+prepared again. In mode `statistics` it asserts the head of main, and registers the file under the
+base snapshot. What no assertion can guard, the statistics slot of a snapshot that others know too,
+is looked at afterwards (see `overwritten_statistics`).
 """
 
 import logging
@@ -70,30 +68,26 @@ def commit_index_file(table: Table, request: Request) -> Published:
     """Register a Puffin file in one commit.
 
     In mode `tag` it adds a snapshot under a tag, with the file as its statistics; that the catalog
-    keeps the tag is looked at afterwards. In the other modes it asserts the branch's head. In mode
-    `snapshot` the commit adds an index snapshot to the branch (the parent's manifests and
-    totals carried over, the request's summary and `statistics-file` in its own), registers the file
-    under it and, if that has no statistics of its own, under the base snapshot too, so that neither
-    rollback nor expiry of the index snapshot alone loses the file. In mode `statistics` it adds no
+    keeps the tag is looked at afterwards. In mode `statistics` it asserts main's head, adds no
     snapshot and registers the file under the base snapshot, in the place of a carried file if there
     is one. A file that others register there at the same moment is given its place back. What
     remains in this mode is a request whose answer was lost and that lands after another writer
-    filled the slot, while the head has not moved: no catalog can be told to refuse it, so the
-    maintenance guard has to find it.
+    filled the slot, while the head has not moved: no catalog can be told to refuse it, so that
+    `doctor` has to find it.
 
     Args:
         table: not changed; load it again to see the result.
         request: what is published.
 
     Raises:
-        ConflictError: the branch's head is not the expected one, or another writer's file is
-            registered under the base snapshot in mode `statistics`, or that snapshot is gone;
-            nothing was published.
+        ConflictError: in mode `statistics` main's head is not the expected one, another writer's
+            file is registered under the base snapshot, or that snapshot is gone; in mode `tag`
+            somebody else's tag has the name. Nothing was published.
         UnclearCommitError: the catalog's answers were lost, or the file vanished while it was being
             published. Files must be kept; after every other error nothing was published, and the
             file can be deleted.
         CatalogUnavailableError: the catalog does not answer, or refuses such commits altogether.
-        UnsupportedTableError: the table's format version forbids an index snapshot.
+        UnsupportedTableError: the catalog cannot change tables of this format version at all.
         TagNotKeptError: in mode `tag`, the catalog keeps no tags; nothing was published.
         StagingError: the file is missing or has another size.
     """
@@ -130,7 +124,7 @@ class _Publication:
 
     def _attempt(self) -> Published | None:
         fresh = self._load()
-        publish_mode(fresh, self.request.mode)  # refuses a format version that forbids snapshots
+        publish_mode(fresh, self.request.mode)  # refuses a format version that cannot be written
         found = self._find(fresh)
         if found is not None:
             return self._settled(fresh, found)
@@ -178,7 +172,7 @@ class _Publication:
         landed = [
             attempt for attempt in self.unclear if attempt.snapshot_id == published.snapshot_id
         ]
-        if published.already or not any(attempt.fills_base for attempt in landed):
+        if published.already or not landed:
             return published
         request = self.request
         pushed_out = overwritten(
@@ -191,8 +185,6 @@ class _Publication:
         if pushed_out is None:
             return published
         give_back(self.table, pushed_out, ours=request.path)
-        if request.mode == "snapshot":
-            return published
         if request.is_of_the_run(pushed_out.statistics_path):
             return replace(published, already=True)
         if len(self.unclear) > 1:
@@ -259,13 +251,12 @@ class _Publication:
     def _check_head(self, fresh: Table) -> None:
         if self.request.mode == "tag":
             return  # what is on a branch does not matter
-        head = fresh.metadata.snapshot_by_name(self.request.branch)
-        if head is not None and head.snapshot_id == self.request.expected_head:
+        head = fresh.metadata.current_snapshot_id
+        if head == self.request.expected_head:
             return
         raise ConflictError(
-            f"branch {self.request.branch!r} of {name_of(fresh)} is at snapshot "
-            f"{head.snapshot_id if head else 'none'}, not at {self.request.expected_head} as "
-            "planned; nothing was published, plan the run again"
+            f"branch 'main' of {name_of(fresh)} is at snapshot {head or 'none'}, not at "
+            f"{self.request.expected_head} as planned; nothing was published, plan the run again"
         )
 
     def _load(self) -> Table:

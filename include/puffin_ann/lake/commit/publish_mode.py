@@ -1,18 +1,20 @@
 """How a version is made known to a table: by a tag of ours where tags are kept."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.table import Table
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import ancestors_of
 
-from puffin_ann.errors import UnsupportedTableError
+from puffin_ann.errors import ConflictError, TagNotKeptError, UnsupportedTableError
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.metadata.own_tags import own_tags
+from puffin_ann.moments import as_utc, now_ms
 
-PublishMode = Literal["snapshot", "statistics", "tag"]
-DeclaredMode = Literal["snapshot", "statistics", "tag", "auto"]
+PublishMode = Literal["statistics", "tag"]
+DeclaredMode = Literal["statistics", "tag", "auto"]
 
 WRITABLE_VERSION = 2
 """Newest format version to which PyIceberg can commit snapshots."""
@@ -21,74 +23,87 @@ FIRST_WITH_REFS = 2
 """First format version whose metadata has branches and tags. Java's code and PyIceberg keep them in
 version 1, too; others write what the specification has there, and lose the tag with its file."""
 
+NOT_KEPT = "puffin-ann.tag-not-kept-at-ms"
+"""Property of a table: when its catalog did not keep a tag, milliseconds since 1970."""
 
-def publish_mode(table: Table, declared: DeclaredMode) -> tuple[PublishMode, str]:
+ASK_AGAIN_MS = 7 * 24 * 3_600_000
+"""How long after that a refresh asks the catalog for a tag again; a build does at once."""
+
+
+def publish_mode(
+    table: Table, declared: DeclaredMode, *, ask_again_ms: int = ASK_AGAIN_MS
+) -> tuple[PublishMode, str]:
     """Return how to publish into a table as it is now, and why.
 
     `auto` takes a tag wherever one is kept, as far as that can be known before. Else it takes the
     statistics of the snapshot that was indexed, which leaves branches as they are, too.
 
+    Args:
+        table: as it was loaded.
+        declared: how to publish.
+        ask_again_ms: how long it counts that the catalog did not keep a tag.
+
     Raises:
-        UnsupportedTableError: an index snapshot is declared and the table can have none, or its
-            catalog cannot change tables of this format version at all.
+        UnsupportedTableError: its catalog cannot change tables of this format version at all.
     """
-    _require_writable(table, declared)
+    _require_writable(table)
     if declared != "auto":
         return declared, "declared"
-    forgets = _forgets_tags(table)
+    forgets = _forgets_tags(table) or _forgot_one(table, ask_again_ms)
     if forgets:
         return "statistics", forgets
     return "tag", "a tag keeps the file and no branch changes"
 
 
-def mode_on_main(table: Table, branch: str = MAIN_BRANCH) -> PublishMode:
-    """Return how to publish again what is held by no tag: where the head keeps it.
-
-    That is an index snapshot unless the table's format version forbids one, or it would keep
-    another branch from being fast-forwarded to: the branch continues from this one's head, which
-    one more snapshot here would no longer be.
-
-    Raises:
-        UnsupportedTableError: the catalog cannot change tables of this format version at all.
-    """
-    _require_writable(table, "auto")
-    is_too_new = table.metadata.format_version > WRITABLE_VERSION
-    return "statistics" if is_too_new or branches_ahead(table, branch) else "snapshot"
-
-
-def branches_ahead(table: Table, branch: str = MAIN_BRANCH) -> list[str]:
-    """Return the other branches that `branch` can be fast-forwarded to, or will be able to."""
-    head = table.metadata.snapshot_by_name(branch)
-    if head is None:
-        return []
-    return sorted(
-        name
-        for name, ref in table.metadata.refs.items()
-        if name != branch
-        and ref.snapshot_ref_type == SnapshotRefType.BRANCH
-        and any(
-            snapshot.snapshot_id == head.snapshot_id
-            for snapshot in ancestors_of(table.snapshot_by_id(ref.snapshot_id), table.metadata)
-        )
-    )
-
-
-def _require_writable(table: Table, declared: DeclaredMode) -> None:
+def _require_writable(table: Table) -> None:
     version = table.metadata.format_version
-    if version <= WRITABLE_VERSION:
-        return
-    if declared == "snapshot":
-        raise UnsupportedTableError(
-            f"{name_of(table)} is of format version {version}; PyIceberg cannot commit "
-            f"snapshots to tables above version {WRITABLE_VERSION}: declare 'publish: auto' "
-            "or 'publish: statistics'"
-        )
-    if isinstance(table.catalog, MetastoreCatalog):
+    if version > WRITABLE_VERSION and isinstance(table.catalog, MetastoreCatalog):
         raise UnsupportedTableError(
             f"{name_of(table)} is of format version {version}, and catalog "
             f"{table.catalog.name!r} leaves it to PyIceberg to write the table's metadata, "
             f"which it can up to version {WRITABLE_VERSION}: use a REST catalog"
         )
+
+
+@dataclass(frozen=True)
+class ModeChoice:
+    """How a run publishes, until its catalog says that it keeps no tags.
+
+    Attributes:
+        declared: how to publish.
+        ask_again_ms: how long it counts that the catalog did not keep a tag.
+        properties: of the table, to be set in the commit.
+    """
+
+    declared: DeclaredMode
+    ask_again_ms: int = ASK_AGAIN_MS
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, table: Table) -> tuple[PublishMode, str]:
+        """Return how to publish into a table as it is now, and why; raises as `publish_mode`."""
+        return publish_mode(table, self.declared, ask_again_ms=self.ask_again_ms)
+
+    def after(self, error: Exception) -> "ModeChoice | None":
+        """Return how to publish after a refusal; None if not at all."""
+        if isinstance(error, TagNotKeptError) and self.declared == "auto":
+            return ModeChoice("statistics", properties=not_kept_now())
+        return self if isinstance(error, ConflictError) else None
+
+
+def not_kept_now() -> dict[str, str]:
+    """Return the property by which a table's catalog counts as one that keeps no tags."""
+    return {NOT_KEPT: str(now_ms())}
+
+
+def _forgot_one(table: Table, ask_again_ms: int) -> str:
+    """Return when the catalog did not keep a tag, if that counts still and it has none by now."""
+    try:
+        at_ms = int(table.properties.get(NOT_KEPT, ""))
+    except ValueError:
+        return ""
+    if not 0 <= now_ms() - at_ms < ask_again_ms or own_tags(table):
+        return ""
+    return f"its catalog did not keep a tag on {as_utc(at_ms)}"
 
 
 def _forgets_tags(table: Table) -> str:

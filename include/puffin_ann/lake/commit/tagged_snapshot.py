@@ -13,6 +13,7 @@ afterwards.
 """
 
 import logging
+import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,7 +41,6 @@ from pyiceberg.table.update import (
 
 from puffin_ann.errors import UnclearCommitError
 from puffin_ann.lake.catalog.tables import commit, name_of, reload_table
-from puffin_ann.lake.commit.index_snapshot import own_uuid
 from puffin_ann.lake.metadata.own_tags import UNDER_TAG, own_tags, tag_of
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.locations import metadata_folder
@@ -54,6 +54,12 @@ FOR_EVER_MS = 2**62
 
 _MANIFESTS_VERSION: Literal[2] = 2
 """Format version of the manifest list, which lists nothing."""
+
+OURS = b"puffin"
+"""First bytes of the UUIDs in our files' names. A commit whose outcome is not known leaves its
+manifest list; nothing else would tell it from one that another writer is about to commit."""
+
+_OURS_IN_NAMES = str(uuid.UUID(bytes=OURS.ljust(16, b"\0")))[:13]
 
 _NO_ROWS = {"total-records": "0", "total-data-files": "0", "total-delete-files": "0"}
 
@@ -86,7 +92,7 @@ class TaggedSnapshot:
         metadata = table.metadata
         snapshot_id = uuid.uuid4().int >> 65
         number = highest_number(table)
-        path = f"{metadata_folder(table)}/snap-{snapshot_id}-0-{own_uuid()}.avro"
+        path = f"{metadata_folder(table)}/snap-{snapshot_id}-0-{_own_uuid()}.avro"
         with (
             naming(f"the manifest list {path}"),
             write_manifest_list(
@@ -230,3 +236,12 @@ def removal_of(table: Table, snapshot_ids: frozenset[int]) -> tuple[TableUpdate,
     if not free:
         return tuple(tags)
     return *tags, RemoveSnapshotsUpdate.model_validate({"snapshot-ids": free})
+
+
+def is_own_manifest_list(name: str) -> bool:
+    """Tell whether a file name is that of a manifest list of ours."""
+    return name.startswith("snap-") and f"-{_OURS_IN_NAMES}" in name and name.endswith(".avro")
+
+
+def _own_uuid() -> uuid.UUID:
+    return uuid.UUID(bytes=OURS + os.urandom(16 - len(OURS)))

@@ -44,7 +44,7 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
     Raises:
         PuffinAnnError: the table or its column do not allow an index, in the way it is declared.
     """
-    publish_mode(table, declaration.publish)
+    publish_mode(table, declaration.publishes_by)
     column = table_vector_column(table, declaration.column)
     require_key(table, declaration)
     rows = live.rows

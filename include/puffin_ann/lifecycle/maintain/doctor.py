@@ -177,6 +177,7 @@ def _registrations(
     healed = {file.path for file, _ in plan.register.values()}
     if plan.again:
         healed |= {file.path for file in plan.live.values()}
+    healed |= {plan.live[index].path for index in plan.move}
     expected = surviving(inventory.table, Horizon(inventory.now_ms + LEAD_MS))
     for verdict in verdicts:
         if verdict.is_kept:

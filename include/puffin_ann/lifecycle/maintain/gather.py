@@ -9,7 +9,7 @@ from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lifecycle.maintain.guard import live_files
 from puffin_ann.lifecycle.maintain.repair import require_whole
-from puffin_ann.lifecycle.publish.republish import republish
+from puffin_ann.lifecycle.publish.republish import republish_under_tag
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
@@ -69,6 +69,6 @@ def _gathered(table: Table, index: str) -> GatherReport:
     file = live[index]
     path = file.path
     if file.needs or not inventory.is_tagged(file):
-        path, _ = republish(inventory, {index: file}, gathered=index)
+        path, _ = republish_under_tag(inventory, index)
         log.info("gather: index %s of %s is in %s", index, where, path)
     return GatherReport(table=where, index=index, file=path, files=1 + len(file.needs))

@@ -2,29 +2,31 @@
 
 Registration is all that keeps an index file from being deleted, and a snapshot's expiry takes its
 registration away. A tag of ours that holds a version keeps that snapshot; one that somebody dropped
-is set again. Where there is none, the live version of an index is anchored: registered under the
-head, which no expiry removes. If the head has others' statistics, everything is published again on
-top of it.
+is set again, and a live version that has none is published under one. Where tags are not kept, the
+live versions are anchored: registered under the head, which no expiry removes. If the head has
+others' statistics, all of them are published again in one file with those.
 """
 
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import ConflictError
+from puffin_ann.errors import ConflictError, TagNotKeptError, UnsupportedTableError
 from puffin_ann.lake.catalog.tables import load_table, reload_table
+from puffin_ann.lake.commit.publish_mode import not_kept_now, publish_mode
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
+from puffin_ann.lake.commit.tagged_snapshot import FOR_EVER_MS
 from puffin_ann.lake.metadata.dropped import find_dropped, names_index
 from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
 from puffin_ann.lake.metadata.own_tags import own_tags, tag_of
 from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle.publish.carried_blobs import listed_blobs
-from puffin_ann.lifecycle.publish.republish import republish
+from puffin_ann.lifecycle.publish.republish import republish, republish_under_tag
 from puffin_ann.lifecycle.retention.rules import (
     Verdict,
     apply_retention,
@@ -34,12 +36,13 @@ from puffin_ann.lifecycle.retention.rules import (
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.lifecycle.versions.inventory import live_files as live_files
+from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 from puffin_ann.search.index_files import open_puffin
 
 log = logging.getLogger("puffin_ann")
 
 LOOKS = 4
-"""Times that the table is looked at again, after everything was published on top of its head."""
+"""Times that the table is looked at again, after something was published again."""
 
 LEAD_MS = DAY_MS
 """Snapshots that expire within this time count as gone: the guard runs more often than that."""
@@ -55,7 +58,8 @@ class GuardPlan:
         clear: slots to empty, whose file is gone, with that file.
         register: slots to fill, with the file and the reason.
         hold: tags of ours to set again on the snapshots that they were on, with the file there.
-        again: why everything has to be published again on top of the head; empty if it has not.
+        move: indexes that get a tag, which their newest version has not.
+        again: why all others have to be published again under the head; empty if they have not.
         live: by index, the newest usable file that holds it.
         lost: indexes of which no usable file is left.
     """
@@ -63,6 +67,7 @@ class GuardPlan:
     clear: Mapping[int, str] = field(default_factory=dict)
     register: Mapping[int, tuple[IndexFile, str]] = field(default_factory=dict)
     hold: Mapping[int, tuple[str, IndexFile]] = field(default_factory=dict)
+    move: tuple[str, ...] = ()
     again: str = ""
     live: Mapping[str, IndexFile] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
@@ -70,7 +75,7 @@ class GuardPlan:
     @property
     def is_empty(self) -> bool:
         """Tell whether nothing has to be done."""
-        return not (self.clear or self.register or self.hold or self.again)
+        return not (self.clear or self.register or self.hold or self.move or self.again)
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,6 @@ def guard(
     table: str | Table,
     declarations: Iterable[IndexDeclaration] = (),
     *,
-    strict: bool = True,
     horizon: Horizon | None = None,
 ) -> GuardReport:
     """Make the table's index files safe from expiry and orphan removal.
@@ -98,8 +102,6 @@ def guard(
     Args:
         table: by name, or as loaded.
         declarations: of this table's indexes, for their retention; what was built by is known.
-        strict: an expiry may leave nothing but the heads of branches, and tags: publish again where
-            the head has others' statistics. Otherwise only if the `horizon` demands it.
         horizon: the expiry to expect; default: by the table's properties, a day from now.
 
     Raises:
@@ -112,13 +114,13 @@ def guard(
 
     def look_and_apply() -> GuardPlan:
         inventory = take_inventory(loaded)
-        plan = plan_guard(inventory, declared, strict=strict, horizon=horizon)
+        plan = plan_guard(inventory, declared, horizon=horizon)
         actions.extend(_apply(inventory, plan))
         return plan
 
     for _ in range(LOOKS):
         plan = retry_on_conflict("guard", look_and_apply)
-        if not plan.again:  # else older versions may have other places now
+        if not (plan.move or plan.again):  # else older versions may have other places now
             break
     for action in actions:
         log.info("guard: %s", action)
@@ -131,11 +133,10 @@ def plan_guard(
     inventory: Inventory,
     declarations: Iterable[IndexDeclaration] = (),
     *,
-    strict: bool = True,
     horizon: Horizon | None = None,
 ) -> GuardPlan:
     """Decide what has to be done; reads nothing."""
-    table, head = inventory.table, inventory.head
+    table, head, declarations = inventory.table, inventory.head, tuple(declarations)
     published = inventory.published
     live = live_files(published)
     lost = tuple(sorted(_indexes_named(table) - live.keys()))
@@ -167,11 +168,13 @@ def plan_guard(
     untagged = {
         index: file for index, file in inventory.untagged(live).items() if file.path not in held
     }
-    if untagged and not _is_anchored(inventory, head, untagged):
-        carrier = _carrier(published, untagged)
+    move = _without_tag(table, untagged, declarations)
+    anchored = {index: file for index, file in untagged.items() if index not in move}
+    if anchored and not _is_anchored(inventory, head, anchored):
+        carrier = _carrier(published, anchored)
         if carrier is not None and (inventory.is_free(head) or head in clear):
             register[head] = (carrier, "no expiry removes the head")
-        elif strict or not all(expected & file.entries.keys() for file in untagged.values()):
+        else:
             again = _why_again(inventory, head, carrier)
     kept = [
         verdict
@@ -180,7 +183,30 @@ def plan_guard(
     ]
     kept += _forgotten(inventory)
     _keep_others(inventory, kept, expected, clear, register)
-    return GuardPlan(clear=clear, register=register, hold=hold, again=again, live=live, lost=lost)
+    return GuardPlan(clear, register, hold, move, again, live, lost)
+
+
+def _without_tag(
+    table: Table, untagged: Mapping[str, IndexFile], declarations: Iterable[IndexDeclaration]
+) -> tuple[str, ...]:
+    """Return the indexes that could have a tag, and have none.
+
+    A catalog that kept none once is not asked by the guard again, since that copies the index.
+    """
+    known = {declaration.name: declaration for declaration in declarations}
+
+    def wants_statistics(index: str, file: IndexFile) -> bool:
+        if index in known:
+            return known[index].publishes_by == "statistics"
+        held = next(held for held in file.holds if held.index == index)
+        return Recorded.of(held.declaration).wants_statistics
+
+    found = [index for index, file in sorted(untagged.items()) if not wants_statistics(index, file)]
+    try:
+        mode = publish_mode(table, "auto", ask_again_ms=FOR_EVER_MS)[0] if found else "tag"
+    except UnsupportedTableError:  # nothing can be published
+        return ()
+    return tuple(found) if mode == "tag" else ()
 
 
 def _forgotten(inventory: Inventory) -> list[Verdict]:
@@ -311,17 +337,31 @@ def _apply(inventory: Inventory, plan: GuardPlan) -> list[str]:
             f"registered {file.path} under snapshot {slot}: {reason}"
             for slot, (file, reason) in plan.register.items()
         ]
-    if plan.again:
+    if plan.move or plan.again:
         # The slots changed, not the head: what was planned holds for the table as it is now.
-        fresh = Inventory(
-            reload_table(inventory.table),
-            inventory.files,
-            inventory.now_ms,
-        )
+        fresh = replace(inventory, table=reload_table(inventory.table))
         if fresh.head != inventory.head:
             raise ConflictError(f"the head moved to snapshot {fresh.head} meanwhile")
-        path, snapshot_id = republish(fresh, plan.live)
-        done.append(f"published {path} as snapshot {snapshot_id}: {plan.again}")
+        done += _moved(fresh, plan)
+        if plan.again:
+            rest = {index: file for index, file in plan.live.items() if index not in plan.move}
+            path, snapshot_id = republish(fresh, rest)
+            done.append(f"published {path} under snapshot {snapshot_id}: {plan.again}")
+    return done
+
+
+def _moved(inventory: Inventory, plan: GuardPlan) -> list[str]:
+    """Publish indexes under tags; where the catalog keeps none, that is noted in the table."""
+    done: list[str] = []
+    for index in plan.move:
+        try:
+            path, _ = republish_under_tag(inventory, index)
+        except TagNotKeptError as error:
+            log.warning("guard: %s", error)
+            note = SlotChange(seen={}, properties=not_kept_now())
+            change_slots(inventory.table, note, expected_head=inventory.head)
+            return [*done, "noted that the catalog keeps no tags"]
+        done.append(f"published {path}: index {index!r} had no tag")
     return done
 
 

@@ -18,6 +18,7 @@ from puffin_ann.errors import (
     FormatError,
 )
 from puffin_ann.lake.catalog.tables import load_table, name_of
+from puffin_ann.lake.commit.publish_mode import ModeChoice
 from puffin_ann.lake.metadata.dropped import NEVER, find_dropped, mark
 from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.lake.store.listing import delete_object
@@ -27,7 +28,7 @@ from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.evaluate.records import evaluation_files
 from puffin_ann.lifecycle.maintain.drop import versions_of, without
 from puffin_ann.lifecycle.maintain.guard import live_files
-from puffin_ann.lifecycle.publish.republish import Renamed, republish
+from puffin_ann.lifecycle.publish.republish import Renamed, republish_renamed
 from puffin_ann.lifecycle.publish.run_records import with_record
 from puffin_ann.lifecycle.retention.withheld import is_shared
 from puffin_ann.lifecycle.runtime import leases
@@ -334,8 +335,13 @@ def _published(
     gone = versions_of(inventory, name)
     marks = mark(inventory.table, name, gone, inventory.now_ms, renamed_to=after)
     files = {file.path for file in without(inventory, name).files if file.dropped}
-    path, snapshot_id = republish(
-        inventory, live, replaces=files, properties=marks, renamed=renamed
+    path, snapshot_id = republish_renamed(
+        inventory,
+        live,
+        renamed,
+        ModeChoice(declaration.publishes_by),
+        replaces=files,
+        properties=marks,
     )
     log.info("rename: index %r is published as %r, by %s", name, after, path)
     return RenameReport(

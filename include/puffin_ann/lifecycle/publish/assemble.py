@@ -4,6 +4,7 @@ import hashlib
 import logging
 import re
 import time
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -22,13 +23,12 @@ from puffin_ann.errors import (
     ConflictError,
     StagingError,
     SupersededError,
-    TagNotKeptError,
     UnclearCommitError,
 )
 from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.attempt import Published, Request
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
-from puffin_ann.lake.commit.publish_mode import DeclaredMode, PublishMode, publish_mode
+from puffin_ann.lake.commit.publish_mode import ASK_AGAIN_MS, ModeChoice, PublishMode
 from puffin_ann.lake.metadata.dropped import find_dropped, is_dropped
 from puffin_ann.lake.metadata.own_tags import held_files, tag_name
 from puffin_ann.lake.metadata.registered import find_registered, next_number
@@ -94,11 +94,11 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     """Publish a run that passed its gate; at most once, however often it is called.
 
     Under a tag, commits of others do not matter; where `auto` finds that the catalog does not keep
-    it, the version is published by `statistics` at once. Else the commit asserts the branch head.
-    If that moved since by data alone, the file is committed on top of it as it is: to copy a large
-    index again might take longer than the next commit lets one. If others published, it is
-    assembled again, so that theirs is carried along. The base snapshot stays the one that was
-    indexed, and search covers the difference.
+    it, the version is published by `statistics` at once, and refreshes of the next days go by that.
+    There the commit asserts main's head. If that moved since by data alone, the file is committed
+    on top of it as it is: to copy a large index again might take longer than the next commit lets
+    one. If others published, it is assembled again, so that theirs is carried along. The base
+    snapshot stays the one that was indexed, and search covers the difference.
 
     Raises:
         ConflictError: the head moved during every attempt; nothing was published.
@@ -114,12 +114,13 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
     version = content.version
     earlier: Assembled | None = None
     rested_on: object = None
-    declared = plan.declaration.publish
+    declared = plan.declaration.publishes_by
+    choice = ModeChoice(declared, ASK_AGAIN_MS if isinstance(plan, RefreshPlan) else 0)
     for attempt in range(1, ATTEMPTS + 1):
         table = reload_table(workspace.table)
         if isinstance(plan, RefreshPlan):
             _require_unchanged(table, plan)
-        mode, reason = publish_mode(table, declared)
+        mode, reason = choice.of(table)
         entries = find_registered(table)
         alone = mode == "tag"
         rests_on = mode if alone else (mode, entries, find_dropped(table))
@@ -137,16 +138,15 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
                 _discard(table, earlier)
         try:
             log.info("publish: by %s, since %s", mode, reason)
-            published = _commit(table, plan, version, assembled, mode)
+            published = _commit(table, plan, version, assembled, mode, choice.properties)
         except UnclearCommitError:
             raise
         except Exception as error:
-            next_try = _declared_after(error, declared)
-            if next_try is None or attempt == ATTEMPTS:
+            next_choice = choice.after(error)
+            if next_choice is None or attempt == ATTEMPTS:
                 _discard(table, assembled)
                 raise
-            declared = next_try
-            earlier, rested_on = assembled, rests_on
+            choice, earlier, rested_on = next_choice, assembled, rests_on
             log.warning("publish: %s; trying to commit again (attempt %d)", error, attempt)
             continue
         break
@@ -163,13 +163,6 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         seconds=time.monotonic() - began,
     )
     return store(workspace.staging, PUBLISH, document)
-
-
-def _declared_after(error: Exception, declared: DeclaredMode) -> DeclaredMode | None:
-    """Return how to publish after a refusal; None if not at all."""
-    if isinstance(error, TagNotKeptError) and declared == "auto":
-        return "statistics"
-    return declared if isinstance(error, ConflictError) else None
 
 
 def _built(workspace: Workspace) -> VersionContent:
@@ -240,7 +233,12 @@ def _path_of(table: Table, published: Published, assembled: Assembled) -> str:
 
 
 def _commit(
-    table: Table, plan: RunPlan, version: IndexVersion, assembled: Assembled, mode: PublishMode
+    table: Table,
+    plan: RunPlan,
+    version: IndexVersion,
+    assembled: Assembled,
+    mode: PublishMode,
+    properties: Mapping[str, str],
 ) -> Published:
     head = table.current_snapshot()
     if head is None:
@@ -258,6 +256,7 @@ def _commit(
         run_prefix=assembled.run_prefix,
         carried=assembled.carried,
         needs=assembled.named,
+        properties=properties,
     )
     return commit_index_file(table, request)
 

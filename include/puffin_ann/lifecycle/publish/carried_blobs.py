@@ -71,8 +71,8 @@ class CarriedBlobs:
     def blobs(self) -> Iterator[Blob]:
         """Yield each thing once: of another index its newest version, foreign blobs of one file.
 
-        Foreign blobs are those of the newest file that has any, so that an index snapshot hides no
-        statistics; the file under the base snapshot counts as the newest.
+        Foreign blobs are those of the newest file that has any; the file under the base snapshot,
+        whose place the new one takes, counts as the newest.
         """
         readers = self._readable()
         by_base = sorted(

@@ -1,8 +1,12 @@
-"""Publish again, on top of the head, what is published already: no index is built for it."""
+"""Publish again what is published already: no index is built for it.
+
+One index goes under a tag. Where tags are not kept, all of the table's go under the head, in one
+file.
+"""
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
@@ -14,12 +18,13 @@ from puffin_ann.errors import (
     EnvironmentProblemError,
     FormatError,
     StoreRefusedError,
+    TagNotKeptError,
     UnclearCommitError,
 )
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.attempt import Request
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
-from puffin_ann.lake.commit.publish_mode import PublishMode, mode_on_main
+from puffin_ann.lake.commit.publish_mode import ModeChoice
 from puffin_ann.lake.metadata.own_tags import tag_name
 from puffin_ann.lake.metadata.registered import find_registered, publication_number
 from puffin_ann.lake.store.assemble.compose import Assembly, Names
@@ -29,7 +34,7 @@ from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lifecycle.build.shard import CREATED_BY
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_blobs, open_pinned
 from puffin_ann.lifecycle.publish.make_file import make_file
-from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, live_files
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import BlobReader, PuffinReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
@@ -73,16 +78,12 @@ def republish(
     replaces: Collection[str] = (),
     properties: Mapping[str, str] | None = None,
     renamed: Renamed | None = None,
-    gathered: str = "",
 ) -> tuple[str, int]:
-    """Publish one file with all live indexes on the head; returns its location and snapshot.
+    """Publish one file with all live indexes under the head; returns its location and snapshot.
 
-    What a tag of ours holds stays where it is; one that gets another name is published under a tag
-    again, with nothing beside it.
-
-    Others' blobs are carried along and stay listed: those registered under the head first. Where no
-    snapshot is added, the file takes the place of the one under the head, whose content is carried
-    over, too: after a rollback, an older version that may have no other place.
+    What a tag of ours holds stays where it is. The file takes the place of the one under the head,
+    whose content is carried over: others' blobs, which stay listed, and after a rollback an older
+    version, which may have no other place.
 
     Args:
         inventory: of the table, whose head is published on.
@@ -90,58 +91,163 @@ def republish(
         replaces: files whose places the new one may take, whatever it has of them.
         properties: of the table, set in the same commit.
         renamed: one of the indexes, if it gets another name.
-        gathered: one that is published under a tag, whatever held it before.
 
     Raises:
         ConflictError: the head moved, or there is none; nothing was published, and no file is left.
         UnclearCommitError: the catalog's answer was lost; the file is kept.
     """
-    table, head = inventory.table, inventory.head
-    if head is None:
-        raise ConflictError(f"{name_of(table)} has no snapshot any more to publish under")
-    run_id = uuid.uuid4().hex[:12]
-    if renamed is not None and inventory.is_tagged(live[renamed.before]):
-        gathered, live = renamed.after, {renamed.before: live[renamed.before]}
-    elif not gathered:
-        live = inventory.untagged(live)
-    mode: PublishMode = "tag" if gathered else mode_on_main(table)
-    if mode == "statistics":
-        here = inventory.ours_in(head)
-        live = _as_under_head(here, live, but=renamed.before if renamed else "")
-        if here is not None and here.is_usable:  # what it has besides, tags have newer
-            replaces = {*replaces, here.path}
-    number = max((publication_number(file.path) for file in live.values()), default=0)
-    names = Names(metadata_folder(table), "ann", f"{NAME}-{head}-{run_id}", number)
-    assembly = Assembly(table.io, names)
-    ours = list(_live_blobs(table, live, assembly.object_plan))
-    carried, foreign = frozenset[str](), list[Blob]()
-    if mode != "tag":
-        carried, foreign = _foreign_blobs(table, head, assembly.object_plan)
-    finished = _written([*ours, *foreign], assembly.object_plan, renamed, run_id)
-    path = make_file(assembly)
-    request = Request(
-        expected_head=head,
-        base_snapshot_id=head,
-        path=path,
-        file_size=finished.length,
-        footer_size=finished.footer_size,
-        summary=_summary(live, run_id, renamed),
-        blob_metadata=listed_blobs(finished.metadata.blobs),
-        mode=mode,
-        tag=tag_name(gathered, run_id) if gathered else "",
-        run_prefix=f"{names.folder}/{names.kind}-{names.run}-",
-        carried=carried | {file.path for file in live.values()} | set(replaces),
+    head = _require_head(inventory)
+    here = inventory.ours_in(head)
+    untagged = inventory.untagged(live)
+    source = _as_under_head(here, untagged, but=renamed.before if renamed else "")
+    if here is not None and here.is_usable:  # what it has besides, tags have newer
+        replaces = {*replaces, here.path}
+    new = _NewFile.of(inventory, source)
+    ours = list(_live_blobs(inventory.table, source, new.assembly.object_plan))
+    carried, foreign = _foreign_blobs(inventory.table, head, new.assembly.object_plan)
+    return new.publish(
+        [*ours, *foreign],
+        renamed,
+        carried=carried | {file.path for file in source.values()} | set(replaces),
         properties=properties or {},
     )
-    try:
-        published = commit_index_file(table, request)
-    except UnclearCommitError:
-        raise
-    except Exception:
-        _discard(table, path)
-        raise
-    _log(path, published.snapshot_id, finished, live)
-    return path, published.snapshot_id
+
+
+def republish_under_tag(
+    inventory: Inventory,
+    index: str,
+    *,
+    properties: Mapping[str, str] | None = None,
+    renamed: Renamed | None = None,
+) -> tuple[str, int]:
+    """Publish one live index as one file under a tag; returns its location and snapshot.
+
+    Args:
+        inventory: of the table.
+        index: its name; what held it before stays as it is.
+        properties: of the table, set in the same commit.
+        renamed: the name that it gets, if it gets another.
+
+    Raises:
+        TagNotKeptError: the catalog keeps no tags; nothing was published, and no file is left.
+        ConflictError: the table has no snapshot, as above.
+        UnclearCommitError: the catalog's answer was lost; the file is kept.
+    """
+    live = {index: live_files(inventory.published)[index]}
+    new = _NewFile.of(inventory, live)
+    ours = list(_live_blobs(inventory.table, live, new.assembly.object_plan))
+    tag = tag_name(renamed.after if renamed else index, new.run_id)
+    return new.publish(ours, renamed, tag=tag, properties=properties or {})
+
+
+def republish_renamed(
+    inventory: Inventory,
+    live: Mapping[str, IndexFile],
+    renamed: Renamed,
+    choice: ModeChoice,
+    *,
+    replaces: Collection[str],
+    properties: Mapping[str, str],
+) -> tuple[str, int]:
+    """Publish an index under its new name, by a tag if it has one or tags are kept.
+
+    Args:
+        inventory: of the table.
+        live: by index, the newest file that holds it.
+        renamed: the index, which is one of these.
+        choice: how it is declared to be published.
+        replaces: files whose places a new one without a tag may take.
+        properties: of the table, set in the same commit.
+
+    Raises:
+        TagNotKeptError: it has a tag, or is to have one, and the catalog keeps none by now.
+        ConflictError, UnclearCommitError: as above.
+    """
+    has_tag = inventory.is_tagged(live[renamed.before])
+    if has_tag or choice.of(inventory.table)[0] == "tag":
+        try:
+            return republish_under_tag(
+                inventory, renamed.before, properties=properties, renamed=renamed
+            )
+        except TagNotKeptError as error:
+            without_tag = None if has_tag else choice.after(error)
+            if without_tag is None:
+                raise
+            log.warning("rename: %s", error)
+            choice = without_tag
+    properties = {**properties, **choice.properties}
+    return republish(inventory, live, replaces=replaces, properties=properties, renamed=renamed)
+
+
+@dataclass(frozen=True)
+class _NewFile:
+    """A file that is put together of what published ones have.
+
+    Attributes:
+        inventory: of the table.
+        live: by index, the file to take it from.
+        run_id: names what is done, in place of a run.
+        names: of the file.
+        assembly: puts it together.
+    """
+
+    inventory: Inventory
+    live: Mapping[str, IndexFile]
+    run_id: str
+    names: Names
+    assembly: Assembly
+
+    @classmethod
+    def of(cls, inventory: Inventory, live: Mapping[str, IndexFile]) -> "_NewFile":
+        """Plan a file in the table's folder, of the number of the newest that it is made of."""
+        run_id = uuid.uuid4().hex[:12]
+        number = max((publication_number(file.path) for file in live.values()), default=0)
+        name = f"{NAME}-{_require_head(inventory)}-{run_id}"
+        names = Names(metadata_folder(inventory.table), "ann", name, number)
+        return cls(inventory, live, run_id, names, Assembly(inventory.table.io, names))
+
+    def publish(
+        self,
+        blobs: Iterable[Blob],
+        renamed: Renamed | None,
+        *,
+        properties: Mapping[str, str],
+        tag: str = "",
+        carried: Set[str] = frozenset(),
+    ) -> tuple[str, int]:
+        """Make the file of blobs and commit it; by the statistics of the head, without a tag."""
+        table, head = self.inventory.table, _require_head(self.inventory)
+        finished = _written(blobs, self.assembly.object_plan, renamed, self.run_id)
+        path = make_file(self.assembly)
+        request = Request(
+            expected_head=head,
+            base_snapshot_id=head,
+            path=path,
+            file_size=finished.length,
+            footer_size=finished.footer_size,
+            summary=_summary(self.live, self.run_id, renamed),
+            blob_metadata=listed_blobs(finished.metadata.blobs),
+            mode="tag" if tag else "statistics",
+            tag=tag,
+            run_prefix=f"{self.names.folder}/{self.names.kind}-{self.names.run}-",
+            carried=carried,
+            properties=properties,
+        )
+        try:
+            published = commit_index_file(table, request)
+        except UnclearCommitError:
+            raise
+        except Exception:
+            _discard(table, path)
+            raise
+        _log(path, published.snapshot_id, finished, self.live)
+        return path, published.snapshot_id
+
+
+def _require_head(inventory: Inventory) -> int:
+    if inventory.head is None:
+        raise ConflictError(f"{name_of(inventory.table)} has no snapshot any more to publish under")
+    return inventory.head
 
 
 def _written(

@@ -73,7 +73,7 @@ def make_plan(
         PuffinAnnError: the table or its column do not allow an index.
     """
     table = workspace.table
-    publish_mode(table, declaration.publish)  # refused here, not after the work
+    publish_mode(table, declaration.publishes_by)  # refused here, not after the work
     version, live = basis.version, basis.live
     column = table_vector_column(table, declaration.column)
     base = require_snapshot(table, live.snapshot_id)

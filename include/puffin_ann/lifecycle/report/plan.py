@@ -61,7 +61,7 @@ def preview(
     if decision.action == "build":
         require_fit(declaration, loaded, live)
     elif decision.action == "refresh":
-        publish_mode(loaded, declaration.publish)
+        publish_mode(loaded, declaration.publishes_by)
     return Preview(
         index=declaration.name,
         table=name_of(loaded),

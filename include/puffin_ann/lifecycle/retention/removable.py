@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.errors import BadInputError, FormatError
-from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.commit.tagged_snapshot import is_own_manifest_list
 from puffin_ann.lake.metadata.log import manifest_lists_of
 from puffin_ann.lake.store.listing import StoredObject, canonical, list_objects, unfinished_uploads
 from puffin_ann.lake.store.locations import (

@@ -10,7 +10,7 @@ from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ColumnNotFoundError
-from puffin_ann.lake.commit.index_snapshot import is_index_snapshot
+from puffin_ann.lake.metadata.index_snapshots import is_index_snapshot
 from puffin_ann.lake.metadata.own_tags import held_files
 from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lake.read.live_files import LiveFile

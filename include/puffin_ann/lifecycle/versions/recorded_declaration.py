@@ -43,6 +43,11 @@ class Recorded:
             secrets = ()
         return cls(fields, secrets)
 
+    @property
+    def wants_statistics(self) -> bool:
+        """Tell whether versions are to be published by `statistics` though tags are kept."""
+        return self.fields.get("publish") == "statistics"
+
     def as_yaml(self) -> str:
         """Return it as a declaration file; what is as by default is left out."""
         declaration = self._declaration()

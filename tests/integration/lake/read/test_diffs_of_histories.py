@@ -9,8 +9,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyroaring import BitMap
 
-from puffin_ann.lake.commit.attempt import Request
-from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from puffin_ann.lake.read.coverage_diff import (
     ALL,
     Covered,
@@ -26,6 +24,7 @@ from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
 from tests.support import tables
+from tests.support.former_modes import commit_index_snapshot
 
 
 def covered(table: Table, snapshot_id: int) -> list[Covered]:
@@ -92,21 +91,8 @@ def rollback(table: Table, snapshot_id: int) -> None:
 
 
 def publish_index(table: Table, run: str) -> None:
-    path = table.location_provider().new_metadata_location(f"{run}.puffin")
-    with table.io.new_output(path).create() as out:
-        out.write(bytes(50))
-    at = table.current_snapshot().snapshot_id
-    commit_index_file(
-        table,
-        Request(
-            expected_head=at,
-            base_snapshot_id=at,
-            path=path,
-            file_size=50,
-            footer_size=28,
-            summary={"ann.words.run-id": run},
-        ),
-    )
+    """As it was done once: a snapshot between others that changes no data."""
+    commit_index_snapshot(table, {"ann.words.run-id": run})
     table.refresh()
 
 

@@ -37,25 +37,19 @@ def test_one_commit_publishes_summary_and_registration_and_changes_no_branch(wor
     assert words.scan().to_arrow().equals(data)
 
 
-def test_one_commit_publishes_an_index_snapshot_and_changes_no_data(words):
-    before = words.refresh().current_snapshot()
+def test_by_statistics_one_commit_registers_it_and_adds_no_snapshot(words):
+    before, log = words.refresh().metadata.snapshots, len(words.metadata.metadata_log)
     data = words.scan().to_arrow()
-    builds.build(builds.declaration(publish="snapshot"), "run")
+    builds.build(builds.declaration(publish="statistics"), "run")
     words.refresh()
-    index_snapshot = words.current_snapshot()
-    assert index_snapshot.parent_snapshot_id == before.snapshot_id
-    assert index_snapshot.summary.operation.value == "replace"
-    properties = index_snapshot.summary.additional_properties
-    assert properties[f"ann.{builds.INDEX}.run-id"] == "run"
-    assert properties[f"ann.{builds.INDEX}.vectors"] == "60"
-    assert len([key for key in properties if key.startswith("ann.")]) <= 10
-    registered = {entry.snapshot_id: entry.statistics_path for entry in words.metadata.statistics}
-    assert registered[index_snapshot.snapshot_id] == properties["statistics-file"]
-    assert registered[before.snapshot_id] == properties["statistics-file"]
+    assert len(words.metadata.metadata_log) == log + 1
+    assert words.metadata.snapshots == before
+    (registered,) = words.metadata.statistics
+    assert registered.snapshot_id == words.current_snapshot().snapshot_id
     assert words.scan().to_arrow().equals(data)
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_indexes_of_one_table_are_carried_along(words):
     builds.build(builds.declaration(name="first"), "a")
     builds.build(builds.declaration(name="second", metric="ip"), "b")

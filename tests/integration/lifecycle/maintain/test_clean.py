@@ -97,7 +97,7 @@ def test_what_a_tag_names_stays(words):
     assert set(going(clean(words, at_ms=later()))) == {first}
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_a_file_goes_when_newer_ones_hold_all_it_holds(words):
     alone = table_events.publish(words, "a", name="first")
     both = table_events.publish(words, "b", name="second", metric="ip")

@@ -58,7 +58,7 @@ def test_a_dropped_registration_is_named_and_repaired(words):
     fixed = doctor(words, DECLARED, fix=True)
     assert fixed.findings[0].repaired
     assert fixed.problems_left == 0
-    assert any("registered" in action for action in fixed.actions)
+    assert any("had no tag" in action for action in fixed.actions)
     assert doctor(words, DECLARED).findings == ()
     table_events.assert_alive(words)
 
@@ -100,7 +100,7 @@ def test_a_lost_index_cannot_be_repaired(words):
 
 
 @pytest.mark.parametrize(("days", "expected"), [(3.9, []), (4.1, ["expiring"])])
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_a_registration_about_to_expire_is_named_a_day_ahead(words, days, expected):
     table_events.publish(words, "a")
     words.append(builds.rows(range(60, 62)))
@@ -111,7 +111,7 @@ def test_a_registration_about_to_expire_is_named_a_day_ahead(words, days, expect
     assert kinds(doctor(words, DECLARED, at_ms=at)) == []
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_the_tables_own_properties_say_when_a_snapshot_expires(words):
     table_events.publish(words, "a")
     words.append(builds.rows(range(60, 62)))

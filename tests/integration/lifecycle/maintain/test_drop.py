@@ -78,7 +78,7 @@ def test_what_is_declared_no_more_is_never_dropped_by_itself(two):
         table_events.assert_alive(two, OTHER, builds.INDEX)
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_others_are_carried_along_and_answer_as_before(two):
     query = np.array(builds.rows([3]).column("embedding").to_pylist(), np.float32)
     before = open_index(two, OTHER).search(query, k=5)
@@ -92,9 +92,12 @@ def test_others_are_carried_along_and_answer_as_before(two):
     assert after.equals(before)
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_an_index_is_gone_from_older_files_that_still_hold_it(two):
     older = two.current_snapshot().snapshot_id
+    two.append(builds.rows([60]))
+    builds.build(other(), "later")
+    two.refresh()
     drop(two, builds.INDEX)
     two.refresh()
     assert find_versions(two, builds.INDEX).versions == ()
@@ -108,7 +111,7 @@ def holds(table, path: str, index: str) -> bool:
         return any(blob.properties.get("index") == index for blob in reader.metadata.blobs)
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_what_was_dropped_is_not_carried_along_by_later_publications(two):
     drop(two, builds.INDEX)
     two.refresh().append(builds.rows(range(70, 80)))
@@ -129,7 +132,7 @@ def test_the_guard_and_the_doctor_do_not_miss_what_was_dropped(fixture, request)
     assert [finding for finding in found.findings if finding.is_problem] == []
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_a_table_that_moves_meanwhile_keeps_what_came_and_loses_the_index(two, monkeypatch):
     publish_again = retire.republish
 
@@ -147,16 +150,13 @@ def test_a_table_that_moves_meanwhile_keeps_what_came_and_loses_the_index(two, m
 
 
 @pytest.mark.parametrize("gone", [builds.INDEX, OTHER])
-@pytest.mark.usefixtures("published_on_main")
-def test_an_older_version_under_a_head_that_a_branch_continues_from(one, gone):
-    """No snapshot may be added then: the file without the index takes the place of the old one."""
-    base = one.current_snapshot().parent_snapshot_id
+@pytest.mark.usefixtures("published_by_statistics")
+def test_an_older_version_under_the_head_is_carried_along_but_for_what_goes(one, gone):
+    base = one.current_snapshot().snapshot_id
     one.append(builds.rows(range(60, 70)))
     builds.build(builds.declaration(), "newer")
     builds.build(other(), "run")
-    at = one.refresh().current_snapshot().snapshot_id
-    one.manage_snapshots().create_branch(snapshot_id=at, branch_name="audit").commit()
-    one.manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
+    one.refresh().manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
     older = slots(one.refresh())[base].statistics_path
     stays = OTHER if gone == builds.INDEX else builds.INDEX
 
@@ -170,7 +170,6 @@ def test_an_older_version_under_a_head_that_a_branch_continues_from(one, gone):
     assert guard(one).actions == ()
     table_events.assert_alive(one, stays)
     assert open_index(one, stays).coverage == 1.0
-    one.refresh().manage_snapshots().remove_branch("audit").commit()
     table_events.expire_all_but_head(one)
     table_events.assert_alive(one, stays)
 

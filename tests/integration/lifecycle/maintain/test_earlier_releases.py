@@ -12,10 +12,13 @@ from pyiceberg.catalog import load_catalog
 
 from puffin_ann import open_index
 from puffin_ann.declaration import parse_declaration
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.moments import now_ms
 from tests.support import builds, object_store
 from tests.support.paths import GOLDEN
 
@@ -90,6 +93,7 @@ def test_its_indexes_answer_and_are_sound(table):
 
 
 def test_its_indexes_are_refreshed_and_what_they_no_longer_need_goes(table):
+    then = table.current_snapshot().timestamp_ms  # when none of its files had waited for its grace
     for name in INDEXES:
         done = refresh_in_process(declared(name), run_id="later", force=True)
         assert done["snapshot_id"] is not None
@@ -97,9 +101,25 @@ def test_its_indexes_are_refreshed_and_what_they_no_longer_need_goes(table):
         assert (done["rows_added"], done["rows_gone"]) == counted
     assert_every_index_answers(table)
     a_year = 365 * 86_400_000
-    before = clean(table, map(declared, INDEXES), dry_run=True)
+    before = clean(table, map(declared, INDEXES), dry_run=True, at_ms=then)
     later = max(entry.timestamp_ms for entry in table.refresh().metadata.metadata_log) + a_year
     report = clean(table, map(declared, INDEXES), at_ms=later)
     assert (len(before.gone), report.failed, report.kept) == (0, (), ())
     assert len(report.gone) >= len(INDEXES)
+    assert_every_index_answers(table)
+
+
+def test_the_guard_gives_each_index_a_tag_and_the_file_of_all_goes(table):
+    before = [entry.snapshot_id for entry in table.history()]
+    (shared,) = {found.file for found in status(table)}
+    assert len(guard(table, map(declared, INDEXES)).actions) == len(INDEXES)
+    assert [entry.snapshot_id for entry in table.refresh().history()] == before
+    assert len(own_tags(table)) == len(INDEXES)
+    assert guard(table, map(declared, INDEXES)).actions == ()
+    assert_every_index_answers(table)
+    with_data = table.scan(row_filter="id < 3").to_arrow()
+    table.append(with_data)
+    later = now_ms() + 365 * 86_400_000
+    assert clean(table, map(declared, INDEXES), at_ms=later).failed == ()
+    assert shared not in {entry.statistics_path for entry in table.refresh().metadata.statistics}
     assert_every_index_answers(table)

@@ -9,7 +9,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import AssertTableUUID, SetLocationUpdate
 
-from puffin_ann.lake.commit.index_snapshot import is_own_manifest_list
+from puffin_ann.lake.commit.tagged_snapshot import is_own_manifest_list
 from puffin_ann.lifecycle.maintain import clean as cleaning
 from puffin_ann.lifecycle.maintain import rename
 from puffin_ann.lifecycle.maintain.clean import clean

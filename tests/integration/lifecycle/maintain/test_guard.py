@@ -5,24 +5,18 @@ import pytest
 from puffin_ann.errors import ConflictError, IndexNotFoundError
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lake.metadata.expiry import Horizon
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain import guard as guarding
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.versions.inventory import take_inventory
-from puffin_ann.moments import now_ms
 from puffin_ann.search.versions import RETAINED_LIMIT, find_versions, newest_version
 from tests.support import builds, table_events
 
-pytestmark = pytest.mark.usefixtures("published_on_main")
+pytestmark = pytest.mark.usefixtures("published_by_statistics")
 
 
 def head(table) -> int:
     return table.refresh().current_snapshot().snapshot_id
-
-
-def base_of(table) -> int:
-    return table.refresh().current_snapshot().parent_snapshot_id
 
 
 def test_a_published_index_needs_no_guard(words):
@@ -32,7 +26,7 @@ def test_a_published_index_needs_no_guard(words):
     assert words.refresh().metadata_location == before
 
 
-def test_an_index_survives_the_expiry_of_both_its_snapshots(words):
+def test_an_index_survives_the_expiry_of_the_snapshot_that_it_covers(words):
     path = table_events.publish(words, "a")
     words.append(builds.rows(range(60, 70)))
     (action,) = guard(words).actions
@@ -51,20 +45,15 @@ def test_without_the_guard_that_expiry_would_lose_the_index(words):
     assert guard(words).actions == ()
 
 
-def test_an_index_whose_registrations_were_all_replaced_is_published_again(words):
+def test_an_index_whose_registration_was_replaced_is_published_again(words):
     path = table_events.publish(words, "a")
-    theirs = {
-        snapshot_id: table_events.analyse(words, snapshot_id)
-        for snapshot_id in (base_of(words), head(words))
-    }
-    at = head(words)
+    before = builds.snapshot_ids(words)
+    theirs = table_events.analyse(words)
     (action,) = guard(words).actions
     assert "the head's statistics entry belongs to another writer" in action
-    entries = slots(words.refresh())
-    assert {snapshot_id: entries[snapshot_id].statistics_path for snapshot_id in theirs} == theirs
-    assert words.current_snapshot().parent_snapshot_id == at
-    mine = entries[head(words)]
-    assert mine.statistics_path != path
+    assert builds.snapshot_ids(words.refresh()) == before
+    mine = slots(words)[head(words)]
+    assert mine.statistics_path not in (path, theirs)
     # What Spark's optimizer reads for the head is there still.
     assert [blob.properties["ndv"] for blob in mine.blob_metadata] == ["42"]
     table_events.assert_alive(words)
@@ -84,20 +73,9 @@ def test_an_index_is_found_behind_any_number_of_others_statistics(words):
     table_events.assert_alive(words)
 
 
-def test_a_foreign_entry_under_the_head_alone_is_no_reason_to_copy_if_not_strict(words):
-    table_events.publish(words, "a")
-    table_events.analyse(words)
-    assert guard(words, strict=False).actions == ()
-    soon = Horizon(now_ms(), older_than_ms=now_ms() + table_events.HOUR_MS, retain_last=1)
-    (action,) = guard(words, strict=False, horizon=soon).actions
-    assert "published" in action
-    table_events.assert_alive(words)
-
-
 def test_a_dropped_registration_comes_back(words):
     path = table_events.publish(words, "a")
-    for snapshot in (base_of(words), head(words)):
-        table_events.drop_registration(words, snapshot)
+    table_events.drop_registration(words, head(words))
     with pytest.raises(IndexNotFoundError):
         table_events.assert_alive(words)
     guard(words)
@@ -107,11 +85,10 @@ def test_a_dropped_registration_comes_back(words):
 
 def test_an_index_that_only_earlier_metadata_names_comes_back(words):
     path = table_events.publish(words, "a")
-    index_snapshot, base = head(words), base_of(words)
+    base = head(words)
     words.append(builds.rows(range(60, 70)))
-    for snapshot in (base, index_snapshot):
-        table_events.drop_registration(words, snapshot)
-    words.maintenance.expire_snapshots().by_ids([index_snapshot, base]).commit()
+    table_events.drop_registration(words, base)
+    words.maintenance.expire_snapshots().by_ids([base]).commit()
     guard(words)
     assert slots(words.refresh())[head(words)].statistics_path == path
     table_events.assert_alive(words)
@@ -144,19 +121,9 @@ def test_a_missing_file_is_deregistered_and_the_version_before_it_lives(words):
     table_events.assert_alive(words)
 
 
-def test_an_index_without_any_file_is_told_to_be_lost(words):
-    words.io.delete(table_events.publish(words, "a"))
-    report = guard(words)
-    assert report.lost == (builds.INDEX,)
-    assert slots(words.refresh()) == {}
-    table_events.publish(words, "b")
-    assert guard(words).lost == ()
-
-
 def test_indexes_left_in_several_files_are_brought_together(words):
     first = table_events.publish(words, "a", name="first")
-    for snapshot in (base_of(words), head(words)):
-        table_events.drop_registration(words, snapshot)
+    table_events.drop_registration(words, head(words))
     words.append(builds.rows(range(60, 70)))
     table_events.publish(words, "b", name="second", metric="ip")  # cannot carry what nothing names
     with pytest.raises(IndexNotFoundError):
@@ -180,15 +147,13 @@ def test_after_a_rollback_the_version_of_then_holds_the_head(words):
     table_events.assert_alive(words)
 
 
-def test_an_older_version_under_a_head_that_a_branch_continues_from_is_carried_along(words):
-    """No snapshot may be added then, so one file has to hold what stood there, and the rest."""
+def test_an_older_version_under_the_head_is_carried_along(words):
+    """One file has to hold what stood there, and the rest."""
     older = table_events.publish(words, "a")
-    base = base_of(words)
+    base = head(words)
     words.append(builds.rows(range(60, 70)))
     newer = table_events.publish(words, "b")
     both = table_events.publish(words, "c", name="second")
-    manage = words.manage_snapshots()
-    manage.create_branch(snapshot_id=head(words), branch_name="audit").commit()
     words.manage_snapshots().set_current_snapshot(snapshot_id=base).commit()
     assert slots(words.refresh())[base].statistics_path == older
     (action,) = guard(words).actions
@@ -206,26 +171,14 @@ def test_an_older_version_under_a_head_that_a_branch_continues_from_is_carried_a
     table_events.assert_alive(words, builds.INDEX, "second")
 
 
-def test_a_rollback_and_back_publishes_under_the_same_head_again(words):
-    table_events.publish(words, "a")
-    at = head(words)
-    table_events.analyse(words, at)
-    guard(words)
-    words.refresh().manage_snapshots().set_current_snapshot(snapshot_id=at).commit()
-    (action,) = guard(words).actions
-    assert "published" in action
-    table_events.assert_alive(words)
-
-
 def test_an_older_version_that_is_kept_gets_a_place_that_is_not_newer(words):
     first = table_events.publish(words, "a")
-    at, base = head(words), base_of(words)
+    at = head(words)
     words.append(builds.rows(range(60, 65)))
     between = head(words)
     words.append(builds.rows(range(65, 70)))
     second = table_events.publish(words, "b")
-    for snapshot in (at, base):
-        table_events.drop_registration(words, snapshot)
+    table_events.drop_registration(words, at)
     guard(words)
     entries = slots(words.refresh())
     assert entries[at].statistics_path == first
@@ -249,12 +202,11 @@ def test_a_version_that_a_tag_names_is_registered_under_the_tag_again(words):
 def test_an_older_version_is_placed_at_once_where_a_branch_holds_it(words):
     """Found by the soak: it was placed under a snapshot that expires, and there the next time."""
     first = table_events.publish(words, "a")
-    at, base = head(words), base_of(words)
+    base = head(words)
     words.manage_snapshots().create_branch(snapshot_id=base, branch_name="kept").commit()
     words.append(builds.rows(range(60, 65)))
     table_events.publish(words, "b")
-    for snapshot in (at, base):
-        table_events.drop_registration(words, snapshot)
+    table_events.drop_registration(words, base)
     guard(words)
     assert slots(words.refresh())[base].statistics_path == first
     assert guard(words).actions == ()
@@ -273,7 +225,7 @@ def test_statistics_that_come_in_while_the_guard_looks_stay(words, monkeypatch):
 
     monkeypatch.setattr(guarding, "change_slots", overtaken)
     guard(words)
-    assert slots(words.refresh())[at].statistics_path == theirs[0]
+    assert [blob.properties["ndv"] for blob in slots(words.refresh())[at].blob_metadata] == ["42"]
     table_events.expire_all_but_head(words)
     table_events.assert_alive(words)
 

@@ -15,7 +15,7 @@ from puffin_ann.lifecycle.versions.inventory import take_inventory
 from tests.support import builds, table_events
 from tests.support.damage import damaged, forget_cache, publish, report
 
-pytestmark = pytest.mark.usefixtures("published_on_main")
+pytestmark = pytest.mark.usefixtures("published_by_statistics")
 
 OTHER = "second"
 DECLARED = [builds.declaration(), builds.declaration(name=OTHER)]

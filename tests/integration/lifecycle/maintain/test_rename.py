@@ -349,3 +349,24 @@ def test_the_command_renames_and_says_so(one, declare):
     assert all_index_names(one.refresh()) == [NEW]
     again = CliRunner().invoke(app, ["rename", builds.INDEX, NEW, "--json"])
     assert isinstance(again.exception, BadInputError)
+
+
+@pytest.mark.usefixtures("published_by_statistics")
+def test_where_versions_have_no_tags_the_table_has_one_file_with_the_new_name(one, declare):
+    builds.build(named("other", seed=3), "run")
+    before = builds.snapshot_ids(one)
+    declare(named(NEW), named("other", seed=3))
+    report = renamed_to(named(NEW))
+    assert builds.snapshot_ids(one.refresh()) == before
+    assert own_tags(one) == {}
+    assert {entry.statistics_path for entry in one.metadata.statistics} == {report.file}
+    assert all_index_names(one) == [NEW, "other"]
+    builds.assert_answers(open_index(one, NEW), one, before[-1], QUERIES, 5)
+
+
+def test_an_index_that_has_a_tag_keeps_one_whatever_is_declared(one, declare):
+    renamed = named(NEW, publish="statistics")
+    declare(renamed)
+    report = renamed_to(renamed)
+    assert report.snapshot_id in own_tags(one.refresh())
+    assert all_index_names(one) == [NEW]

@@ -52,7 +52,7 @@ def assert_alive(lake, *names):
         builds.assert_answers(open_index(table, name), table, head, table_events.QUERIES, 5)
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_expiry_deletes_the_file_once_both_its_snapshots_are_gone(lake):
     """The fact that the guard stands on; without it the index is lost."""
     table = lake.create(builds.rows(range(60)))
@@ -65,7 +65,7 @@ def test_expiry_deletes_the_file_once_both_its_snapshots_are_gone(lake):
         open_index(lake.load(), builds.INDEX)
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_a_declared_index_that_statistics_and_expiry_took_is_told_as_lost(embedded_lake):
     lake = embedded_lake
     lake.create(builds.rows(range(60)))
@@ -86,7 +86,7 @@ def test_a_declared_index_that_statistics_and_expiry_took_is_told_as_lost(embedd
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_expiry_spares_a_file_that_the_guard_registered_under_the_head(lake):
     lake.create(builds.rows(range(60)))
     table = build(lake, "a")
@@ -121,7 +121,7 @@ def test_procedures_in_any_order_never_lose_the_live_index(request, where, seed)
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_analyse_and_expiry_find_the_index_published_again_with_the_statistics_visible(lake):
     lake.create(builds.rows(range(60)))
     build(lake, "a")
@@ -143,7 +143,7 @@ def test_analyse_and_expiry_find_the_index_published_again_with_the_statistics_v
     lake.sql("SELECT id, count(*) FROM {t} GROUP BY id")  # the optimizer reads the statistics
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_statistics_that_the_catalog_let_the_guard_overwrite_are_put_back(rest_lake, monkeypatch):
     """A REST catalog checks the head, not the slot: what came in between is found afterwards."""
     lake = rest_lake
@@ -211,7 +211,7 @@ def test_a_dropped_and_purged_table_takes_its_index_along(lake):
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_pairs_of_procedures_without_the_guard_are_healed_where_no_file_was_deleted(embedded_lake):
     """What deletes no file may come in any number before the guard."""
     lake = embedded_lake

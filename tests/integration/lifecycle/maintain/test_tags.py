@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.maintain.rename import find_declarations, rename
 from puffin_ann.moments import now_ms
-from tests.support import builds, table_events
+from tests.support import builds, former_modes, table_events
 from tests.support.tagged_versions import indexes_in, later, main, published, tagged_files
 
 
@@ -85,12 +85,10 @@ def test_a_table_set_to_a_tagged_snapshot_keeps_it(words):
     assert words.refresh().current_snapshot().snapshot_id == held
 
 
-def test_a_users_tag_on_an_index_snapshot_is_not_ours(words):
-    table_events.publish(words, "a", publish="snapshot")
-    at = words.current_snapshot().snapshot_id
+def test_a_users_tag_on_a_snapshot_of_main_is_not_ours(words):
+    published(words)
+    at = main(words)[-1]
     words.manage_snapshots().create_tag(at, f"{PREFIX}year_end").commit()
-    table_events.expire_all_but_head(words)
-    assert words.snapshot_by_id(at).parent_snapshot_id is None
     drop(words, builds.INDEX, force=True)
     clean(words, at_ms=later())
     assert words.refresh().refs().keys() == {"main", f"{PREFIX}year_end"}
@@ -144,9 +142,14 @@ def test_dry_runs_name_the_tags_that_go_and_exactly_those_go(words):
     assert own_tags(words.refresh()) == {}
 
 
-@pytest.mark.parametrize("mode", ["snapshot", "statistics"])
-def test_a_version_of_another_mode_lives_on_beside_its_successors_and_goes_as_they_do(words, mode):
-    old = table_events.publish(words, "old", publish=mode)
+@pytest.mark.parametrize("former", [True, False])
+def test_a_version_of_another_mode_lives_on_beside_its_successors_and_goes_as_they_do(
+    words, former
+):
+    with pytest.MonkeyPatch.context() as patch:
+        if former:
+            former_modes.published_on_main(patch)
+        old = table_events.publish(words, "old", publish="auto" if former else "statistics")
     words.append(builds.rows(range(60, 70)))
     base = main(words)[-1]
     first = published(words, "first")
@@ -172,10 +175,10 @@ def test_a_version_of_another_mode_lives_on_beside_its_successors_and_goes_as_th
     table_events.assert_alive(words)
 
 
-def test_a_file_of_two_indexes_keeps_the_one_that_has_no_tag_yet(words):
+def test_a_file_of_two_indexes_keeps_the_one_that_is_to_have_no_tag(words):
     """The other one went over to tags; what they shared is registered under the head."""
-    table_events.publish(words, "a", publish="snapshot")
-    both = table_events.publish(words, "b", name="other", publish="snapshot")
+    table_events.publish(words, "a", publish="statistics")
+    both = table_events.publish(words, "b", name="other", publish="statistics")
     words.append(builds.rows(range(60, 70)))
     for run in "cd":
         published(words, run)

@@ -54,20 +54,17 @@ def assert_answers(lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "moved"),
+    "moved",
     [
-        ("statistics", True),
-        pytest.param("statistics", False, marks=pytest.mark.long),
-        pytest.param("snapshot", False, marks=pytest.mark.long),
+        True,
+        pytest.param(False, marks=pytest.mark.long),
     ],
 )
-def test_statistics_of_others_are_told_and_carried_along_once_made_again(
-    rest_lake, late, mode, moved
-):
+def test_statistics_of_others_are_told_and_carried_along_once_made_again(rest_lake, late, moved):
     lake = rest_lake
     table = lake.create(builds.rows(range(40)))
     base = table.current_snapshot().snapshot_id
-    land = late(mode)
+    land = late("statistics")
     lake.sql(ANALYSE)
     theirs = slots(table.refresh())[base].statistics_path
     land()

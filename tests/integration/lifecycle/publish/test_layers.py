@@ -173,12 +173,12 @@ def test_a_file_that_is_only_needed_is_no_version_any_more(words, first):
 def test_a_version_is_not_published_on_a_file_that_no_tag_holds(words, first, monkeypatch):
     commit, calls = assemble._commit, []
 
-    def cleaned_first(table, plan, version, assembled, mode):
+    def cleaned_first(table, plan, version, assembled, *how):
         if not calls:
             calls.append(assembled.named)
             tag = next(name for name in own_tags(words.refresh()).values())
             words.manage_snapshots().remove_tag(tag).commit()
-        return commit(table, plan, version, assembled, mode)
+        return commit(table, plan, version, assembled, *how)
 
     monkeypatch.setattr(assemble, "_commit", cleaned_first)
     done = appended(words, 0)

@@ -35,16 +35,6 @@ def test_an_audit_branch_still_fast_forwards(lake, words, begun):
     )
 
 
-@pytest.mark.long
-def test_an_index_snapshot_would_keep_an_audit_branch_from_it(lake, words):
-    """Which is why `publish: auto` adds none."""
-    lake.sql("ALTER TABLE {t} CREATE BRANCH audit")
-    lake.sql("INSERT INTO {t}.branch_audit SELECT id + 100, word, embedding FROM {t} WHERE id < 5")
-    builds.build(builds.declaration(table=lake.named(), publish="snapshot"), "run")
-    with pytest.raises(Exception, match="not an ancestor"):
-        lake.sql(FORWARD)
-
-
 def test_a_branch_left_behind_stays_where_it_is(lake, words):
     lake.sql("ALTER TABLE {t} CREATE BRANCH audit")
     words.refresh().append(builds.rows(range(30, 40)))
@@ -53,8 +43,7 @@ def test_a_branch_left_behind_stays_where_it_is(lake, words):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", ["tag", "snapshot"])
-def test_spark_streaming_passes_our_snapshots_by(lake, words, tmp_path, mode):
+def test_spark_streaming_passes_our_snapshots_by(lake, words, tmp_path):
     def stream() -> int:
         query = (
             lake.spark.readStream.format("iceberg")
@@ -70,21 +59,20 @@ def test_spark_streaming_passes_our_snapshots_by(lake, words, tmp_path, mode):
         return lake.spark.read.parquet(str(tmp_path / "out")).count()
 
     assert stream() == 30
-    builds.build(builds.declaration(table=lake.named(), publish=mode), "one")
+    builds.build(builds.declaration(table=lake.named(), publish="tag"), "one")
     words.refresh().append(builds.rows(range(30, 35)))
-    builds.build(builds.declaration(table=lake.named(), publish=mode), "two")
+    builds.build(builds.declaration(table=lake.named(), publish="tag"), "two")
     assert publications.runs_published(words) == ["one", "two"]
     assert stream() == 35
     assert stream() == 35
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", ["tag", "snapshot"])
-def test_incremental_scans_pass_our_snapshots_by(lake, words, mode):
+def test_incremental_scans_pass_our_snapshots_by(lake, words):
     first = words.current_snapshot().snapshot_id
-    builds.build(builds.declaration(table=lake.named(), publish=mode), "one")
+    builds.build(builds.declaration(table=lake.named(), publish="tag"), "one")
     words.refresh().append(builds.rows(range(30, 35)))
-    builds.build(builds.declaration(table=lake.named(), publish=mode), "two")
+    builds.build(builds.declaration(table=lake.named(), publish="tag"), "two")
     last = words.refresh().current_snapshot().snapshot_id
     found = words.incremental_append_scan(
         from_snapshot_id_exclusive=first, to_snapshot_id_inclusive=last
@@ -99,7 +87,7 @@ def test_incremental_scans_pass_our_snapshots_by(lake, words, mode):
     assert sorted(row.id for row in by_spark.select("id").collect()) == [*range(30, 35)]
 
 
-@pytest.mark.parametrize("mode", ["tag", "snapshot", "statistics"])
+@pytest.mark.parametrize("mode", ["tag", "statistics"])
 def test_statistics_stay_visible_to_sparks_optimizer(lake, words, mode):
     lake.sql("CALL {c}.system.compute_table_stats(table => '{n}', columns => array('id', 'word'))")
     before = lake.distinct_counts()

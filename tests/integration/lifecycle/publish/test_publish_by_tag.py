@@ -64,7 +64,7 @@ def test_each_index_of_a_table_has_its_own_file(words):
     one, other = published(words), published(words, "b", name="other")
     assert indexes_in(words, one) == {builds.INDEX}
     assert indexes_in(words, other) == {"other"}
-    third = table_events.publish(words, "c", name="third", publish="snapshot")
+    third = table_events.publish(words, "c", name="third", publish="statistics")
     assert indexes_in(words, third) == {"third"}
     for name in (builds.INDEX, "other", "third"):
         builds.assert_answers(
@@ -74,21 +74,20 @@ def test_each_index_of_a_table_has_its_own_file(words):
 
 
 def test_an_index_goes_over_to_tags_and_back(words):
-    first = table_events.publish(words, "a", publish="snapshot")
+    first = table_events.publish(words, "a", publish="statistics")
     assert open_index(words, builds.INDEX).version.path == first
     second = published(words, "b")
     assert open_index(words, builds.INDEX).version.path == second
-    third = table_events.publish(words, "c", publish="snapshot")
+    third = table_events.publish(words, "c", publish="statistics")
     assert open_index(words, builds.INDEX).version.path == third
     table_events.assert_alive(words)
 
 
-@pytest.mark.parametrize("mode", ["snapshot", "statistics"])
-def test_what_a_tag_has_newer_is_not_carried_into_a_later_file(words, mode):
+def test_what_a_tag_has_newer_is_not_carried_into_a_later_file(words):
     """It would count as the newest there."""
-    table_events.publish(words, "a", publish="snapshot")
+    table_events.publish(words, "a", publish="statistics")
     tagged = published(words, "b")
-    later_file = table_events.publish(words, "c", name="other", publish=mode)
+    later_file = table_events.publish(words, "c", name="other", publish="statistics")
     assert indexes_in(words, later_file) == {"other"}
     newest, *_ = find_versions(words.refresh(), builds.INDEX).versions
     assert newest.path == tagged

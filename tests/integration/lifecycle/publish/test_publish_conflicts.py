@@ -29,7 +29,7 @@ def words(lake):
 
 
 @pytest.mark.parametrize("kind", BY_SPARK)
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_a_head_moved_by_data_is_published_on_top_of(lake, words, monkeypatch, kind):
     plan = publications.staged(lake)
     base = words.refresh().current_snapshot().snapshot_id
@@ -48,7 +48,7 @@ def test_a_head_moved_by_data_is_published_on_top_of(lake, words, monkeypatch, k
     )
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_another_indexs_run_is_carried_along(lake, words, monkeypatch):
     first = publications.staged(lake)
     second = publications.staged(lake, name="second", metric="ip")

@@ -10,7 +10,7 @@ from tests.support import catalog_proxy as faults
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=["snapshot", pytest.param("statistics", marks=pytest.mark.long), "tag"])
+@pytest.fixture(params=[pytest.param("statistics", marks=pytest.mark.long), "tag"])
 def mode(request):
     return request.param
 

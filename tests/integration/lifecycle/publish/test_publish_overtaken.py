@@ -36,7 +36,7 @@ def assert_both_answer(table) -> None:
         builds.assert_answers(open_index(table, name), table, current, QUERIES, 5)
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_an_index_published_between_assembly_and_commit_is_carried_along(words, monkeypatch):
     first, second = staged("first", "l2"), staged("second", "ip")
     commit, calls = assemble._commit, []
@@ -57,7 +57,7 @@ def test_an_index_published_between_assembly_and_commit_is_carried_along(words, 
     assert len(puffin_files(words)) == 2  # the file of the refused attempt is gone
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_data_committed_meanwhile_has_the_file_committed_again_not_copied_again(words, monkeypatch):
     plan = staged("first", "l2")
     commit, assembled = assemble._commit, []

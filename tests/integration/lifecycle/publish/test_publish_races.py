@@ -62,33 +62,16 @@ def assert_both_ended_well(lake, plans, ends) -> None:
     assert not all(isinstance(end, Exception) for end in ends), "one comes first"
 
 
-@pytest.mark.parametrize(
-    "block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 10))]
-)
-def test_of_two_writers_one_is_first_and_the_other_follows(rest_lake, monkeypatch, block):
+@pytest.mark.parametrize("catalog", ["rest_lake", "embedded_lake"])
+def test_two_writers_of_one_slot_lose_nothing_of_each_other(request, monkeypatch, catalog):
+    lake = request.getfixturevalue(catalog)
     monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
-    rest_lake.create(builds.rows(range(30)))
-    pair = rounds(rest_lake, "snapshot")
+    lake.create(builds.rows(range(30)))
+    pair = rounds(lake, "statistics")
     for number in range(ROUNDS_PER_TABLE):
         plans = pair(number)
-        before = len(rest_lake.load().snapshots())
-        ends = race(*plans)
-        assert_both_ended_well(rest_lake, plans, ends)
-        published = [end for end in ends if not isinstance(end, Exception)]
-        table = rest_lake.load()
-        assert len(table.snapshots()) == before + len(published)
-        assert len({end.snapshot_id for end in published}) == len(published)
-    publications.assert_sound(rest_lake, "first", "second", raced=True)
-
-
-def test_two_writers_of_one_slot_lose_nothing_of_each_other(rest_lake, monkeypatch):
-    monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
-    rest_lake.create(builds.rows(range(30)))
-    pair = rounds(rest_lake, "statistics")
-    for number in range(ROUNDS_PER_TABLE):
-        plans = pair(number)
-        assert_both_ended_well(rest_lake, plans, race(*plans))
-        table = rest_lake.load()
+        assert_both_ended_well(lake, plans, race(*plans))
+        table = lake.load()
         assert len(table.snapshots()) == 1
         [entry] = table.metadata.statistics
         for name in ("first", "second"):
@@ -123,13 +106,3 @@ def test_one_run_that_publishes_twice_at_once_has_one_tag(rest_lake, monkeypatch
     assert not any(isinstance(end, Exception) for end in ends), ends
     table = publications.assert_sound(rest_lake, raced=True)
     assert {end.snapshot_id for end in ends} == own_tags(table).keys()
-
-
-def test_two_writers_on_an_embedded_catalog(embedded_lake, monkeypatch):
-    monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
-    embedded_lake.create(builds.rows(range(30)))
-    pair = rounds(embedded_lake, "snapshot")
-    for number in range(ROUNDS_PER_TABLE):
-        plans = pair(number)
-        assert_both_ended_well(embedded_lake, plans, race(*plans))
-    publications.assert_sound(embedded_lake, "first", "second")

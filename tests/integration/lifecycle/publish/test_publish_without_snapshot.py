@@ -87,15 +87,10 @@ def test_a_table_of_version_1_has_no_tag_of_ours(catalog):
     table_events.assert_alive(table)
 
 
-@pytest.mark.parametrize(
-    ("mode", "remedy"), [("snapshot", "'publish: auto'"), ("auto", "use a REST catalog")]
-)
-def test_what_a_v3_table_cannot_have_is_refused_before_anything_is_built(
-    embedded_lake, mode, remedy
-):
+def test_what_a_v3_table_cannot_have_is_refused_before_anything_is_built(embedded_lake):
     embedded_lake.create_by_spark(builds.rows(range(20)))
-    declared = builds.declaration(table=embedded_lake.named(), publish=mode)
-    with pytest.raises(UnsupportedTableError, match=remedy):
+    declared = builds.declaration(table=embedded_lake.named())
+    with pytest.raises(UnsupportedTableError, match="use a REST catalog"):
         build.plan_build(declared, run_id="run")
 
 
@@ -127,15 +122,14 @@ def test_several_indexes_share_one_slot(lake):
         builds.assert_answers(index, table, entry.snapshot_id, publications.QUERIES, 4)
 
 
-@pytest.mark.parametrize("mode", ["snapshot", "statistics"])
 def test_statistics_written_between_our_look_and_our_commit_are_not_overwritten(
-    rest_lake, proxied_lake, catalog_proxy, monkeypatch, mode
+    rest_lake, proxied_lake, catalog_proxy, monkeypatch
 ):
     """No requirement of a catalog guards the slot, so this is made good after the fact."""
     monkeypatch.setattr(commit_index_file, "WAIT_SECONDS", 0.01)
     table = rest_lake.create(builds.rows(range(40)))
     base = table.current_snapshot().snapshot_id
-    plan = publications.staged(proxied_lake, publish=mode)
+    plan = publications.staged(proxied_lake, publish="statistics")
 
     def analyse_first(exchange):
         rest_lake.sql(ANALYSE)
@@ -147,7 +141,7 @@ def test_statistics_written_between_our_look_and_our_commit_are_not_overwritten(
     entry = slot(table, base)
     assert [blob.type for blob in entry.blob_metadata] == [THETA]
     assert THETA in blob_types(table, entry.statistics_path)
-    assert (entry.statistics_path == published.path) == (mode == "statistics")
+    assert entry.statistics_path == published.path
     for entry in table.metadata.statistics:
         assert table.io.new_input(entry.statistics_path).exists()
     puffins = {file for file in rest_lake.files(table) if file.endswith(".puffin")}

@@ -178,7 +178,7 @@ def test_rows_that_come_during_a_refresh_are_scanned_until_the_next(changed, dec
     builds.assert_answers(index, changed, head, QUERIES, 5)
 
 
-@pytest.mark.usefixtures("published_on_main")
+@pytest.mark.usefixtures("published_by_statistics")
 def test_another_index_of_the_table_is_carried_along(changed, declaration):
     other = builds.declaration(name="other")
     builds.build(other, "other")

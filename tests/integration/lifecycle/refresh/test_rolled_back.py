@@ -39,7 +39,7 @@ def assert_nothing_is_left_to_do(table, declaration):
     assert table.refresh().metadata_location == before
 
 
-@pytest.mark.parametrize("publish", ["snapshot", "statistics", "tag", "auto"])
+@pytest.mark.parametrize("publish", ["statistics", "tag", "auto"])
 def test_another_metric_is_built_once_and_searched_by(build, publish):
     table = build(declared(metric="cosine"))
     before_its_index(table)
@@ -60,7 +60,7 @@ def test_another_metric_is_built_once_and_searched_by(build, publish):
         assert_nothing_is_left_to_do(table, other)
 
 
-@pytest.mark.parametrize("publish", ["snapshot", "statistics", "tag"])
+@pytest.mark.parametrize("publish", ["statistics", "tag"])
 def test_what_is_due_is_done_once(build, publish):
     table = build(declared("vamana", refresh={"delta_ratio": 1.0}))
     table.append(builds.rows(range(60, 80)))

@@ -12,9 +12,10 @@ from pyiceberg.utils.config import Config
 
 from puffin_ann.airflow.triggers import index as index_triggers
 from puffin_ann.airflow.triggers import table as table_triggers
-from puffin_ann.lake.commit.index_snapshot import IndexSnapshot, data_snapshot, own_uuid
 from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot
+from puffin_ann.lake.metadata.index_snapshots import data_snapshot
 from puffin_ann.settings import settings
+from tests.support.former_modes import commit_index_snapshot
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 
@@ -34,15 +35,7 @@ def table(tmp_path, monkeypatch) -> Table:
 def publish_on_main(table: Table, index: str = "words") -> None:
     """Commit an index snapshot for the table's data as it is."""
     covered = data_snapshot(table.refresh()).snapshot_id
-    with table.transaction() as transaction:
-        made = IndexSnapshot(
-            operation="replace",
-            transaction=transaction,
-            io=table.io,
-            commit_uuid=own_uuid(),
-            snapshot_properties={f"ann.{index}.base-snapshot-id": str(covered)},
-        )
-        made.commit()
+    commit_index_snapshot(table, {f"ann.{index}.base-snapshot-id": str(covered)})
 
 
 def publish_by_tag(table: Table, index: str = "words") -> None:
@@ -131,14 +124,7 @@ class TestDataSnapshot:
         table.append(ROWS)
         store = Store()
         events(changed(store), 1)
-        with table.refresh().transaction() as transaction:
-            IndexSnapshot(
-                operation="replace",
-                transaction=transaction,
-                io=table.io,
-                commit_uuid=own_uuid(),
-                snapshot_properties={"added-files-size": "1"},
-            ).commit()
+        commit_index_snapshot(table.refresh(), {"added-files-size": "1"})
         assert len(events(changed(store), 1)) == 1
 
     def test_a_rollback_is_one(self, table):

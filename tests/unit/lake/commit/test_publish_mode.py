@@ -7,8 +7,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1, TableMetadataV3
 
-from puffin_ann.errors import UnsupportedTableError
-from puffin_ann.lake.commit.publish_mode import is_s3_table, mode_on_main, publish_mode
+from puffin_ann.errors import ConflictError, TagNotKeptError, UnsupportedTableError
+from puffin_ann.lake.commit.publish_mode import NOT_KEPT, ModeChoice, is_s3_table, publish_mode
+from puffin_ann.moments import now_ms
 from tests.support.metadata_tables import LOCATION, Snap, table_of
 
 S3_TABLES = "arn:aws:s3tables:eu-central-1:123456789012:bucket/lake"
@@ -88,14 +89,49 @@ def test_what_only_has_the_name_somewhere_is_none(properties):
     assert not is_s3_table(table(**properties))
 
 
-@pytest.mark.parametrize("mode", ["snapshot", "statistics", "tag"])
+@pytest.mark.parametrize("mode", ["statistics", "tag"])
 def test_what_is_declared_is_taken(mode):
     assert publish_mode(table(), mode) == (mode, "declared")
 
 
-def test_what_no_tag_holds_is_published_again_on_main_unless_a_branch_continues_from_it():
-    assert mode_on_main(table()) == "snapshot"
-    assert mode_on_main(table(3)) == "statistics"
-    audited = table()
-    audited.metadata.refs["audit"] = audited.metadata.refs["main"]
-    assert mode_on_main(audited) == "statistics"
+DAY_MS = 86_400_000
+
+
+def forgetful(days_ago: float, **told: str) -> Table:
+    """A table whose catalog did not keep a tag some days ago."""
+    at_ms = int(now_ms() - days_ago * DAY_MS)
+    found = table()
+    found.metadata.properties.update({NOT_KEPT: str(at_ms), **told})
+    return found
+
+
+def test_a_catalog_that_kept_no_tag_is_asked_again_after_a_week_and_by_a_build():
+    mode, why = publish_mode(forgetful(6.9), "auto")
+    assert (mode, why.startswith("its catalog did not keep a tag on 20")) == ("statistics", True)
+    assert publish_mode(forgetful(7.1), "auto")[0] == "tag"
+    assert publish_mode(forgetful(0.1), "auto", ask_again_ms=0)[0] == "tag"
+    assert publish_mode(forgetful(0.1), "tag")[0] == "tag"
+
+
+def test_what_the_note_says_does_not_count_once_a_tag_was_kept():
+    found = forgetful(1)
+    name = "puffin_ann_words_1a2b"
+    names = {"puffin-ann.tag": name}
+    tagged = table_of([Snap(1, 0)], alone=[Snap(3, 0, names)], tags={name: 3})
+    found.metadata = tagged.metadata.model_copy(update={"properties": found.metadata.properties})
+    assert publish_mode(found, "auto")[0] == "tag"
+
+
+@pytest.mark.parametrize("text", ["", "soon", "9" * 30, "-1", "9" * 5000])
+def test_a_note_that_cannot_be_read_says_nothing(text):
+    assert publish_mode(forgetful(0, **{NOT_KEPT: text}), "auto")[0] == "tag"
+
+
+def test_what_the_catalog_said_is_noted_and_nothing_else_is():
+    choice = ModeChoice("auto").after(TagNotKeptError("it forgets"))
+    assert choice is not None
+    assert (choice.of(table())[0], choice.properties.keys()) == ("statistics", {NOT_KEPT})
+    again = ModeChoice("auto").after(ConflictError("moved"))
+    assert again == ModeChoice("auto")
+    assert ModeChoice("tag").after(TagNotKeptError("it forgets")) is None
+    assert ModeChoice("auto").after(ValueError("else")) is None

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration, parse_declaration
+from puffin_ann.lake.commit.publish_mode import NOT_KEPT
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.dropped import mark
 from puffin_ann.lake.metadata.expiry import Horizon, surviving
@@ -25,8 +26,8 @@ def path(number: int) -> str:
     return f"{LOCATION}/metadata/ann-words-n{number}.puffin"
 
 
-def held(version: int, index: str = "words") -> Holding:
-    return Holding(index, f"run-{version}", version)
+def held(version: int, index: str = "words", publish: str = "statistics") -> Holding:
+    return Holding(index, f"run-{version}", version, f'{{"publish": "{publish}"}}')
 
 
 def published(index: str = "words") -> dict[str, str]:
@@ -63,6 +64,7 @@ def registered(plan: GuardPlan) -> dict[int, str]:
 
 def declared(versions: int) -> Sequence[IndexDeclaration]:
     fields = {"name": "words", "table": "catalog.demo.words", "column": "v", "metric": "l2"}
+    fields["publish"] = "statistics"
     retention = {"versions": versions, "grace": "1d"}
     return [parse_declaration({**fields, "retention": retention}, source="test")]
 
@@ -80,16 +82,11 @@ def test_a_head_without_statistics_gets_the_newest_file_and_no_older_one():
     assert (plan.again, plan.clear) == ("", {})
 
 
-@pytest.mark.parametrize(
-    ("base", "strict", "again"),
-    [(OLD, True, True), (NEW, True, True), (OLD, False, True), (NEW, False, False)],
-)
-def test_beside_others_statistics_all_is_published_again_unless_what_it_has_survives(
-    base, strict, again
-):
+@pytest.mark.parametrize("base", [OLD, NEW])
+def test_beside_others_statistics_all_is_published_again(base):
     table = table_of([Snap(1, base), Snap(2, NEW)], [statistics(1, path(1)), statistics(2, THEIRS)])
-    plan = planned(table, file(table, 1, held(1)), strict=strict)
-    assert ("another writer" in plan.again) is again
+    plan = planned(table, file(table, 1, held(1)))
+    assert "another writer" in plan.again
     assert slots(table)[2].statistics_path == THEIRS
     assert 2 not in plan.register, "the statistics of others are never replaced by a registration"
 
@@ -136,6 +133,24 @@ def test_indexes_under_tags_need_no_file_that_holds_them_all():
     )
     table.metadata = other
     assert planned(table, file(table, 3, held(3)), file(table, 2, held(2, "images"))).is_empty
+
+
+def test_an_index_that_could_have_a_tag_gets_one_and_one_that_is_to_have_none_does_not():
+    table = table_of([Snap(1, OLD), Snap(2, NEW)], [statistics(1, path(1)), statistics(2, THEIRS)])
+    both = file(table, 1, held(1, "words", "auto"), held(1, "images"))
+    plan = planned(table, both)
+    assert (plan.move, plan.again != "") == (("words",), True)
+    assert planned(table, both, declarations=declared(versions=2)).move == ()
+    former = file(table, 1, held(1, "words", "snapshot"))
+    assert (planned(table, former).move, planned(table, former).again) == (("words",), "")
+
+
+def test_a_catalog_that_kept_no_tag_once_is_not_asked_by_the_guard():
+    table = table_of(
+        [Snap(1, OLD), Snap(2, NEW)], [statistics(1, path(1))], properties={NOT_KEPT: "1"}
+    )
+    plan = planned(table, file(table, 1, held(1, "words", "auto")))
+    assert (plan.move, registered(plan)) == ((), {2: path(1)})
 
 
 def test_a_registration_whose_file_is_gone_is_cleared_and_its_head_goes_to_what_is_left():
@@ -226,13 +241,13 @@ def histories(draw: st.DrawFn):
     ]
     if draw(st.booleans()):
         files = [replace(file, number=0) for file in files]
-    return table, files, draw(st.integers(1, 4)), draw(st.booleans())
+    return table, files, draw(st.integers(1, 4))
 
 
 @given(histories())
 def test_whatever_happened_nothing_of_others_is_touched_and_the_newest_version_stays(history):
-    table, files, versions, strict = history
-    plan = planned(table, *files, declarations=declared(versions), strict=strict)
+    table, files, versions = history
+    plan = planned(table, *files, declarations=declared(versions))
 
     before = {slot: entry.statistics_path for slot, entry in slots(table).items()}
     there = {file.path for file in files if file.is_usable}
@@ -249,7 +264,6 @@ def test_whatever_happened_nothing_of_others_is_touched_and_the_newest_version_s
     assert (
         plan.again
         or newest in {after.get(slot) for slot in left}
-        or not strict
         or (
             # After a rollback an older version may be under the head, and covers it better.
             after.get(table.metadata.current_snapshot_id) in there
