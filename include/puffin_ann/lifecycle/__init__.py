@@ -32,7 +32,7 @@ Which file a command enters first:
     puffin-ann history     report.history
     puffin-ann evaluate    runs.evaluate, evaluate.stages, evaluate.user_queries
     puffin-ann maintain    runs.maintain
-    puffin-ann doctor      runs.maintain for what is declared, then maintain.doctor
+    puffin-ann doctor      runs.maintain for what is declared, then runs.doctor
     puffin-ann clean       runs.maintain for what is declared, then maintain.clean
     puffin-ann drop        maintain.drop
     puffin-ann rename      maintain.rename

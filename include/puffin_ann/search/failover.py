@@ -183,8 +183,8 @@ def _without_damaged(best: Bound, told: tuple[str, ...], error: FormatError) -> 
     view = view_of(table, version, live_state(table, best.view.snapshot_id))
     more = view.rows_to_scan - best.view.rows_to_scan
     instead = (
-        f"{more} rows are compared in the table instead, until 'puffin-ann build {index} --force' "
-        "has built it again"
+        f"{more} rows are compared in the table instead, until 'puffin-ann doctor "
+        f"{name_of(table)} --fix' or a refresh has made the shard of them again"
     )
     log.warning("index %s: %s", index, instead)
     return replace(best, version=version, view=view, damage=(*told, f"{error}; {instead}"))

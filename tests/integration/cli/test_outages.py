@@ -34,12 +34,12 @@ from puffin_ann.lake.commit import commit_index_file, statistics_slots
 from puffin_ann.lake.store import outages
 from puffin_ann.lifecycle.evaluate.stages import evaluate
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import Diagnosis, doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs.doctor import Diagnosis, doctor
 from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess

@@ -110,18 +110,22 @@ def test_the_same_version_in_another_file_is_as_good(words):
 
 
 @pytest.mark.parametrize("kind", ["graph", "rows"])
-def test_a_forced_refresh_of_a_damaged_index_says_what_repairs_it(two_versions, kind):
-    _, _, newer = two_versions
+def test_a_forced_refresh_of_a_damaged_index_makes_the_shard_again(words, kind):
+    path = publish(words, "a")
     declared = builds.declaration()
     assert refresh_in_process(declared, run_id="r", force=True)["action"] == "none"
-    corrupt(newer, kind)
+    corrupt(path, kind, shard=1)
     assert refresh_in_process(declared, run_id="r")["action"] == "none"  # nothing is read for it
-    with pytest.raises(DamagedIndexError, match=re.escape(newer)) as refused:
-        refresh_in_process(declared, run_id="r", force=True)
-    assert "'puffin-ann doctor test.demo.words --fix' publishes what" in str(refused.value)
+    done = refresh_in_process(declared, run_id="r", force=True)
+    assert done["action"] == "refresh"
+    assert "make shard 1 again" in done["reason"]
+    forget_cache()
+    index = open_index(words.refresh(), builds.INDEX)
+    builds.assert_answers_are(index, builds.live(words), QUERIES, 5)
+    assert report(index.search(QUERIES, 5))["damaged"] == []
 
 
-def test_a_merge_into_a_damaged_shard_names_it_and_the_other_index_is_maintained(words):
+def test_a_merge_into_a_damaged_shard_makes_it_again(words, caplog):
     declared = [
         builds.declaration(
             name=name,
@@ -137,16 +141,15 @@ def test_a_merge_into_a_damaged_shard_names_it_and_the_other_index_is_maintained
     path = newest_version(words.refresh(), builds.INDEX).path.removeprefix("file://")
     corrupt(path, "graph", shard=1)
     words.append(builds.rows(range(60, 90)))
-    with pytest.raises(DamagedIndexError, match=r"shard 1 of index 'words_index'.*--fix"):
-        maintain(declared, run_id="window", runner=InProcess())
-    assert open_index(words.refresh(), "second").view.rows_to_scan == 0
-    assert open_index(words, builds.INDEX).view.rows_to_scan == 30
-
-
-def test_where_no_file_is_whole_a_forced_refresh_names_the_build(words):
-    corrupt(publish(words, "a"))
-    with pytest.raises(DamagedIndexError, match="'puffin-ann build words_index --force'"):
-        refresh_in_process(builds.declaration(), run_id="r", force=True)
+    done = maintain(declared, run_id="window", runner=InProcess())
+    assert re.search("shard 1 of index 'words_index'.*--fix.*planning it again", caplog.text)
+    assert "make shard 1 again" in done["indexes"][builds.INDEX]["reason"]
+    forget_cache()
+    for name in (builds.INDEX, "second"):
+        index = open_index(words.refresh(), name)
+        assert index.view.rows_to_scan == 0
+        builds.assert_within(index, builds.live(words), QUERIES)
+        assert report(index.search(QUERIES, 5))["damaged"] == []
 
 
 def test_a_version_of_another_metric_never_answers(words):
@@ -173,7 +176,7 @@ def test_without_another_version_rows_are_compared_in_the_table_and_told_which(w
     assert path in said
     assert "shard 1" in said
     assert "checksum" in said
-    assert f"puffin-ann build {builds.INDEX} --force" in said
+    assert "puffin-ann doctor test.demo.words --fix" in said
 
 
 @pytest.mark.parametrize("kind", ["routing", "coverage", "partitions"])

@@ -13,7 +13,7 @@ from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs import partitions, rows
 from puffin_ann.blobs.encoding import strings
 from puffin_ann.errors import FormatError
-from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.shards.load import load_shard
 from puffin_ann.search.versions import load_version

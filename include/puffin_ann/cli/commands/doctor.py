@@ -10,7 +10,7 @@ from puffin_ann.cli.declarations import all_declared_on
 from puffin_ann.cli.output import AsJson, TableName, console, print_json, say
 
 if TYPE_CHECKING:
-    from puffin_ann.lifecycle.maintain.doctor import Diagnosis
+    from puffin_ann.lifecycle.runs.doctor import Diagnosis
 
 PROBLEMS_LEFT = 8
 """Exit code: problems were found, and are there still."""
@@ -47,7 +47,7 @@ def doctor(
 
     Example: puffin-ann doctor demo.glove.words --quick
     """
-    from puffin_ann.lifecycle.maintain import doctor as doctors
+    from puffin_ann.lifecycle.runs import doctor as doctors
     from puffin_ann.lifecycle.runs.maintain import declared_on
     from puffin_ann.lifecycle.runtime import leases
 

@@ -1,11 +1,11 @@
 """Keep published indexes registered, sound and few; rename and drop them.
 
 `guard` registers versions that other engines' maintenance deregistered. `clean` removes what
-`retention` says may go; `forget_metadata` has it ignore metadata files that nobody needs. `doctor`
-finds what is wrong: its findings are defined in `findings`, and come from `doctor_declared`,
-`lease_findings`, `contradictions`, `published_before` and `foreign_statistics`; `repair` replaces
-damaged files. `drop` and `rename` are the two commands that change which indexes a table has;
-`gather` makes one file of an index.
+`retention` says may go; `forget_metadata` has it ignore metadata files that nobody needs. `examine`
+finds what is wrong: its `findings` come from `doctor_declared`, `lease_findings`, `damage`,
+`contradictions`, `published_before` and `foreign_statistics`. `plan_repair` tells what it takes to
+make damaged shards again, and `repair` replaces what else is damaged. `drop` and `rename` are the
+two commands that change which indexes a table has; `gather` makes one file of an index.
 
 In: a table, and the declarations on it. Out: reports of what was found and done.
 """

@@ -1,172 +1,30 @@
-"""Published index files whose bytes are not those that were written, and what takes their place.
+"""Put what is whole in the place of damaged files.
 
-A damaged blob cannot be repaired from itself. Another file may have what it held: the same version,
-carried over, or an older one, which covers less. That is published again, with everything else of
-the damaged file that is whole. Then the damaged file is removed, since guard and searches would try
-it again and again.
+What can be made again of rows of the table was, before: see `plan_repair`. Of the rest another file
+may have what it held: the same version, carried over, or an older one, which covers less. That is
+published again, with everything else of the damaged file that is whole. Then the damaged file is
+removed, since guard and searches would try it again and again.
 """
 
-import io
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.blobs.describe import OURS, sections_of
-from puffin_ann.errors import DamagedIndexError, FormatError
-from puffin_ann.lake.catalog.tables import name_of, reload_table
+from puffin_ann.blobs.describe import OURS
+from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
 from puffin_ann.lake.store.listing import canonical, delete_object, is_folder
-from puffin_ann.lifecycle.maintain.contradictions import contradiction
+from puffin_ann.lifecycle.maintain.damage import Damage, damage_of, without_damage
 from puffin_ann.lifecycle.maintain.guard import live_files, plan_guard
 from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
 from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
-from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.versions import SMALL_BLOBS, IndexVersion
 
 log = logging.getLogger("puffin_ann")
-
-SMALL = frozenset({routing_blob.TYPE, *SMALL_BLOBS})
-"""Types of the blobs that every search reads before it probes a shard."""
-
-
-@dataclass(frozen=True)
-class Damage:
-    """What is wrong with the bytes of a published file.
-
-    Attributes:
-        file: the file.
-        index: whose blob it is; empty where the file cannot be read at all.
-        what: the problem, in one sentence.
-        remedy: what repairs it.
-    """
-
-    file: IndexFile
-    index: str
-    what: str
-    remedy: str = ""
-
-    @property
-    def indexes(self) -> tuple[str, ...]:
-        """The indexes concerned, as far as known."""
-        return (self.index,) if self.index else ()
-
-
-def find_damage(inventory: Inventory, *, quick: bool = False) -> list[Damage]:
-    """Look for damage in all published files; with `quick` in what is small of each.
-
-    Not in those that are only kept since newer versions name them: what these need of them is
-    looked at with them.
-    """
-    found: list[Damage] = []
-    registered = {canonical(file.path) for file in inventory.files if file.entries}
-    newest = {file.path for file in live_files(inventory.published).values()}
-    for file in inventory.files:
-        if not file.is_published or file.bytes is None:
-            continue
-        if file.path not in newest and not file.needs <= registered:
-            continue
-        if file.problem:
-            found.append(Damage(file, "", file.problem))
-        else:
-            found += _damage_of(inventory.table, file, SMALL if quick else OURS.keys())
-    whole = live_files(_without(inventory, found).published)
-    lost = plan_guard(inventory).lost
-    table = inventory.table
-    return [replace(damage, remedy=_remedy(table, damage, whole, lost)) for damage in found]
-
-
-def require_whole(table: Table, version: IndexVersion) -> None:
-    """Read a version's files, and refuse those of which its blobs are not as they were written.
-
-    Raises:
-        DamagedIndexError: names the file, the problem and what repairs it.
-    """
-    inventory = take_inventory(table)
-    paths = {version.path, *version.staged}
-    suspects = [file for file in inventory.files if file.path in paths and file.bytes is not None]
-    if not any(_damage_of(table, suspect, OURS.keys()) for suspect in suspects):
-        return
-    for damage in find_damage(inventory):  # all files, to tell which others are whole
-        if damage.file.path in paths and damage.index in ("", version.index):
-            raise DamagedIndexError(f"{damage.file.path}: {damage.what}; {damage.remedy}")
-
-
-def _damage_of(table: Table, file: IndexFile, kinds: AbstractSet[str]) -> list[Damage]:
-    try:
-        return [Damage(file, *damage) for damage in damages(table, file, kinds)]
-    except (FormatError, FileNotFoundError) as error:
-        return [Damage(file, "", str(error))]
-
-
-def _is_beyond_us(table: Table, file: IndexFile) -> bool:
-    """Tell whether there is something else in a file's place, such as a directory."""
-    return is_folder(table.io, file.path)
-
-
-def _remedy(
-    table: Table, damage: Damage, whole: Mapping[str, IndexFile], lost: Sequence[str]
-) -> str:
-    names, is_beyond_us = damage.indexes or lost, _is_beyond_us(table, damage.file)
-    fix = f"'puffin-ann doctor {name_of(table)} --fix'"
-    builds = [f"'puffin-ann build {name} --force'" for name in names if name not in whole]
-    by_hand = "make it readable, or move it away by hand"
-    if builds:
-        again = f"build it again: {', '.join(builds)}; no other file holds it whole"
-        return f"{by_hand}, and {again}" if is_beyond_us else again
-    if is_beyond_us:
-        return f"{by_hand}: other files hold everything known to be in it"
-    if not names:
-        return f"{fix} removes it: other files hold everything known to be in it"
-    sources = ", ".join(sorted({whole[name].path for name in names}))
-    return (
-        f"{fix} publishes what {sources} holds in its place; where that covers less, "
-        f"'puffin-ann build {names[0]}' does the rest"
-    )
-
-
-def damages(
-    table: Table, file: IndexFile, kinds: AbstractSet[str] = OURS.keys()
-) -> Iterator[tuple[str, str]]:
-    """Read blobs of some types as streams; yield index and problem of those not as written.
-
-    Of an index whose blobs all are, what they say is compared: with all types shard by shard,
-    unpacked to a temporary folder.
-
-    Raises:
-        FormatError: the file is not even a Puffin file.
-        FileNotFoundError: it is gone.
-        StoreUnavailableError: its store does not say, which says nothing of its bytes.
-    """
-    bad: set[str] = set()
-    with open_puffin(table.io, file.path, file.bytes) as reader:
-        for blob in reader.metadata.blobs:
-            if blob.type not in kinds:
-                continue
-            try:
-                _read_whole(reader, blob)
-            except FormatError as error:
-                bad.add(blob.properties.get("index", ""))
-                place = " ".join(f"{key} {value}" for key, value in sorted(blob.properties.items()))
-                yield blob.properties.get("index", ""), f"{blob.type} of {place}: {error}"
-    unpack = kinds >= OURS.keys()
-    for index in sorted({held.index for held in file.holds} - bad):
-        problem = contradiction(table.io, file.path, index, file.bytes, unpack=unpack)
-        if problem is not None:
-            yield index, problem
-
-
-def _read_whole(reader: PuffinReader, blob: BlobMetadata) -> None:
-    stored = io.BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
-    sections_of(blob.type, stored).verify()
 
 
 def repair(table: Table, found: Sequence[Damage]) -> tuple[frozenset[str], list[str]]:
@@ -187,7 +45,7 @@ def _repaired(table: Table, found: Sequence[Damage], actions: list[str]) -> froz
     """Note each action once it is done: what comes after it may be superseded."""
     inventory = take_inventory(table)
     confirmed = _confirmed(inventory, {damage.file.path for damage in found})
-    rest = _without(inventory, confirmed)
+    rest = without_damage(inventory, confirmed)
     whole = live_files(rest.published)
     lost = plan_guard(rest).lost
     damaged = {damage.file.path: damage.file for damage in confirmed}
@@ -224,26 +82,8 @@ def _confirmed(inventory: Inventory, paths: set[str]) -> list[Damage]:
         if is_folder(inventory.table.io, file.path):
             log.warning("doctor: %s is a directory, and is left alone", file.path)
             continue
-        try:
-            confirmed += [Damage(file, *damage) for damage in damages(inventory.table, file)]
-        except FormatError as error:
-            confirmed.append(Damage(file, "", str(error)))
-        except FileNotFoundError:
-            log.warning("doctor: %s is gone in the meantime", file.path)
+        confirmed += damage_of(inventory.table, file)
     return confirmed
-
-
-def _without(inventory: Inventory, found: Sequence[Damage]) -> Inventory:
-    """Return the inventory as if files did not hold what is damaged in them."""
-    bad = {(damage.file.path, damage.index) for damage in found}
-
-    def whole(file: IndexFile) -> IndexFile:
-        if (file.path, "") in bad:
-            return replace(file, holds=())
-        holds = tuple(held for held in file.holds if (file.path, held.index) not in bad)
-        return replace(file, holds=holds)
-
-    return replace(inventory, files=tuple(map(whole, inventory.files)))
 
 
 def _is_dispensable(

@@ -9,8 +9,7 @@ What is due in the index itself waits for the next change that is published, or 
 window: a refresh of an unchanged table publishes nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from puffin_ann.declaration import CENTROID, EXACT, IndexDeclaration, seconds_of
 from puffin_ann.lifecycle.policy import cost as estimate
@@ -20,6 +19,7 @@ from puffin_ann.lifecycle.policy.drift import why_drifted
 from puffin_ann.lifecycle.policy.explain import changed_fields, refresh_sentence, spoken_seconds
 from puffin_ann.lifecycle.policy.forecast import UNCHANGED, Expected, absorbable, apportion, expect
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
+from puffin_ann.lifecycle.policy.required import Required, find_required
 
 
 def decide(
@@ -30,6 +30,7 @@ def decide(
     now_ms: int,
     maintenance: bool = False,
     force: bool = False,
+    repair: bool = False,
     unreadable: Sequence[str] = (),
 ) -> Decision:
     """Decide what is due.
@@ -42,6 +43,8 @@ def decide(
         maintenance: this is a maintenance window: do what is due though nothing changed, and
             rebuild shards of many tombstones, too.
         force: publish changes, however few and fresh they are.
+        repair: make the shards again that cannot be read, and else follow the table alone: what is
+            due besides waits for another run.
         unreadable: without a state, published files that may have held one, and what is wrong.
     """
     if state is None:
@@ -52,19 +55,21 @@ def decide(
             why = f"no readable version of the index is published; {'; '.join(unreadable)}"
         return _build(change, estimate.first_build(declaration.algorithm, change.live_rows), why)
     why = _why_other(state, change, declaration)
-    if not (why or change.rows or maintenance):
+    if not (why or change.rows or maintenance or state.unreadable):
         return _nothing(state, change, _why_unchanged(state, change, declaration))
-    why = why or _why_worn(state, change, declaration)
+    why = why or ("" if repair else _why_worn(state, change, declaration))
     if why:
         return _build(change, estimate.whole_build(state, change.live_rows), why)
+    if state.unreadable and not change.live_rows:
+        return _nothing(state, change, "no row is live, of which what is damaged could be made")
     waiting = _why_wait(state, change, declaration, now_ms, maintenance=maintenance, force=force)
     if waiting:
         return _nothing(state, change, waiting)
     expected = expect(state, change)
-    due = _due(state, expected, declaration, maintenance=maintenance)
-    refresh = _refresh(state, change, expected, due)
+    due = find_required(state, expected, declaration, maintenance=maintenance, repair=repair)
+    refresh = _refresh(state, change, expected, due, repair=repair)
     why = _why_emptied(state, change, expected)
-    why = why or _why_dearer(state, change, refresh)
+    why = why or ("" if repair else _why_dearer(state, change, refresh))
     if why:
         return _build(change, estimate.whole_build(state, change.live_rows), why)
     return refresh
@@ -83,69 +88,11 @@ def find_shards_to_rebuild(
     if _why_wait(state, change, declaration, now_ms, maintenance=True):
         return {}
     expected = expect(state, change)
-    due = _due(state, expected, declaration, maintenance=True)
+    due = find_required(state, expected, declaration, maintenance=True)
     numbers = {*due.rebuild, *due.absorb}
     return {
         shard.shard_id: expected.ratio(shard) for shard in state.shards if shard.shard_id in numbers
     }
-
-
-@dataclass(frozen=True)
-class _Due:
-    """What is due whatever few rows changed.
-
-    Attributes:
-        merge: why deltas are merged; empty if they are not.
-        rebuild: by shard, why it is rebuilt alone.
-        absorb: by delta, why it is rewritten without its deleted rows.
-    """
-
-    merge: str
-    rebuild: Mapping[int, str]
-    absorb: Mapping[int, str]
-
-    @property
-    def is_any(self) -> bool:
-        return bool(self.merge or self.rebuild or self.absorb)
-
-
-def _due(
-    state: IndexState, expected: Expected, declaration: IndexDeclaration, *, maintenance: bool
-) -> _Due:
-    merge = _why_merge(state, expected, declaration)
-    if not maintenance:
-        return _Due(merge, {}, {})
-    bound = declaration.rebuild.tombstone_ratio
-    reasons = {
-        shard.shard_id: f"{expected.ratio(shard):.0%} of its rows are deleted, above "
-        f"rebuild.tombstone_ratio {bound:.0%}"
-        for shard in state.shards
-        if expected.ratio(shard) > bound
-    }
-    # A shard of which nothing lives cannot be built of anything: it stays as it is, masked.
-    rebuild = {
-        graph.shard_id: reasons[graph.shard_id]
-        for graph in state.graphs
-        if graph.shard_id in reasons and expected.live(graph)
-    }
-    absorb = {
-        delta.shard_id: reasons[delta.shard_id]
-        for delta in state.deltas
-        if delta.shard_id in reasons and not merge
-    }
-    return _Due(merge, rebuild, absorb)
-
-
-def _why_merge(state: IndexState, expected: Expected, declaration: IndexDeclaration) -> str:
-    graph = expected.live_in(state.graphs)
-    delta = expected.live_in(state.deltas) + expected.new
-    bound = declaration.refresh.delta_ratio
-    if not graph or not delta or delta <= bound * graph:
-        return ""
-    return (
-        f"deltas would hold {delta:,} live rows, {delta / graph:.1%} of those in shards, above "
-        f"refresh.delta_ratio {bound:.1%}"
-    )
 
 
 def _why_other(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
@@ -192,7 +139,7 @@ def _why_wait(
 ) -> str:
     """Say why nothing is published now; empty if something is."""
     # What a waiting change would make due waits with it.
-    if _due(state, UNCHANGED, declaration, maintenance=maintenance).is_any:
+    if find_required(state, UNCHANGED, declaration, maintenance=maintenance).is_any:
         return ""
     if not change.rows:
         return f"nothing changed since snapshot {state.base_snapshot_id}"
@@ -213,7 +160,7 @@ def _why_unchanged(state: IndexState, change: Change, declaration: IndexDeclarat
     build = _why_worn(state, change, declaration)
     if build:
         return f"{said}; the next change or maintenance builds it again, since {build}"
-    due = _due(state, UNCHANGED, declaration, maintenance=True)
+    due = find_required(state, UNCHANGED, declaration, maintenance=True)
     if due.merge:
         said += f"; the next change or maintenance merges, since {due.merge}"
     worn = {**due.rebuild, **due.absorb}
@@ -260,13 +207,17 @@ def _nothing(state: IndexState, change: Change, reason: str) -> Decision:
     )
 
 
-def _refresh(state: IndexState, change: Change, expected: Expected, due: _Due) -> Decision:
-    delta = None if due.merge else _new_delta(state, change, expected, due)
+def _refresh(
+    state: IndexState, change: Change, expected: Expected, due: Required, *, repair: bool
+) -> Decision:
+    delta = None if due.merge else _new_delta(state, change, expected, due, absorbs=not repair)
     shards = tuple(_shard_actions(state, change, expected, due, delta))
-    other = estimate.reading(state, change.rows_added)
+    other = estimate.reading(state, change.rows_added + change.rows_beside)
     return Decision(
         action="refresh",
         reason=refresh_sentence(state, change, shards, delta, due.merge),
+        unreadable=tuple(sorted(state.unreadable)),
+        rows_lost=change.rows_lost,
         shards=shards,
         delta=delta,
         merges=bool(due.merge),
@@ -279,17 +230,18 @@ def _refresh(state: IndexState, change: Change, expected: Expected, due: _Due) -
 
 
 def _new_delta(
-    state: IndexState, change: Change, expected: Expected, due: _Due
+    state: IndexState, change: Change, expected: Expected, due: Required, *, absorbs: bool
 ) -> DeltaAction | None:
-    if state.algorithm == CENTROID or not (change.rows_added or due.absorb):
+    # Of rows that an unreadable shard had, some may belong into no shard that is built again.
+    if state.algorithm == CENTROID or not (change.rows_added or due.absorb or state.unreadable):
         return None
     forced = [delta for delta in state.deltas if delta.shard_id in due.absorb]
     rows = expected.new + expected.live_in(forced)
     rest = [delta for delta in state.deltas if delta.shard_id not in due.absorb]
-    absorbed = [*forced, *absorbable(rows, rest)]
+    absorbed = [*forced, *(absorbable(rows, rest) if absorbs else ())]
     rows = expected.new + expected.live_in(absorbed)
     cost = estimate.new_delta(state, rows)
-    reason = f"{expected.new:,} rows added" if change.rows_added else "deleted rows leave deltas"
+    reason = f"{expected.new:,} rows added" if change.rows_added else _why_delta(state, due)
     if expected.matches:
         reason += f", if the {expected.relocated:,} others were only relocated"
     return DeltaAction(
@@ -302,11 +254,17 @@ def _new_delta(
     )
 
 
+def _why_delta(state: IndexState, due: Required) -> str:
+    if due.absorb.keys() - state.unreadable.keys():
+        return "deleted rows leave deltas"
+    return "rows of deltas that cannot be read" if due.absorb else "none is expected"
+
+
 def _shard_actions(
     state: IndexState,
     change: Change,
     expected: Expected,
-    due: _Due,
+    due: Required,
     delta: DeltaAction | None,
 ) -> Iterable[ShardAction]:
     relocated = apportion(

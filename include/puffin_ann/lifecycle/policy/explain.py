@@ -33,7 +33,8 @@ def refresh_sentence(
     merge: str,
 ) -> str:
     """Say in one sentence what a refresh does, and because of what."""
-    return f"{_rows_changed(state, change)}: {'; '.join(_actions(change, shards, delta, merge))}"
+    actions = [*_repairs(state, change), *_actions(state, change, shards, delta, merge)]
+    return f"{_rows_changed(state, change)}: {'; '.join(actions or ['cover what is live'])}"
 
 
 def _rows_changed(state: IndexState, change: Change) -> str:
@@ -46,11 +47,30 @@ def _rows_changed(state: IndexState, change: Change) -> str:
     return " and ".join(f"{count:,} rows {verb}" for count, verb in counts if count) + f" {since}"
 
 
+def _repairs(state: IndexState, change: Change) -> list[str]:
+    if not state.unreadable:
+        return []
+    numbers = ", ".join(map(str, sorted(state.unreadable)))
+    why = state.unreadable[min(state.unreadable)]
+    return [
+        f"make shard {numbers} again of {change.rows_lost:,} rows that are read from the table, "
+        f"since it cannot be read: {why}"
+    ]
+
+
 def _actions(
-    change: Change, shards: Sequence[ShardAction], delta: DeltaAction | None, merge: str
+    state: IndexState,
+    change: Change,
+    shards: Sequence[ShardAction],
+    delta: DeltaAction | None,
+    merge: str,
 ) -> list[str]:
     actions = [f"merge, since {merge}"] if merge else []
-    rebuilt = [shard for shard in shards if shard.action == "rebuild"]
+    rebuilt = [
+        shard
+        for shard in shards
+        if shard.action == "rebuild" and shard.shard_id not in state.unreadable
+    ]
     if rebuilt:
         numbers = ", ".join(str(shard.shard_id) for shard in rebuilt)
         actions.append(f"rebuild shard {numbers}, of which {rebuilt[0].reason}")
@@ -62,13 +82,13 @@ def _actions(
     masked = sum(shard.action == "mask" for shard in shards)
     if masked:
         actions.append(f"mask them in {_shards(masked)}")
-    if delta is not None:
+    if delta is not None and (delta.rows or not state.unreadable):
         actions.append(_delta(delta))
     if not shards:
         actions.append(
             f"centroids of {change.files_added:,} files are added, {change.files_gone:,} leave"
         )
-    return actions or ["cover what is live"]
+    return actions
 
 
 def _delta(delta: DeltaAction) -> str:

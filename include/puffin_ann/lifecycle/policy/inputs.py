@@ -58,6 +58,7 @@ class IndexState:
         rates: how fast its work went when it was last done.
         drift: how well it fits the rows added since it was built.
         cells: its k-means cells; 0 if that is not known.
+        unreadable: shards that cannot be read, by id, with what is wrong with each.
         is_named: blobs that do not change are named where they are; else they are copied.
     """
 
@@ -74,6 +75,7 @@ class IndexState:
     rates: Rates = field(default_factory=Rates)
     drift: Drift = field(default_factory=Drift)
     cells: int = 0
+    unreadable: Mapping[int, str] = field(default_factory=dict)
     is_named: bool = False
 
     @property
@@ -130,6 +132,8 @@ class Change:
         files_gone: files it covers that are not live.
         oldest_ms: when the oldest snapshot that it does not cover was committed, milliseconds
             since 1970; 0 if nothing changed.
+        rows_lost: live rows that only shards have that cannot be read; not among `rows_added`.
+        rows_beside: rows of the files that have these: they are read for them.
         column: why rows of the column cannot be added to the version; empty if they can.
         identified: what became of these rows; None as long as that can only be guessed.
     """
@@ -143,6 +147,8 @@ class Change:
     files_added: int = 0
     files_gone: int = 0
     oldest_ms: int = 0
+    rows_lost: int = 0
+    rows_beside: int = 0
     column: str = ""
     identified: Identified | None = None
 

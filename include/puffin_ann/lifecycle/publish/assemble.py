@@ -325,7 +325,12 @@ def assemble(
             settings().whole_file_bytes,
         )
         own = [(files.open(place).reader, place.metadata) for place in layers.copied]
-        copied = sum(blob.length for reader, blob in [*own, *carried] if reader.name in published)
+        # Of the cells each version has a copy: they count as what it has of its own.
+        copied = sum(
+            blob.length
+            for reader, blob in [*own, *carried]
+            if reader.name in published and not (alone and blob.type == partitions_blob.TYPE)
+        )
         written = sum(
             blob.length
             for reader, blob in own

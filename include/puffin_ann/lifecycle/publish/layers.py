@@ -9,7 +9,9 @@ A file is copied with others that have as much together, hence each byte a few t
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import compress
 
+from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs.directory import Directory, NamedBlob, NamedFile
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.search.index_files import DIGEST, BlobPlace
@@ -21,7 +23,8 @@ LEAST_NEEDED = 0.25
 """Share of a file's bytes under which what is needed of it is copied, so that it can go."""
 
 SMALL = 64 << 10
-"""Bytes of a file that is left alone, however little of it is needed."""
+"""Bytes of a file that is left alone, however little of it is needed; of cells that each version
+has a copy of."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,14 @@ def layers_of(places: Sequence[BlobPlace], held: Set[str], whole_bytes: int) -> 
         whole_bytes: an index of no more bytes is one file.
     """
     gathered = _files_to_gather(places, held, whole_bytes)
-    copied = tuple(place for place in places if place.path in gathered)
-    return Layers(copied, tuple(place for place in places if place.path not in gathered))
+    is_copied = [place.path in gathered or _has_copies(place) for place in places]
+    named = (place for place, copied in zip(places, is_copied, strict=True) if not copied)
+    return Layers(tuple(compress(places, is_copied)), tuple(named))
+
+
+def _has_copies(place: BlobPlace) -> bool:
+    """Tell whether each version has a blob itself: without its cells none can be searched well."""
+    return place.metadata.type == partitions_blob.TYPE and place.metadata.length <= SMALL
 
 
 def _files_to_gather(places: Iterable[BlobPlace], held: Set[str], whole_bytes: int) -> set[str]:

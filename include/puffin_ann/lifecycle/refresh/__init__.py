@@ -2,7 +2,8 @@
 
 `plan` lists what has to be read, once `policy.decide` has said what is due. Then the stages run, as
 `stages` has them: `read_changes` finds removed, added and relocated rows; `apply_changes` changes
-the blobs of each shard. Publishing calls `new_version`, which makes routing and coverage blobs.
+the blobs of each shard; `damage` names the remedy where one of them is damaged. Publishing calls
+`new_version`, which makes routing and coverage blobs.
 
 In: a `RefreshPlan`. Out: an `AppliedGroup` for each group of shards, which publishing takes.
 """

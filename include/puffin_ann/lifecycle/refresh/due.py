@@ -1,7 +1,10 @@
 """Find what is due for an index now: read its state, compare it with the table, decide."""
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
@@ -9,10 +12,17 @@ from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState
 from puffin_ann.lifecycle.versions.base_version import BaseVersion, version_to_refresh
+from puffin_ann.lifecycle.versions.damaged_shards import find_shards_of_lost_files
 from puffin_ann.lifecycle.versions.index_state import change_in, state_of
 from puffin_ann.moments import now_ms
-from puffin_ann.search.snapshot_view import LiveState
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.shards.rows import coverage_without
+from puffin_ann.search.snapshot_view import LiveState, view_of
+from puffin_ann.search.versions import IndexVersion, find_versions
+
+log = logging.getLogger("puffin_ann")
+
+Find = Callable[[FileIO, IndexVersion], Mapping[int, str]]
+"""Returns the damaged shards of a version, with what is wrong with each."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +32,13 @@ class Due:
     Attributes:
         decision: what is to be done.
         base: the version that a refresh starts from; None if there is none.
+        rest: the same as if it did not cover the rows of shards that cannot be read.
         state: of that version; None if there is none.
     """
 
     decision: Decision
     base: BaseVersion | None = None
+    rest: BaseVersion | None = None
     state: IndexState | None = None
 
 
@@ -37,9 +49,14 @@ def find_due(
     *,
     maintenance: bool = False,
     force: bool = False,
+    repair: bool = False,
+    find: Find = find_shards_of_lost_files,
     at_ms: int | None = None,
 ) -> Due:
     """Decide what is due for an index; changes nothing.
+
+    A shard of which a file is gone is made again by any refresh; of what is there only the shards
+    that a refresh touches are read, later.
 
     Args:
         table: the table.
@@ -47,19 +64,25 @@ def find_due(
         live: of the snapshot that the index is to follow.
         maintenance: as in a maintenance window, which rebuilds shards of many tombstones.
         force: build although nothing asks for it.
+        repair: make the shards again that cannot be read; nothing else that is due is done.
+        find: tells which those are; `find_damaged_shards` reads each of the version.
         at_ms: what counts as now, milliseconds since 1970; None for now.
 
     Raises:
         PuffinAnnError: the table or its column do not allow an index.
     """
     base = version_to_refresh(table, declaration, live)
+    state = rest = None
+    unreadable: tuple[str, ...] = ()
     if base is None:
-        state, change = None, Change(live.snapshot_id, live.rows, rows_added=live.rows)
+        change = Change(live.snapshot_id, live.rows, rows_added=live.rows)
         unreadable = find_versions(table, declaration.name).problems
     else:
-        state = state_of(table, base.version)
-        change = change_in(table, base.version, live, base.view, declaration)
-        unreadable = ()
+        rest, damaged = _without(table, base, live, find(table.io, base.version))
+        state = state_of(table, base.version, damaged)
+        change = _with_lost(
+            change_in(table, base.version, live, base.view, declaration), base, rest
+        )
     decision = decide(
         state,
         change,
@@ -67,6 +90,29 @@ def find_due(
         now_ms=now_ms() if at_ms is None else at_ms,
         maintenance=maintenance,
         force=force,
+        repair=repair,
         unreadable=unreadable,
     )
-    return Due(decision, base, state)
+    return Due(decision, base, rest, state)
+
+
+def _without(
+    table: Table, base: BaseVersion, live: LiveState, damaged: Mapping[int, str]
+) -> tuple[BaseVersion, Mapping[int, str]]:
+    """Return a version as if it did not cover the rows of damaged shards, and what is wrong."""
+    if not damaged:
+        return base, damaged
+    coverage, lost = coverage_without(table.io, base.version, damaged.keys())
+    every = {number: damaged.get(number, "its rows blob is damaged") for number in sorted(lost)}
+    for number, what in every.items():
+        log.warning("index %s: shard %d cannot be read: %s", base.version.index, number, what)
+    version = replace(base.version, coverage=coverage)
+    return BaseVersion(version, view_of(table, version, live)), every
+
+
+def _with_lost(change: Change, base: BaseVersion, rest: BaseVersion) -> Change:
+    """Return a change with the rows that only damaged shards have, and what is read for them."""
+    known = {file.path for file, _ in base.view.scanned}
+    beside = sum(file.rows for file, _ in rest.view.scanned if file.path not in known)
+    lost = rest.view.rows_to_scan - base.view.rows_to_scan
+    return replace(change, rows_lost=lost, rows_beside=beside)

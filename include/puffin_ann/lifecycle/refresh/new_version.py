@@ -75,9 +75,14 @@ class VersionContent:
         blobs: Mapping[int, Mapping[str, str]],
         centroids: Centroids | None,
         changes: Changes,
+        lost: int = 0,
     ) -> "VersionContent":
-        """Return what becomes of a version; relocated rows were neither added nor gone."""
-        added = changes.read - changes.relocated
+        """Return what becomes of a version.
+
+        Relocated rows were neither added nor gone, nor were so many `lost` rows that were read
+        again for shards that cannot be read.
+        """
+        added = max(0, changes.read - changes.relocated - lost)
         removed = max(0, base.vectors + added - version.vectors)
         same = frozenset[str]()
         if version.added_tombstones and version.added_tombstones == base.added_tombstones:
@@ -122,7 +127,10 @@ def make_new_version(workspace: Workspace) -> VersionContent:
     entries: list[ShardEntry] = []
     blobs: dict[int, Mapping[str, str]] = {}
     added_tombstones: dict[int, AddedTombstones] = {}
+    unreadable = frozenset(plan.decision.unreadable)
     for kept in _kept(plan, base, applied):
+        if kept.shard_id in unreadable and not kept.rows:
+            continue  # nothing is left that it could be built of
         entries.append(_entry(kept, base))
         blobs[kept.shard_id] = _sources(kept, plan, base)
         added = _added_tombstones(kept, entries[-1], base)
@@ -143,7 +151,7 @@ def make_new_version(workspace: Workspace) -> VersionContent:
         drift=_drift(plan, base, changes, summary),
     )
     routing = replace(
-        _raised(base.routing, plan, summary),
+        without_cells_of(_raised(base.routing, plan, summary), entries),
         shards=tuple(entries),
         properties=noted.texts,
     )
@@ -156,7 +164,7 @@ def make_new_version(workspace: Workspace) -> VersionContent:
         added_tombstones=added_tombstones,
     )
     centroids = _centroids(workspace, base, coverage, summary)
-    return VersionContent.of(base, version, blobs, centroids, changes)
+    return VersionContent.of(base, version, blobs, centroids, changes, plan.decision.rows_lost)
 
 
 def _kept(
@@ -230,13 +238,31 @@ def _added_tombstones(
 
 def _raised(routing: Routing, plan: RefreshPlan, summary: AssignSummary | None) -> Routing:
     """Return the routing with the figures of cells that took rows."""
-    if summary is None or not plan.decision.merges or plan.algorithm == CENTROID:
+    if summary is None or plan.algorithm == CENTROID:
         return routing
+    again = np.isin(routing.partition_shards, np.array(plan.decision.unreadable, np.uint32))
+    took = again | plan.decision.merges
+    radii = np.maximum(routing.partition_radii, np.where(took, summary.partition_radii, 0))
+    rows = routing.partition_rows
+    if plan.decision.merges:
+        rows = np.where(again, 0, rows) + summary.partition_rows
+    elif np.array_equal(radii, routing.partition_radii):
+        return routing  # the blob with the cells stays where it is
     return replace(
         routing,
-        partition_rows=routing.partition_rows + summary.partition_rows,
-        partition_radii=np.maximum(routing.partition_radii, summary.partition_radii),
+        partition_rows=rows.astype(np.uint64),
+        partition_radii=radii.astype(np.float32),
     )
+
+
+def without_cells_of(routing: Routing, shards: Sequence[ShardEntry]) -> Routing:
+    """Return a routing of which cells of shards that are gone lead to the first of the others."""
+    graphs = [shard.shard_id for shard in shards if shard.kind == "graph"]
+    is_kept = np.isin(routing.partition_shards, np.array(graphs, np.uint32))
+    if is_kept.all() or not graphs:
+        return routing
+    owners = np.where(is_kept, routing.partition_shards, np.uint32(graphs[0]))
+    return replace(routing, partition_shards=owners.astype(np.uint32))
 
 
 def coverage_of(workspace: Workspace, summary: AssignSummary | None) -> Coverage:

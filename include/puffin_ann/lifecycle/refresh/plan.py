@@ -43,7 +43,7 @@ class Basis:
     """What the plan of a refresh rests on.
 
     Attributes:
-        version: that the refresh starts from.
+        version: that the refresh starts from, as if it did not cover rows of unreadable shards.
         state: of that version.
         live: of the table's head.
         view: the version compared with the head.

@@ -33,6 +33,7 @@ from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.refresh.apply_changes.remap import update_rows_and_tombstones
 from puffin_ann.lifecycle.refresh.apply_changes.rewrite_shard import ShardRewriter
 from puffin_ann.lifecycle.refresh.apply_changes.take_from_deltas import take_from_deltas
+from puffin_ann.lifecycle.refresh.damage import naming_the_remedy
 from puffin_ann.lifecycle.refresh.read_changes import added_rows, removed_rows
 from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import match_bucket
 from puffin_ann.lifecycle.runtime.progress import Size
@@ -112,8 +113,9 @@ def _find_removed(runner: Runner, workspace: Workspace) -> RemovedRows:
     shards: list[int] = []
     # Where rows were only added, no shard is looked into.
     if decision.rows_gone or decision.matches:
-        shards = [shard.shard_id for shard in decision.shards]
-
+        shards = [
+            shard.shard_id for shard in decision.shards if shard.shard_id not in decision.unreadable
+        ]
     batches = _batches(workspace, shards)
     size = _size_of(workspace, batches)
     looked_at = run_each(runner, workspace.run, _find_removed_of, batches, size=size)
@@ -129,7 +131,8 @@ def _find_removed_of(workspace: Workspace, shards: list[int]) -> list[RemovedRow
     version = workspace.base_version
     entries = {shard.shard_id: shard for shard in version.routing.shards}
     given = [entries[number] for number in shards]
-    return removed_rows.find_removed_rows(workspace, version, given)
+    with naming_the_remedy(workspace):
+        return removed_rows.find_removed_rows(workspace, version, given)
 
 
 def _stage_prefixes(workspace: Workspace, shards: list[RemovedRowsOfShard]) -> StagedFile:
@@ -277,7 +280,9 @@ def _take_from_deltas(
     deltas = [
         shard.shard_id
         for shard in decision.shards
-        if shard.kind == "delta" and shard.action == "merge"
+        if shard.kind == "delta"
+        and shard.action == "merge"
+        and shard.shard_id not in decision.unreadable
     ]
     threads = runner.threads_per_task(len(deltas))
     take = partial(_take_from_delta, changes=changes, threads=threads)
@@ -291,7 +296,8 @@ def _take_from_delta(
     number, shard_id = numbered
     version = workspace.base_version
     (shard,) = (shard for shard in version.routing.shards if shard.shard_id == shard_id)
-    return take_from_deltas(workspace, number, version, shard, changes, threads=threads)
+    with naming_the_remedy(workspace):
+        return take_from_deltas(workspace, number, version, shard, changes, threads=threads)
 
 
 def _sum_up(
@@ -361,7 +367,8 @@ def _apply_batch(
     workspace: Workspace, shards: list[int], *, changes: Changes, threads: int
 ) -> list[AppliedShard]:
     rewriter = ShardRewriter(workspace, workspace.base_version, changes, threads)
-    made = [_apply(rewriter, number) for number in shards]
+    with naming_the_remedy(workspace):
+        made = [_apply(rewriter, number) for number in shards]
     return [shard for shard in made if shard is not None]
 
 
@@ -372,6 +379,8 @@ def _apply(rewriter: ShardRewriter, shard_id: int) -> AppliedShard | None:
     (shard,) = (shard for shard in rewriter.version.routing.shards if shard.shard_id == shard_id)
     if action == "merge":
         return rewriter.insert(shard)
+    if shard_id in rewriter.workspace.refresh_plan.decision.unreadable:
+        return rewriter.build_of_table(shard)
     if action == "rebuild":
         return rewriter.rebuild(shard)
     return update_rows_and_tombstones(rewriter.workspace, rewriter.version, shard, rewriter.changes)

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import ConflictError, StagingGoneError
+from puffin_ann.errors import ConflictError, DataFileError, FormatError, StagingGoneError
 from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.documents.run import PlanPointer, PublishedVersion
 from puffin_ann.lifecycle.documents.run_ref import RunRef
@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.refresh import stages as refresh_stages
 from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runs.refresh import plan_and_open
 from puffin_ann.lifecycle.runtime.runners import InProcess, Runner
-from puffin_ann.lifecycle.runtime.workspace import OpenRun
+from puffin_ann.lifecycle.runtime.workspace import OpenRun, Workspace
 
 log = logging.getLogger("puffin_ann")
 
@@ -35,6 +35,7 @@ def refresh_in_process(
     run_id: str,
     maintenance: bool = False,
     force: bool = False,
+    repair: bool = False,
     runner: Runner | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -45,6 +46,7 @@ def refresh_in_process(
         run_id: names the run.
         maintenance: as of `runs.refresh.plan_refresh`.
         force: as above.
+        repair: make damaged shards again, and do nothing else that is due; never build.
         runner: where the stages' tasks run; default: in this process.
         progress: told what is done.
 
@@ -56,23 +58,38 @@ def refresh_in_process(
     Raises:
         ConflictError: others published into the table during every attempt.
         StagingGoneError: what was staged was removed during every attempt.
+        FormatError: something is damaged that no refresh repairs.
         PuffinAnnError: see the stages.
     """
     step = progress or (lambda _: nullcontext())
     published: PublishedVersion | None = None
+    damage: FormatError | None = None
     for attempt in range(1, ATTEMPTS + 1):
         attempt_run_id = run_id if attempt == 1 else f"{run_id}-{attempt}"
         with step("plan"):
             plan, workspace = plan_and_open(
-                declaration, run_id=attempt_run_id, maintenance=maintenance, force=force
+                declaration,
+                run_id=attempt_run_id,
+                maintenance=maintenance,
+                force=force,
+                repair=repair,
+                verify=damage is not None,
             )
         if plan.action == "none":
             break
+        if damage is not None and not _repairs(plan, workspace):
+            raise damage
         run = OpenRun.of(RunRef.planned(plan), workspace)
         try:
             published = _carry_out(plan, run, runner or InProcess(), step)
-        except (ConflictError, StagingGoneError) as error:
+        except DataFileError:
+            raise
+        except (ConflictError, StagingGoneError, FormatError) as error:
             publish.clear_staging(run)
+            if isinstance(error, FormatError):
+                if damage is not None or plan.action != "refresh":
+                    raise
+                damage = error
             if attempt == ATTEMPTS:
                 raise
             log.warning("refresh: %s; planning it again", error)
@@ -84,6 +101,13 @@ def refresh_in_process(
         "run_id": plan.run_id,
         **{name: getattr(published, name, None) for name in OUTCOME},
     }
+
+
+def _repairs(plan: PlanPointer, workspace: Workspace | None) -> bool:
+    """Tell whether a plan makes anew what is damaged."""
+    if plan.action != "refresh":
+        return True
+    return workspace is not None and bool(workspace.refresh_plan.decision.unreadable)
 
 
 def _carry_out(plan: PlanPointer, run: RunRef, runner: Runner, step: Progress) -> PublishedVersion:

@@ -6,6 +6,7 @@
 import logging
 
 from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import DamagedIndexError
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import (
@@ -14,7 +15,7 @@ from puffin_ann.lifecycle.documents.run import (
     store,
 )
 from puffin_ann.lifecycle.documents.run_ref import RunRef
-from puffin_ann.lifecycle.maintain.repair import require_whole
+from puffin_ann.lifecycle.maintain.damage import require_whole
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.refresh.due import find_due
 from puffin_ann.lifecycle.refresh.plan import Basis, make_plan
@@ -22,6 +23,10 @@ from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime import run_ids
 from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.workspace import Workspace
+from puffin_ann.lifecycle.versions.damaged_shards import (
+    find_damaged_shards,
+    find_shards_of_lost_files,
+)
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
 
@@ -45,13 +50,14 @@ def plan_refresh(
         maintenance: this is a maintenance window: do what is due though nothing changed, and
             rebuild shards of many tombstones, too.
         force: publish changes, however few and fresh they are; where nothing changed, read the
-            version's files for damage.
+            version's files for damage, and have damaged shards made again.
 
     Returns:
         What the tasks after it need; of action `build` if the whole index is due.
 
     Raises:
-        DamagedIndexError: forced, nothing changed, and a file of the version is damaged.
+        DamagedIndexError: forced, nothing changed, and a file of the version is damaged in a way
+            that no refresh repairs.
         PuffinAnnError: the table, the column or the surroundings do not allow an index.
     """
     return plan_and_open(declaration, run_id=run_id, maintenance=maintenance, force=force)[0]
@@ -59,9 +65,23 @@ def plan_refresh(
 
 @metering("plan the refresh")
 def plan_and_open(
-    declaration: IndexDeclaration, *, run_id: str, maintenance: bool, force: bool
+    declaration: IndexDeclaration,
+    *,
+    run_id: str,
+    maintenance: bool = False,
+    force: bool = False,
+    repair: bool = False,
+    verify: bool = False,
 ) -> tuple[PlanPointer, Workspace | None]:
     """Plan as `plan_refresh` does, for a process that carries the plan out, too.
+
+    Args:
+        declaration: the index.
+        run_id: names the run.
+        maintenance: as above.
+        force: as above.
+        repair: make damaged shards again, and do nothing else that is due; never build.
+        verify: read all shards first, to know which are damaged.
 
     Returns:
         The pointer, and the run of a refresh that was planned now, open.
@@ -76,17 +96,32 @@ def plan_and_open(
             return _pointer(planned, workspace.run), None
         return build.plan_build(declaration, run_id=run_id, overrides={"force": True}), None
     live = live_state(table, require_snapshot(table, None).snapshot_id)
-    due = find_due(table, declaration, live, maintenance=maintenance, force=force)
+    due = find_due(
+        table,
+        declaration,
+        live,
+        maintenance=maintenance,
+        force=force or repair,
+        repair=repair,
+        find=find_damaged_shards if verify or repair else find_shards_of_lost_files,
+    )
+    if due.decision.action == "none" and force and due.base is not None:
+        try:
+            require_whole(table, due.base.version)  # of what did not change some may be damaged
+        except DamagedIndexError:
+            due = find_due(
+                table, declaration, live, force=True, repair=True, find=find_damaged_shards
+            )
+            if due.decision.action != "refresh":
+                raise
     decision, base, state = due.decision, due.base, due.state
     log.info("plan: %s: %s: %s", declaration.name, decision.action, decision.reason)
-    if decision.action == "build":
+    if decision.action == "build" and not repair:
         built = build.plan_build(
             declaration, run_id=run_id, overrides={"force": True}, why=decision.reason
         )
         return built.model_copy(update={"decision": _text(decision)}), None
-    if decision.action == "none" or base is None or state is None:
-        if force and base is not None:
-            require_whole(table, base.version)  # of nothing that changed something may be damaged
+    if decision.action != "refresh" or base is None or due.rest is None or state is None:
         return PlanPointer(
             action="none",
             reason=decision.reason,
@@ -96,7 +131,7 @@ def plan_and_open(
             groups=[],
             decision=_text(decision),
         ), None
-    basis = Basis(base.version, state, live, base.view)
+    basis = Basis(due.rest.version, state, live, due.rest.view)
     made = make_plan(declaration, workspace, basis, decision)
     made = store(staging, PLAN, made)
     return _pointer(made, workspace.run), workspace.knowing(made, base.version)

@@ -2,5 +2,6 @@
 
 `inventory` lists every index file. `base_version` finds the version that a refresh starts from,
 `index_state` reads what a decision rests on: the state of that version, and what changed since.
-`recorded_declaration` reads the declaration that an index was published by.
+`damaged_shards` tells which shards of a version cannot be read, `recorded_declaration` reads the
+declaration that an index was published by.
 """

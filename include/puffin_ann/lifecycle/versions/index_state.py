@@ -1,6 +1,7 @@
 """Read what a decision is made from: the state of the base version, and what changed since."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from pyiceberg.table import Table
@@ -26,8 +27,15 @@ from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import settings
 
 
-def state_of(table: Table, version: IndexVersion) -> IndexState:
+def state_of(
+    table: Table, version: IndexVersion, unreadable: Mapping[int, str] = MappingProxyType({})
+) -> IndexState:
     """Return what a version consists of; the footers of its files are read, no blob is.
+
+    Args:
+        table: the table.
+        version: the version.
+        unreadable: shards that cannot be read, with what is wrong with each.
 
     Raises:
         FormatError, FileNotFoundError: a file cannot be read.
@@ -50,6 +58,7 @@ def state_of(table: Table, version: IndexVersion) -> IndexState:
         rates=noted.rates,
         drift=noted.drift,
         cells=len(routing.centroids),
+        unreadable=unreadable,
         is_named=_is_named(table, version, other + sum(sum(s.values()) for s in sizes.values())),
     )
     return _with_imbalance(state)

@@ -50,7 +50,7 @@ class Recorded:
 
     def as_yaml(self) -> str:
         """Return it as a declaration file; what is as by default is left out."""
-        declaration = self._declaration()
+        declaration = self.declaration()
         fields: Mapping[str, Any] = self.fields
         if declaration is not None:
             fields = declaration.model_dump(mode="json", exclude_defaults=True)
@@ -58,7 +58,7 @@ class Recorded:
 
     def in_words(self) -> str:
         """Return in one line what shapes and governs the index."""
-        declaration = self._declaration()
+        declaration = self.declaration()
         if declaration is None:
             return "it records no declaration that can be read"
         one = declaration
@@ -68,7 +68,8 @@ class Recorded:
             f"recall {one.recall_target:g}, {one.retention.versions} versions kept"
         )
 
-    def _declaration(self) -> IndexDeclaration | None:
+    def declaration(self) -> IndexDeclaration | None:
+        """Return it as it would be declared; None if it is not valid."""
         try:
             return parse_declaration(self.fields, source="what is recorded")
         except DeclarationError:

@@ -14,7 +14,7 @@ from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.blobs.rows import Rows
-from puffin_ann.errors import FormatError
+from puffin_ann.errors import BlobFormatError, FormatError, ObjectMissingError
 from puffin_ann.search.consistency import check_rows
 from puffin_ann.search.index_files import VersionFiles
 from puffin_ann.search.row_locators import Locators
@@ -57,8 +57,7 @@ def read_rows(
 def without_shards(io: FileIO, version: IndexVersion, lost: Set[int]) -> IndexVersion:
     """Return a version as if it did not cover the rows of shards that cannot be read.
 
-    What is left of its rows is what the other shards have, whose rows blobs are read; one that
-    cannot be is lost, too. A search scans the others in the table.
+    A search scans those in the table.
 
     Args:
         io: reads the files.
@@ -71,40 +70,98 @@ def without_shards(io: FileIO, version: IndexVersion, lost: Set[int]) -> IndexVe
     graphs = {shard.shard_id for shard in version.routing.shards if shard.kind == "graph"}
     if graphs <= lost:  # a delta's rows are in cells, of which none is left
         lost = {shard.shard_id for shard in version.routing.shards}
+    coverage, lost = coverage_without(io, version, lost)
+    kept = [shard for shard in version.routing.shards if shard.shard_id not in lost]
+    return replace(version, routing=_without(version.routing, kept), coverage=coverage)
+
+
+def coverage_without(
+    io: FileIO, version: IndexVersion, lost: Set[int]
+) -> tuple[Coverage, Set[int]]:
+    """Return what a version covers but for the rows of some shards, and which those are.
+
+    Where it can be read which rows these have, nothing else is read; else the rows blobs of all
+    others are, and one of those that cannot be is lost, too.
+
+    Args:
+        io: reads the files.
+        version: of the index.
+        lost: ids of shards.
+
+    Raises:
+        StoreUnavailableError: a file's store does not say.
+    """
+    with version.files(io) as files:
+        try:
+            missing = _live_rows(files, version, lost)
+        except (FormatError, ObjectMissingError):
+            missing, lost = _not_in_others(files, version, lost)
+    covered = tuple(map(_lacking, version.coverage.files, missing))
+    # Without manifests all of the table's are read: what equals the base is not what is covered.
+    return Coverage(version.coverage.base_snapshot_id, covered, ()), lost
+
+
+def _live_rows(files: VersionFiles, version: IndexVersion, numbers: Set[int]) -> list[BitMap]:
+    """Return the live rows of some shards: positions, by place of the covered file.
+
+    Raises:
+        FormatError: a blob is missing or broken, or two shards have the same row.
+        ObjectMissingError: a file is gone.
+    """
+    found = [BitMap() for _ in version.coverage.columns.paths]
+    live = 0
+    for shard in version.routing.shards:
+        if shard.shard_id in numbers:
+            rows, deleted = read_rows(files, version, shard, identities=False)
+            _add_live_rows(found, version, shard, rows, deleted)
+            live += shard.rows - shard.tombstones
+    if sum(map(len, found)) != live:
+        raise BlobFormatError(f"{version.path}: shards {sorted(numbers)} have rows of each other")
+    return found
+
+
+def _not_in_others(
+    files: VersionFiles, version: IndexVersion, lost: Set[int]
+) -> tuple[list[BitMap], frozenset[int]]:
+    """Return the positions in covered files that no other shard has, and the shards left out."""
+    columns = version.coverage.columns
+    held = [BitMap() for _ in columns.paths]
+    left_out = set(lost)
+    for shard in version.routing.shards:
+        if shard.shard_id not in lost:
+            try:
+                found = read_rows(files, version, shard, identities=False)
+            except (FormatError, ObjectMissingError):
+                left_out.add(shard.shard_id)
+                continue
+            _add_live_rows(held, version, shard, *found)
+    pairs = zip(columns.rows.tolist(), held, strict=True)
+    return [BitMap(range(rows)) - here for rows, here in pairs], frozenset(left_out)
+
+
+def _add_live_rows(
+    positions: list[BitMap],
+    version: IndexVersion,
+    shard: ShardEntry,
+    rows: Rows,
+    deleted: NDArray[np.int64],
+) -> None:
+    """Add the live rows of a shard to the positions, by place of the covered file."""
     columns = version.coverage.columns
     firsts = np.cumsum(columns.rows) - columns.rows
-    held = [BitMap() for _ in columns.paths]
-    kept = []
-    with version.files(io) as files:
-        for shard in version.routing.shards:
-            if shard.shard_id in lost:
-                continue
-            try:
-                rows, deleted = read_rows(files, version, shard, identities=False)
-            except FormatError:
-                continue
-            kept.append(shard)
-            live = np.ones(len(rows), np.bool_)
-            live[deleted] = False
-            ordinals = np.flatnonzero(live)
-            numbers = version.covered.numbers(Locators.of(rows), ordinals).astype(np.int64)
-            places = np.searchsorted(firsts, numbers, side="right") - 1
-            for place in np.unique(places).tolist():
-                here = numbers[places == place] - firsts[place]
-                held[place] |= BitMap(here.astype(np.uint32))
-    covered = tuple(map(_holding, version.coverage.files, held))
-    # Without manifests all of the table's are read: what equals the base is not what is covered.
-    return replace(
-        version,
-        routing=_without(version.routing, kept),
-        coverage=Coverage(version.coverage.base_snapshot_id, covered, ()),
-    )
+    live = np.ones(len(rows), np.bool_)
+    live[deleted] = False
+    ordinals = np.flatnonzero(live)
+    numbers = version.covered.numbers(Locators.of(rows), ordinals).astype(np.int64)
+    places = np.searchsorted(firsts, numbers, side="right") - 1
+    for place in np.unique(places).tolist():
+        here = numbers[places == place] - firsts[place]
+        positions[place] |= BitMap(here.astype(np.uint32))
 
 
-def _holding(file: CoveredFile, held: BitMap) -> CoveredFile:
-    """Return a file as if all rows but some had been deleted before they could be indexed."""
-    missing = BitMap(range(file.rows)) - held - file.skipped
-    return replace(file, deleted=file.deleted | missing)
+def _lacking(file: CoveredFile, missing: BitMap) -> CoveredFile:
+    """Return a file as if some rows had been deleted before they could be indexed."""
+    return replace(file, deleted=file.deleted | (missing - file.skipped))
 
 
 def _without(routing: Routing, kept: list[ShardEntry]) -> Routing:

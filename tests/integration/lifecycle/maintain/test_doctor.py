@@ -12,7 +12,7 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.maintain import drop
-from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.moments import now_ms
 from puffin_ann.settings import settings

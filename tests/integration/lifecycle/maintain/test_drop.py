@@ -13,10 +13,10 @@ from puffin_ann.lake.metadata.dropped import PREFIX, find_dropped
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain import drop as retire
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runs import build, publish
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.runners import InProcess

@@ -14,9 +14,9 @@ from puffin_ann import open_index
 from puffin_ann.declaration import parse_declaration
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.moments import now_ms
 from tests.support import builds, object_store

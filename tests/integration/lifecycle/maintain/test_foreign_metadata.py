@@ -13,7 +13,7 @@ from puffin_ann.lake.commit.tagged_snapshot import is_own_manifest_list
 from puffin_ann.lifecycle.maintain import clean as cleaning
 from puffin_ann.lifecycle.maintain import rename
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.maintain import clean_table
 from puffin_ann.lifecycle.runtime import leases
 from tests.support import builds, table_events

@@ -11,7 +11,7 @@ from puffin_ann.cli.main import run as command_line
 from puffin_ann.errors import BadInputError, StoreUnavailableError, UnclearCommitError
 from puffin_ann.lake.store.objects import open_object
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.runs.doctor import doctor
 from tests.support import builds, table_events
 from tests.support.other_catalogs import (
     assert_whole,

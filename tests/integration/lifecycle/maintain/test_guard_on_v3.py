@@ -8,9 +8,9 @@ import pytest
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.moments import now_ms
 from tests.support import builds, publications, table_events
 from tests.support.spark_procedures import (

@@ -8,8 +8,8 @@ from puffin_ann import open_index
 from puffin_ann.errors import DamagedIndexError
 from puffin_ann.lake.store.listing import is_folder
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from tests.support import builds, table_events

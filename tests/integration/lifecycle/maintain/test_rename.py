@@ -12,7 +12,6 @@ from puffin_ann.errors import BadInputError, DamagedIndexError, IndexNotFoundErr
 from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags
 from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, record
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.rename import (
     RenameReport,
@@ -24,6 +23,7 @@ from puffin_ann.lifecycle.maintain.rename import (
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.report.status import grid, status
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.leases import index_folder, index_lease
 from puffin_ann.search.index import open_index

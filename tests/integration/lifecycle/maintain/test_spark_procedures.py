@@ -12,10 +12,10 @@ from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle.build import stages
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runs import build as run
 from puffin_ann.lifecycle.runs import publish
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from tests.support import builds, table_events
 from tests.support.spark_procedures import (

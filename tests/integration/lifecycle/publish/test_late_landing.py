@@ -5,8 +5,8 @@ import pytest
 from puffin_ann.errors import UnclearCommitError
 from puffin_ann.lake.commit import commit_index_file
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.runs.doctor import doctor
 from tests.support import builds, publications
 from tests.support.spark_procedures import expire
 

@@ -9,12 +9,12 @@ from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.gather import gather
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.publish import assemble, layers
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.versions.index_state import bytes_of
 from puffin_ann.search import versions
@@ -70,8 +70,7 @@ def test_a_refresh_writes_what_changed_and_names_the_rest(words, first):
     assert version.needs == {first}
     assert done["bytes_copied"] == 0
     assert done["bytes_written"] < bytes_of(words, version)
-    named = {(blob.type, blob.shard) for blob in version.directory.blobs}
-    assert {shard for _, shard in named} == {0, 1, None}
+    assert {blob.shard for blob in version.directory.blobs} == {0, 1}
     assert doctor(words, [DECLARED]).findings == ()
     assert guard(words).actions == ()
 

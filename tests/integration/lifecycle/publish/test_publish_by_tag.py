@@ -13,10 +13,10 @@ from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags, tag_name
 from puffin_ann.lifecycle.documents.run import PUBLISH
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs import build as planning
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.versions import find_versions
 from tests.support import builds, publications, refreshes, spark_procedures, table_events

@@ -8,7 +8,7 @@ from puffin_ann.errors import TagNotKeptError
 from puffin_ann.lake.commit import attempt as attempts
 from puffin_ann.lake.commit import commit_index_file, statistics_slots
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lifecycle.maintain.doctor import doctor
+from puffin_ann.lifecycle.runs.doctor import doctor
 from tests.support import builds, table_events
 from tests.support.tagged_versions import indexes_in, published
 

@@ -7,8 +7,8 @@ from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.rename import rename
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.search.index_files import open_puffin
 from puffin_ann.search.versions import newest_version

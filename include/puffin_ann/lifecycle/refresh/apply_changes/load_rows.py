@@ -1,6 +1,6 @@
 """Fetch the new rows of one shard from a refresh's segments, whose blocks are cells."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -40,6 +40,7 @@ def fetch(
     routing: Routing,
     shard: int | None,
     scratch: Path,
+    but: Set[int] = frozenset(),
 ) -> FreshRows:
     """Fetch the rows that fall into the cells of a shard.
 
@@ -50,14 +51,17 @@ def fetch(
         routing: says which cells a shard has.
         shard: its number; None for the rows of all cells, -1 for none.
         scratch: an existing folder, which takes them twice.
+        but: of all cells, those of these shards are left out.
 
     Raises:
         StagingGoneError: a segment is gone or is not what was staged.
     """
     order = cell_order(routing)
-    blocks = np.arange(len(order))
-    if shard is not None:
-        blocks = np.flatnonzero(routing.partition_shards[order] == shard)
+    owners = routing.partition_shards[order]
+    if shard is None:
+        blocks = np.flatnonzero(~np.isin(owners, np.array(sorted(but), owners.dtype)))
+    else:
+        blocks = np.flatnonzero(owners == shard)
     summed = checksums = np.zeros((0, len(order)), np.uint32)
     if summary is not None:
         summed, checksums = summary.counts, summary.checksums
@@ -67,23 +71,28 @@ def fetch(
     found = mapped_rows(int(counts.sum()), dimension, scratch / "unsorted")
     cells = np.zeros(len(found.vectors), np.uint32)
     at = 0
+    adjoining = np.split(np.arange(len(blocks)), np.flatnonzero(np.diff(blocks) != 1) + 1)
     for number in np.flatnonzero(counts.sum(axis=1)).tolist():
         staged = segments[number]
-        stream = _range(workspace, staged, summed[number], blocks, dimension)
-        inside = 0
-        for block in blocks[counts[number] > 0].tolist():
-            size = int(summed[number, block])
-            part = slice(at, at + size)
-            read_block(
-                stream,
-                inside,
-                found.take(part),
-                int(checksums[number, block]),
-                name=staged.uri,
-            )
-            cells[part] = order[block]
-            inside += size * row_bytes(dimension)
-            at += size
+        for run in adjoining:
+            wanted = blocks[run][counts[number, run] > 0]
+            if not len(wanted):
+                continue
+            stream = _range(workspace, staged, summed[number], blocks[run], dimension)
+            inside = 0
+            for block in wanted.tolist():
+                size = int(summed[number, block])
+                part = slice(at, at + size)
+                read_block(
+                    stream,
+                    inside,
+                    found.take(part),
+                    int(checksums[number, block]),
+                    name=staged.uri,
+                )
+                cells[part] = order[block]
+                inside += size * row_bytes(dimension)
+                at += size
     return _sorted(found, cells, dimension, scratch)
 
 

@@ -21,8 +21,7 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.declaration import EXACT
 from puffin_ann.engines import SearchableShard, ShardEngine, engine
 from puffin_ann.engines.delta import DELTA
-from puffin_ann.errors import DamagedIndexError, FormatError, RecallTooLowError
-from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.errors import FormatError, RecallTooLowError
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.cell_order import ShardCells
 from puffin_ann.lifecycle.build.shard import of_engine, stage_shard
@@ -75,6 +74,8 @@ class ShardRewriter:
             return None
         with scratch_folder(f"delta-{shard_id}") as scratch:
             fresh = self._fetch(None, scratch)
+            if not len(fresh.rows.vectors):
+                return None
             built = DELTA.build(
                 fresh.rows.vectors,
                 fresh.cells,
@@ -125,6 +126,31 @@ class ShardRewriter:
                 return update_rows_and_tombstones(self.workspace, self.version, shard, self.changes)
             return self._rebuilt(shard, now, fresh, scratch, began)
 
+    def build_of_table(self, shard: ShardEntry) -> AppliedShard:
+        """Build a shard that cannot be read: of the rows of its cells, read from the table.
+
+        Raises:
+            RecallTooLowError: it is surely under the target.
+        """
+        began = time.monotonic()
+        with scratch_folder(f"shard-{shard.shard_id}") as scratch:
+            fresh = self._fetch(shard.shard_id, scratch)
+            if len(fresh.rows.vectors):
+                return self._rebuilt(shard, None, fresh, scratch, began)
+        return AppliedShard(
+            shard_id=shard.shard_id,
+            kind=shard.kind,
+            rows=0,
+            tombstones=0,
+            bytes=0,
+            file=None,
+            blobs=(),
+            added=0,
+            action="rebuild",
+            recall=None,
+            seconds=time.monotonic() - began,
+        )
+
     def _fetch(self, shard: int | None, scratch: Path) -> FreshRows:
         summary = None
         if self.changes.summary is not None:
@@ -132,7 +158,13 @@ class ShardRewriter:
             summary = arrays_from_bytes(AssignSummary, data)
         folder = _new(scratch, "fresh")
         return fetch(
-            self.workspace, self.changes.segments, summary, self.version.routing, shard, folder
+            self.workspace,
+            self.changes.segments,
+            summary,
+            self.version.routing,
+            shard,
+            folder,
+            but=frozenset(self.workspace.refresh_plan.decision.unreadable),
         )
 
     def _unpacked(self, shard: ShardEntry, scratch: Path) -> Path:
@@ -148,11 +180,9 @@ class ShardRewriter:
                 self._made_by.unpack(made.open(), folder, searched=False)
                 check_engine("it", self.version.routing, shard, self._made_by.open(folder))
             except FormatError as error:
-                index, table = self.version.index, name_of(self.workspace.table)
-                raise DamagedIndexError(
-                    f"{path}: shard {shard.shard_id} of index {index!r}: {error}; nothing was "
-                    f"published. 'puffin-ann doctor {table} --fix' puts an older version in its "
-                    f"place where one is whole; else run 'puffin-ann build {index} --force'"
+                index = self.version.index
+                raise type(error)(
+                    f"{path}: shard {shard.shard_id} of index {index!r}: {error}"
                 ) from None
         return folder
 
@@ -210,13 +240,22 @@ class ShardRewriter:
         )
 
     def _rebuilt(
-        self, shard: ShardEntry, now: ShardRows, fresh: FreshRows, scratch: Path, began: float
+        self,
+        shard: ShardEntry,
+        now: ShardRows | None,
+        fresh: FreshRows,
+        scratch: Path,
+        began: float,
     ) -> AppliedShard:
+        """Build a shard of its live rows, None of those where it cannot be read, and new ones."""
         plan, routing = self.workspace.refresh_plan, self.version.routing
-        old = self._made_by.open(self._unpacked(shard, scratch))
-        live = np.flatnonzero(~now.deleted)
-        rows = now.rows.take(live).followed_by(fresh.rows.located)
-        cells = self._cells(shard, old, live, fresh)
+        rows, cells = fresh.rows.located, fresh.cells
+        old, live = None, np.zeros(0, np.int64)
+        if now is not None:
+            old = self._made_by.open(self._unpacked(shard, scratch))
+            live = np.flatnonzero(~now.deleted)
+            rows = now.rows.take(live).followed_by(rows)
+            cells = self._cells(shard, old, live, fresh)
         order = np.lexsort((rows.offsets, rows.row_groups, rows.file_ids, cells))
         vectors = _gathered(old, live, fresh.rows.vectors, order, scratch)
         made = self._made_by.build(
@@ -347,19 +386,20 @@ def _new(scratch: Path, name: str) -> Path:
 
 
 def _gathered(
-    old: SearchableShard,
+    old: SearchableShard | None,
     live: NDArray[np.int64],
     added: NDArray[np.float32],
     order: NDArray[np.int64],
     scratch: Path,
 ) -> NDArray[np.float32]:
     """Return the vectors of a shard's live rows and of added ones, in an order, memory-mapped."""
-    vectors = new_array(scratch / "gathered.npy", np.float32, (len(order), old.dimension))
+    vectors = new_array(scratch / "gathered.npy", np.float32, (len(order), added.shape[1]))
     for start in range(0, len(order), CHUNK_ROWS):
         chosen = order[start : start + CHUNK_ROWS]
         is_old = chosen < len(live)
-        part = np.empty((len(chosen), old.dimension), np.float32)
-        part[is_old] = old.vectors(live[chosen[is_old]])
+        part = np.empty((len(chosen), added.shape[1]), np.float32)
+        if old is not None:
+            part[is_old] = old.vectors(live[chosen[is_old]])
         part[~is_old] = added[chosen[~is_old] - len(live)]
         vectors[start : start + len(chosen)] = part
     return vectors

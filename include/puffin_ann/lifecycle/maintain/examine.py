@@ -1,8 +1,7 @@
-"""Find what is wrong with a table's indexes, and repair what can be repaired."""
+"""Find what is wrong with a table's indexes; changes nothing."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
@@ -14,103 +13,24 @@ from puffin_ann.errors import (
     StoreUnavailableError,
     UnsupportedTableError,
 )
-from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.expiry import Horizon, surviving
-from puffin_ann.lake.store.leases import Lease
-from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.damage import Damage
 from puffin_ann.lifecycle.maintain.doctor_declared import find_lost, find_undeclared, secrets
 from puffin_ann.lifecycle.maintain.findings import Finding
 from puffin_ann.lifecycle.maintain.foreign_statistics import find_displaced, is_missed
-from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, guard, plan_guard
-from puffin_ann.lifecycle.maintain.lease_findings import lease_findings
-from puffin_ann.lifecycle.maintain.repair import Damage, find_damage, repair
+from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, plan_guard
 from puffin_ann.lifecycle.retention.foreign_history import describe
 from puffin_ann.lifecycle.retention.removable import find_removable
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.versions.base_version import nearest_version
-from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import load_version
 
 STALE = 0.05
 """Share of the live rows that searches scan or mask before an index counts as stale."""
-
-
-class Diagnosis(BaseModel):
-    """What was found, and what was done about it.
-
-    Attributes:
-        findings: problems first.
-        actions: one sentence for each thing repaired.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    table: str
-    findings: tuple[Finding, ...]
-    actions: tuple[str, ...] = ()
-
-    @property
-    def problems_left(self) -> int:
-        """Number of problems that were not repaired."""
-        return sum(finding.is_problem and not finding.repaired for finding in self.findings)
-
-
-def doctor(
-    table: str | Table,
-    declarations: Iterable[IndexDeclaration] | None = None,
-    *,
-    fix: bool = False,
-    quick: bool = False,
-    at_ms: int | None = None,
-) -> Diagnosis:
-    """Examine a table's indexes; with `fix`, do what the guard and the clean-up do.
-
-    Args:
-        table: by name, or as loaded.
-        declarations: of this table's indexes; None: it is not known which are declared.
-        fix: repair what can be repaired.
-        quick: leave out the checksums of blobs, for which whole files are read, and whether shards
-            fit the rest, for which they are unpacked, one at a time, to a temporary folder.
-        at_ms: what counts as now, milliseconds since 1970.
-
-    Raises:
-        StoreUnavailableError: the store does not answer, or refuses access: of a table of which
-            that is all that can be said nothing else is.
-    """
-    loaded = load_table(table)
-    declared = None if declarations is None else tuple(declarations)
-    inventory = take_inventory(loaded, at_ms=at_ms)
-    damage = find_damage(inventory, quick=quick)
-    leases, odd = lease_findings(loaded)
-    before = [*examine(inventory, declared, damage), *leases]
-    before.sort(key=lambda finding: not finding.is_problem)
-    if not fix:
-        return Diagnosis(table=name_of(loaded), findings=tuple(before))
-    repaired, actions = repair(loaded, damage) if damage else (frozenset[str](), [])
-    actions += _remove_leases(loaded, odd)
-    actions += list(guard(loaded, declared or ()).actions)
-    actions += _clean(loaded, declared or (), at_ms)
-    inventory = take_inventory(loaded, at_ms=at_ms)
-    # Files are not read whole a second time: what was damaged and stayed is damaged.
-    left = examine(inventory, declared, find_damage(inventory, quick=True))
-    left += lease_findings(loaded)[0]
-    still = {_identity(finding) for finding in left if finding.is_problem}
-    still |= {
-        _identity(finding)
-        for finding in before
-        if finding.kind == "damaged" and finding.file not in repaired
-    }
-    found = {_identity(finding) for finding in before}
-    findings = [
-        finding
-        if _identity(finding) in still
-        else finding.model_copy(update={"repaired": finding.is_problem})
-        for finding in before
-    ] + [finding for finding in left if finding.is_problem and _identity(finding) not in found]
-    return Diagnosis(table=name_of(loaded), findings=tuple(findings), actions=tuple(actions))
 
 
 def examine(
@@ -133,25 +53,6 @@ def examine(
         *_damaged(damage),
     ]
     return sorted(findings, key=lambda finding: not finding.is_problem)
-
-
-def _clean(table: Table, declarations: Sequence[IndexDeclaration], at_ms: int | None) -> list[str]:
-    try:
-        cleaned = clean(table, declarations, at_ms=at_ms)
-    except EnvironmentProblemError as error:  # what was repaired before has to be told
-        return [f"removed nothing: {error}"]
-    done = [f"removed {gone.kind} {gone.location}: {gone.reason}" for gone in cleaned.gone]
-    return done + [f"could not remove {problem}" for problem in cleaned.failed]
-
-
-def _remove_leases(table: Table, odd: Sequence[Lease]) -> list[str]:
-    if not odd or Protection.of(table).nothing_goes:
-        return []
-    return [f"removed the lease on {lease.what}" for lease in odd if lease.remove()]
-
-
-def _identity(finding: Finding) -> tuple[str, tuple[str, ...], str]:
-    return (finding.kind, finding.indexes, finding.file)
 
 
 def _indexes(file: IndexFile) -> tuple[str, ...]:
@@ -353,4 +254,5 @@ def _damaged(found: Iterable[Damage]) -> Iterator[Finding]:
             file=finding.file.path,
             what=finding.what,
             remedy=finding.remedy,
+            is_problem=finding.is_problem,
         )

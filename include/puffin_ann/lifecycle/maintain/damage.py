@@ -1,0 +1,257 @@
+"""Published index files whose bytes are not those that were written, and what repairs each.
+
+A shard that cannot be read is made again of rows of the table. Of a version whose small blobs
+cannot be read nothing else is of use: another file may hold it, or an older one, or it is built
+again.
+"""
+
+import io
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.table import Table
+
+from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs.describe import OURS, sections_of
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import DamagedIndexError, FormatError
+from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.store.listing import canonical, is_folder
+from puffin_ann.lifecycle.maintain.contradictions import contradictions
+from puffin_ann.lifecycle.maintain.guard import live_files, plan_guard
+from puffin_ann.lifecycle.maintain.plan_repair import plan_repair
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.puffin.metadata import BlobMetadata
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.versions import SMALL_BLOBS, IndexVersion
+
+log = logging.getLogger("puffin_ann")
+
+SMALL = frozenset({routing_blob.TYPE, *SMALL_BLOBS})
+"""Types of the blobs that every search reads before it probes a shard."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is wrong with the bytes of a published file.
+
+    Attributes:
+        file: the file.
+        index: whose blob it is; empty where the file cannot be read at all.
+        what: the problem, in one sentence.
+        remedy: what repairs it.
+        shards: those of the version that cannot be read, with what is wrong with each; empty where
+            it is not of single shards.
+        is_repaired_by_shards: whether these can be made again of rows of the table.
+        is_problem: whether something should be done: not where newer versions name what is whole of
+            the file, and nobody needs the rest.
+    """
+
+    file: IndexFile
+    index: str
+    what: str
+    remedy: str = ""
+    shards: Mapping[int, str] = field(default_factory=dict)
+    is_repaired_by_shards: bool = False
+    is_problem: bool = True
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """The indexes concerned, as far as known."""
+        return (self.index,) if self.index else ()
+
+
+def find_damage(
+    inventory: Inventory,
+    *,
+    quick: bool = False,
+    declarations: Iterable[IndexDeclaration] = (),
+) -> list[Damage]:
+    """Look for damage in all published files; with `quick` in what is small of each.
+
+    Not in those that are only kept since newer versions name them: what these need of them is
+    looked at with them.
+
+    Args:
+        inventory: of the table.
+        quick: read no shard.
+        declarations: of the table's indexes; else what was built by is gone by.
+    """
+    found: list[Damage] = []
+    registered = {canonical(file.path) for file in inventory.files if file.entries}
+    newest = {file.path for file in live_files(inventory.published).values()}
+    for file in inventory.files:
+        if not file.is_published or file.bytes is None:
+            continue
+        if file.path not in newest and not file.needs <= registered:
+            continue
+        if file.problem:
+            found.append(Damage(file, "", file.problem))
+        else:
+            found += damage_of(inventory.table, file, SMALL if quick else OURS.keys())
+    if not found:
+        return []
+    remedies = _Remedies(inventory, found, tuple(declarations))
+    return [remedies.on(damage) for damage in found]
+
+
+def require_whole(table: Table, version: IndexVersion) -> None:
+    """Read a version's files, and refuse those of which its blobs are not as they were written.
+
+    Raises:
+        DamagedIndexError: names the file, the problem and what repairs it.
+    """
+    inventory = take_inventory(table)
+    paths = {version.path, *version.staged}
+    suspects = [file for file in inventory.files if file.path in paths and file.bytes is not None]
+    if not any(damage_of(table, suspect, OURS.keys()) for suspect in suspects):
+        return
+    for damage in find_damage(inventory):  # all files, to tell which others are whole
+        if damage.file.path in paths and damage.index in ("", version.index):
+            raise DamagedIndexError(f"{damage.file.path}: {damage.what}; {damage.remedy}")
+
+
+def damage_of(table: Table, file: IndexFile, kinds: AbstractSet[str] = OURS.keys()) -> list[Damage]:
+    """Read blobs of some types as streams, and return which are not as they were written.
+
+    What the blobs of an index say is compared: with all types shard by shard, unpacked to a
+    temporary folder.
+
+    Raises:
+        StoreUnavailableError: the store does not say, which says nothing of the file's bytes.
+    """
+    try:
+        found = [Damage(file, *bad) for bad in _bad_blobs(table, file, kinds)]
+        unpack = kinds >= OURS.keys()
+        for index in sorted({held.index for held in file.holds}):
+            if unpack or all(damage.index != index for damage in found):
+                found = _with_contradictions(table, file, index, found, unpack=unpack)
+    except (FormatError, FileNotFoundError) as error:
+        return [Damage(file, "", str(error))]
+    return found
+
+
+def _with_contradictions(
+    table: Table, file: IndexFile, index: str, found: list[Damage], *, unpack: bool
+) -> list[Damage]:
+    """Add to the damage of an index what its blobs contradict each other in, and the shards."""
+    met = contradictions(table.io, file.path, index, file.bytes, unpack=unpack)
+    shards: dict[int, str] = {}
+    if all(one.shards for one in met):
+        shards = {shard: one.what for one in met for shard in one.shards}
+    if any(damage.index == index for damage in found):
+        return [
+            replace(damage, shards=shards) if damage.index == index else damage for damage in found
+        ]
+    return [*found, *(Damage(file, index, one.what, shards=shards) for one in met)]
+
+
+def _bad_blobs(table: Table, file: IndexFile, kinds: AbstractSet[str]) -> Iterator[tuple[str, str]]:
+    """Yield index and problem of the blobs that are not as they were written.
+
+    Raises:
+        FormatError: the file is not even a Puffin file.
+        FileNotFoundError: it is gone.
+    """
+    with open_puffin(table.io, file.path, file.bytes) as reader:
+        for blob in reader.metadata.blobs:
+            if blob.type not in kinds:
+                continue
+            try:
+                _read_whole(reader, blob)
+            except FormatError as error:
+                place = " ".join(f"{key} {value}" for key, value in sorted(blob.properties.items()))
+                yield blob.properties.get("index", ""), f"{blob.type} of {place}: {error}"
+
+
+def _read_whole(reader: PuffinReader, blob: BlobMetadata) -> None:
+    stored = io.BytesIO(reader.read(blob)) if blob.compression_codec else reader.open(blob)
+    sections_of(blob.type, stored).verify()
+
+
+def without_damage(inventory: Inventory, found: Sequence[Damage]) -> Inventory:
+    """Return the inventory as if files did not hold what is damaged in them."""
+    bad = {(damage.file.path, damage.index) for damage in found}
+
+    def whole(file: IndexFile) -> IndexFile:
+        if (file.path, "") in bad:
+            return replace(file, holds=())
+        holds = tuple(held for held in file.holds if (file.path, held.index) not in bad)
+        return replace(file, holds=holds)
+
+    return replace(inventory, files=tuple(map(whole, inventory.files)))
+
+
+class _Remedies:
+    """Says what repairs each damage.
+
+    Args:
+        inventory: of the table.
+        found: all damage.
+        declarations: of the table's indexes.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        found: Sequence[Damage],
+        declarations: Sequence[IndexDeclaration],
+    ) -> None:
+        self._inventory, self._declarations = inventory, declarations
+        self._table = inventory.table
+        self._fix = f"'puffin-ann doctor {name_of(self._table)} --fix'"
+        self._newest = live_files(inventory.published)
+        self._whole = live_files(without_damage(inventory, found).published)
+        self._lost = plan_guard(inventory).lost
+        self._needed = inventory.needed
+        self._plans = {
+            damage.index: plan_repair(inventory, damage.index, damage.shards, declarations)
+            for damage in found
+            if damage.shards and self._is_newest(damage)
+        }
+        repaired = {index for index, plan in self._plans.items() if plan}
+        self._sound = self._whole.keys() | repaired
+
+    def on(self, damage: Damage) -> Damage:
+        """Return a damage with its remedy."""
+        if self._is_newest(damage) and (plan := self._plans.get(damage.index)):
+            return replace(damage, remedy=f"{self._fix} {plan}", is_repaired_by_shards=True)
+        if self._is_unneeded(damage):
+            remedy = "none: newer versions name what is whole of it, and it goes with the last"
+            return replace(damage, remedy=remedy, is_problem=False)
+        return replace(damage, remedy=self._by_files(damage))
+
+    def _is_newest(self, damage: Damage) -> bool:
+        newest = self._newest.get(damage.index)
+        return newest is not None and newest.path == damage.file.path
+
+    def _is_unneeded(self, damage: Damage) -> bool:
+        """Tell whether a file stays for what newer versions name of it, all of which is whole."""
+        return (
+            canonical(damage.file.path) in self._needed
+            and damage.index in self._sound
+            and not self._is_newest(damage)
+        )
+
+    def _by_files(self, damage: Damage) -> str:
+        names = damage.indexes or self._lost
+        is_beyond_us = is_folder(self._table.io, damage.file.path)  # something else in its place
+        builds = [f"'puffin-ann build {name} --force'" for name in names if name not in self._sound]
+        by_hand = "make it readable, or move it away by hand"
+        if builds:
+            again = f"build it again: {', '.join(builds)}; no other file holds it whole"
+            return f"{by_hand}, and {again}" if is_beyond_us else again
+        if is_beyond_us:
+            return f"{by_hand}: other files hold everything known to be in it"
+        if not names:
+            return f"{self._fix} removes it: other files hold everything known to be in it"
+        if not self._whole.keys() >= set(names):
+            return f"{self._fix} removes it, once it has made what other files lack"
+        sources = ", ".join(sorted({self._whole[name].path for name in names}))
+        return (
+            f"{self._fix} publishes what {sources} holds in its place; where that covers less, "
+            f"'puffin-ann build {names[0]}' does the rest"
+        )

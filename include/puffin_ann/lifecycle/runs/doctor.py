@@ -1,0 +1,157 @@
+"""Find what is wrong with a table's indexes, and repair what can be repaired."""
+
+from collections.abc import Iterable, Sequence
+
+from pydantic import BaseModel, ConfigDict
+from pyiceberg.table import Table
+
+from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
+from puffin_ann.lake.catalog.tables import load_table, name_of
+from puffin_ann.lake.store.leases import Lease
+from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.damage import Damage, find_damage
+from puffin_ann.lifecycle.maintain.examine import examine
+from puffin_ann.lifecycle.maintain.findings import Finding
+from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.maintain.lease_findings import lease_findings
+from puffin_ann.lifecycle.maintain.plan_repair import declaration_of
+from puffin_ann.lifecycle.maintain.repair import repair
+from puffin_ann.lifecycle.retention.withheld import Protection
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.lifecycle.runtime import leases
+from puffin_ann.lifecycle.runtime.run_ids import new_run_id
+from puffin_ann.lifecycle.versions.inventory import Inventory, take_inventory
+
+
+class Diagnosis(BaseModel):
+    """What was found, and what was done about it.
+
+    Attributes:
+        findings: problems first.
+        actions: one sentence for each thing repaired.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    findings: tuple[Finding, ...]
+    actions: tuple[str, ...] = ()
+
+    @property
+    def problems_left(self) -> int:
+        """Number of problems that were not repaired."""
+        return sum(finding.is_problem and not finding.repaired for finding in self.findings)
+
+
+def doctor(
+    table: str | Table,
+    declarations: Iterable[IndexDeclaration] | None = None,
+    *,
+    fix: bool = False,
+    quick: bool = False,
+    at_ms: int | None = None,
+) -> Diagnosis:
+    """Examine a table's indexes; with `fix`, make damaged shards again, guard and clean up.
+
+    Args:
+        table: by name, or as loaded.
+        declarations: of this table's indexes; None: it is not known which are declared.
+        fix: repair what can be repaired.
+        quick: leave out the checksums of blobs, for which whole files are read, and whether shards
+            fit the rest, for which they are unpacked, one at a time, to a temporary folder.
+        at_ms: what counts as now, milliseconds since 1970.
+
+    Raises:
+        StoreUnavailableError: the store does not answer, or refuses access: of a table of which
+            that is all that can be said nothing else is.
+    """
+    loaded = load_table(table)
+    declared = None if declarations is None else tuple(declarations)
+    inventory = take_inventory(loaded, at_ms=at_ms)
+    damage = find_damage(inventory, quick=quick, declarations=declared or ())
+    of_leases, odd = lease_findings(loaded)
+    before = [*examine(inventory, declared, damage), *of_leases]
+    before.sort(key=lambda finding: not finding.is_problem)
+    if not fix:
+        return Diagnosis(table=name_of(loaded), findings=tuple(before))
+    made, actions = _make_again(inventory, declared or (), damage)
+    stays = {one.file.path for one in damage if one.is_repaired_by_shards} - made
+    repaired, replaced = repair(loaded, [one for one in damage if one.file.path not in stays])
+    actions += replaced
+    actions += _remove_leases(loaded, odd)
+    actions += list(guard(loaded, declared or ()).actions)
+    actions += _clean(loaded, declared or (), at_ms)
+    inventory = take_inventory(loaded, at_ms=at_ms)
+    # Files are not read whole a second time: what was damaged and stayed is damaged.
+    left = examine(inventory, declared, find_damage(inventory, quick=True))
+    left += lease_findings(loaded)[0]
+    still = {_identity(finding) for finding in left if finding.is_problem}
+    still |= {
+        _identity(finding)
+        for finding in before
+        if finding.kind == "damaged" and finding.file not in repaired | made
+    }
+    found = {_identity(finding) for finding in before}
+    findings = [
+        finding
+        if _identity(finding) in still
+        else finding.model_copy(update={"repaired": finding.is_problem})
+        for finding in before
+    ] + [finding for finding in left if finding.is_problem and _identity(finding) not in found]
+    return Diagnosis(table=name_of(loaded), findings=tuple(findings), actions=tuple(actions))
+
+
+def _make_again(
+    inventory: Inventory, declared: Sequence[IndexDeclaration], damage: Iterable[Damage]
+) -> tuple[frozenset[str], list[str]]:
+    """Have damaged shards made of rows of the table; returns the files, and what was done.
+
+    The files are those whose versions were damaged and have a newer one now. They may stay, for
+    what is whole of them.
+    """
+    made: set[str] = set()
+    actions: list[str] = []
+    by_index = {one.index: one for one in damage if one.is_repaired_by_shards}
+    failed: set[str] = set()
+    for index, one in sorted(by_index.items()):
+        declaration = declaration_of(inventory, index, declared)
+        if declaration is None:
+            continue
+        run_id = new_run_id(f"repair-{index}")
+        try:
+            with leases.writing(inventory.table, index, run_id, "repair it", wait=False):
+                done = refresh_in_process(declaration, run_id=run_id, repair=True)
+        except PuffinAnnError as error:  # what else is wrong may be repaired all the same
+            failed.add(one.file.path)
+            actions.append(f"could not make shards of index {index} again: {error}")
+            continue
+        if done["snapshot_id"] is None:
+            failed.add(one.file.path)
+            actions.append(f"made no shard of index {index} again: {done['reason']}")
+            continue
+        made.add(one.file.path)
+        actions.append(
+            f"published index {index} as snapshot {done['snapshot_id']}, {done['bytes_written']:,} "
+            f"bytes written and {done['bytes_copied']:,} copied: {done['reason']}"
+        )
+    return frozenset(made - failed), actions
+
+
+def _clean(table: Table, declarations: Sequence[IndexDeclaration], at_ms: int | None) -> list[str]:
+    try:
+        cleaned = clean(table, declarations, at_ms=at_ms)
+    except EnvironmentProblemError as error:  # what was repaired before has to be told
+        return [f"removed nothing: {error}"]
+    done = [f"removed {gone.kind} {gone.location}: {gone.reason}" for gone in cleaned.gone]
+    return done + [f"could not remove {problem}" for problem in cleaned.failed]
+
+
+def _remove_leases(table: Table, odd: Sequence[Lease]) -> list[str]:
+    if not odd or Protection.of(table).nothing_goes:
+        return []
+    return [f"removed the lease on {lease.what}" for lease in odd if lease.remove()]
+
+
+def _identity(finding: Finding) -> tuple[str, tuple[str, ...], str]:
+    return (finding.kind, finding.indexes, finding.file)
