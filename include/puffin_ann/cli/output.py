@@ -2,6 +2,9 @@
 
 import base64
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Annotated, Any, TextIO
@@ -9,7 +12,7 @@ from uuid import UUID
 
 import typer
 
-from puffin_ann.errors import PuffinAnnError
+from puffin_ann.errors import BadInputError, PuffinAnnError
 from puffin_ann.terminal import LiteralConsole, printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -68,3 +71,25 @@ def warn(text: str) -> None:
 def tell(message: str) -> None:
     """Print what goes on, where errors go."""
     typer.echo(printable(message), err=True)
+
+
+@contextmanager
+def unless_nobody_answers(told: str) -> Iterator[None]:
+    """Tell what to do where a question meets the end of the input, or a closed one.
+
+    An interrupt stays one, though Typer raises the same for both.
+    """
+    try:
+        yield
+    except typer.Abort as error:
+        if not isinstance(error.__context__, EOFError):
+            raise
+        console.print()  # the question's line is still open
+        raise BadInputError(told) from None
+    except RuntimeError:
+        if sys.stdin is not None:
+            raise
+        console.print()
+        raise BadInputError(told) from None
+    except UnicodeDecodeError:
+        raise BadInputError(told) from None

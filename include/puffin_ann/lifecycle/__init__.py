@@ -33,7 +33,8 @@ Which file a command enters first:
     puffin-ann evaluate    runs.evaluate, evaluate.stages, evaluate.user_queries
     puffin-ann maintain    runs.maintain
     puffin-ann doctor      runs.maintain for what is declared, then runs.doctor
-    puffin-ann clean       runs.maintain for what is declared, then maintain.clean
+    puffin-ann clean       runs.maintain for what is declared, then maintain.clean;
+                           with --location maintain.clean_location
     puffin-ann drop        maintain.drop
     puffin-ann rename      maintain.rename
     puffin-ann gather      maintain.gather

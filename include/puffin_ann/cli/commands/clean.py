@@ -6,14 +6,22 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from puffin_ann.cli.output import AsJson, TableName, console, print_json, say
+from puffin_ann.cli.output import AsJson, console, print_json, say, unless_nobody_answers
+from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.maintain.clean import CleanReport
+    from puffin_ann.lifecycle.maintain.clean_location import LocationReport
 
 
 def clean(
-    table: TableName,
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="The table, as catalog.namespace.table; with --location, the catalog alone.",
+        ),
+    ],
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -39,6 +47,19 @@ def clean(
             show_default=False,
         ),
     ] = None,
+    location: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Remove what a table left there that was dropped without PURGE: index files and "
+            "staging of ours. Refused where a table of any configured catalog uses the location, "
+            "or something there was written within --grace (7d).",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --location, remove without being asked.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove superseded versions beyond their retention, and what failed runs left behind.
@@ -48,7 +69,16 @@ def clean(
     metadata lies, nothing is removed.
 
     Example: puffin-ann clean demo.glove.words --dry-run
+
+    Example: puffin-ann clean demo --location s3://lake/glove/words --dry-run
     """
+    if location is not None:
+        if forget_metadata:
+            raise BadInputError("give either --location or --forget-metadata, not both")
+        _clean_location(table, location, dry_run, grace, force, as_json=as_json)
+        return
+    if force:
+        raise BadInputError("--force is for --location alone; nothing else is asked")
     from puffin_ann.lifecycle.maintain import clean as cleaning
     from puffin_ann.lifecycle.runs.maintain import declared_on
 
@@ -65,6 +95,52 @@ def clean(
         _show_clean(report)
     if report.failed:
         raise typer.Exit(1)
+
+
+def _clean_location(
+    catalog: str, location: str, dry_run: bool, grace: str | None, force: bool, *, as_json: bool
+) -> None:
+    from puffin_ann.lifecycle.maintain.clean_location import GRACE, clean_location
+
+    grace = grace or GRACE
+    report = clean_location(catalog, location, dry_run=True, grace=grace)
+    if not dry_run and report.gone:
+        if not force:
+            _ask_for_the_location(report, may_ask=not as_json)
+        report = clean_location(catalog, location, grace=grace)
+    if as_json:
+        print_json(report.model_dump())
+    else:
+        _show_location(report)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+def _ask_for_the_location(report: "LocationReport", *, may_ask: bool) -> None:
+    """Have the location typed: a table of a catalog that is not configured here may be there."""
+    if not may_ask:
+        raise BadInputError("nothing was removed: with --json, give --force or --dry-run")
+    _show_location(report)
+    told = "nothing was removed: nobody typed the location; type it at a terminal, or give --force"
+    with unless_nobody_answers(told):
+        typed = typer.prompt("Type the location to remove these", default="").strip()
+    if typed.rstrip("/") != report.location:
+        raise BadInputError("nothing was removed; that is not the location")
+
+
+def _show_location(report: "LocationReport") -> None:
+    verb = "would go" if report.dry_run else "removed"
+    for uri in report.gone:
+        say(f"{verb}: {uri}")
+    told = f"{_counted(len(report.gone), 'object')} {verb}, {report.bytes:,} bytes"
+    nothing = "nothing removed" if report.failed else "nothing of ours is there that may go"
+    console.print(
+        f"{report.location}: {told if report.gone else nothing}", highlight=False, soft_wrap=True
+    )
+    for sentence in (*report.kept, *report.tables):
+        say(f"note: {sentence}")
+    for problem in report.failed:
+        say(f"not removed: {problem}")
 
 
 def _show_clean(report: "CleanReport") -> None:

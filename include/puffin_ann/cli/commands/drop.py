@@ -1,14 +1,11 @@
 """`puffin-ann drop`: take an index out of its table."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from puffin_ann.cli.declarations import find_known_declarations
-from puffin_ann.cli.output import AsJson, TableName, console, print_json, say
+from puffin_ann.cli.output import AsJson, TableName, console, print_json, say, unless_nobody_answers
 from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -61,7 +58,7 @@ def _ask(planned: "DropReport", *, as_json: bool) -> None:
         _show(planned)
     question = f"Drop {planned.index} from {planned.table}?"
     told = "nothing was dropped; give --yes, too, to drop without being asked"
-    with _unless_nobody_answers(told):
+    with unless_nobody_answers(told):
         may_drop = not as_json and typer.confirm(question, default=False)
     if not may_drop:
         raise BadInputError(told)
@@ -82,35 +79,13 @@ def _ask_for_the_name(planned: "DropReport", *, may_ask: bool) -> None:
         )
     _show(planned)
     say(told)
-    with _unless_nobody_answers(
+    with unless_nobody_answers(
         "nothing was dropped: nobody typed the index's name; type it at a terminal, or give "
         "--force and --yes to drop the index without being asked"
     ):
         name = typer.prompt("Type the index's name to drop it", default="").strip()
     if name != planned.index:
         raise BadInputError("nothing was dropped; that is not the name of the index")
-
-
-@contextmanager
-def _unless_nobody_answers(told: str) -> Iterator[None]:
-    """Tell what to do where a question meets the end of the input, or a closed one.
-
-    An interrupt stays one, though Typer raises the same for both.
-    """
-    try:
-        yield
-    except typer.Abort as error:
-        if not isinstance(error.__context__, EOFError):
-            raise
-        console.print()  # the question's line is still open
-        raise BadInputError(told) from None
-    except RuntimeError:
-        if sys.stdin is not None:
-            raise
-        console.print()
-        raise BadInputError(told) from None
-    except UnicodeDecodeError:
-        raise BadInputError(told) from None
 
 
 def _show(report: "DropReport") -> None:

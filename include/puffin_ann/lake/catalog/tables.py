@@ -10,6 +10,7 @@ from pyiceberg import catalog as catalogs
 from pyiceberg import exceptions as catalog_errors
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -175,6 +176,15 @@ def open_catalog(name: str) -> Catalog:
         raise unavailable(name, error) from shown_cause(error)
     remember_secrets(catalog.properties)
     return catalog
+
+
+def file_io(name: str, location: str) -> FileIO:
+    """Return what reads a location by a catalog's properties, where no table lends its own.
+
+    Raises:
+        CatalogUnavailableError: the catalog is not configured, or does not answer.
+    """
+    return load_file_io(open_catalog(name).properties, location)
 
 
 def _load(name: str, identifier: str) -> Table:

@@ -325,11 +325,11 @@ def assemble(
             settings().whole_file_bytes,
         )
         own = [(files.open(place).reader, place.metadata) for place in layers.copied]
-        # Of the cells each version has a copy: they count as what it has of its own.
+        # Where a version names the rest, it has a copy of the cells: that is what it writes.
         copied = sum(
             blob.length
             for reader, blob in [*own, *carried]
-            if reader.name in published and not (alone and blob.type == partitions_blob.TYPE)
+            if reader.name in published and not (layers.named and blob.type == partitions_blob.TYPE)
         )
         written = sum(
             blob.length

@@ -74,9 +74,12 @@ def find_damaged_shards(io: FileIO, version: IndexVersion) -> dict[int, str]:
             continue
         for other, others in seen.items():
             if common := len(rows & others):
-                for one in (other, number):
-                    said = f"{version.path}: shard {one} has {common} rows that another shard has"
-                    wrong.setdefault(one, f"{said}, too")
+                said = (
+                    f"{version.path}: shard {number} has {common} rows that another shard has, "
+                    f"too, shard {other}"
+                )
+                wrong.setdefault(other, said)
+                wrong.setdefault(number, said)
         seen[number] = rows
     return wrong
 
