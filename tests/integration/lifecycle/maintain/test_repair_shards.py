@@ -5,6 +5,7 @@ import os
 import pytest
 
 from puffin_ann import open_index
+from puffin_ann.lifecycle.refresh.apply_changes import added_tombstones
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
@@ -66,8 +67,10 @@ def place(version, kind, shard):
 
 
 @pytest.fixture
-def layers(words):
+def layers(words, monkeypatch):
     """A build, a delta and tombstones: three files; the table is as the index has it."""
+    monkeypatch.setattr(added_tombstones, "LEAST_BYTES", 0)
+    monkeypatch.setattr(added_tombstones, "MOST_BYTES", 0)
     published(words, shards=SHARDS)
     words.append(builds.rows(range(100, 112)))
     refreshes.refresh(words, DECLARED, "delta")
@@ -115,6 +118,19 @@ def test_only_the_damaged_shard_is_made_again(layers, kind):
     assert_repaired(layers, before, [shard.shard_id])
     run = history(layers, builds.INDEX).entries[0].record
     assert (run.rows_added, run.rows_gone) == (0, 0)
+
+
+def test_tombstones_that_are_named_apart_go_with_the_shard(words):
+    published(words, shards=SHARDS)
+    delete_positions(words, {largest(words).file_path: [1, 4, 9, 16, 25]})
+    words.refresh()
+    refreshes.refresh(words, DECLARED, "tombstones")
+    before = newest(words)
+    shard, *_ = before.added_tombstones
+    corrupt(place(before, "rows", shard), "rows", shard)
+    repaired(words)
+    assert_repaired(words, before, [shard])
+    assert newest(words).added_tombstones.keys() == before.added_tombstones.keys() - {shard}
 
 
 @pytest.mark.parametrize("kind", ["delta", "rows"])
