@@ -102,7 +102,7 @@ def _shard_of(place: BlobPlace) -> int | None:
 
 def _live_rows(io: FileIO, version: IndexVersion, shard: ShardEntry) -> BitMap64:
     """Return the rows of a shard that are not deleted, numbered through all covered files."""
-    _check_cells(io, version, shard)
+    _check_rows_blob(io, version, shard)
     with scratch_folder(f"shard-{shard.shard_id}") as folder:
         cache = LocalCache(folder, UNBOUNDED)
         return _rows_of(version, load_shard(io, version, shard, cache, OWN))
@@ -114,9 +114,18 @@ def _rows_of(version: IndexVersion, shard: LoadedShard) -> BitMap64:
     return BitMap64(version.covered.numbers(shard.locators, np.flatnonzero(live)))
 
 
-def _check_cells(io: FileIO, version: IndexVersion, shard: ShardEntry) -> None:
-    with version.files(io) as files:
-        located = shard_blobs(files, version, shard).rows.open()
-        cells = rows_blob.read_cells(rows_blob.open_reader(located), shard.rows)
+def _check_rows_blob(io: FileIO, version: IndexVersion, shard: ShardEntry) -> None:
+    """Hold all of a rows blob to its checksums: searches leave out identities, refreshes do not.
+
+    Raises:
+        FormatError: a section is damaged, or rows are in the order of cells that lie elsewhere.
+    """
     where = f"{version.file_of(shard)}: shard {shard.shard_id}"
+    with version.files(io) as files:
+        reader = rows_blob.open_reader(shard_blobs(files, version, shard).rows.open())
+        try:
+            reader.verify()
+        except FormatError as error:
+            raise type(error)(f"{where}: {error}") from None
+        cells = rows_blob.read_cells(reader, shard.rows)
     check_cells(where, version.routing, shard, cells)
