@@ -9,13 +9,13 @@ from puffin_ann.lake.commit.publish_mode import NOT_KEPT
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.doctor import doctor
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.gather import gather
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.status import status
+from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.search.versions import find_versions
 from tests.support import builds, former_modes, refreshes, table_events
 from tests.support.renamed import NEW, named
