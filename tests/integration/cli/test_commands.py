@@ -284,7 +284,7 @@ def test_a_damaged_index_file_is_named_and_its_rows_are_compared_in_the_table(cl
     code, out, err = search(cli, "--key", "word=w5", "--json")
     assert (code, path.name in err, "shard 0" in err) == (0, True, True)
     assert json.loads(out)["answers"] == right
-    assert f"puffin-ann build {builds.INDEX} --force" in err
+    assert "puffin-ann doctor test.demo.words --fix" in err
     path.write_bytes(whole[:-1])
     code, _, err = search(cli, "--key", "word=w5")
     assert (code, "no version of it is readable" in err, err.count(path.name)) == (7, True, 1)
