@@ -42,13 +42,15 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
         ),
         former=st.booleans(),
         most_files=st.sampled_from([2, 12]),
+        most_tags=st.sampled_from([2, 3, 8]),
     )
-    def begin(self, metric, algorithm, publish, former, most_files):
+    def begin(self, metric, algorithm, publish, former, most_files, most_tags):
         """Begin with a table that has an index, published as none is any more if `former` says."""
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         self.patch = pytest.MonkeyPatch()
         self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
         self.patch.setattr("puffin_ann.lifecycle.publish.layers.MOST_FILES", most_files)
+        self.patch.setattr("puffin_ann.lifecycle.retention.tags.TAGGED_VERSIONS", most_tags)
         library_settings.cache_clear()
         self.patch.setattr("puffin_ann.lake.commit.commit_index_file.WAIT_SECONDS", 0.0)
         self.table = self._table()

@@ -1,5 +1,6 @@
 """A table whose index is worked on by processes that are killed, and what must hold after it."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -39,12 +40,17 @@ class CrashedTable:
         table: as it was loaded.
         folder: for declarations; the catalog's warehouse is there, too.
         declared: the index, of which a build is published.
+
+    Attributes:
+        rounds: how often it changed.
+        most_needed: files that a version named besides its own, at most.
     """
 
     def __init__(self, table: Table, folder: Path, declared: IndexDeclaration = DECLARED) -> None:
         self.table = table
         self.folder = folder
         self.rounds = 0
+        self.most_needed = 0
         self.declare(declared)
         builds.build(declared, "build-1")
         self.runs = Runs(folder)
@@ -75,9 +81,9 @@ class CrashedTable:
             self.table.refresh().overwrite(row, overwrite_filter=f"id = {first + 2}")
         self.rounds += 1
 
-    def published(self, index: str = INDEX) -> list[str]:
-        """Return the runs that published, in order."""
-        return runs_published(load_table(TABLE), index)
+    def published(self, since: Collection[str] = ()) -> list[str]:
+        """Return the runs whose versions have tags, in order, but for those that had before."""
+        return [run for run in runs_published(load_table(TABLE), INDEX) if run not in since]
 
     def search(self, index: str = INDEX) -> None:
         """Hold a search of one snapshot to brute force on that snapshot."""
@@ -105,14 +111,14 @@ class CrashedTable:
             self.follow()
         else:
             self.change()
-        before, run_id = len(self.published()), f"run-{self.rounds}"
+        before, run_id = self.published(), f"run-{self.rounds}"
         with crashing_runs.searching(self.search):
             killed = self.runs.run(INDEX, run_id, maintenance=maintenance, **moment)
             assert killed.code in (0, KILLED)
-            assert self.published()[before:] in ([], [run_id])
+            assert self.published(before) in ([], [run_id])
             retried = self.runs.run(INDEX, run_id, maintenance=maintenance)
         assert retried.code == 0
-        first, *later = self.published()[before:]
+        first, *later = self.published(before)
         assert first == run_id
         if later:
             # It was all done before. What was read told that a merge is due, of a row more than
@@ -125,6 +131,8 @@ class CrashedTable:
         (now,) = status(load_table(TABLE), INDEX)
         assert (now.rows_to_scan, now.rows_masked, now.coverage) == (0, 0, 1.0)
         self.search()
+        needed = len(open_index(TABLE, INDEX).version.needs)
+        self.most_needed = max(self.most_needed, needed)
         return killed.code == KILLED
 
     def break_leases(self) -> None:

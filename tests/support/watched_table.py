@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +67,7 @@ class WatchedTable:
         indexes: their names.
         shards: of each index.
         more: further lines of their declarations.
+        seen: snapshots that publish an index, whether they are there or went with their tags.
     """
 
     server: LocalAirflow
@@ -74,6 +75,7 @@ class WatchedTable:
     indexes: tuple[str, ...]
     shards: int = 1
     more: str = ""
+    seen: set[int] = field(default_factory=set, compare=False)
 
     @classmethod
     def made(
@@ -179,8 +181,13 @@ class WatchedTable:
         return all(status.rows_to_scan == status.rows_masked == 0 for status in found)
 
     def published(self) -> int:
-        summaries = (each.summary.additional_properties for each in self.table.snapshots())
-        return sum(any(key.startswith("ann.") for key in summary) for summary in summaries)
+        """Count the publications that were ever seen: a tagged snapshot goes after some newer."""
+        self.seen.update(
+            each.snapshot_id
+            for each in self.table.snapshots()
+            if any(key.startswith("ann.") for key in each.summary.additional_properties)
+        )
+        return len(self.seen)
 
     def held_by(self, index: str) -> str:
         """The owner of an index's lease; empty if nobody has it."""

@@ -9,6 +9,7 @@ from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemoveStatisticsUpdate,
     SetPropertiesUpdate,
     SetStatisticsUpdate,
     TableRequirement,
@@ -19,7 +20,7 @@ from puffin_ann.errors import ConflictError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.overwritten_statistics import path_in
 from puffin_ann.lake.commit.publish_mode import PublishMode
-from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot, numbers_as_seen
+from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot, numbers_as_seen, removal_of
 from puffin_ann.lake.metadata.own_tags import own_tags, tag_of
 from puffin_ann.lake.metadata.registered import NAMED_BY
 
@@ -57,6 +58,8 @@ class Request:
         run_prefix: what the locations of the run's files, and of no other's, begin with.
         carried: locations of files whose blobs this one holds, too.
         needs: in mode `tag`, locations of files that this one names; tags of ours hold them.
+        supersedes: in mode `tag`, snapshots that go in the same commit, with our tags on them and
+            the registrations there.
         properties: of the table, set in the same commit.
     """
 
@@ -72,6 +75,7 @@ class Request:
     run_prefix: str = ""
     carried: Set[str] = frozenset()
     needs: Set[str] = frozenset()
+    supersedes: frozenset[int] = frozenset()
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -176,6 +180,7 @@ def _under_tag(fresh: Table, request: Request) -> Attempt:
             "published, drop the tag and run again"
         )
     needed = _tags_as_seen(fresh, request.needs)
+    removal, removed = _removal(fresh, request.supersedes)
     summary = {**request.summary, NAMED_BY: request.path}
     tagged = TaggedSnapshot.write(fresh, request.tag, summary)
     snapshot_id = tagged.snapshot.snapshot_id
@@ -185,6 +190,7 @@ def _under_tag(fresh: Table, request: Request) -> Attempt:
         seen=None,
         seen_in=fresh.metadata_location,
         updates=(
+            *removal,
             *tagged.updates,
             SetStatisticsUpdate(statistics=request.statistics(snapshot_id)),
             *request.property_updates,
@@ -193,6 +199,7 @@ def _under_tag(fresh: Table, request: Request) -> Attempt:
             AssertRefSnapshotId(ref=request.tag, snapshot_id=None),
             *numbers_as_seen(fresh),
             *needed,
+            *removed,
             AssertTableUUID(uuid=fresh.metadata.table_uuid),
         ),
     )
@@ -214,6 +221,18 @@ def _tags_as_seen(fresh: Table, needs: Set[str]) -> tuple[TableRequirement, ...]
         )
     held = sorted(holders[path] for path in needs)
     return tuple(AssertRefSnapshotId(ref=tags[id_], snapshot_id=id_) for id_ in held)
+
+
+def _removal(
+    fresh: Table, superseded: frozenset[int]
+) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    """Return what removes tagged snapshots that are there, and what asserts that they are."""
+    tags = own_tags(fresh)
+    gone = superseded & tags.keys()
+    registered = {entry.snapshot_id for entry in fresh.metadata.statistics}
+    entries = [RemoveStatisticsUpdate(snapshot_id=slot) for slot in sorted(gone & registered)]
+    asserted = [AssertRefSnapshotId(ref=tags[slot], snapshot_id=slot) for slot in sorted(gone)]
+    return (*entries, *removal_of(fresh, gone)), tuple(asserted)
 
 
 def find_published(table: Table, request: Request, ours: Collection[int]) -> Published | None:

@@ -171,8 +171,20 @@ def _foreign(protection: Protection) -> Iterator[Finding]:
 def _removable(
     inventory: Inventory, declarations: Sequence[IndexDeclaration], protection: Protection
 ) -> Iterator[Finding]:
-    for removable in find_removable(inventory, declarations):
-        if removable.kind == "superseded version":
+    found = find_removable(inventory, declarations)
+    lists = [removable for removable in found if removable.kind == "manifest list"]
+    if lists:  # most publications leave one, of a snapshot that loses its tag thereby
+        yield Finding(
+            kind="orphan",
+            indexes=(),
+            file="",
+            what=f"{len(lists)} manifest lists of snapshots of ours that went with their tags, or "
+            "never came to be",
+            remedy="'puffin-ann clean' removes those that no earlier metadata names",
+            is_problem=False,
+        )
+    for removable in found:
+        if removable.kind in ("superseded version", "manifest list"):
             continue
         left = removable.grace_seconds - removable.idle_seconds
         later = "" if removable.is_due else f" in {left // 3600} h {left % 3600 // 60} min"

@@ -53,8 +53,11 @@ from puffin_ann.lifecycle.publish.discard import discard_refused
 from puffin_ann.lifecycle.publish.layers import layers_of
 from puffin_ann.lifecycle.publish.make_file import make_file
 from puffin_ann.lifecycle.publish.run_records import recorded
+from puffin_ann.lifecycle.publish.summary import summary_of
 from puffin_ann.lifecycle.refresh.new_version import VersionContent, make_new_version
+from puffin_ann.lifecycle.retention.tags import superseded_tags
 from puffin_ann.lifecycle.runtime.workspace import Workspace
+from puffin_ann.moments import now_ms
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
 from puffin_ann.search.index_files import BlobPlace, VersionFiles
 from puffin_ann.search.versions import (
@@ -243,39 +246,28 @@ def _commit(
     head = table.current_snapshot()
     if head is None:
         raise ConflictError(f"table {plan.table} has no snapshot any more; nothing was published")
+    index, retention = plan.declaration.name, plan.declaration.retention
+    tag, superseded = "", frozenset[int]()
+    if mode == "tag":
+        tag = tag_name(index, plan.run_id)
+        superseded = superseded_tags(table, index, retention, assembled.named, now_ms())
     request = Request(
         expected_head=head.snapshot_id,
         base_snapshot_id=plan.base_snapshot_id,
         path=assembled.path,
         file_size=assembled.file.length,
         footer_size=assembled.file.footer_size,
-        summary=summary_of(plan, version),
+        summary=summary_of(table, plan, version, assembled.named),
         blob_metadata=listed_blobs(assembled.file.metadata.blobs),
         mode=mode,
-        tag=tag_name(plan.declaration.name, plan.run_id) if mode == "tag" else "",
+        tag=tag,
         run_prefix=assembled.run_prefix,
         carried=assembled.carried,
         needs=assembled.named,
+        supersedes=superseded,
         properties=properties,
     )
     return commit_index_file(table, request)
-
-
-def summary_of(plan: RunPlan, version: IndexVersion) -> dict[str, str]:
-    """Return the snapshot's summary: what people look for, at most ten keys an index."""
-    routing = version.routing
-    figures = {
-        "run-id": plan.run_id,
-        "base-snapshot-id": str(plan.base_snapshot_id),
-        "algorithm": routing.algorithm,
-        "metric": routing.metric,
-        "vectors": str(version.vectors),
-        "shards": str(len(routing.shards)),
-        "max-tombstone-ratio": f"{version.tombstone_ratio:.4g}",
-    }
-    if routing.measured is not None:
-        figures["recall"] = f"{routing.measured.recall:.4f}"
-    return {f"ann.{plan.declaration.name}.{key}": value for key, value in figures.items()}
 
 
 def assemble(

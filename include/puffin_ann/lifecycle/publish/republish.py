@@ -34,6 +34,7 @@ from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lifecycle.build.shard import CREATED_BY
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_blobs, open_pinned
 from puffin_ann.lifecycle.publish.make_file import make_file
+from puffin_ann.lifecycle.retention.tags import NEEDS, NOTHING
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, live_files
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import BlobReader, PuffinReader
@@ -289,6 +290,7 @@ def _summary(live: Mapping[str, IndexFile], run_id: str, renamed: Renamed | None
                 name = renamed.after if renamed and renamed.before == index else index
                 summary[f"ann.{name}.base-snapshot-id"] = str(held.base_snapshot_id)
                 summary[f"ann.{name}.version"] = held.version
+                summary[f"ann.{name}.{NEEDS}"] = NOTHING
     return summary
 
 

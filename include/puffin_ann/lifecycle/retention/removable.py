@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Literal
@@ -28,6 +28,7 @@ from puffin_ann.lifecycle.retention.rules import (
     policies,
     who_needs,
 )
+from puffin_ann.lifecycle.retention.tags import find_untagged
 from puffin_ann.lifecycle.runtime.heartbeat import ALIVE_MS
 from puffin_ann.lifecycle.runtime.object_names import (
     names_with_folders,
@@ -88,11 +89,13 @@ def find_removable(
     """List what is not needed any more, due or not; reads the store, changes nothing."""
     published = inventory.published
     retention = policies(declarations, published)
+    without_tag = find_untagged(inventory.files, retention)
     usual = RetentionOptions()
     if grace is not None:
         usual = _with_grace(usual, grace)
         retention = {index: _with_grace(policy, grace) for index, policy in retention.items()}
-    verdicts = apply_retention(published, retention, names_of_snapshots(inventory.table))
+    once = [file for file in inventory.files if file in published or file in without_tag]
+    verdicts = apply_retention(once, retention, names_of_snapshots(inventory.table))
     longest = max((policy.grace_ms for policy in retention.values()), default=usual.grace_ms)
     longest = max(longest, ALIVE_MS)  # what is not published may be of a run that goes on
     unnamed: list[Removable] = []
@@ -103,7 +106,7 @@ def find_removable(
     return [
         *_superseded(inventory, verdicts),
         *_dropped(inventory, declarations, grace),
-        *_unpublished(inventory, longest),
+        *_unpublished(inventory, without_tag, longest),
         *unnamed,
         *_manifest_lists(inventory, longest),
         *_uploads(inventory, longest),
@@ -175,15 +178,17 @@ def find_needed(
     return found + [(file, why) for file, why in needing if why]
 
 
-def _unpublished(inventory: Inventory, grace_ms: int) -> Iterable[Removable]:
+def _unpublished(
+    inventory: Inventory, without_tag: Collection[IndexFile], grace_ms: int
+) -> Iterable[Removable]:
     """List files of runs that failed, were killed, or whose commit was not answered.
 
     A file that some snapshot or earlier metadata names, or a version that is published, is none of
-    them, readable or not.
+    them, readable or not, nor what lost its tag when newer versions were published.
     """
     needed = inventory.needed
     for file in inventory.files:
-        left = file.holds or not file.dropped
+        left = (file.holds or not file.dropped) and file not in without_tag
         left = left and canonical(file.path) not in needed
         if left and not file.is_published and file.bytes is not None:
             yield Removable(

@@ -66,13 +66,13 @@ class Build(Scene):
 
     def prepare(self) -> None:
         self.life.follow()
-        self.before = len(self.life.published())
+        self.before = self.life.published()
 
     def run(self, event: int = 0) -> Ended:
         return self.life.runs.run(INDEX, f"build-{self.life.rounds}", work="build", event=event)
 
     def check(self) -> None:
-        assert self.life.published()[self.before :] == [f"build-{self.life.rounds}"]
+        assert self.life.published(self.before) == [f"build-{self.life.rounds}"]
 
 
 class Gather(Scene):

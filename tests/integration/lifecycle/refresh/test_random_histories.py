@@ -64,8 +64,9 @@ class History(RuleBasedStateMachine):
         publish=st.sampled_from(["auto", "tag"]),
         whole_file_bytes=st.sampled_from([0, 0, 1 << 20]),
         most_files=st.sampled_from([2, 12]),
+        most_tags=st.sampled_from([2, 8]),
     )
-    def start(self, metric, algorithm, key, publish, whole_file_bytes, most_files):
+    def start(self, metric, algorithm, key, publish, whole_file_bytes, most_files, most_tags):
         self.patch = pytest.MonkeyPatch()
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         where = Path(self.folder.name)
@@ -75,6 +76,7 @@ class History(RuleBasedStateMachine):
         self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
         self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", str(whole_file_bytes))
         self.patch.setattr("puffin_ann.lifecycle.publish.layers.MOST_FILES", most_files)
+        self.patch.setattr("puffin_ann.lifecycle.retention.tags.TAGGED_VERSIONS", most_tags)
         self.patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
         library_settings.cache_clear()
         catalog = load_catalog("test")

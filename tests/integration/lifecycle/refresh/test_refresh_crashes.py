@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from puffin_ann import open_index
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.settings import settings
 from tests.support import crashing_runs
@@ -20,7 +19,7 @@ def life(request, words, tmp_path, monkeypatch) -> Iterator[CrashedTable]:
     settings.cache_clear()
     life = CrashedTable(words, tmp_path)
     yield life
-    assert bool(open_index(TABLE, INDEX).version.needs) == (request.param == 0)
+    assert bool(life.most_needed) == (request.param == 0)
     life.close()
     settings.cache_clear()
 
