@@ -181,8 +181,8 @@ def test_inspect_shows_any_puffin_file(cli, indexed, tmp_path):
     found = json.loads(out)
     assert code == 0
     blobs = {blob["type"]: blob for blob in found["blobs"]}
-    kinds = ("routing", "partitions", "coverage", "graph", "rows")
-    assert set(blobs) == {f"puffin-ann-{kind}-v1" for kind in kinds}
+    kinds = ("routing-v1", "partitions-v1", "coverage-v1", "graph-v1", "rows-v2")
+    assert set(blobs) == {f"puffin-ann-{kind}" for kind in kinds}
     assert blobs["puffin-ann-routing-v1"]["content"]["head"]["shards"] == 2
     code, out, _ = cli("inspect", path.removeprefix("file://"))
     assert (code, "puffin-ann-graph-v1" in out) == (0, True)
