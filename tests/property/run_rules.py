@@ -79,7 +79,7 @@ class RunRules:
         step=st.sampled_from(["stages", "assembled", "committed", "request", "reply", "late"]),
     )
     def crash(self, name, step):
-        plan = self._staged(name)
+        plan, self.attacked = self._staged(name), False
         if step != "stages":
             with pytest.MonkeyPatch.context() as patch:
                 self._break(patch, step)
@@ -114,8 +114,11 @@ class RunRules:
     @rule()
     def try_again(self):
         (plan, name), self.crashed = self.crashed, None
+        found = set(self.visible)
         with suppress(PuffinAnnError):  # its staging may have been removed as an orphan
             self._publish(plan, name)
+        if self.attacked:  # what was published before may have lost its registration since
+            self.visible = found
         self.table.refresh()
         self.anchored = False
 

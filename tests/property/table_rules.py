@@ -104,4 +104,4 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
     def _attacked(self):
         """Until the guard runs, or a build, an index need not be found."""
         self.table.refresh()
-        self.visible, self.anchored = set(), False
+        self.visible, self.anchored, self.attacked = set(), False, True
