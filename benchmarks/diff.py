@@ -105,8 +105,8 @@ def main(case: str) -> None:
     import pyiceberg.io.pyarrow  # noqa: F401
 
     from puffin_ann.lake.catalog.tables import load_table
+    from puffin_ann.search.index_version import load_version
     from puffin_ann.search.snapshot_view import live_state, view_of
-    from puffin_ann.search.versions import load_version
 
     snapshot, expected = CASES[case]
     first = _highest()

@@ -26,8 +26,8 @@ from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.puffin.writer import PuffinWriter
+from puffin_ann.search.index_version import load_version
 from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import load_version
 
 INDEX = "by_hand"
 DIMENSION = 3

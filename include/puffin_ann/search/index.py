@@ -22,12 +22,13 @@ from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.cache.scope import scope_of
 from puffin_ann.search.failover import Serving, cheapest
 from puffin_ann.search.files.tier import FileTier
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Merged, Source, keys_of, merge
 from puffin_ann.search.range_search import pairs_within, scan_parts
 from puffin_ann.search.results import SearchReport, answer_table, check_columns
 from puffin_ann.search.shards.tier import ShardTier
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, live_state, view_of
-from puffin_ann.search.versions import IndexVersion, require_found
+from puffin_ann.search.versions import require_found
 
 Freshness = Literal["exact", "indexed"]
 

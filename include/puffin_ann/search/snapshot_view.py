@@ -21,8 +21,8 @@ from puffin_ann.lake.read.live_files import Listed, LiveFile, files_of, load_man
 from puffin_ann.lake.read.manifest_diff import changes
 from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.lake.store.locations import TableFolders, absolute_path
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import FileRanks
-from puffin_ann.search.versions import IndexVersion
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from puffin_ann.blobs.encoding import strings
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.index_version import load_version
 from puffin_ann.search.shards.load import load_shard
-from puffin_ann.search.versions import load_version
 from tests.support import builds, falsified_files, falsified_index
 from tests.support.falsified_files import IndexFile
 from tests.support.falsified_rows import put_rows, replace_columns

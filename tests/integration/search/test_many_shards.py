@@ -27,7 +27,7 @@ from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.tombstone_changes import AddedTombstones
 from puffin_ann.puffin.writer import PuffinWriter
-from puffin_ann.search.versions import load_version
+from puffin_ann.search.index_version import load_version
 from tests.support.blob_samples import sample_routing
 
 pytestmark = pytest.mark.long

@@ -11,7 +11,7 @@ from puffin_ann.errors import BlobFormatError, ChecksumError, PuffinFormatError
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.streams import RangeSource
 from puffin_ann.puffin.writer import PuffinWriter
-from puffin_ann.search.versions import load_version
+from puffin_ann.search.index_version import load_version
 from tests.support.blob_samples import same, sample_coverage, sample_routing
 
 COVERAGE = sample_coverage()

@@ -14,8 +14,8 @@ from puffin_ann.lifecycle.evaluate.measure import RecallMeter
 from puffin_ann.lifecycle.evaluate.tune import choose_widths
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.index import open_version
+from puffin_ann.search.index_version import load_version
 from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import load_version
 
 
 def run_gate(

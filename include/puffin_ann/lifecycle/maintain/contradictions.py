@@ -16,7 +16,7 @@ from puffin_ann.lifecycle.versions.damaged_shards import (
     find_shards_of_lost_files,
 )
 from puffin_ann.search.files.tier import bounds_of, load_centroids
-from puffin_ann.search.versions import load_version
+from puffin_ann.search.index_version import load_version
 
 
 @dataclass(frozen=True)

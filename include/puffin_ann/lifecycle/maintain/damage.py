@@ -26,7 +26,7 @@ from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_i
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.versions import SMALL_BLOBS, IndexVersion
+from puffin_ann.search.index_version import SMALL_BLOBS, IndexVersion
 
 log = logging.getLogger("puffin_ann")
 

@@ -12,8 +12,8 @@ from puffin_ann.lifecycle.policy.explain import spoken_seconds
 from puffin_ann.lifecycle.refresh.due import find_due
 from puffin_ann.lifecycle.versions.inventory import Inventory, live_files
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import IndexVersion
 
 
 def plan_repair(

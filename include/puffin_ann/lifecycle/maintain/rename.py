@@ -35,11 +35,10 @@ from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.search.index_version import IndexVersion, load_version
 from puffin_ann.search.versions import (
-    IndexVersion,
     all_index_names,
     find_versions,
-    load_version,
     newest_version,
     require_versions,
 )

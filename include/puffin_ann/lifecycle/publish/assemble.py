@@ -60,11 +60,8 @@ from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.moments import now_ms
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
 from puffin_ann.search.index_files import BlobPlace, VersionFiles
-from puffin_ann.search.versions import (
-    IndexVersion,
-    find_versions,
-    load_version,
-)
+from puffin_ann.search.index_version import IndexVersion, load_version
+from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")

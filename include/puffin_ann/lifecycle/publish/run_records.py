@@ -20,7 +20,7 @@ from puffin_ann.lifecycle.documents.run import BuildPlan, RunPlan
 from puffin_ann.lifecycle.documents.run_record import RunAction, RunRecord
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.versions import IndexVersion, version_id
+from puffin_ann.search.index_version import IndexVersion, version_id
 
 KEPT = 100
 """Most records that a version carries."""

@@ -36,7 +36,7 @@ from puffin_ann.lifecycle.documents.run import load
 from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Drift, Rates
 from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import load_tombstones
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
-from puffin_ann.search.versions import IndexVersion
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.settings import settings
 
 SMALL_COVERAGE = 64 << 10

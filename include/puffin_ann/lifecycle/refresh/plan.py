@@ -30,8 +30,8 @@ from puffin_ann.lifecycle.runtime.workspace import (
 )
 from puffin_ann.moments import now_ms
 from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView
-from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import settings
 
 ROWS_PER_BUCKET = 8_000_000

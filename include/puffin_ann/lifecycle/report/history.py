@@ -10,8 +10,9 @@ from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.evaluate.records import evaluations
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
-from puffin_ann.search.versions import IndexVersion, require_versions
+from puffin_ann.search.versions import require_versions
 
 _TRIGGERS = (
     (r"^cli-", "command line"),

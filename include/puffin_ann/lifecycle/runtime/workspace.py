@@ -37,7 +37,7 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runtime.heartbeat import heartbeat
-from puffin_ann.search.versions import IndexVersion, load_version
+from puffin_ann.search.index_version import IndexVersion, load_version
 
 OPEN_SECONDS = 60.0
 """How long the stages of an `OpenRun` use the table as it was loaded: far less than vended

@@ -19,9 +19,9 @@ from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.consistency import check_cells
 from puffin_ann.search.index_files import BlobPlace
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.shards.blobs import shard_blobs
 from puffin_ann.search.shards.load import LoadedShard, load_shard
-from puffin_ann.search.versions import IndexVersion
 
 OWN = "doctor"
 """The folder that one shard is unpacked to has no other table's."""

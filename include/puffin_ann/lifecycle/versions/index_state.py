@@ -22,8 +22,8 @@ from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.ingest.key_column import require_key
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
 from puffin_ann.moments import now_ms
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
-from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import settings
 
 

@@ -25,7 +25,7 @@ from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.moments import now_ms
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.index_files import directory_in, files_named, open_puffin
-from puffin_ann.search.versions import read_confirmed, version_id
+from puffin_ann.search.index_version import read_confirmed, version_id
 
 log = logging.getLogger("puffin_ann")
 

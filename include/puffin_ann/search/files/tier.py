@@ -26,10 +26,10 @@ from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.search.brute_force import Best, RowBatch
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part, batch_part
 from puffin_ann.search.snapshot_view import SnapshotView
-from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import MIB, settings
 
 KEPT_BYTES = 256 * MIB

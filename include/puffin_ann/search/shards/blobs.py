@@ -11,7 +11,7 @@ from puffin_ann.engines import ShardEngine, engine
 from puffin_ann.engines.delta import DELTA, DeltaEngine
 from puffin_ann.errors import PuffinFormatError
 from puffin_ann.search.index_files import StoredBlob, VersionFiles
-from puffin_ann.search.versions import IndexVersion
+from puffin_ann.search.index_version import IndexVersion
 
 VECTOR_BYTES = 4
 """Bytes of a number of a vector: every engine's blob holds the vectors of its rows, as they are."""

@@ -20,9 +20,9 @@ from puffin_ann.search.cache.local_cache import Fill, LocalCache
 from puffin_ann.search.cache.places import Place, apart, in_cache
 from puffin_ann.search.consistency import check_engine, check_rows
 from puffin_ann.search.index_files import StoredBlob, missing_is_damage
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards.blobs import engine_of, shard_blobs
-from puffin_ann.search.versions import IndexVersion
 
 log = logging.getLogger("puffin_ann")
 

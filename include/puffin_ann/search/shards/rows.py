@@ -17,9 +17,9 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import BlobFormatError, FormatError, ObjectMissingError
 from puffin_ann.search.consistency import check_rows
 from puffin_ann.search.index_files import VersionFiles
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators
 from puffin_ann.search.shards.blobs import shard_blobs
-from puffin_ann.search.versions import IndexVersion
 
 LARGE = 4 << 20
 """Bytes of a rows blob of which identities are left out, where they are not wanted."""

@@ -15,6 +15,7 @@ from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.declaration import EXACT
 from puffin_ann.errors import FormatError
 from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part
 from puffin_ann.search.row_locators import MaskedRows
@@ -23,7 +24,6 @@ from puffin_ann.search.shards.load import LoadedShard, load_shard
 from puffin_ann.search.shards.range import shard_parts, shards_within
 from puffin_ann.search.shards.router import NEAREST_SHARE, Router
 from puffin_ann.search.snapshot_view import SnapshotView
-from puffin_ann.search.versions import IndexVersion
 from puffin_ann.settings import settings
 
 WIDEST = 1 << 31

@@ -17,7 +17,7 @@ from puffin_ann.engines import sizes as engine_sizes
 from puffin_ann.engines.sizes import Engine
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.versions import load_version
+from puffin_ann.search.index_version import load_version
 from tests.support import builds
 from tests.support.paths import SAMPLE
 

@@ -16,7 +16,7 @@ from puffin_ann.blobs.encoding import bitmaps
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.tombstone_changes import AddedTombstones
 from puffin_ann.lifecycle.documents.refresh import StagedTombstones
-from puffin_ann.search.versions import IndexVersion
+from puffin_ann.search.index_version import IndexVersion
 
 MOST_BYTES = 1 << 20
 """Bytes that all shards together may take there."""

@@ -24,7 +24,7 @@ from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import Relocations
 from puffin_ann.lifecycle.refresh.read_changes.removed_rows import DeletedRows, read_shard
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
-from puffin_ann.search.versions import IndexVersion
+from puffin_ann.search.index_version import IndexVersion
 
 ROWS_IN_MEMORY = 1 << 20
 """Rows of a shard whose blob, about 20 bytes each, is not worth a temporary file."""

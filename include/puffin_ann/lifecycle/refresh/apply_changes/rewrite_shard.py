@@ -40,8 +40,8 @@ from puffin_ann.lifecycle.runtime.progress import reporter
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.consistency import check_engine
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.shards.blobs import shard_blobs
-from puffin_ann.search.versions import IndexVersion
 
 CHECKED_ROWS = 100
 """Rows of a shard that it is searched for after rows were inserted."""

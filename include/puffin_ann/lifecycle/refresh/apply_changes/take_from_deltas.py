@@ -14,8 +14,8 @@ from puffin_ann.lifecycle.refresh.read_changes.added_rows import stage
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.consistency import check_engine
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.shards.blobs import shard_blobs
-from puffin_ann.search.versions import IndexVersion
 
 
 def take_from_deltas(

@@ -12,10 +12,10 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lifecycle.documents.refresh import RemovedRowsOfShard
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards.rows import read_rows
 from puffin_ann.search.snapshot_view import SnapshotView
-from puffin_ann.search.versions import IndexVersion
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import (
     added_tombstones,
     load_tombstones,
 )
-from puffin_ann.search.versions import IndexVersion
+from puffin_ann.search.index_version import IndexVersion
 from tests.support.blob_samples import sample_coverage, sample_routing
 
 ROWS = 100_000
