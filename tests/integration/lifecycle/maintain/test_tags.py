@@ -232,7 +232,7 @@ def test_a_renamed_index_is_under_a_tag_again(words, declare):
     assert tagged_files(words) == {other, report.file}
 
 
-def test_a_damaged_file_gives_way_to_the_version_before(words):
+def test_a_damaged_file_gives_way_to_one_whose_shards_are_whole(words):
     first = published(words)
     words.append(builds.rows(range(60, 70)))
     second = published(words, "b")
@@ -245,9 +245,11 @@ def test_a_damaged_file_gives_way_to_the_version_before(words):
     declared = builds.declaration(publish="tag")
     assert any(found.kind == "damaged" for found in doctor(words, [declared]).findings)
     doctor(words, [declared], fix=True)
-    assert tagged_files(words) == {first}
+    (repaired,) = tagged_files(words) - {first}
+    assert repaired != second
     assert main(words) == before
     table_events.assert_alive(words)
+    assert open_index(words, builds.INDEX).coverage == 1.0
 
 
 def test_a_users_tag_keeps_the_version_that_covers_its_snapshot(words):
