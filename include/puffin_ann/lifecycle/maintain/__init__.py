@@ -2,11 +2,10 @@
 
 `guard` registers versions that other engines' maintenance deregistered. `clean` removes what
 `retention` says may go, `clean_location` what a dropped table left; `forget_metadata` has `clean`
-ignore metadata files that nobody needs. `examine` finds what is wrong: its `findings` come from
-`doctor_declared`, `lease_findings`, `damage`, `contradictions`, `published_before` and
-`foreign_statistics`. `plan_repair` tells what it takes to make damaged shards again, and `repair`
-replaces what else is damaged. `drop` and `rename` are the two commands that change which indexes a
-table has; `gather` makes one file of an index.
+ignore metadata files that nobody needs. `examination` finds what is wrong. `plan_repair` tells what
+it takes to make damaged shards again, and `repair` replaces what else is damaged. `drop` and
+`rename` are the two commands that change which indexes a table has; `gather` makes one file of an
+index.
 
 In: a table, and the declarations on it. Out: reports of what was found and done.
 """

@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import load_table, name_of
-from puffin_ann.lifecycle.maintain.damage import require_whole
+from puffin_ann.lifecycle.maintain.examination.damage import require_whole
 from puffin_ann.lifecycle.maintain.guard import live_files
 from puffin_ann.lifecycle.publish.republish import republish_under_tag
 from puffin_ann.lifecycle.runtime import leases

@@ -15,7 +15,7 @@ from puffin_ann.blobs.describe import OURS
 from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
 from puffin_ann.lake.store.listing import canonical, delete_object, is_folder
-from puffin_ann.lifecycle.maintain.damage import Damage, damage_of, without_damage
+from puffin_ann.lifecycle.maintain.examination.damage import Damage, damage_of, without_damage
 from puffin_ann.lifecycle.maintain.guard import live_files, plan_guard
 from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
 from puffin_ann.lifecycle.publish.republish import republish

@@ -10,11 +10,11 @@ from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lake.store.leases import Lease
 from puffin_ann.lifecycle.maintain.clean import clean
-from puffin_ann.lifecycle.maintain.damage import Damage, find_damage
-from puffin_ann.lifecycle.maintain.examine import examine
-from puffin_ann.lifecycle.maintain.findings import Finding
+from puffin_ann.lifecycle.maintain.examination.damage import Damage, find_damage
+from puffin_ann.lifecycle.maintain.examination.examine import examine
+from puffin_ann.lifecycle.maintain.examination.findings import Finding
+from puffin_ann.lifecycle.maintain.examination.lease_findings import lease_findings
 from puffin_ann.lifecycle.maintain.guard import guard
-from puffin_ann.lifecycle.maintain.lease_findings import lease_findings
 from puffin_ann.lifecycle.maintain.plan_repair import declaration_of
 from puffin_ann.lifecycle.maintain.repair import repair
 from puffin_ann.lifecycle.retention.withheld import Protection

@@ -15,7 +15,7 @@ from puffin_ann.lifecycle.documents.run import (
     store,
 )
 from puffin_ann.lifecycle.documents.run_ref import RunRef
-from puffin_ann.lifecycle.maintain.damage import require_whole
+from puffin_ann.lifecycle.maintain.examination.damage import require_whole
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.refresh.due import find_due
 from puffin_ann.lifecycle.refresh.plan import Basis, make_plan

@@ -184,7 +184,8 @@ def test_a_declared_index_that_others_maintenance_took_is_a_problem(words):
 def test_a_lost_index_is_known_by_what_was_measured_of_it_where_the_log_is_gone(words, monkeypatch):
     lose(words)
     monkeypatch.setattr(
-        "puffin_ann.lifecycle.maintain.published_before.metadata_document", lambda *_: None
+        "puffin_ann.lifecycle.maintain.examination.published_before.metadata_document",
+        lambda *_: None,
     )
     assert "unbuilt" in kinds(doctor(words, DECLARED), problems=False)
     place = leases.index_folder(words, builds.INDEX)

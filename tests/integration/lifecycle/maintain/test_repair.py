@@ -7,7 +7,8 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.errors import PuffinFormatError, StoreUnavailableError
 from puffin_ann.lake.commit.statistics_slots import slots
-from puffin_ann.lifecycle.maintain import damage, repair
+from puffin_ann.lifecycle.maintain import repair
+from puffin_ann.lifecycle.maintain.examination import damage
 from puffin_ann.lifecycle.publish import carried_blobs
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process

@@ -4,7 +4,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.store.leases import Held, Lease
-from puffin_ann.lifecycle.maintain.findings import Finding
+from puffin_ann.lifecycle.maintain.examination.findings import Finding
 from puffin_ann.lifecycle.runtime.leases import leases_of
 from puffin_ann.moments import as_utc, now_ms
 

@@ -15,10 +15,14 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.expiry import Horizon, surviving
-from puffin_ann.lifecycle.maintain.damage import Damage
-from puffin_ann.lifecycle.maintain.doctor_declared import find_lost, find_undeclared, secrets
-from puffin_ann.lifecycle.maintain.findings import Finding
-from puffin_ann.lifecycle.maintain.foreign_statistics import find_displaced, is_missed
+from puffin_ann.lifecycle.maintain.examination.damage import Damage
+from puffin_ann.lifecycle.maintain.examination.doctor_declared import (
+    find_lost,
+    find_undeclared,
+    secrets,
+)
+from puffin_ann.lifecycle.maintain.examination.findings import Finding
+from puffin_ann.lifecycle.maintain.examination.foreign_statistics import find_displaced, is_missed
 from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, plan_guard
 from puffin_ann.lifecycle.retention.foreign_history import describe
 from puffin_ann.lifecycle.retention.removable import find_removable

@@ -19,7 +19,7 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.store.listing import canonical, is_folder
-from puffin_ann.lifecycle.maintain.contradictions import contradictions
+from puffin_ann.lifecycle.maintain.examination.contradictions import contradictions
 from puffin_ann.lifecycle.maintain.guard import live_files, plan_guard
 from puffin_ann.lifecycle.maintain.plan_repair import plan_repair
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
