@@ -1,10 +1,13 @@
 """Iceberg's own procedures, by Spark, against the live index, retention and running builds."""
 
 import itertools
+import shutil
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError
@@ -16,8 +19,10 @@ from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runs import build as run
 from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runs.doctor import doctor
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from tests.support import builds, table_events
+from tests.support.lakes import plain
 from tests.support.spark_procedures import (
     analyse,
     delete_rows,
@@ -225,3 +230,45 @@ def test_pairs_of_procedures_without_the_guard_are_healed_where_no_file_was_dele
     guard(lake.load())
     expire(lake)
     assert_alive(lake)
+
+
+def test_a_table_that_was_moved_is_searched_where_it_is_now(embedded_lake, tmp_path, monkeypatch):
+    """Names within our files are relative, also those of the files that a version shares."""
+    lake = embedded_lake
+    monkeypatch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
+    lake.create(builds.rows(range(60)))
+    kept = {"delta_ratio": 1.0, "min_rows": 0}
+    build(lake, "a", refresh=kept)
+    for number in range(2):
+        lake.load().append(builds.rows(range(60 + 20 * number, 80 + 20 * number)))
+        lake.load().delete(f"id < {5 * number + 5}")
+        refresh_in_process(declared(lake, refresh=kept), run_id=f"b{number}", force=True)
+    before = open_index(lake.load(), builds.INDEX)
+    assert before.version.needs
+    moved = moved_table(lake, tmp_path)
+    shutil.rmtree(plain(lake.load().location()))
+
+    now = open_index(moved, builds.INDEX)
+
+    assert now.coverage == before.coverage
+    assert {path.startswith(moved.location()) for path in now.version.needs} == {True}
+    builds.assert_answers(now, moved, moved.current_snapshot().snapshot_id, table_events.QUERIES, 5)
+    assert {found.kind for found in doctor(moved, []).findings if found.is_problem} == {
+        "undeclared"
+    }
+
+
+def moved_table(lake, folder):
+    """The table where its files are copied to, as the list of Iceberg's own procedure says."""
+    source, target = lake.load().location(), f"file://{folder}/moved"
+    [done] = lake.sql(
+        f"CALL {{c}}.system.rewrite_table_path(table => '{{n}}', source_prefix => '{source}', "
+        f"target_prefix => '{target}', staging_location => 'file://{folder}/staged/')"
+    )
+    for line in Path(plain(done.file_list_location)).read_text().splitlines():
+        there, here = map(plain, line.split(","))
+        Path(here).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(there, here)
+    catalog = SqlCatalog("moved", uri=f"sqlite:///{folder}/moved.db", warehouse=target)
+    catalog.create_namespace("demo")
+    return catalog.register_table("demo.moved", f"{target}/metadata/{done.latest_version}")
