@@ -120,9 +120,13 @@ def _says(table: Table, index: str, entry: Registered, marks: Mapping[str, Dropp
     snapshots = filter(None, map(table.snapshot_by_id, entry.snapshot_ids))
     if any(names_index(snapshot, index, marks) for snapshot in snapshots):
         return True
-    return (
-        index not in marks and re.search(rf"/ann-{re.escape(index)}-\d+-", entry.path) is not None
-    )
+    return index not in marks and index_in_name(entry.path) == index
+
+
+def index_in_name(path: str) -> str | None:
+    """Return the index that a file was published for, by its name; it may hold others besides."""
+    found = re.search(r"/ann-([^/-]+)-\d+-[^/]*$", path)
+    return found[1] if found and is_name(found[1]) else None
 
 
 def _look(

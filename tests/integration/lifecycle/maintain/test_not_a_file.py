@@ -41,8 +41,9 @@ def link_to_itself(path: str) -> None:
 
 @pytest.fixture(params=[directory, full_directory, link_to_a_directory, link_to_itself])
 def replaced(request, words):
-    """Two indexes, each in a file of its own besides; the file of both is none any more."""
+    """Two indexes, one of them in a file of its own besides; the file of both is none any more."""
     publish(words, "a")
+    words.refresh().append(builds.rows(range(80, 84)))
     path = publish(words, "b", name=OTHER)
     os.remove(path)
     request.param(path)

@@ -18,6 +18,7 @@ from puffin_ann.blobs.describe import OURS, sections_of
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.metadata.dropped import find_dropped
 from puffin_ann.lake.store.listing import canonical, is_folder
 from puffin_ann.lifecycle.maintain.examination.contradictions import contradictions
 from puffin_ann.lifecycle.maintain.guard import live_files, plan_guard
@@ -27,6 +28,7 @@ from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.index_files import open_puffin
 from puffin_ann.search.index_version import SMALL_BLOBS, IndexVersion
+from puffin_ann.search.versions import index_in_name
 
 log = logging.getLogger("puffin_ann")
 
@@ -236,8 +238,15 @@ class _Remedies:
             and not self._is_newest(damage)
         )
 
+    def _named(self, path: str) -> tuple[str, ...]:
+        """Return the index that a file was published for, if it is in none and was not dropped."""
+        name = index_in_name(path)
+        if name is None or name in self._sound or name in find_dropped(self._table):
+            return ()
+        return (name,)
+
     def _by_files(self, damage: Damage) -> str:
-        names = damage.indexes or self._lost
+        names = damage.indexes or self._lost or self._named(damage.file.path)
         is_beyond_us = is_folder(self._table.io, damage.file.path)  # something else in its place
         builds = [f"'puffin-ann build {name} --force'" for name in names if name not in self._sound]
         by_hand = "make it readable, or move it away by hand"
