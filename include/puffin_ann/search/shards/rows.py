@@ -68,9 +68,11 @@ def without_shards(io: FileIO, version: IndexVersion, lost: Set[int]) -> IndexVe
         StoreUnavailableError: a file's store does not say.
     """
     graphs = {shard.shard_id for shard in version.routing.shards if shard.kind == "graph"}
-    if graphs <= lost:  # a delta's rows are in cells, of which none is left
-        lost = {shard.shard_id for shard in version.routing.shards}
-    coverage, lost = coverage_without(io, version, lost)
+    every = {shard.shard_id for shard in version.routing.shards}
+    # A delta's rows are in cells, of which none is left without graphs.
+    coverage, lost = coverage_without(io, version, every if graphs <= lost else lost)
+    if graphs <= lost < every:
+        coverage, lost = coverage_without(io, version, every)
     kept = [shard for shard in version.routing.shards if shard.shard_id not in lost]
     return replace(version, routing=_without(version.routing, kept), coverage=coverage)
 

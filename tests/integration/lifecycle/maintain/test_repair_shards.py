@@ -271,3 +271,33 @@ def test_a_repair_that_fails_leaves_all_as_it_is_and_says_why(layers, monkeypatc
 
 def table_events_files(table):
     return [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+
+
+def test_what_a_needed_file_says_of_its_own_version_is_no_problem_where_it_is_damaged(layers):
+    version = newest(layers)
+    older = place(version, "graph", shards_of(version, "graph")[0].shard_id)
+    assert older != version.path.removeprefix("file://")
+    corrupt(older, "routing")
+    forget_cache()
+
+    for fix in (False, True):
+        done = doctor(layers.refresh(), [DECLARED], fix=fix)
+        (told,) = (one for one in done.findings if one.kind == "damaged")
+        assert not told.is_problem
+        assert told.remedy.startswith("none: newer versions name")
+        assert done.problems_left == 0
+    refreshes.assert_right(layers, DECLARED)
+
+
+def test_deltas_are_not_called_damaged_where_all_other_shards_are_gone(layers):
+    version = newest(layers)
+    graphs = [shard.shard_id for shard in shards_of(version, "graph")]
+    for path in {place(version, "graph", number) for number in graphs}:
+        os.remove(path)
+    forget_cache()
+
+    told = report(open_index(layers.refresh(), builds.INDEX).search(refreshes.QUERIES, 3))
+
+    assert told["damaged"]
+    assert not any("partition" in message for message in told["damaged"])
+    refreshes.assert_right(layers, DECLARED)

@@ -232,11 +232,15 @@ class _Remedies:
 
     def _is_unneeded(self, damage: Damage) -> bool:
         """Tell whether a file stays for what newer versions name of it, all of which is whole."""
-        return (
-            canonical(damage.file.path) in self._needed
-            and damage.index in self._sound
-            and not self._is_newest(damage)
-        )
+        path = canonical(damage.file.path)
+        # What cannot be read does not say whose it is; those who name it do.
+        indexes = set(damage.indexes) or {
+            held.index
+            for file in self._inventory.published
+            for held in file.holds
+            if path in file.needs
+        }
+        return path in self._needed and indexes <= self._sound and not self._is_newest(damage)
 
     def _named(self, path: str) -> tuple[str, ...]:
         """Return the index that a file was published for, if it is in none and was not dropped."""
