@@ -153,13 +153,14 @@ def plan_guard(
         return GuardPlan(clear=clear, live=live, lost=lost)
     expected = surviving(table, horizon or Horizon(inventory.now_ms + LEAD_MS))
     again = ""
-    verdicts = [
+    staying = [
         verdict
         for verdict in apply_retention(
             published, policies(declarations, published), names_of_snapshots(table)
         )
-        if verdict.is_kept and not inventory.is_tagged(verdict.file)
+        if verdict.is_kept
     ]
+    verdicts = [verdict for verdict in staying if not inventory.is_tagged(verdict.file)]
     hold = _lost_tags(inventory, verdicts)
     for slot, (_, file) in hold.items():
         if slot not in file.entries:
@@ -181,7 +182,7 @@ def plan_guard(
         for verdict in verdicts
         if verdict.file not in live.values() and verdict.file.path not in held
     ]
-    kept += _forgotten(inventory)
+    kept += _forgotten(inventory, staying)
     _keep_others(inventory, kept, expected, clear, register)
     return GuardPlan(clear, register, hold, move, again, live, lost)
 
@@ -209,9 +210,14 @@ def _without_tag(
     return tuple(found) if mode == "tag" else ()
 
 
-def _forgotten(inventory: Inventory) -> list[Verdict]:
-    """Return files that a published version names and that no metadata names any more."""
-    needed = inventory.needed
+def _forgotten(inventory: Inventory, staying: Iterable[Verdict]) -> list[Verdict]:
+    """Return files that a version which stays names and that no metadata names any more.
+
+    A file that only stays for what newer versions name of it need not be whole.
+    """
+    needed = {
+        path for verdict in staying if not verdict.is_for_others for path in verdict.file.needs
+    }
     return [
         Verdict(file, ("a version needs it",))
         for file in inventory.files
