@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from benchmarks import lakehouse
 from benchmarks.data import NEIGHBOURS, DataSet, load
 from benchmarks.results import Result, Row
 from benchmarks.settle import settle
+
+CHANGES_OF = {"coverage-changes": "coverage", "tombstone-changes": "tombstones"}
+"""Blobs that tell of changes, and those that they are counted among."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,11 +148,11 @@ class Life:
         """Return bytes of the newest version's blobs, by what they are."""
         from puffin_ann.search.index_files import open_puffin
 
-        found: dict[str, int] = {}
+        found: Counter[str] = Counter()
         with open_puffin(self.table.io, self.version().path) as reader:
             for blob in reader.metadata.blobs:
-                kind = blob.type.removeprefix("puffin-ann-").removesuffix("-v1")
-                found[kind] = found.get(kind, 0) + blob.length
+                kind = blob.type.removeprefix("puffin-ann-").rpartition("-v")[0]
+                found[CHANGES_OF.get(kind, kind)] += blob.length
         return found
 
     def append(self, share: float) -> None:

@@ -22,9 +22,11 @@ MOST_FILES = 12
 LEAST_NEEDED = 0.25
 """Share of a file's bytes under which what is needed of it is copied, so that it can go."""
 
+SMALL_PARTITIONS = 8 << 10
+"""Bytes of cells that every version has a copy of: more would be most of what a refresh writes."""
+
 SMALL = 64 << 10
-"""Bytes of a file that is left alone, however little of it is needed; of cells that each version
-has a copy of."""
+"""Bytes of a file that is left alone, however little of it is needed."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def layers_of(places: Sequence[BlobPlace], held: Set[str], whole_bytes: int) -> 
 
 def _has_copies(place: BlobPlace) -> bool:
     """Tell whether each version has a blob itself: without its cells none can be searched well."""
-    return place.metadata.type == partitions_blob.TYPE and place.metadata.length <= SMALL
+    return place.metadata.type == partitions_blob.TYPE and place.metadata.length <= SMALL_PARTITIONS
 
 
 def _files_to_gather(places: Iterable[BlobPlace], held: Set[str], whole_bytes: int) -> set[str]:
