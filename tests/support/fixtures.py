@@ -21,6 +21,16 @@ def published_by_statistics(monkeypatch):
     monkeypatch.setitem(builds.DEFAULTS, "publish", "statistics")
 
 
+@pytest.fixture
+def layered(monkeypatch):
+    """However small, an index is published in layers."""
+    monkeypatch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
+    settings.cache_clear()
+    yield
+    monkeypatch.undo()
+    settings.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def endpoint(tmp_path_factory):
     """A running S3 server with one bucket."""

@@ -10,11 +10,12 @@ from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.versions import find_versions
-from puffin_ann.settings import settings
 from tests.support import builds, refreshes
 from tests.support.damage import corrupt, damaged, forget_cache, report
 from tests.support.tables import delete_positions
 from tests.support.tagged_versions import published
+
+pytestmark = pytest.mark.usefixtures("layered")
 
 SHARDS = 4
 
@@ -27,16 +28,6 @@ def declared(algorithm="exact", **changes):
 
 
 DECLARED = declared()
-
-
-@pytest.fixture(autouse=True)
-def layered(monkeypatch):
-    """However small, an index is published in layers."""
-    monkeypatch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
-    settings.cache_clear()
-    yield
-    monkeypatch.undo()
-    settings.cache_clear()
 
 
 def largest(table):

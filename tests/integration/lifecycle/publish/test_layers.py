@@ -25,17 +25,9 @@ from tests.support import builds, damage, refreshes, table_events
 from tests.support.tables import delete_positions
 from tests.support.tagged_versions import later, published, tagged_files
 
+pytestmark = pytest.mark.usefixtures("layered")
+
 DECLARED = refreshes.declared(publish="tag", refresh={"delta_ratio": 1.0})
-
-
-@pytest.fixture(autouse=True)
-def layered(monkeypatch):
-    """However small, an index is published in layers."""
-    monkeypatch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
-    settings.cache_clear()
-    yield
-    monkeypatch.undo()
-    settings.cache_clear()
 
 
 @pytest.fixture

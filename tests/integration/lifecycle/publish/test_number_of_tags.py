@@ -18,23 +18,14 @@ from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.moments import now_ms
 from puffin_ann.search.versions import find_versions
-from puffin_ann.settings import settings
 from tests.support import builds, refreshes, table_events
 from tests.support.tagged_versions import DAY_MS, later, published, tagged_files
+
+pytestmark = pytest.mark.usefixtures("layered")
 
 DECLARED = refreshes.declared(publish="tag", refresh={"min_rows": 0, "max_lag": "0s"})
 RETENTION = DECLARED.retention
 HOUR_MS = table_events.HOUR_MS
-
-
-@pytest.fixture(autouse=True)
-def layered(monkeypatch):
-    """However small, an index is published in layers."""
-    monkeypatch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
-    settings.cache_clear()
-    yield
-    monkeypatch.undo()
-    settings.cache_clear()
 
 
 @pytest.fixture
