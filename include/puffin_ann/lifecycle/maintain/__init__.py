@@ -1,6 +1,7 @@
 """Keep published indexes registered, sound and few; rename and drop them.
 
-`guard` registers versions that other engines' maintenance deregistered. `clean` removes what
+`guard` registers versions that other engines' maintenance deregistered, by what `guard_plan`
+decides. `clean` removes what
 `retention` says may go, `clean_location` what a dropped table left; `forget_metadata` has `clean`
 ignore metadata files that nobody needs. `examination` finds what is wrong. `plan_repair` tells what
 it takes to make damaged shards again, and `repair` replaces what else is damaged. `drop` and

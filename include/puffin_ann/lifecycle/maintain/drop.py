@@ -15,13 +15,17 @@ from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots
 from puffin_ann.lake.metadata.dropped import NEVER, find_dropped, mark
 from puffin_ann.lake.metadata.registered import find_registered
 from puffin_ann.lake.store.listing import canonical
-from puffin_ann.lifecycle.maintain.guard import live_files
 from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
 from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
-from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.versions.inventory import (
+    IndexFile,
+    Inventory,
+    live_files,
+    take_inventory,
+)
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 from puffin_ann.search.index_files import open_puffin
 

@@ -8,12 +8,11 @@ from pyiceberg.table import Table
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lifecycle.maintain.examination.damage import require_whole
-from puffin_ann.lifecycle.maintain.guard import live_files
 from puffin_ann.lifecycle.publish.republish import republish_under_tag
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
-from puffin_ann.lifecycle.versions.inventory import take_inventory
+from puffin_ann.lifecycle.versions.inventory import live_files, take_inventory
 from puffin_ann.search.versions import require_versions
 
 log = logging.getLogger("puffin_ann")

@@ -27,14 +27,18 @@ from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.evaluate.records import evaluation_files
 from puffin_ann.lifecycle.maintain.drop import versions_of, without
-from puffin_ann.lifecycle.maintain.guard import live_files
 from puffin_ann.lifecycle.publish.republish import Renamed, republish_renamed
 from puffin_ann.lifecycle.publish.run_records import with_record
 from puffin_ann.lifecycle.retention.withheld import is_shared
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
-from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.versions.inventory import (
+    IndexFile,
+    Inventory,
+    live_files,
+    take_inventory,
+)
 from puffin_ann.search.index_version import IndexVersion, load_version
 from puffin_ann.search.versions import (
     all_index_names,

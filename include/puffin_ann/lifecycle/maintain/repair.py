@@ -16,12 +16,17 @@ from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
 from puffin_ann.lake.store.listing import canonical, delete_object, is_folder
 from puffin_ann.lifecycle.maintain.examination.damage import Damage, damage_of, without_damage
-from puffin_ann.lifecycle.maintain.guard import live_files, plan_guard
+from puffin_ann.lifecycle.maintain.guard_plan import plan_guard
 from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
 from puffin_ann.lifecycle.publish.republish import republish
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
-from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.versions.inventory import (
+    IndexFile,
+    Inventory,
+    live_files,
+    take_inventory,
+)
 from puffin_ann.search.index_files import open_puffin
 
 log = logging.getLogger("puffin_ann")

@@ -13,7 +13,7 @@ from puffin_ann.lake.commit.publish_mode import NOT_KEPT
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.dropped import mark
 from puffin_ann.lake.metadata.expiry import Horizon, surviving
-from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, plan_guard
+from puffin_ann.lifecycle.maintain.guard_plan import LEAD_MS, GuardPlan, plan_guard
 from puffin_ann.lifecycle.versions.inventory import Holding, IndexFile, Inventory
 from tests.support.metadata_tables import DAY_MS, LOCATION, Snap, statistics, table_of
 

@@ -21,9 +21,14 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.metadata.dropped import find_dropped
 from puffin_ann.lake.store.listing import canonical, is_folder
 from puffin_ann.lifecycle.maintain.examination.contradictions import contradictions
-from puffin_ann.lifecycle.maintain.guard import live_files, plan_guard
+from puffin_ann.lifecycle.maintain.guard_plan import plan_guard
 from puffin_ann.lifecycle.maintain.plan_repair import plan_repair
-from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
+from puffin_ann.lifecycle.versions.inventory import (
+    IndexFile,
+    Inventory,
+    live_files,
+    take_inventory,
+)
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.index_files import open_puffin

@@ -23,7 +23,7 @@ from puffin_ann.lifecycle.maintain.examination.doctor_declared import (
 )
 from puffin_ann.lifecycle.maintain.examination.findings import Finding
 from puffin_ann.lifecycle.maintain.examination.foreign_statistics import find_displaced, is_missed
-from puffin_ann.lifecycle.maintain.guard import LEAD_MS, GuardPlan, plan_guard
+from puffin_ann.lifecycle.maintain.guard_plan import LEAD_MS, GuardPlan, plan_guard
 from puffin_ann.lifecycle.retention.foreign_history import describe
 from puffin_ann.lifecycle.retention.removable import find_removable
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
