@@ -92,7 +92,7 @@ class Invariants:
         inventory = take_inventory(self.table)
         files = inventory.published
         kept = apply_retention(
-            files,
+            inventory.with_needed(files),
             policies(self.declared.values(), files),
             names_of_snapshots(inventory.table),
         )

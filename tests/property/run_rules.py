@@ -16,14 +16,19 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.gather import gather
 from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.publish import assemble as publishing
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.moments import now_ms
+from puffin_ann.search.versions import all_index_names
 from tests.support import builds, table_events
 
 STAGES = ("train", "assign", "build_group", "gate", "publish")
+
+
+roles = st.sampled_from(["first", "second"])
 
 
 class Crash(BaseException):
@@ -34,9 +39,9 @@ class RunRules:
     """Runs of two indexes, `first` and `second`."""
 
     @precondition(lambda self: self._rows() >= 8)
-    @rule(name=st.sampled_from(["first", "second"]))
-    def build(self, name):
-        self._build(name)
+    @rule(role=roles)
+    def build(self, role):
+        self._build(self.called[role])
 
     @precondition(lambda self: self.visible)
     @rule(pick=st.integers(0, 1), ratio=st.sampled_from([0.0, 0.3, 1.0]), window=st.booleans())
@@ -50,8 +55,9 @@ class RunRules:
         self._changed()
 
     @precondition(lambda self: self._rows() >= 8)
-    @rule(name=st.sampled_from(["first", "second"]), count=st.integers(1, 5))
-    def build_while_the_table_moves(self, name, count):
+    @rule(role=roles, count=st.integers(1, 5))
+    def build_while_the_table_moves(self, role, count):
+        name = self.called[role]
         plan = self._staged(name)
         commit = publishing.commit_index_file
         moved = []
@@ -67,18 +73,20 @@ class RunRules:
             self._publish(plan, name)
 
     @precondition(lambda self: self._rows() >= 8)
-    @rule(name=st.sampled_from(["first", "second"]), before=st.sampled_from(STAGES))
-    def build_while_orphans_are_removed(self, name, before):
+    @rule(role=roles, before=st.sampled_from(STAGES))
+    def build_while_orphans_are_removed(self, role, before):
+        name = self.called[role]
         self._guarded()
         self._publish(self._staged(name, orphans_removed_before=before), name)
         self.held = None
 
     @precondition(lambda self: self._rows() >= 8)
     @rule(
-        name=st.sampled_from(["first", "second"]),
+        role=roles,
         step=st.sampled_from(["stages", "assembled", "committed", "request", "reply", "late"]),
     )
-    def crash(self, name, step):
+    def crash(self, role, step):
+        name = self.called[role]
         plan, self.attacked = self._staged(name), False
         if step != "stages":
             with pytest.MonkeyPatch.context() as patch:
@@ -138,6 +146,21 @@ class RunRules:
         gather(self.table, name)
         self._changed()
         assert open_index(self.table, name).version.needs == frozenset()
+
+    @rule(role=roles)
+    def rename(self, role):
+        """Give an index its other name, or the one back that it had."""
+        before = self.called[role]
+        after = role if before != role else f"{role}_renamed"
+        if before not in self.visible or after in all_index_names(self.table):
+            return  # where a commit of another name landed late, or was tried again
+        declared = self.declared.pop(before).model_copy(update={"name": after})
+        self.declared[after], self.called[role] = declared, after
+        rename(before, declared, self.declared.values())
+        self.visible = self.visible - {before} | {after}
+        if self.crashed is not None and self.crashed[1] == before:
+            self.crashed = None
+        self._changed()
 
     @precondition(lambda self: self.visible)
     @rule(pick=st.integers(0, 1))

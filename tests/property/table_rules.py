@@ -67,6 +67,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
             )
             for name, mode in zip(("first", "second"), publish, strict=True)
         }
+        self.called = {role: role for role in self.declared}
         self.next_id, self.runs, self.looks = 0, 0, 0
         self.oracle: dict[int, Any] = {}
         self.visible: set[str] = set()

@@ -65,6 +65,19 @@ def mark(
     return {PREFIX + index: json.dumps(value)}
 
 
+def lifted(table: Table, index: str, version: str) -> dict[str, str]:
+    """Return the property by which a version of an index counts as dropped no more, if it does.
+
+    So it is where an index gets a name back that it had before.
+    """
+    before = find_dropped(table).get(index, NEVER)
+    if version not in before.versions:
+        return {}
+    value = json.loads(table.properties[PREFIX + index])
+    value["versions"] = sorted(before.versions - {version})
+    return {PREFIX + index: json.dumps(value)}
+
+
 def _parsed(text: str) -> Dropped:
     try:
         value = object_of(parse(text))

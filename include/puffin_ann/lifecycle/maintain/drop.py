@@ -1,7 +1,7 @@
 """Drop an index: later publications do not hold it, and clean-up removes its files."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -200,13 +200,13 @@ def _publish_without(
         first = f"would publish a file without it, with {kept}"
         return _told(report, rest, _only_dropped(rest), first)
     mine = {file.path for file in rest.files if file.dropped}
-    path, snapshot_id = republish(rest, live, replaces=mine, properties=marks)
-    done = f"published {path} as snapshot {snapshot_id}, with {kept}"
+    new = republish(rest, live, replaces=mine, properties=marks)
+    done = f"published {new.path} as snapshot {new.snapshot_id}, with {kept}"
     fresh = take_inventory(rest.table, at_ms=rest.now_ms)
     empty = _only_dropped(fresh)
     if empty:
         _clear(fresh, empty, {})
-    report = report.model_copy(update={"file": path, "snapshot_id": snapshot_id})
+    report = report.model_copy(update={"file": new.path, "snapshot_id": new.snapshot_id})
     return _told(report, fresh, empty, done)
 
 
@@ -220,15 +220,15 @@ def _deregister(
 
 
 def _told(
-    report: DropReport, inventory: Inventory, empty: Iterable[IndexFile], *done: str
+    report: DropReport, inventory: Inventory, empty: Sequence[IndexFile], *done: str
 ) -> DropReport:
     """Return the report with the files that are deregistered, and the tags that go with them."""
     verb = "would deregister" if report.dry_run else "deregistered"
-    tags: dict[str, list[str]] = {file.path: inventory.tags_of(file) for file in empty}
+    tags = {file.path: inventory.tags_of(file) for file in empty}
     actions = [
-        f"{verb} {path}, which holds nothing else"
-        + (f", with tag {', '.join(names)}" if names else "")
-        for path, names in tags.items()
+        f"{verb} {file.path}, which holds {_content(file, report.index)}"
+        + (f", with tag {', '.join(tags[file.path])}" if tags[file.path] else "")
+        for file in empty
     ]
     return report.model_copy(
         update={
@@ -239,8 +239,22 @@ def _told(
     )
 
 
+def _content(file: IndexFile, index: str) -> str:
+    """Say what a file holds, of which nothing is needed once an index is dropped."""
+    others = sorted({repr(held.index) for held in file.dropped} - {repr(index)})
+    if not others:
+        return "nothing else"
+    return f"what was dropped or renamed before, of index {', '.join(others)}, and nothing else"
+
+
 def _only_dropped(inventory: Inventory) -> list[IndexFile]:
-    return [file for file in inventory.files if file.dropped and not file.holds and file.entries]
+    """Return the registered files that hold nothing else, and that no version names."""
+    needed = inventory.needed
+    return [
+        file
+        for file in inventory.files
+        if file.dropped and not file.holds and file.entries and canonical(file.path) not in needed
+    ]
 
 
 def _clear(inventory: Inventory, files: Iterable[IndexFile], marks: Mapping[str, str]) -> None:

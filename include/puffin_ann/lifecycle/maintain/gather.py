@@ -68,6 +68,6 @@ def _gathered(table: Table, index: str) -> GatherReport:
     file = live[index]
     path = file.path
     if file.needs or not inventory.is_tagged(file):
-        path, _ = republish_under_tag(inventory, index)
+        path = republish_under_tag(inventory, index).path
         log.info("gather: index %s of %s is in %s", index, where, path)
     return GatherReport(table=where, index=index, file=path, files=1 + len(file.needs))

@@ -104,8 +104,8 @@ def _apply(inventory: Inventory, plan: GuardPlan) -> list[str]:
         done += _moved(fresh, plan)
         if plan.again:
             rest = {index: file for index, file in plan.live.items() if index not in plan.move}
-            path, snapshot_id = republish(fresh, rest)
-            done.append(f"published {path} under snapshot {snapshot_id}: {plan.again}")
+            new = republish(fresh, rest)
+            done.append(f"published {new.path} under snapshot {new.snapshot_id}: {plan.again}")
     return done
 
 
@@ -114,7 +114,7 @@ def _moved(inventory: Inventory, plan: GuardPlan) -> list[str]:
     done: list[str] = []
     for index in plan.move:
         try:
-            path, _ = republish_under_tag(inventory, index)
+            path = republish_under_tag(inventory, index).path
         except TagNotKeptError as error:
             log.warning("guard: %s", error)
             note = SlotChange(seen={}, properties=not_kept_now())

@@ -19,14 +19,13 @@ from puffin_ann.lake.commit.tagged_snapshot import FOR_EVER_MS
 from puffin_ann.lake.metadata.dropped import find_dropped, names_index
 from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
 from puffin_ann.lake.metadata.own_tags import own_tags, tag_of
-from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle.retention.rules import (
     Verdict,
     apply_retention,
     names_of_snapshots,
     policies,
 )
-from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, live_files
+from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, is_among, live_files
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 
 LEAD_MS = DAY_MS
@@ -78,8 +77,9 @@ def plan_guard(
         slot: file.path for file in inventory.files if file.bytes is None for slot in file.entries
     }
     register: dict[int, tuple[IndexFile, str]] = {}
+    needed = inventory.needed
     for slot, file in _emptied(inventory):
-        if file is not None and file.is_usable:
+        if file is not None and (file.is_usable or is_among(file, needed)):
             register[slot] = file, "its tag holds it"
         elif file is None or file.bytes is None or not (file.holds or file.problem):
             clear[slot] = file.path if file else "its file"
@@ -87,14 +87,15 @@ def plan_guard(
         return GuardPlan(clear=clear, live=live, lost=lost)
     expected = surviving(table, horizon or Horizon(inventory.now_ms + LEAD_MS))
     again = ""
-    staying = [
+    verdicts = [
         verdict
         for verdict in apply_retention(
-            published, policies(declarations, published), names_of_snapshots(table)
+            inventory.with_needed(published),
+            policies(declarations, published),
+            names_of_snapshots(table),
         )
-        if verdict.is_kept
+        if verdict.is_kept and not inventory.is_tagged(verdict.file)
     ]
-    verdicts = [verdict for verdict in staying if not inventory.is_tagged(verdict.file)]
     hold = _lost_tags(inventory, verdicts)
     for slot, (_, file) in hold.items():
         if slot not in file.entries:
@@ -116,7 +117,6 @@ def plan_guard(
         for verdict in verdicts
         if verdict.file not in live.values() and verdict.file.path not in held
     ]
-    kept += _forgotten(inventory, staying)
     _keep_others(inventory, kept, expected, clear, register)
     return GuardPlan(clear, register, hold, move, again, live, lost)
 
@@ -142,21 +142,6 @@ def _without_tag(
     except UnsupportedTableError:  # nothing can be published
         return ()
     return tuple(found) if mode == "tag" else ()
-
-
-def _forgotten(inventory: Inventory, staying: Iterable[Verdict]) -> list[Verdict]:
-    """Return files that a version which stays names and that no metadata names any more.
-
-    A file that only stays for what newer versions name of it need not be whole.
-    """
-    needed = {
-        path for verdict in staying if not verdict.is_for_others for path in verdict.file.needs
-    }
-    return [
-        Verdict(file, ("a version needs it",))
-        for file in inventory.files
-        if not file.is_published and file.bytes is not None and canonical(file.path) in needed
-    ]
 
 
 def _lost_tags(

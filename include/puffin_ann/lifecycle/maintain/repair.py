@@ -67,9 +67,9 @@ def _repaired(table: Table, found: Sequence[Damage], actions: list[str]) -> froz
     kept = {path: why for path in dispensable if (why := protection.why_file_kept(path))}
     untagged = rest.untagged(whole)
     if any(_is_needed(inventory, damaged[path], untagged, path in kept) for path in dispensable):
-        path, snapshot_id = republish(rest, untagged, replaces=dispensable)
+        new = republish(rest, untagged, replaces=dispensable)
         actions.append(
-            f"published {path} as snapshot {snapshot_id}, of what is whole: "
+            f"published {new.path} as snapshot {new.snapshot_id}, of what is whole: "
             + ", ".join(f"index {index} of {file.path}" for index, file in sorted(untagged.items()))
         )
     actions += [f"left damaged file {path} as it is: {why}" for path, why in sorted(kept.items())]

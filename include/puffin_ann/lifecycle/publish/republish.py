@@ -1,12 +1,13 @@
 """Publish again what is published already: no index is built for it.
 
-One index goes under a tag. Where tags are not kept, all of the table's go under the head, in one
-file.
+One index goes under a tag: as one file, or, where it only gets another name, as a version that
+names what is in files already. Where tags are not kept, all of the table's go under the head, in
+one file.
 """
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
@@ -16,8 +17,6 @@ from puffin_ann.blobs.routing import TYPE as ROUTING
 from puffin_ann.errors import (
     ConflictError,
     EnvironmentProblemError,
-    FormatError,
-    StoreRefusedError,
     TagNotKeptError,
     UnclearCommitError,
 )
@@ -26,25 +25,43 @@ from puffin_ann.lake.commit.attempt import Request
 from puffin_ann.lake.commit.commit_index_file import commit_index_file
 from puffin_ann.lake.commit.publish_mode import ModeChoice
 from puffin_ann.lake.metadata.own_tags import tag_name
-from puffin_ann.lake.metadata.registered import find_registered, publication_number
+from puffin_ann.lake.metadata.registered import publication_number
 from puffin_ann.lake.store.assemble.compose import Assembly, Names
 from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lifecycle.build.shard import CREATED_BY
-from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, listed_blobs, open_pinned
+from puffin_ann.lifecycle.publish.carried_blobs import Blob, listed_blobs
+from puffin_ann.lifecycle.publish.layers import Layers
 from puffin_ann.lifecycle.publish.make_file import make_file
-from puffin_ann.lifecycle.retention.tags import NEEDS, NOTHING
+from puffin_ann.lifecycle.publish.published_blobs import foreign_blobs, layered_blobs, live_blobs
+from puffin_ann.lifecycle.retention.tags import NEEDS, needs_text
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, live_files
 from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.puffin.reader import BlobReader, PuffinReader
+from puffin_ann.puffin.reader import BlobReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
-from puffin_ann.search.index_files import VersionFiles, directory_in
 
 log = logging.getLogger("puffin_ann")
 
 NAME = "re-published"
 """Stands where the name of an index would; those have no hyphen."""
+
+_NO_LAYERS = Layers((), ())
+
+
+@dataclass(frozen=True)
+class Republished:
+    """What was published again.
+
+    Attributes:
+        path: location of the new file.
+        snapshot_id: snapshot it is registered under.
+        bytes_copied: bytes of blobs that were copied into it.
+    """
+
+    path: str
+    snapshot_id: int
+    bytes_copied: int
 
 
 @dataclass(frozen=True)
@@ -55,21 +72,27 @@ class Renamed:
     after: str
     routing: bytes
 
-    def put(self, writer: PuffinWriter, reader: BlobReader, blob: BlobMetadata) -> None:
-        """Add a blob of the index under its new name."""
+    def put(
+        self, writer: PuffinWriter, reader: BlobReader, blob: BlobMetadata, layers: Layers
+    ) -> None:
+        """Add a blob of the index under its new name; with its routing what the layers name."""
         properties = {**blob.properties, "index": self.after}
         if blob.type != ROUTING:
             writer.copy(reader, blob, properties=properties)
             return
-        writer.add(
-            ROUTING,
-            self.routing,
-            fields=blob.fields,
-            snapshot_id=blob.snapshot_id,
-            sequence_number=blob.sequence_number,
-            properties=properties,
-            codec="zstd",
-        )
+        made = [(ROUTING, self.routing)]
+        if layers.directory is not None:
+            made.append((directory_blob.TYPE, directory_blob.encode(layers.directory)))
+        for kind, data in made:
+            writer.add(
+                kind,
+                data,
+                fields=blob.fields,
+                snapshot_id=blob.snapshot_id,
+                sequence_number=blob.sequence_number,
+                properties=properties,
+                codec="zstd",
+            )
 
 
 def republish(
@@ -79,8 +102,8 @@ def republish(
     replaces: Collection[str] = (),
     properties: Mapping[str, str] | None = None,
     renamed: Renamed | None = None,
-) -> tuple[str, int]:
-    """Publish one file with all live indexes under the head; returns its location and snapshot.
+) -> Republished:
+    """Publish one file with all live indexes under the head.
 
     What a tag of ours holds stays where it is. The file takes the place of the one under the head,
     whose content is carried over: others' blobs, which stay listed, and after a rollback an older
@@ -104,8 +127,8 @@ def republish(
     if here is not None and here.is_usable:  # what it has besides, tags have newer
         replaces = {*replaces, here.path}
     new = _NewFile.of(inventory, source)
-    ours = list(_live_blobs(inventory.table, source, new.assembly.object_plan))
-    carried, foreign = _foreign_blobs(inventory.table, head, new.assembly.object_plan)
+    ours = list(live_blobs(inventory.table, source, new.assembly.object_plan))
+    carried, foreign = foreign_blobs(inventory.table, head, new.assembly.object_plan)
     return new.publish(
         [*ours, *foreign],
         renamed,
@@ -120,8 +143,10 @@ def republish_under_tag(
     *,
     properties: Mapping[str, str] | None = None,
     renamed: Renamed | None = None,
-) -> tuple[str, int]:
-    """Publish one live index as one file under a tag; returns its location and snapshot.
+) -> Republished:
+    """Publish one live index under a tag, as one file.
+
+    Where it gets another name, it names what is in files already, as a refresh does.
 
     Args:
         inventory: of the table.
@@ -136,9 +161,12 @@ def republish_under_tag(
     """
     live = {index: live_files(inventory.published)[index]}
     new = _NewFile.of(inventory, live)
-    ours = list(_live_blobs(inventory.table, live, new.assembly.object_plan))
+    if renamed is None:
+        ours, layers = list(live_blobs(inventory.table, live, new.assembly.object_plan)), _NO_LAYERS
+    else:
+        ours, layers = layered_blobs(inventory.table, index, live[index], new.assembly.object_plan)
     tag = tag_name(renamed.after if renamed else index, new.run_id)
-    return new.publish(ours, renamed, tag=tag, properties=properties or {})
+    return new.publish(ours, renamed, tag=tag, properties=properties or {}, layers=layers)
 
 
 def republish_renamed(
@@ -149,7 +177,7 @@ def republish_renamed(
     *,
     replaces: Collection[str],
     properties: Mapping[str, str],
-) -> tuple[str, int]:
+) -> Republished:
     """Publish an index under its new name, by a tag if it has one or tags are kept.
 
     Args:
@@ -178,6 +206,18 @@ def republish_renamed(
             choice = without_tag
     properties = {**properties, **choice.properties}
     return republish(inventory, live, replaces=replaces, properties=properties, renamed=renamed)
+
+
+def bytes_to_copy(
+    inventory: Inventory, live: Mapping[str, IndexFile], index: str, choice: ModeChoice
+) -> int:
+    """Return how many bytes `republish_renamed` copies; the footers of files are read."""
+    plan = ObjectPlan(lambda _: "")
+    if inventory.is_tagged(live[index]) or choice.of(inventory.table)[0] == "tag":
+        blobs = layered_blobs(inventory.table, index, live[index], plan)[0]
+    else:
+        blobs = list(live_blobs(inventory.table, inventory.untagged(live), plan))
+    return _copied(blobs, index)
 
 
 @dataclass(frozen=True)
@@ -209,16 +249,17 @@ class _NewFile:
 
     def publish(
         self,
-        blobs: Iterable[Blob],
+        blobs: Sequence[Blob],
         renamed: Renamed | None,
         *,
         properties: Mapping[str, str],
         tag: str = "",
         carried: Set[str] = frozenset(),
-    ) -> tuple[str, int]:
+        layers: Layers = _NO_LAYERS,
+    ) -> Republished:
         """Make the file of blobs and commit it; by the statistics of the head, without a tag."""
         table, head = self.inventory.table, _require_head(self.inventory)
-        finished = _written(blobs, self.assembly.object_plan, renamed, self.run_id)
+        finished = _written(blobs, self.assembly.object_plan, renamed, layers, self.run_id)
         path = make_file(self.assembly)
         request = Request(
             expected_head=head,
@@ -226,12 +267,13 @@ class _NewFile:
             path=path,
             file_size=finished.length,
             footer_size=finished.footer_size,
-            summary=_summary(self.live, self.run_id, renamed),
+            summary=_summary(table, self.live, self.run_id, renamed, layers),
             blob_metadata=listed_blobs(finished.metadata.blobs),
             mode="tag" if tag else "statistics",
             tag=tag,
             run_prefix=f"{self.names.folder}/{self.names.kind}-{self.names.run}-",
             carried=carried,
+            needs=layers.files,
             properties=properties,
         )
         try:
@@ -241,8 +283,9 @@ class _NewFile:
         except Exception:
             _discard(table, path)
             raise
+        copied = _copied(blobs, renamed.before if renamed else "")
         _log(path, published.snapshot_id, finished, self.live)
-        return path, published.snapshot_id
+        return Republished(path, published.snapshot_id, copied)
 
 
 def _require_head(inventory: Inventory) -> int:
@@ -252,16 +295,29 @@ def _require_head(inventory: Inventory) -> int:
 
 
 def _written(
-    blobs: Iterable[Blob], object_plan: ObjectPlan, renamed: Renamed | None, run_id: str
+    blobs: Iterable[Blob],
+    object_plan: ObjectPlan,
+    renamed: Renamed | None,
+    layers: Layers,
+    run_id: str,
 ) -> FinishedFile:
     """Write blobs one after another, those of shards first."""
     with PuffinWriter(object_plan) as writer:
         for reader, blob in sorted(blobs, key=lambda listed: not _is_shard(listed[1])):
             if renamed is not None and blob.properties.get("index") == renamed.before:
-                renamed.put(writer, reader, blob)
+                renamed.put(writer, reader, blob, layers)
             else:
                 writer.copy(reader, blob)
         return writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run_id}"})
+
+
+def _copied(blobs: Iterable[Blob], renamed: str) -> int:
+    """Return the bytes of blobs, but for the routing of an index that gets another one."""
+    return sum(
+        blob.length
+        for _, blob in blobs
+        if blob.type != ROUTING or blob.properties.get("index") != renamed
+    )
 
 
 def _as_under_head(
@@ -274,7 +330,7 @@ def _as_under_head(
 
 def _log(path: str, snapshot_id: int, file: FinishedFile, live: Collection[str]) -> None:
     log.info(
-        "guard: published %s again as snapshot %d, file %s, %d bytes copied",
+        "published %s again as snapshot %d, file %s of %d bytes",
         ", ".join(sorted(live)),
         snapshot_id,
         path,
@@ -282,7 +338,13 @@ def _log(path: str, snapshot_id: int, file: FinishedFile, live: Collection[str])
     )
 
 
-def _summary(live: Mapping[str, IndexFile], run_id: str, renamed: Renamed | None) -> dict[str, str]:
+def _summary(
+    table: Table,
+    live: Mapping[str, IndexFile],
+    run_id: str,
+    renamed: Renamed | None,
+    layers: Layers,
+) -> dict[str, str]:
     summary = {f"ann.{NAME}.run-id": run_id}
     for index, file in live.items():
         for held in file.holds:
@@ -290,55 +352,12 @@ def _summary(live: Mapping[str, IndexFile], run_id: str, renamed: Renamed | None
                 name = renamed.after if renamed and renamed.before == index else index
                 summary[f"ann.{name}.base-snapshot-id"] = str(held.base_snapshot_id)
                 summary[f"ann.{name}.version"] = held.version
-                summary[f"ann.{name}.{NEEDS}"] = NOTHING
+                summary[f"ann.{name}.{NEEDS}"] = needs_text(table, name, layers.files)
     return summary
 
 
 def _is_shard(blob: BlobMetadata) -> bool:
     return "shard" in blob.properties
-
-
-def _live_blobs(
-    table: Table, live: Mapping[str, IndexFile], object_plan: ObjectPlan
-) -> Iterator[Blob]:
-    for index, file in live.items():
-        with open_pinned(table, object_plan, file.path, file.bytes) as reader:
-            for blob in reader.metadata.blobs:
-                is_of_it = not is_foreign(blob) and blob.properties.get("index") == index
-                if is_of_it and blob.type != directory_blob.TYPE:
-                    yield reader, blob
-            yield from _named_blobs(table, index, reader, object_plan)
-
-
-def _named_blobs(
-    table: Table, index: str, reader: PuffinReader, object_plan: ObjectPlan
-) -> Iterator[Blob]:
-    """Yield what a version has in other files: the new file has all of it."""
-    directory = directory_in(reader, index)
-    (field_id,) = reader.only(ROUTING, index=index).fields
-    with VersionFiles(
-        table.io, reader.name, index, directory, field_id, own=reader, opening=object_plan.pin
-    ) as files:
-        for place in files.named:
-            yield files.open(place).reader, place.metadata
-
-
-def _foreign_blobs(
-    table: Table, head: int, object_plan: ObjectPlan
-) -> tuple[frozenset[str], list[Blob]]:
-    """Return the newest file that has blobs of others, and those; the head's file comes first."""
-    entries = sorted(find_registered(table), key=lambda entry: head not in entry.snapshot_ids)
-    for entry in entries:
-        path = entry.path
-        try:
-            with open_pinned(table, object_plan, path, entry.file_size) as reader:
-                foreign = [blob for blob in reader.metadata.blobs if is_foreign(blob)]
-        except (FileNotFoundError, FormatError, StoreRefusedError) as error:
-            log.warning("guard: file %s of others cannot be read: %s", path, error)
-            continue
-        if foreign:
-            return frozenset({path}), [(reader, blob) for blob in foreign]
-    return frozenset(), []
 
 
 def _discard(table: Table, path: str) -> None:

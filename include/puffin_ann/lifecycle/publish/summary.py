@@ -29,7 +29,7 @@ def summary_of(
         "vectors": str(version.vectors),
         "shards": str(len(routing.shards)),
         "max-tombstone-ratio": f"{version.tombstone_ratio:.4g}",
-        NEEDS: needs_text(table, named),
+        NEEDS: needs_text(table, plan.declaration.name, named),
     }
     if routing.measured is not None:
         figures["recall"] = f"{routing.measured.recall:.4f}"

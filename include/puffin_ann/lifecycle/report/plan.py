@@ -7,7 +7,7 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lake.commit.publish_mode import publish_mode
 from puffin_ann.lifecycle.ingest.preconditions import require_fit
-from puffin_ann.lifecycle.maintain.rename import advice_to_rename
+from puffin_ann.lifecycle.maintain.former_names import advice_to_rename
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.refresh.due import find_due
 from puffin_ann.search.index import require_snapshot

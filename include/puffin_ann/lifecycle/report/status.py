@@ -15,7 +15,7 @@ from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import Trial
-from puffin_ann.lifecycle.maintain.rename import renamings
+from puffin_ann.lifecycle.maintain.former_names import renamings
 from puffin_ann.lifecycle.versions.index_state import bytes_of
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 from puffin_ann.moments import as_time

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 from typing import Literal
@@ -26,7 +26,6 @@ from puffin_ann.lifecycle.retention.rules import (
     apply_retention,
     names_of_snapshots,
     policies,
-    who_needs,
 )
 from puffin_ann.lifecycle.retention.tags import find_untagged
 from puffin_ann.lifecycle.runtime.heartbeat import ALIVE_MS
@@ -35,7 +34,7 @@ from puffin_ann.lifecycle.runtime.object_names import (
     needed_locations,
     object_name,
 )
-from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
+from puffin_ann.lifecycle.versions.inventory import Holding, IndexFile, Inventory, needs_of
 
 _log = logging.getLogger("puffin_ann")
 
@@ -95,7 +94,9 @@ def find_removable(
         usual = _with_grace(usual, grace)
         retention = {index: _with_grace(policy, grace) for index, policy in retention.items()}
     once = [file for file in inventory.files if file in published or file in without_tag]
-    verdicts = apply_retention(once, retention, names_of_snapshots(inventory.table))
+    needed = needs_of(once)
+    names = names_of_snapshots(inventory.table)
+    verdicts = apply_retention(inventory.with_needed(once), retention, names)
     longest = max((policy.grace_ms for policy in retention.values()), default=usual.grace_ms)
     longest = max(longest, ALIVE_MS)  # what is not published may be of a run that goes on
     unnamed: list[Removable] = []
@@ -105,8 +106,8 @@ def find_removable(
         unnamed += _records(inventory, root, stored, retention, longest)
     return [
         *_superseded(inventory, verdicts),
-        *_dropped(inventory, declarations, grace),
-        *_unpublished(inventory, without_tag, longest),
+        *_dropped(inventory, needed, declarations, grace),
+        *_unpublished(inventory, needed, without_tag, longest),
         *unnamed,
         *_manifest_lists(inventory, longest),
         *_uploads(inventory, longest),
@@ -138,18 +139,21 @@ def _superseded(inventory: Inventory, verdicts: Iterable[Verdict]) -> Iterable[R
 
 
 def _dropped(
-    inventory: Inventory, declarations: Sequence[IndexDeclaration], grace: str | None
+    inventory: Inventory,
+    needed: Set[str],
+    declarations: Sequence[IndexDeclaration],
+    grace: str | None,
 ) -> Iterable[Removable]:
     """List files that hold nothing but versions that were dropped, and that no other needs."""
-    needed = inventory.needed
     for file in inventory.files:
         if file.holds or not file.dropped or canonical(file.path) in needed:
             continue
-        shells = [replace(file, holds=file.dropped)]
+        dropped = (*file.dropped, *_dropped_with(inventory, file))
+        shells = [replace(file, holds=dropped)]
         kept = policies(declarations, shells)
         longest = max(kept.values(), key=lambda policy: policy.grace_ms)
-        since = max(name.dropped_ms for name in file.dropped)
-        names = ", ".join(sorted({repr(name.index) for name in file.dropped}))
+        since = max(name.dropped_ms for name in dropped)
+        names = ", ".join(sorted({repr(name.index) for name in dropped}))
         yield Removable(
             kind="superseded version",
             location=file.path,
@@ -162,31 +166,35 @@ def _dropped(
         )
 
 
+def _dropped_with(inventory: Inventory, file: IndexFile) -> Iterable[Holding]:
+    """Yield versions in other files that named a file until they were dropped, too."""
+    key = canonical(file.path)
+    return (held for other in inventory.files if key in other.needs for held in other.dropped)
+
+
 def find_needed(
     inventory: Inventory, declarations: Sequence[IndexDeclaration] = ()
 ) -> list[tuple[IndexFile, str]]:
     """List the files that stay only since versions in other files need them, each with these."""
     published = inventory.published
     verdicts = apply_retention(
-        published, policies(declarations, published), names_of_snapshots(inventory.table)
+        inventory.with_needed(published),
+        policies(declarations, published),
+        names_of_snapshots(inventory.table),
     )
-    found = [
+    return [
         (verdict.file, "; ".join(verdict.reasons)) for verdict in verdicts if verdict.is_for_others
     ]
-    dropped = [file for file in inventory.files if file.dropped and not file.holds]
-    needing = [(file, "; ".join(who_needs(file, published))) for file in dropped]
-    return found + [(file, why) for file, why in needing if why]
 
 
 def _unpublished(
-    inventory: Inventory, without_tag: Collection[IndexFile], grace_ms: int
+    inventory: Inventory, needed: Set[str], without_tag: Collection[IndexFile], grace_ms: int
 ) -> Iterable[Removable]:
     """List files of runs that failed, were killed, or whose commit was not answered.
 
     A file that some snapshot or earlier metadata names, or a version that is published, is none of
     them, readable or not, nor what lost its tag when newer versions were published.
     """
-    needed = inventory.needed
     for file in inventory.files:
         left = (file.holds or not file.dropped) and file not in without_tag
         left = left and canonical(file.path) not in needed

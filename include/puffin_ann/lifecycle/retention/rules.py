@@ -83,7 +83,7 @@ def apply_retention(
     as long as one that stays names it.
 
     Args:
-        files: usable ones, the newest first.
+        files: usable ones, and what they name, the newest first; see `Inventory.with_needed`.
         retention: by index.
         names: names of tags and branches by snapshot.
     """
@@ -107,7 +107,8 @@ def _with_needed(verdicts: Sequence[Verdict]) -> list[Verdict]:
             return Verdict(verdict.file, kept, is_for_others=True)
         gone_ms = max(other.since_ms + other.grace_ms for other in needing)
         since = max(verdict.since_ms, gone_ms - verdict.grace_ms)
-        return replace(verdict, since_ms=since)
+        why = verdict.superseded or ("no version that is kept needs it",)
+        return replace(verdict, superseded=why, since_ms=since)
 
     return list(map(considered, verdicts))
 

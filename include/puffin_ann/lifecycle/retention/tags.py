@@ -40,7 +40,8 @@ three days, Trino's and StarRocks' seven."""
 
 NEEDS = "needs"
 """Last part of the key `ann.<index>.needs` of a tagged snapshot's summary: the files that the
-version names, each by the last part of the tag that holds it."""
+version names, each by the last part of the tag that holds it, or by all of it but our prefix where
+that was made for an index of another name."""
 
 NOTHING = "none"
 """Value of that key where the version's own file has all of it."""
@@ -67,16 +68,19 @@ class TaggedVersion:
     needs: frozenset[str] | None
 
 
-def needs_text(table: Table, paths: Set[str]) -> str:
+def needs_text(table: Table, index: str, paths: Set[str]) -> str:
     """Return the value of `ann.<index>.needs` of a version that names some files.
 
     Args:
         table: whose tags hold them.
+        index: name of the index.
         paths: locations of the files.
     """
     tags = own_tags(table)
     held = [tags[slot] for slot, entry in _tagged_entries(table) if entry.statistics_path in paths]
-    return " ".join(sorted(tag.rpartition("_")[2] for tag in held)) or NOTHING
+    own = f"{PREFIX}{index}_"
+    parts = (tag.removeprefix(own if index_of(tag) == index else PREFIX) for tag in held)
+    return " ".join(sorted(parts)) or NOTHING
 
 
 def superseded_tags(
@@ -85,8 +89,9 @@ def superseded_tags(
     """Return the tagged snapshots that go when a version is published, with their tags.
 
     Those stay whose version is one of the newest, or covers what a user's tag or a branch points
-    to; whose file one of these names, or the new version does; and whose file would be too old for
-    other engines' cleaners before its grace period is over.
+    to; whose file one of these names, or the new version does, or any of an index that had this
+    name before; and whose file would be too old for other engines' cleaners before its grace
+    period is over.
 
     Args:
         table: as it was loaded.
@@ -103,8 +108,8 @@ def superseded_tags(
     known = _needed(table.io, index, kept)
     if known is None:
         return frozenset()
-    needed = known | {canonical(path) for path in needs}
     tags = own_tags(table)
+    needed = known | {canonical(path) for path in needs} | _needed_by_others(table, index)
     staying = {each.slot for each in kept}
     return frozenset(
         each.slot
@@ -185,7 +190,23 @@ def _version(snapshot: Snapshot, path: str, index: str) -> TaggedVersion:
 
 
 def _tags(needs: str, index: str) -> frozenset[str]:
-    return frozenset(f"{PREFIX}{index}_{part}" for part in needs.split() if part != NOTHING)
+    """Return the tags that a summary says: of another index it has the name, too."""
+    parts = (part for part in needs.split() if part != NOTHING)
+    return frozenset(f"{PREFIX}{part if '_' in part else f'{index}_{part}'}" for part in parts)
+
+
+def _needed_by_others(table: Table, index: str) -> set[str]:
+    """Return the tags that versions of other indexes need.
+
+    Those are of indexes that were renamed, and so of a release that says what they need.
+    """
+    others = {index_of(tag) for tag in own_tags(table).values()} - {index}
+    return {
+        tag
+        for other in others
+        for version in tagged_versions(table, other)
+        for tag in version.needs or ()
+    }
 
 
 def _with_names(

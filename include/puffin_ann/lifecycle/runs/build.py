@@ -21,7 +21,7 @@ from puffin_ann.lifecycle.documents.run import (
     done,
     store,
 )
-from puffin_ann.lifecycle.maintain.rename import advice_to_rename
+from puffin_ann.lifecycle.maintain.former_names import advice_to_rename
 from puffin_ann.lifecycle.publish.assemble import was_published
 from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id

@@ -2,8 +2,9 @@
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Set
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
@@ -70,7 +71,7 @@ class IndexFile:
         holds: what it holds; empty if it cannot be read.
         problem: why it cannot be read; empty if it can.
         dropped: what it holds besides, and what was dropped.
-        needs: canonical locations of the files that what it holds names.
+        needs: canonical locations of the files that what it holds names, dropped or not.
     """
 
     path: str
@@ -126,7 +127,21 @@ class Inventory:
     @property
     def needed(self) -> frozenset[str]:
         """Canonical locations of the files that published ones name."""
-        return frozenset(path for file in self.published for path in file.needs)
+        return needs_of(self.published)
+
+    def with_needed(self, versions: Collection[IndexFile]) -> tuple[IndexFile, ...]:
+        """Return files with versions, and those that these name, the newest first.
+
+        What else is in the latter counts for nothing: it was dropped, lost its registration, or
+        cannot be read as a whole.
+        """
+        chosen = {file.path for file in versions}
+        needed = needs_of(versions)
+        return tuple(
+            file if file.path in chosen else replace(file, holds=())
+            for file in self.files
+            if file.path in chosen or is_among(file, needed)
+        )
 
     def is_tagged(self, file: IndexFile) -> bool:
         """Tell whether a tag of ours holds a file: then no expiry takes its registration away."""
@@ -148,6 +163,16 @@ class Inventory:
     def is_free(self, slot: int) -> bool:
         """Tell whether a snapshot exists and has no statistics."""
         return self.table.snapshot_by_id(slot) is not None and slot not in slots(self.table)
+
+
+def needs_of(files: Iterable[IndexFile]) -> frozenset[str]:
+    """Return canonical locations of the files that others name."""
+    return frozenset(path for file in files for path in file.needs)
+
+
+def is_among(file: IndexFile, locations: Set[str]) -> bool:
+    """Tell whether a file is there, at one of these canonical locations."""
+    return file.bytes is not None and canonical(file.path) in locations
 
 
 def live_files(published: Iterable[IndexFile]) -> dict[str, IndexFile]:
@@ -297,7 +322,7 @@ def _content(
                 declaration = IndexProperties(routing.properties).declaration
                 gone_ms = marks[index].at_ms if is_dropped(marks, index, version) else 0
                 holds.append(Holding(index, version, blob.snapshot_id, declaration, gone_ms))
-                if not gone_ms:
+                with suppress(FormatError) if gone_ms else nullcontext():
                     needs |= _named_in(reader, index)
             return tuple(holds), frozenset(needs), reader.footer_size
 

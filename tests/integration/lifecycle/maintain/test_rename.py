@@ -13,13 +13,12 @@ from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags
 from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lifecycle.evaluate.records import Evaluation, evaluations, record
 from puffin_ann.lifecycle.maintain.drop import drop
-from puffin_ann.lifecycle.maintain.rename import (
-    RenameReport,
+from puffin_ann.lifecycle.maintain.former_names import (
     advice_to_rename,
     find_declarations,
     former_name,
-    rename,
 )
+from puffin_ann.lifecycle.maintain.rename import RenameReport, rename
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.report.status import grid, status

@@ -10,8 +10,9 @@ from puffin_ann.lake.metadata.expiry import Horizon
 from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.drop import drop
+from puffin_ann.lifecycle.maintain.former_names import find_declarations
 from puffin_ann.lifecycle.maintain.guard import guard
-from puffin_ann.lifecycle.maintain.rename import find_declarations, rename
+from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.moments import now_ms
 from tests.support import builds, former_modes, table_events

@@ -13,7 +13,6 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.gather import gather
 from puffin_ann.lifecycle.maintain.guard import guard
-from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.publish import assemble, layers
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime import leases
@@ -260,17 +259,6 @@ def test_an_index_goes_over_to_one_file_where_it_is_not_published_by_tag(words, 
     assert newest(words).directory is None, "what no tag holds is copied"
     appended(words, 3)
     assert newest(words).needs
-
-
-def test_an_index_is_renamed_with_all_that_it_names(words, first):
-    appended(words, 0)
-    after = DECLARED.model_copy(update={"name": "renamed"})
-    rename(builds.INDEX, after, [after])
-    index = open_index(words.refresh(), "renamed")
-    assert index.version.directory is None
-    builds.assert_answers(index, words, words.current_snapshot().snapshot_id, refreshes.QUERIES, 4)
-    clean(words, [after], at_ms=later(), grace="0s")
-    assert tagged_files(words) == {index.version.path}
 
 
 def test_an_index_is_gathered_in_one_file_and_goes_on_from_there(words, first):

@@ -79,8 +79,8 @@ def find_damage(
 ) -> list[Damage]:
     """Look for damage in all published files; with `quick` in what is small of each.
 
-    Not in those that are only kept since newer versions name them: what these need of them is
-    looked at with them.
+    Not in those that are only kept since other versions name them: what these need of them is
+    looked at with them. Nor in what was dropped.
 
     Args:
         inventory: of the table.
@@ -94,6 +94,8 @@ def find_damage(
         if not file.is_published or file.bytes is None:
             continue
         if file.path not in newest and not file.needs <= registered:
+            continue
+        if file.dropped and not file.holds:
             continue
         if file.problem:
             found.append(Damage(file, "", file.problem))

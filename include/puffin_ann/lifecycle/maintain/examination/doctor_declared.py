@@ -6,8 +6,8 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lifecycle.maintain.examination.findings import Finding
 from puffin_ann.lifecycle.maintain.examination.published_before import why_published_before
+from puffin_ann.lifecycle.maintain.former_names import advice_to_rename, renamings
 from puffin_ann.lifecycle.maintain.guard_plan import GuardPlan
-from puffin_ann.lifecycle.maintain.rename import advice_to_rename, renamings
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 

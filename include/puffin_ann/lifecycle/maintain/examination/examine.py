@@ -77,7 +77,9 @@ def _registrations(
             )
     published = inventory.published
     verdicts = apply_retention(
-        published, policies(declarations, published), names_of_snapshots(inventory.table)
+        inventory.with_needed(published),
+        policies(declarations, published),
+        names_of_snapshots(inventory.table),
     )
     healed = {file.path for file, _ in plan.register.values()}
     if plan.again:
