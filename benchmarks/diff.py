@@ -247,6 +247,7 @@ def _cover(table: "Table", names: list[str], manifests: list[str]) -> None:
 
     from puffin_ann.blobs import coverage, routing
     from puffin_ann.blobs.coverage import Coverage, CoveredFile
+    from puffin_ann.blobs.partitions import Partitions
     from puffin_ann.blobs.routing import Routing, ShardEntry
     from puffin_ann.puffin.writer import PuffinWriter
 
@@ -259,10 +260,14 @@ def _cover(table: "Table", names: list[str], manifests: list[str]) -> None:
         metric="l2",
         algorithm="vamana",
         dimension=4,
-        centroids=np.zeros((1, 4), np.float32),
-        partition_shards=np.zeros(1, np.uint32),
-        partition_rows=np.full(1, rows, np.uint64),
-        partition_radii=np.ones(1, np.float32),
+        cells=Partitions(
+            metric="l2",
+            dimension=4,
+            centroids=np.zeros((1, 4), np.float32),
+            shards=np.zeros(1, np.uint32),
+            rows=np.full(1, rows, np.uint64),
+            radii=np.ones(1, np.float32),
+        ),
         norm_bound=0.0,
         shards=(ShardEntry(0, "", rows, 1, 0, "graph"),),
         search_width=64,

@@ -23,19 +23,24 @@ from puffin_ann.blobs import (
     tombstones,
 )
 from puffin_ann.blobs.cells import CellStarts
+from puffin_ann.blobs.partitions import Partitions
 
 
-def sample_routing(metric="l2", partitions=6, dimension=5, seed=1):
+def sample_routing(metric="l2", cells=6, dimension=5, seed=1):
     rng = np.random.default_rng(seed)
     width = dimension + (metric == "ip")
     return routing.Routing(
         metric=metric,
         algorithm="vamana",
         dimension=dimension,
-        centroids=rng.standard_normal((partitions, width)).astype(np.float32),
-        partition_shards=(np.arange(partitions) % 2).astype(np.uint32),
-        partition_rows=rng.integers(0, 2**40, partitions).astype(np.uint64),
-        partition_radii=rng.random(partitions).astype(np.float32),
+        cells=Partitions(
+            metric=metric,
+            dimension=dimension,
+            centroids=rng.standard_normal((cells, width)).astype(np.float32),
+            shards=(np.arange(cells) % 2).astype(np.uint32),
+            rows=rng.integers(0, 2**40, cells).astype(np.uint64),
+            radii=rng.random(cells).astype(np.float32),
+        ),
         norm_bound=2.5 if metric == "ip" else 0.0,
         shards=(
             routing.ShardEntry(0, "", 100, 4000, 3, "graph"),
@@ -47,6 +52,12 @@ def sample_routing(metric="l2", partitions=6, dimension=5, seed=1):
         recall=routing.Recall(10, 200, 0.97, 0.95, 0.99, 0.9),
         properties={"run-id": "r1", "spec": '{"name": "ü"}'},
     )
+
+
+def sample_apart(**cells):
+    """A routing blob that names its cells, and the blob that has them."""
+    told, data = routing.split(sample_routing(**cells))
+    return routing.encode(told), data
 
 
 def sample_coverage():
@@ -260,7 +271,7 @@ def same(a, b):
 
 SAMPLES = {
     routing: lambda: routing.encode(sample_routing()),
-    partitions: lambda: partitions.encode(sample_routing().partitions),
+    partitions: lambda: partitions.encode(sample_routing().cells),
     directory: lambda: directory.encode(sample_directory()),
     coverage: lambda: coverage.encode(sample_coverage()),
     graph: lambda: written(graph.write, sample_graph()),
@@ -287,7 +298,7 @@ VALUES = {
     delta.TYPE: sample_delta(),
     hnsw.TYPE: sample_hnsw(60, d=3, links=3, metric="cosine"),
     ivf.TYPE: sample_ivf(70, metric="ip", relative=True),
-    partitions.TYPE: sample_routing("ip").partitions,
+    partitions.TYPE: sample_routing("ip").cells,
     directory.TYPE: sample_directory(),
     coverage_changes.TYPE: sample_coverage_changes(),
     tombstone_changes.TYPE: sample_tombstone_changes(),

@@ -20,6 +20,7 @@ from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.engines import engine
@@ -183,10 +184,14 @@ def version(
             "metric": metric,
             "algorithm": algorithm,
             "dimension": DIMENSION,
-            "centroids": centroids,
-            "partition_shards": np.array([names[owner] for owner in owners], np.uint32),
-            "partition_rows": np.ones(2 * shards, np.uint64),
-            "partition_radii": radii,
+            "cells": Partitions(
+                metric=metric,
+                dimension=DIMENSION,
+                centroids=centroids,
+                shards=np.array([names[owner] for owner in owners], np.uint32),
+                rows=np.ones(2 * shards, np.uint64),
+                radii=radii,
+            ),
             "norm_bound": norm if metric == "ip" else 0.0,
             "search_width": 8,
             "probe_partitions": int(rng.integers(1, 2 * shards + 1)),
@@ -244,11 +249,11 @@ def _written(table, base, parts, coverage, figures, change):
                     part.shard_id, "", len(part.vectors), len(data), len(part.deleted), part.kind
                 )
             )
-        routing, apart = change(Routing(**figures, shards=tuple(entries))), None
+        routing = change(Routing(**figures, shards=tuple(entries)))
         if len(parts) % 2:  # both forms are searched by the same tests
-            apart, partitions = routing_blob.split(routing)
+            routing, partitions = routing_blob.split(routing)
             add(partitions_blob.TYPE, partitions, "zstd")
-        add(routing_blob.TYPE, routing_blob.encode(routing, apart), "zstd")
+        add(routing_blob.TYPE, routing_blob.encode(routing), "zstd")
         add(coverage_blob.TYPE, coverage_blob.encode(coverage), "zstd")
         writer.finish({})
     return load_version(table.io, path, INDEX)

@@ -162,9 +162,10 @@ class KilledRuns:
         rows = pq.read_table(SAMPLE).slice(0, self.rows).column("embedding")
         vectors = np.array(rows.to_pylist())
         vectors /= np.linalg.norm(vectors, axis=1)[:, None]
-        apart = np.linalg.norm(vectors[:, None] - version.routing.centroids, axis=2)
+        cells = version.cells(self.watched.table.io)
+        apart = np.linalg.norm(vectors[:, None] - cells.centroids, axis=2)
         partition = apart.argmin(axis=1)
-        held = np.flatnonzero(version.routing.partition_shards[partition] == largest.shard_id)
+        held = np.flatnonzero(cells.shards[partition] == largest.shard_id)
         alive = [number for number in held.tolist() if number not in self.gone]
         gone = self.random.sample(alive, int(DEAD_SHARE * len(alive)))
         assert self.changing(MORE, set(gone)).wait(SECONDS) == 0

@@ -107,7 +107,7 @@ def _apart(reader: ContainerReader) -> dict[str, Any]:
     apart, probe_partitions = routing.apart_in(reader, reader.record("head", routing.HEAD))
     if apart is None:
         return {}
-    return {"partitions": apart.partitions, "probe_partitions": probe_partitions}
+    return {"partitions": apart.count, "probe_partitions": probe_partitions}
 
 
 def _trials(reader: ContainerReader) -> dict[str, Any]:

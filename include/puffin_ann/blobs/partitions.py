@@ -6,7 +6,8 @@ copied from version to version.
 """
 
 import io
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,31 @@ class Partitions:
     shards: NDArray[np.uint32]
     rows: NDArray[np.uint64]
     radii: NDArray[np.float32]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.centroids)
+
+    def among(self, shards: Sequence[int]) -> "Partitions":
+        """Return them for some shards, by id: cells of others lead to the first of these."""
+        is_kept = np.isin(self.shards, np.array(shards, np.uint32))
+        if is_kept.all():
+            return self
+        return replace(self, shards=np.where(is_kept, self.shards, np.uint32(shards[0])))
+
+
+def none(metric: str, dimension: int) -> Partitions:
+    """Return the cells of an index that has none."""
+    width = metrics.search_dimension(metric, dimension)
+    return Partitions(
+        metric=metric,
+        dimension=dimension,
+        centroids=np.zeros((0, width), np.float32),
+        shards=np.zeros(0, np.uint32),
+        rows=np.zeros(0, np.uint64),
+        radii=np.zeros(0, np.float32),
+    )
 
 
 def encode(value: Partitions) -> bytes:

@@ -98,7 +98,7 @@ class Recall:
 class Apart:
     """Cells in a blob of their own: how many, and its fingerprint as hexadecimal digits."""
 
-    partitions: int
+    count: int
     digest: str
 
 
@@ -110,35 +110,26 @@ class Routing:
         metric: `"l2"`, `"cosine"` or `"ip"`.
         algorithm: name of the engine that built the shards.
         dimension: width of the indexed vectors.
-        centroids: `(k, dc) float32`, one per cell; `dc` is `dimension`, one more for `ip`.
-        partition_shards: `(k,) uint32`, the id of the shard that each cell belongs to.
-        partition_rows: `(k,) uint64`, rows per cell when they were last built or merged.
-        partition_radii: `(k,) float32`, largest distance of a row to its centroid in the space of
-            the centroids, rounded up; infinite if not known.
+        cells: themselves, or which blob has them: they are by far the most bytes, and whoever only
+            asks for a shard's figures does not read them.
         norm_bound: largest vector norm, as the `ip` augmentation used it; 0 for other metrics.
         shards: the shards.
         search_width: beam width a search uses unless told otherwise.
         probe_partitions: cells a search visits unless told otherwise.
         recall: what the gate measured, if it did.
         properties: free text: the declaration, its fingerprint, the run id, stage seconds.
-        apart: the blob that has the cells, if it is not this one. As `decode` returns
-            it, such a routing has none until `with_partitions` brings them.
     """
 
     metric: str
     algorithm: str
     dimension: int
-    centroids: NDArray[np.float32]
-    partition_shards: NDArray[np.uint32]
-    partition_rows: NDArray[np.uint64]
-    partition_radii: NDArray[np.float32]
+    cells: Partitions | Apart
     norm_bound: float
     shards: tuple[ShardEntry, ...]
     search_width: int
     probe_partitions: int
     recall: Recall | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    apart: Apart | None = None
 
     @property
     def run_id(self) -> str:
@@ -151,36 +142,26 @@ class Routing:
         return self.recall if self.recall and self.recall.queries else None
 
     @property
-    def partitions(self) -> Partitions:
-        """What is known of the cells, as far as it was read."""
-        return Partitions(
-            metric=self.metric,
-            dimension=self.dimension,
-            centroids=self.centroids,
-            shards=self.partition_shards,
-            rows=self.partition_rows,
-            radii=self.partition_radii,
-        )
+    def graph_ids(self) -> list[int]:
+        """Ids of the shards that cells lie in."""
+        return [shard.shard_id for shard in self.shards if shard.kind == "graph"]
 
 
-def encode(routing: Routing, apart: Apart | None = None) -> bytes:
-    """Return the blob; `BlobFormatError` if the routing contradicts itself.
+def encode(routing: Routing) -> bytes:
+    """Return the blob, with the cells or with what names them.
 
-    Args:
-        routing: with its cells.
-        apart: the blob that holds those; None puts them into this one.
+    Raises:
+        BlobFormatError: the routing contradicts itself.
     """
     _check(routing)
-    if apart is not None and apart.partitions != len(routing.centroids):
-        raise BlobFormatError(
-            f"{KIND} blob: {len(routing.centroids)} partitions, {apart.partitions} apart"
-        )
-    within = routing.partitions if apart is None else _none(routing.partitions)
+    cells = routing.cells
+    apart = cells if isinstance(cells, Apart) else None
+    within = cells if isinstance(cells, Partitions) else _none(routing)
     head = np.zeros((), HEAD)
     head["metric"] = metrics.code(routing.metric)
     head["dimension"] = routing.dimension
-    head["centroid_dimension"] = routing.centroids.shape[1]
-    head["partitions"] = len(within.centroids)
+    head["centroid_dimension"] = within.centroids.shape[1]
+    head["partitions"] = within.count
     head["shards"] = len(routing.shards)
     head["search_width"] = routing.search_width
     head["probe_partitions"] = routing.probe_partitions if apart is None else 0
@@ -217,78 +198,63 @@ def decode(data: bytes) -> Routing:
         metric=metric,
         algorithm=algorithm[0],
         dimension=dimension,
-        centroids=within.centroids,
-        partition_shards=within.shards,
-        partition_rows=within.rows,
-        partition_radii=within.radii,
+        cells=apart or within,
         norm_bound=float(head["norm_bound"]),
         shards=shards_of(reader, int(head["shards"])),
         search_width=int(head["search_width"]),
         probe_partitions=probe_partitions,
         recall=_recall(reader),
         properties=strings.decode_mapping(reader.read("prop"), f"{KIND} blob, section prop"),
-        apart=apart,
     )
-    _check(routing, missing=apart.partitions if apart else 0)
+    partitions.check(within, KIND)
+    _check(routing)
     return routing
 
 
-def split(routing: Routing) -> tuple[Apart | None, bytes]:
-    """Return the cells as a blob of their own, and what names it; None if there are none."""
-    if not len(routing.centroids):
-        return None, b""
-    data = partitions.encode(routing.partitions)
-    return Apart(len(routing.centroids), fingerprint(io.BytesIO(data))), data
+def split(routing: Routing) -> tuple[Routing, bytes]:
+    """Return a routing that names its cells, and the blob that has them.
+
+    Where it names them already, or has none, it comes back as it is, and no bytes.
+    """
+    cells = routing.cells
+    if isinstance(cells, Apart) or not cells.count:
+        return routing, b""
+    data = partitions.encode(cells)
+    apart = Apart(cells.count, fingerprint(io.BytesIO(data)))
+    return replace(routing, cells=apart), data
 
 
-def is_unchanged(routing: Routing) -> bool:
-    """Tell whether the blob that the cells were read from can be copied as it is."""
-    return routing.apart is not None and routing.apart == split(routing)[0]
-
-
-def with_partitions(routing: Routing, data: bytes) -> Routing:
-    """Return a routing with the cells from a blob of their own.
+def decode_cells(routing: Routing, data: bytes) -> Partitions:
+    """Return the cells of a routing from a blob of their own.
 
     Raises:
         BlobFormatError: the blob is another than the routing names, or does not fit it.
         FormatError: the blob is not sound.
     """
-    if routing.apart is None:
+    apart = routing.cells
+    if not isinstance(apart, Apart):
         raise BlobFormatError(f"{KIND} blob: names no {partitions.KIND} blob")
-    if fingerprint(io.BytesIO(data)) != routing.apart.digest:
+    if fingerprint(io.BytesIO(data)) != apart.digest:
         raise BlobFormatError(f"{partitions.KIND} blob: is not the one that the routing blob names")
     found = partitions.decode(data)
-    held = len(found.centroids), found.dimension, found.metric
-    said = routing.apart.partitions, routing.dimension, routing.metric
+    held = found.count, found.dimension, found.metric
+    said = apart.count, routing.dimension, routing.metric
     if held != said:
         raise BlobFormatError(
             "{} blob: {} partitions of {} dimensions for {}; ".format(partitions.KIND, *held)
             + "the routing blob says {} of {} for {}".format(*said)
         )
-    whole = replace(
-        routing,
-        centroids=found.centroids,
-        partition_shards=found.shards,
-        partition_rows=found.rows,
-        partition_radii=found.radii,
-    )
-    _check(whole)
-    return whole
+    _check(replace(routing, cells=found))
+    return found
 
 
-def _none(value: Partitions) -> Partitions:
-    return replace(
-        value,
-        centroids=value.centroids[:0],
-        shards=value.shards[:0],
-        rows=value.rows[:0],
-        radii=value.radii[:0],
-    )
+def _none(routing: Routing) -> Partitions:
+    return partitions.none(routing.metric, routing.dimension)
 
 
 def _apart_record(apart: Apart, probe_partitions: int) -> NDArray[Any]:
     record = np.zeros((), APART)
-    record["partitions"] = apart.partitions
+    record["partitions"] = apart.count
     record["probe_partitions"] = probe_partitions
     record["digest"] = np.void(bytes.fromhex(apart.digest))
     return record
@@ -358,26 +324,34 @@ def _recall(reader: ContainerReader) -> Recall | None:
     return recall
 
 
-def _check(routing: Routing, missing: int = 0) -> None:
-    """Refuse what a search would trip over, on writing as on reading.
-
-    Args:
-        routing: to look at.
-        missing: cells that were not read yet.
-    """
-    partitions.check(routing.partitions, KIND)
+def _check(routing: Routing) -> None:
+    """Refuse what a search would trip over, on writing as on reading."""
+    if isinstance(routing.cells, Partitions):
+        _check_cells(routing, routing.cells)
     shard_ids = [shard.shard_id for shard in routing.shards]
-    graphs = [shard.shard_id for shard in routing.shards if shard.kind == "graph"]
     problems = {
         "norm bound is negative or not finite": not 0 <= routing.norm_bound < np.inf,
         "a shard id is there twice": len(set(shard_ids)) != len(shard_ids),
-        "a partition belongs to no graph shard": not np.isin(
-            routing.partition_shards, np.array(graphs, np.uint32)
-        ).all(),
         "a shard has more tombstones than rows": any(s.tombstones > s.rows for s in routing.shards),
         "more partitions are to be probed than there are": routing.probe_partitions
-        > len(routing.centroids) + missing,
+        > routing.cells.count,
     }
+    _refuse(problems)
+
+
+def _check_cells(routing: Routing, cells: Partitions) -> None:
+    partitions.check(cells, KIND)
+    problems = {
+        "the partitions are of another metric or dimension": (cells.metric, cells.dimension)
+        != (routing.metric, routing.dimension),
+        "a partition belongs to no graph shard": not np.isin(
+            cells.shards, np.array(routing.graph_ids, np.uint32)
+        ).all(),
+    }
+    _refuse(problems)
+
+
+def _refuse(problems: Mapping[str, Any]) -> None:
     for problem, there in problems.items():
         if there:
             raise BlobFormatError(f"{KIND} blob: {problem}")

@@ -1,9 +1,10 @@
 """Search an index at a snapshot: exact distances, and never a row that is not live there.
 
 `index` opens an index and searches it: `versions` finds what is published, and `index_version`
-reads one, checked by `consistency`, in whichever of its `index_files` it is; `snapshot_view`
-compares a version with a snapshot; `shards` or `files` search what it covers; `brute_force` scans
-live rows that it does not cover; `merge` makes one answer of many; `results` returns it as a table.
+reads one, checked by `consistency`, in whichever of its `index_files` it is; `version_cells` are
+read when they are first asked for; `snapshot_view` compares a version with a snapshot; `shards` or
+`files` search what it covers; `brute_force` scans live rows that it does not cover; `merge` makes
+one answer of many; `results` returns it as a table.
 `failover` takes another version where one is damaged, or has rows of damaged shards scanned.
 `range_search` finds every row within a distance, `row_by_key` the vector of a row to search with,
 `row_locators` where the rows of a shard are. `cache` keeps unpacked shards on local disk.

@@ -203,17 +203,24 @@ def check_rows(
             raise BlobFormatError(f"{where} has a row of the table twice")
 
 
-def check_cells(where: str, routing: Routing, shard: ShardEntry, cells: CellStarts | None) -> None:
+def check_cells(
+    where: str, owners: NDArray[np.uint32], shard: ShardEntry, cells: CellStarts | None
+) -> None:
     """Hold the cells that a shard's rows are in the order of to those that lie in the shard.
 
     Whoever reads the rows of some cells alone has to ask this; who asks whole shards need not.
+
+    Args:
+        where: names the shard in errors.
+        owners: (k,) uint32, the id of the shard that each cell of the index lies in.
+        shard: what the routing says of it.
+        cells: that its rows are in the order of; None if they are in no such order.
 
     Raises:
         BlobFormatError: one does not lie in it.
     """
     if cells is None:
         return
-    owners = routing.partition_shards
     there = cells.cells < len(owners)
     there[there] = owners[cells.cells[there]] == shard.shard_id
     if not there.all():
@@ -237,6 +244,6 @@ def check_engine(
             + "the routing blob says {} of {} for {}".format(*should)
         )
     if isinstance(searchable, DeltaShard) and searchable.rows:
-        highest, cells = int(searchable.cells.max()), len(routing.centroids)
+        highest, cells = int(searchable.cells.max()), routing.cells.count
         if highest >= cells:
             raise BlobFormatError(f"{where} has a row of partition {highest}, of {cells}")

@@ -191,6 +191,22 @@ def _without_damaged(best: Bound, told: tuple[str, ...], error: FormatError) -> 
     return replace(best, version=version, view=view, damage=(*told, f"{error}; {instead}"))
 
 
+def tell_lost_cells(table: Table, problem: str) -> tuple[str, ...]:
+    """Return what to tell of a search that asked every shard.
+
+    No other version takes over: all that were made since the build have the same cells.
+
+    Args:
+        table: that is indexed.
+        problem: why the cells could not be read; empty if they could.
+    """
+    instead = (
+        f"every shard is searched instead, until 'puffin-ann doctor {name_of(table)} --fix' or a "
+        "refresh has made the cells again"
+    )
+    return (f"{problem}; {instead}",) if problem else ()
+
+
 def _is_like(one: IndexVersion, other: IndexVersion) -> bool:
     """Tell whether two versions are of the same column, with the same distances."""
     return _is_of(one, other) and one.routing.metric == other.routing.metric

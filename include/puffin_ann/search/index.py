@@ -20,7 +20,7 @@ from puffin_ann.lake.read.vector_column import VectorColumn, vector_column
 from puffin_ann.search.brute_force import Scan
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.cache.scope import scope_of
-from puffin_ann.search.failover import Serving, cheapest
+from puffin_ann.search.failover import Serving, cheapest, tell_lost_cells
 from puffin_ann.search.files.tier import FileTier
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Merged, Source, keys_of, merge
@@ -302,6 +302,8 @@ class Index:
         return FileTier(self.table, self.version, self.view, column)
 
     def _report(self, probed: int, scanned: int) -> SearchReport:
+        tier = self.__dict__.get("_shards")
+        lost_cells = tell_lost_cells(self.table, tier.lost_cells) if tier else ()
         return SearchReport(
             index_snapshot=self.version.snapshot_id,
             base_snapshot=self.version.coverage.base_snapshot_id,
@@ -309,7 +311,7 @@ class Index:
             coverage=self.view.coverage,
             shards_probed=probed,
             rows_scanned=scanned,
-            damaged=self.damage,
+            damaged=(*self.damage, *lost_cells),
         )
 
     def _answer(

@@ -1,6 +1,6 @@
 """One version of an index: what its small blobs say, and how they are loaded."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
@@ -18,6 +18,7 @@ from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
 from puffin_ann.blobs.coverage import Coverage
 from puffin_ann.blobs.directory import Directory
 from puffin_ann.blobs.encoding.container import fingerprint
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.blobs.tombstone_changes import AddedTombstones
 from puffin_ann.errors import (
@@ -27,11 +28,17 @@ from puffin_ann.errors import (
     PuffinFormatError,
 )
 from puffin_ann.lake.store.locations import require_beside
+from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.consistency import CoveredRows, check_version
 from puffin_ann.search.index_files import VersionFiles, files_named, open_puffin
+from puffin_ann.search.version_cells import VersionCells
 
 R = TypeVar("R")
+
+SMALL_CELLS = 1 << 20
+"""Bytes of cells, as stored in the version's own file, that are read along with what is beside
+them: to ask for them alone takes longer."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +64,14 @@ class IndexVersion:
 
     Attributes:
         index: name of the index.
-        path: the Puffin file that holds its routing, partitions and coverage blobs.
+        path: the Puffin file that holds its routing blob, and all blobs that no directory names.
         snapshot_id: snapshot the file is registered under; None while it is not published.
         length: bytes of the file.
         field_id: field id of the indexed column, by which it is found when it was renamed.
         directory: the blobs that it has in other files; None if it has all in its own.
         added_tombstones: by shard id, deleted rows that the shard's tombstones blob does not name.
         covered_before: what its coverage blob says, which later changes are told against.
+        named_cells: the cells, where its routing names the blob that has them.
     """
 
     index: str
@@ -76,6 +84,7 @@ class IndexVersion:
     directory: Directory | None = None
     added_tombstones: Mapping[int, AddedTombstones] = field(default_factory=dict)
     covered_before: CoveredBefore | None = None
+    named_cells: VersionCells | None = field(default=None, compare=False, repr=False)
 
     @property
     def vectors(self) -> int:
@@ -131,6 +140,30 @@ class IndexVersion:
         """The other Puffin files without which it is not whole."""
         return files_named(self.path, self.directory) | self.staged
 
+    def cells(self, io: FileIO) -> Partitions:
+        """Return its cells; they are read when they are first asked for, and kept.
+
+        Raises:
+            FormatError: they cannot be read: the blob that has them is damaged, or is gone.
+            StoreUnavailableError: its store does not say.
+        """
+        if isinstance(self.routing.cells, Partitions):
+            return self.routing.cells
+        named, where = self.named_cells or VersionCells(self.routing), self.path
+
+        def read() -> bytes:
+            nonlocal where
+            with self.files(io) as files:
+                blob = files.only(partitions_blob.TYPE)
+                where = blob.reader.name
+                return blob.read()
+
+        try:
+            return named.get(read)
+        except FormatError as error:
+            said = str(error)
+            raise type(error)(said if where in said else f"{where}: {said}") from None
+
     def files(self, io: FileIO) -> VersionFiles:
         """Return its files, to be opened."""
         return VersionFiles(
@@ -141,7 +174,7 @@ class IndexVersion:
 def load_version(
     io: FileIO, path: str, index: str, *, snapshot_id: int | None = None, length: int | None = None
 ) -> IndexVersion | None:
-    """Read one version's small blobs, at once; None if the file does not hold the index.
+    """Read one version's small blobs but for large cells, at once; None without the index.
 
     Raises:
         FormatError: the file is not a sound Puffin file, or the blobs are not ours.
@@ -184,9 +217,7 @@ def version_in(
     stored = reader.only(routing_blob.TYPE, index=index)
     if len(stored.fields) != 1:
         raise PuffinFormatError(f"{path}: the routing blob of index {index!r} names no field")
-    own = [reader.only(kind, index=index) for kind in SMALL_BLOBS if reader.find(kind, index=index)]
-    first, *rest = reader.read_all([stored, *own])
-    small = {blob.type: data for blob, data in zip(own, rest, strict=True)}
+    first, small = _read_small(reader, stored, index)
     routing = routing_blob.decode(first)
     directory = None
     if directory_blob.TYPE in small:
@@ -198,8 +229,6 @@ def version_in(
                 return small[kind]
             return files.only(kind).read() if needed or files.find(kind) else b""
 
-        if routing.apart is not None:
-            routing = routing_blob.with_partitions(routing, read(partitions_blob.TYPE))
         covered_before, coverage = _coverage(
             path, read(coverage_blob.TYPE), small.get(coverage_changes_blob.TYPE)
         )
@@ -219,7 +248,40 @@ def version_in(
         directory=directory,
         added_tombstones=tombstone_changes_blob.decode(tombstones) if tombstones else {},
         covered_before=covered_before,
+        named_cells=VersionCells(routing, small.get(partitions_blob.TYPE, b"")),
     )
+
+
+def _read_small(
+    reader: PuffinReader, routing: BlobMetadata, index: str
+) -> tuple[bytes, dict[str, bytes]]:
+    """Return the routing blob and, by type, the others that the version has in its own file.
+
+    Of cells that are large, or damaged, there is none: who needs them reads them.
+    """
+    own = [
+        reader.only(kind, index=index)
+        for kind in SMALL_BLOBS
+        if reader.find(kind, index=index) and kind != partitions_blob.TYPE
+    ]
+    cells = [
+        blob
+        for blob in reader.find(partitions_blob.TYPE, index=index)
+        if blob.length <= SMALL_CELLS
+    ]
+    if len(cells) != 1:
+        return _read_by_type(reader, routing, own)
+    try:
+        return _read_by_type(reader, routing, [*own, *cells])
+    except FormatError:
+        return _read_by_type(reader, routing, own)
+
+
+def _read_by_type(
+    reader: PuffinReader, routing: BlobMetadata, blobs: Sequence[BlobMetadata]
+) -> tuple[bytes, dict[str, bytes]]:
+    first, *rest = reader.read_all([routing, *blobs])
+    return first, {blob.type: data for blob, data in zip(blobs, rest, strict=True)}
 
 
 def _coverage(path: str, data: bytes, changes: bytes | None) -> tuple[CoveredBefore, Coverage]:

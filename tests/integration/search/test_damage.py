@@ -179,7 +179,7 @@ def test_without_another_version_rows_are_compared_in_the_table_and_told_which(w
     assert "puffin-ann doctor test.demo.words --fix" in said
 
 
-@pytest.mark.parametrize("kind", ["routing", "coverage", "partitions"])
+@pytest.mark.parametrize("kind", ["routing", "coverage"])
 def test_an_index_without_a_readable_version_is_damaged_and_not_missing(words, capsys, kind):
     path = publish(words, "a")
     corrupt(path, kind)

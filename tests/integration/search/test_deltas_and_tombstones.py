@@ -216,11 +216,10 @@ def exchanged(routing):
 
 def one_partition(routing):
     """Leave one partition, while rows of deltas are of others."""
-    kept = {
-        name: getattr(routing, name)[:1]
-        for name in ("centroids", "partition_shards", "partition_rows", "partition_radii")
-    }
-    return dataclasses.replace(routing, **kept, probe_partitions=1)
+    names = ("centroids", "shards", "rows", "radii")
+    kept = {name: getattr(routing.cells, name)[:1] for name in names}
+    cells = dataclasses.replace(routing.cells, **kept)
+    return dataclasses.replace(routing, cells=cells, probe_partitions=1)
 
 
 @pytest.mark.parametrize(

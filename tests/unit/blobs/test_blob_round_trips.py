@@ -22,9 +22,9 @@ from tests.support.blob_samples import (
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
-@pytest.mark.parametrize("partitions", [3, 300])
-def test_routing_comes_back(metric, partitions):
-    value = sample_routing(metric, partitions)
+@pytest.mark.parametrize("cells", [3, 300])
+def test_routing_comes_back(metric, cells):
+    value = sample_routing(metric, cells)
 
     assert same(routing.decode(routing.encode(value)), value)
 
@@ -39,11 +39,6 @@ def test_routing_without_recall_or_properties_comes_back():
     "wrong",
     [
         {"dimension": 4},
-        {"partition_shards": np.full(6, 5, np.uint32)},
-        {"partition_shards": np.full(6, 7, np.uint32)},  # a delta
-        {"partition_rows": np.zeros(5, np.uint64)},
-        {"partition_radii": np.full(6, -1, np.float32)},
-        {"centroids": np.full((6, 5), np.nan, np.float32)},
         {"norm_bound": -1.0},
         {"probe_partitions": 7},
         {"shards": (routing.ShardEntry(0, "", 1, 1, 2, "graph"),)},
@@ -52,6 +47,25 @@ def test_routing_without_recall_or_properties_comes_back():
 def test_routing_that_contradicts_itself_is_not_written(wrong):
     with pytest.raises(BlobFormatError):
         routing.encode(dataclasses.replace(sample_routing(), **wrong))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shards": np.full(6, 5, np.uint32)},
+        {"shards": np.full(6, 7, np.uint32)},  # a delta
+        {"rows": np.zeros(5, np.uint64)},
+        {"radii": np.full(6, -1, np.float32)},
+        {"centroids": np.full((6, 5), np.nan, np.float32)},
+        {"metric": "cosine"},
+    ],
+)
+def test_cells_that_contradict_the_routing_are_not_written(wrong):
+    value = sample_routing()
+    cells = dataclasses.replace(value.cells, **wrong)
+
+    with pytest.raises(BlobFormatError):
+        routing.encode(dataclasses.replace(value, cells=cells))
 
 
 def test_coverage_comes_back_in_order_of_file_ids():

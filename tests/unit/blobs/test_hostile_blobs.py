@@ -62,24 +62,23 @@ from tests.support.checked_decoders import (
 from tests.support.decoding_limits import Trial
 from tests.support.mutation import mutate, mutate_sealed, mutate_table, sections_of
 
-CELLS, CELL_BYTES = routing.split(sample_routing())
+NAMING, CELL_BYTES = routing.split(sample_routing())
 
 
 def read_apart(data, folder):
     value = routing.decode(data)
-    if value.apart != CELLS:
+    if value.cells != NAMING.cells:
         return value
-    whole = routing.with_partitions(value, CELL_BYTES)
-    assert whole.probe_partitions <= len(whole.centroids) == CELLS.partitions
-    graphs = {shard.shard_id for shard in whole.shards if shard.kind == "graph"}
-    assert set(whole.partition_shards.tolist()) <= graphs
-    return whole
+    cells = routing.decode_cells(value, CELL_BYTES)
+    assert value.probe_partitions <= cells.count == NAMING.cells.count
+    assert set(cells.shards.tolist()) <= set(value.graph_ids)
+    return value
 
 
 TARGETS = {
     "routing": (routing, routing.encode(sample_routing()), read_routing),
-    "routing apart": (routing, routing.encode(sample_routing(), CELLS), read_apart),
-    "partitions": (partitions, partitions.encode(sample_routing().partitions), read_partitions),
+    "routing apart": (routing, routing.encode(NAMING), read_apart),
+    "partitions": (partitions, partitions.encode(sample_routing().cells), read_partitions),
     "directory": (directory, directory.encode(sample_directory()), read_directory),
     "coverage": (coverage, coverage.encode(sample_coverage()), read_coverage),
     "graph": (graph, written(graph.write, sample_graph(n=200, r=6)), read_graph),

@@ -1,20 +1,26 @@
 """The small blobs of an index version, read from its file by as few reads as can be."""
 
 import dataclasses
+import io
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.blobs import coverage, partitions, routing
+from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.errors import BlobFormatError, ChecksumError, PuffinFormatError
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.puffin.streams import RangeSource
 from puffin_ann.puffin.writer import PuffinWriter
+from puffin_ann.search import index_version
 from puffin_ann.search.index_version import load_version
+from puffin_ann.search.version_cells import VersionCells
 from tests.support.blob_samples import same, sample_coverage, sample_routing
 
 COVERAGE = sample_coverage()
+IO = PyArrowFileIO()
 
 
 def covering(cells, rows=COVERAGE.columns.indexed_rows):
@@ -24,13 +30,13 @@ def covering(cells, rows=COVERAGE.columns.indexed_rows):
     return dataclasses.replace(cells, shards=(first, second, delta))
 
 
-LARGE = covering(sample_routing("ip", partitions=300, dimension=40))
-APART, CELLS = routing.split(LARGE)
+LARGE = covering(sample_routing("ip", cells=300, dimension=40))
+NAMING, CELLS = routing.split(LARGE)
 SMALL = {
-    routing.TYPE: routing.encode(LARGE, APART),
+    routing.TYPE: routing.encode(NAMING),
     coverage.TYPE: coverage.encode(COVERAGE),
 }
-OTHER = partitions.encode(sample_routing("ip", partitions=300, dimension=40, seed=2).partitions)
+OTHER = partitions.encode(sample_routing("ip", cells=300, dimension=40, seed=2).cells)
 
 
 @pytest.fixture
@@ -51,9 +57,30 @@ def load(tmp_path):
                     codec="zstd",
                 )
             writer.finish({})
-        return load_version(PyArrowFileIO(), str(path), "one")
+        return load_version(IO, str(path), "one")
 
     return write_and_load
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The bytes of each read of a file."""
+    counted = []
+    read = RangeSource.read_some
+
+    def counting(source, offset, length):
+        data = read(source, offset, length)
+        counted.append(len(data))
+        return data
+
+    monkeypatch.setattr(RangeSource, "read_some", counting)
+    return counted
+
+
+def naming(cells: bytes) -> bytes:
+    """A routing blob of 300 cells that names a partitions blob."""
+    told = routing.Apart(300, fingerprint(io.BytesIO(cells)))
+    return routing.encode(dataclasses.replace(LARGE, cells=told))
 
 
 def named(blobs, index="one"):
@@ -63,26 +90,19 @@ def named(blobs, index="one"):
 def test_partitions_are_read_from_their_own_blob(load):
     found = load((partitions.TYPE, OTHER, "two"), (partitions.TYPE, CELLS, "one"), *named(SMALL))
 
-    assert found.routing.apart == APART
-    assert same(dataclasses.replace(found.routing, apart=None), LARGE)
+    assert found.routing.cells == NAMING.cells
+    assert same(found.cells(IO), LARGE.cells)
+    assert same(dataclasses.replace(found.routing, cells=LARGE.cells), LARGE)
 
 
 def test_partitions_within_the_routing_blob_are_read_still(load):
     found = load(*named({**SMALL, routing.TYPE: routing.encode(LARGE)}))
 
-    assert found.routing.apart is None
     assert same(found.routing, LARGE)
+    assert found.cells(IO) is found.routing.cells
 
 
-def test_all_that_is_small_is_read_at_once(load, monkeypatch):
-    reads = []
-    read = RangeSource.read_some
-
-    def counted(source, offset, length):
-        reads.append(length)
-        return read(source, offset, length)
-
-    monkeypatch.setattr(RangeSource, "read_some", counted)
+def test_all_that_is_small_is_read_at_once(load, reads):
     load((partitions.TYPE, CELLS, "one"), *named(SMALL))
     assert len(reads) == 2, "the footer, and three blobs"
 
@@ -116,57 +136,83 @@ def test_all_that_is_small_is_read_at_once(load, monkeypatch):
     ids=["missing", "twice", "of another version", "cut short", "empty", "damaged"],
 )
 def test_partitions_that_are_not_those_named_are_refused(load, blobs, error, message):
-    with pytest.raises(error, match=message):
-        load(*((partitions.TYPE, blob, "one") for blob in blobs), *named(SMALL))
+    found = load(*((partitions.TYPE, blob, "one") for blob in blobs), *named(SMALL))
+    assert found.vectors == COVERAGE.columns.indexed_rows, "what needs no cells is known"
+    for _ in range(2):
+        with pytest.raises(error, match=message) as refused:
+            found.cells(IO)
+        assert found.path in str(refused.value)
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"metric": "cosine", "dimension": 41},
-        {"metric": "l2", "dimension": 41, "norm_bound": 0.0},
+        {"metric": "l2", "dimension": 41},
     ],
 )
 def test_partitions_of_another_metric_or_dimension_are_refused(load, change):
-    cells = dataclasses.replace(LARGE, **change)
-    told, content = routing.split(cells)
-    small = {**SMALL, routing.TYPE: routing.encode(LARGE, told)}
+    centroids = np.zeros((300, change["dimension"]), np.float32)
+    content = partitions.encode(dataclasses.replace(LARGE.cells, **change, centroids=centroids))
+    small = {**SMALL, routing.TYPE: naming(content)}
 
     with pytest.raises(
         BlobFormatError, match=r"300 partitions of 41 dimensions for .*says 300 of 40"
     ):
-        load((partitions.TYPE, content, "one"), *named(small))
+        load((partitions.TYPE, content, "one"), *named(small)).cells(IO)
 
 
 def test_partitions_of_another_count_are_refused(load):
-    few = covering(sample_routing("ip", partitions=299, dimension=40))
-    lying = routing.Apart(300, routing.split(few)[0].digest)
-    small = {**SMALL, routing.TYPE: routing.encode(LARGE, lying)}
+    few = partitions.encode(sample_routing("ip", cells=299, dimension=40).cells)
+    small = {**SMALL, routing.TYPE: naming(few)}
 
     with pytest.raises(BlobFormatError, match=r"299 partitions .*says 300"):
-        load((partitions.TYPE, routing.split(few)[1], "one"), *named(small))
+        load((partitions.TYPE, few, "one"), *named(small)).cells(IO)
 
 
 def test_partitions_in_no_shard_of_the_routing_are_refused(load):
-    astray = dataclasses.replace(
-        LARGE.partitions, shards=np.full(300, 7, np.uint32)
-    )  # shard 7 is a delta
+    astray = dataclasses.replace(LARGE.cells, shards=np.full(300, 7, np.uint32))  # a delta
     content = partitions.encode(astray)
-    told = routing.split(dataclasses.replace(LARGE, partition_shards=astray.shards))[0]
-    small = {**SMALL, routing.TYPE: routing.encode(LARGE, told)}
+    small = {**SMALL, routing.TYPE: naming(content)}
 
     with pytest.raises(BlobFormatError, match="a partition belongs to no graph shard"):
-        load((partitions.TYPE, content, "one"), *named(small))
+        load((partitions.TYPE, content, "one"), *named(small)).cells(IO)
 
 
-def test_unchanged_partitions_are_known_from_changed_ones():
-    read = routing.with_partitions(routing.decode(SMALL[routing.TYPE]), CELLS)
-    assert routing.is_unchanged(read)
-    assert not routing.is_unchanged(LARGE), "they stand in no blob of their own yet"
+def test_cells_are_read_once_by_whichever_thread_asks_first(load, reads):
+    found = load((partitions.TYPE, CELLS, "one"), *named(SMALL))
+    reads.clear()
+    with ThreadPoolExecutor(8) as threads:
+        several = list(threads.map(lambda _: found.cells(IO), range(8)))
+    assert all(cells is several[0] for cells in several)
+    assert not reads, "they came along with what is beside them"
 
-    raised = read.partition_radii.copy()
-    raised[17] = np.nextafter(raised[17], np.float32(np.inf))
-    assert not routing.is_unchanged(dataclasses.replace(read, partition_radii=raised))
+
+def test_large_cells_are_read_when_they_are_asked_for(load, reads, monkeypatch):
+    monkeypatch.setattr(index_version, "SMALL_CELLS", len(CELLS) // 2)
+    found = load((partitions.TYPE, CELLS, "one"), *named(SMALL))
+    opened = sum(reads)
+    reads.clear()
+    assert same(found.cells(IO), LARGE.cells)
+    assert found.cells(IO) is found.cells(IO)
+    assert len(reads) == 2, "the footer, and the blob"
+    assert opened < sum(reads)
+
+
+def test_cells_that_a_network_garbled_are_read_again(load, monkeypatch):
+    garbled = bytes([*CELLS[:2000], CELLS[2000] ^ 1, *CELLS[2001:]])
+    answers = [garbled, CELLS]
+    cells = VersionCells(NAMING)
+    assert same(cells.get(lambda: answers.pop(0)), LARGE.cells)
+    assert same(VersionCells(NAMING, garbled).get(lambda: CELLS), LARGE.cells)
+    assert not answers
+
+
+def test_cells_of_shards_that_are_left_out_lead_to_the_first_of_the_others():
+    cells = sample_routing().cells
+    assert cells.among([0, 1]) is cells
+    assert cells.among([1]).shards.tolist() == [1] * cells.count
+    assert same(dataclasses.replace(cells.among([1]), shards=cells.shards), cells)
 
 
 @pytest.mark.parametrize("by", [-1, 1])

@@ -23,6 +23,7 @@ from puffin_ann.blobs.centroid import Centroids
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.blobs.coverage_changes import CoverageChanges
 from puffin_ann.blobs.directory import Directory
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
 from puffin_ann.blobs.tombstone_changes import AddedTombstones
 from puffin_ann.declaration import CENTROID
@@ -47,7 +48,16 @@ def routing_of(
 ) -> Routing:
     """Return the routing of a freshly built index, before anything was measured."""
     declaration = plan.declaration
-    kept = slice(0, 0) if algorithm == CENTROID else slice(None)
+    cells = partitions_blob.none(declaration.metric, plan.dimension)
+    if algorithm != CENTROID:
+        cells = Partitions(
+            metric=declaration.metric,
+            dimension=plan.dimension,
+            centroids=trained.centroids,
+            shards=trained.partition_shards,
+            rows=summary.partition_rows,
+            radii=summary.partition_radii,
+        )
     noted = figures.noting(
         fingerprint=declaration.fingerprint(),
         declaration=declaration.model_dump_json(),
@@ -61,10 +71,7 @@ def routing_of(
         metric=declaration.metric,
         algorithm=algorithm,
         dimension=plan.dimension,
-        centroids=trained.centroids[kept],
-        partition_shards=trained.partition_shards[kept],
-        partition_rows=summary.partition_rows[kept],
-        partition_radii=summary.partition_radii[kept],
+        cells=cells,
         norm_bound=float(trained.norm_bound[0]),
         shards=tuple(
             ShardEntry(
@@ -78,7 +85,7 @@ def routing_of(
             for shard in sorted(shards, key=lambda shard: shard.shard_id)
         ),
         search_width=64,
-        probe_partitions=len(trained.centroids[kept]),
+        probe_partitions=cells.count,
         recall=None,
         properties=noted.texts,
     )
@@ -184,13 +191,13 @@ def add_index_blobs(
 ) -> None:
     """Add the small blobs of an index to a Puffin file.
 
-    That of its cells is left to the caller, who copies or names it, where it is as it was; so is
-    the coverage blob of which there are changes.
+    That of its cells is left to the caller, who copies or names it, where the routing names it; so
+    is the coverage blob of which there are changes.
     """
-    apart, partitions = routing_blob.split(routing)
-    if apart is not None and apart != routing.apart:
-        _add(writer, plan, partitions_blob.TYPE, partitions)
-    _add(writer, plan, routing_blob.TYPE, routing_blob.encode(routing, apart))
+    routing, cells = routing_blob.split(routing)
+    if cells:
+        _add(writer, plan, partitions_blob.TYPE, cells)
+    _add(writer, plan, routing_blob.TYPE, routing_blob.encode(routing))
     if isinstance(coverage, Coverage):
         _add(writer, plan, coverage_blob.TYPE, coverage_blob.encode(coverage))
     else:

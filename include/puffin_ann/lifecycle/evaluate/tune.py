@@ -31,7 +31,7 @@ def choose_widths(
     Returns:
         Search width and cells to probe; the widest search if none reaches the target.
     """
-    if not len(index.version.routing.centroids):
+    if not index.version.routing.cells.count:
         return WIDTHS[0], 0  # files are left out by proven bounds only: nothing to choose
     if index.version.routing.algorithm == EXACT:
         return WIDTHS[0], cells

@@ -62,7 +62,7 @@ def try_searches(
     if not exact.size:
         raise TooFewRowsError(f"index {index.name!r}: no row is live, so none can be found")
     routing = index.version.routing
-    most = max(1, len(routing.centroids))
+    most = max(1, routing.cells.count)
     width, probe = max(routing.search_width, k), min(routing.probe_partitions or most, most)
     tried: list[Tried] = []
     for _ in range(1 if routing.algorithm in (EXACT, CENTROID) else STEPS):

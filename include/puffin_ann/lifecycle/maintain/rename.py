@@ -288,6 +288,5 @@ def _routing(version: IndexVersion, declaration: IndexDeclaration, record: RunRe
             routing,
             properties=noted.texts,
             shards=tuple(replace(shard, file="") for shard in routing.shards),
-        ),
-        routing.apart,
+        )
     )

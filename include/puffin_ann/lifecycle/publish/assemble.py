@@ -13,10 +13,9 @@ from pyiceberg.table import Table
 from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
-from puffin_ann.blobs.routing import Routing
+from puffin_ann.blobs.routing import Apart, Routing
 from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
 from puffin_ann.errors import (
@@ -390,7 +389,7 @@ def _places(
             found += files.places(kind, shard.shard_id, path)
     if version.routing.algorithm == CENTROID and content.centroids is None:
         found += files.places(centroid_blob.TYPE)
-    if routing_blob.is_unchanged(version.routing):
+    if isinstance(version.routing.cells, Apart):
         found += files.places(partitions_blob.TYPE)
     for kind in sorted(same):
         found += files.places(kind)

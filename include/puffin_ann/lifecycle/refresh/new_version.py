@@ -16,7 +16,8 @@ from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.centroid import Centroids
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.blobs.coverage_changes import CoverageChanges
-from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.routing import Apart, ShardEntry
 from puffin_ann.blobs.tombstone_changes import AddedTombstones
 from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
@@ -151,7 +152,8 @@ def make_new_version(workspace: Workspace) -> VersionContent:
         drift=_drift(plan, base, changes, summary),
     )
     routing = replace(
-        without_cells_of(_raised(base.routing, plan, summary), entries),
+        base.routing,
+        cells=_cells(workspace, base, summary, entries),
         shards=tuple(entries),
         properties=noted.texts,
     )
@@ -236,33 +238,36 @@ def _added_tombstones(
     return base.added_tombstones.get(shard.shard_id)
 
 
-def _raised(routing: Routing, plan: RefreshPlan, summary: AssignSummary | None) -> Routing:
-    """Return the routing with the figures of cells that took rows."""
-    if summary is None or plan.algorithm == CENTROID:
-        return routing
-    again = np.isin(routing.partition_shards, np.array(plan.decision.unreadable, np.uint32))
+def _cells(
+    workspace: Workspace,
+    base: IndexVersion,
+    summary: AssignSummary | None,
+    shards: Sequence[ShardEntry],
+) -> Partitions | Apart:
+    """Return the cells of the new version: where nothing became of them, what names them."""
+    plan = workspace.refresh_plan
+    took = summary is not None and bool(plan.decision.merges or plan.decision.unreadable)
+    graphs = [shard.shard_id for shard in shards if shard.kind == "graph"]
+    lost = graphs and not set(base.routing.graph_ids) <= set(graphs)
+    if plan.algorithm == CENTROID or not (took or lost):
+        return base.routing.cells
+    before = base.cells(workspace.table.io)
+    cells = before if summary is None else _raised(before, plan, summary)
+    cells = cells.among(graphs) if lost else cells
+    return base.routing.cells if cells is before else cells
+
+
+def _raised(cells: Partitions, plan: RefreshPlan, summary: AssignSummary) -> Partitions:
+    """Return cells with the figures of those that took rows."""
+    again = np.isin(cells.shards, np.array(plan.decision.unreadable, np.uint32))
     took = again | plan.decision.merges
-    radii = np.maximum(routing.partition_radii, np.where(took, summary.partition_radii, 0))
-    rows = routing.partition_rows
+    radii = np.maximum(cells.radii, np.where(took, summary.partition_radii, 0))
+    rows = cells.rows
     if plan.decision.merges:
         rows = np.where(again, 0, rows) + summary.partition_rows
-    elif np.array_equal(radii, routing.partition_radii):
-        return routing  # the blob with the cells stays where it is
-    return replace(
-        routing,
-        partition_rows=rows.astype(np.uint64),
-        partition_radii=radii.astype(np.float32),
-    )
-
-
-def without_cells_of(routing: Routing, shards: Sequence[ShardEntry]) -> Routing:
-    """Return a routing of which cells of shards that are gone lead to the first of the others."""
-    graphs = [shard.shard_id for shard in shards if shard.kind == "graph"]
-    is_kept = np.isin(routing.partition_shards, np.array(graphs, np.uint32))
-    if is_kept.all() or not graphs:
-        return routing
-    owners = np.where(is_kept, routing.partition_shards, np.uint32(graphs[0]))
-    return replace(routing, partition_shards=owners.astype(np.uint32))
+    elif np.array_equal(radii, cells.radii):
+        return cells
+    return replace(cells, rows=rows.astype(np.uint64), radii=radii.astype(np.float32))
 
 
 def coverage_of(workspace: Workspace, summary: AssignSummary | None) -> Coverage:

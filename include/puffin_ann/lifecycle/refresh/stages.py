@@ -194,8 +194,9 @@ def _read_task(
     if prefixes is not None:
         data = workspace.fetch_bytes(prefixes)
         begins = arrays_from_bytes(removed_rows.RemovedIdentityPrefixes, data)
-    routing = workspace.base_version.routing
-    return added_rows.read_task(workspace, number, routing, begins, threads=threads)
+    version = workspace.base_version
+    with naming_the_remedy(workspace):
+        return added_rows.read_task(workspace, number, version, begins, threads=threads)
 
 
 def _match(
@@ -241,14 +242,15 @@ def _read_task_again(
 ) -> AssignOutcome:
     """Read what is new of a task: its outcome's number, and its own."""
     number, task = numbered
-    return added_rows.read_again(
-        workspace,
-        number,
-        task,
-        added_rows.load_unmatched(workspace, unmatched),
-        workspace.base_version.routing,
-        threads=threads,
-    )
+    with naming_the_remedy(workspace):
+        return added_rows.read_again(
+            workspace,
+            number,
+            task,
+            added_rows.load_unmatched(workspace, unmatched),
+            workspace.base_version,
+            threads=threads,
+        )
 
 
 def _changes(removed: RemovedRows, matched: Matched, outcomes: Sequence[AssignOutcome]) -> Changes:

@@ -142,7 +142,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         file_bytes=version.length,
         earlier_files=len(version.needs),
         shards=len(routing.shards) - len(deltas),
-        partitions=len(routing.centroids),
+        partitions=routing.cells.count,
         deltas=len(deltas),
         delta_rows=sum(delta.rows - delta.tombstones for delta in deltas),
         vectors=version.vectors,

@@ -5,6 +5,7 @@ anything now is none of them.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -12,6 +13,7 @@ from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
 from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.errors import FormatError, ObjectMissingError
 from puffin_ann.lake.store.objects import FOLDER, object_length
@@ -66,9 +68,10 @@ def find_damaged_shards(io: FileIO, version: IndexVersion) -> dict[int, str]:
     """
     wrong: dict[int, str] = {}
     seen: dict[int, BitMap64] = {}
+    cells = _cells(io, version)
     for shard in version.routing.shards:
         number = shard.shard_id
-        problem, rows = _confirmed(partial(_live_rows, io, version, shard))
+        problem, rows = _confirmed(partial(_live_rows, io, version, shard, cells))
         if problem:
             wrong[number] = problem
             continue
@@ -100,9 +103,18 @@ def _shard_of(place: BlobPlace) -> int | None:
     return None if shard is None else int(shard)
 
 
-def _live_rows(io: FileIO, version: IndexVersion, shard: ShardEntry) -> BitMap64:
+def _cells(io: FileIO, version: IndexVersion) -> Partitions | None:
+    """Return the cells; None if they cannot be read, which is damage of no shard."""
+    with suppress(FormatError):
+        return version.cells(io)
+    return None
+
+
+def _live_rows(
+    io: FileIO, version: IndexVersion, shard: ShardEntry, cells: Partitions | None
+) -> BitMap64:
     """Return the rows of a shard that are not deleted, numbered through all covered files."""
-    _check_rows_blob(io, version, shard)
+    _check_rows_blob(io, version, shard, cells)
     with scratch_folder(f"shard-{shard.shard_id}") as folder:
         cache = LocalCache(folder, UNBOUNDED)
         return _rows_of(version, load_shard(io, version, shard, cache, OWN))
@@ -114,7 +126,9 @@ def _rows_of(version: IndexVersion, shard: LoadedShard) -> BitMap64:
     return BitMap64(version.covered.numbers(shard.locators, np.flatnonzero(live)))
 
 
-def _check_rows_blob(io: FileIO, version: IndexVersion, shard: ShardEntry) -> None:
+def _check_rows_blob(
+    io: FileIO, version: IndexVersion, shard: ShardEntry, cells: Partitions | None
+) -> None:
     """Hold all of a rows blob to its checksums: searches leave out identities, refreshes do not.
 
     Raises:
@@ -127,5 +141,6 @@ def _check_rows_blob(io: FileIO, version: IndexVersion, shard: ShardEntry) -> No
             reader.verify()
         except FormatError as error:
             raise type(error)(f"{where}: {error}") from None
-        cells = rows_blob.read_cells(reader, shard.rows)
-    check_cells(where, version.routing, shard, cells)
+        starts = rows_blob.read_cells(reader, shard.rows)
+    if cells is not None:
+        check_cells(where, cells.shards, shard, starts)

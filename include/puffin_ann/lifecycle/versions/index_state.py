@@ -57,7 +57,7 @@ def state_of(
         other_bytes=other,
         rates=noted.rates,
         drift=noted.drift,
-        cells=len(routing.centroids),
+        cells=routing.cells.count,
         unreadable=unreadable,
         is_named=_is_named(table, version, other + sum(sum(s.values()) for s in sizes.values())),
     )

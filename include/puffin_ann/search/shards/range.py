@@ -1,12 +1,13 @@
 """The shards that may hold a row nearer than a distance, and their rows, block by block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.clustering.bounds import Bounds
-from puffin_ann.blobs.routing import Routing
+from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.search.merge import LocatorKeys
 from puffin_ann.search.range_search import Part
 from puffin_ann.search.row_locators import FileRanks
@@ -44,35 +45,38 @@ def shard_parts(
 
 
 def shards_within(
-    routing: Routing, queries: NDArray[np.float32], distance: float
+    shards: Sequence[ShardEntry],
+    cells: Partitions | None,
+    queries: NDArray[np.float32],
+    distance: float,
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Give the shards that may hold a row nearer than a distance, and to which queries.
 
     A shard is left out where each of its cells is, by centroid and radius. Deltas hold rows
     that came after the radii were measured, and are always asked.
 
+    Args:
+        shards: of a version.
+        cells: that lie in them; None leaves no shard out.
+        queries: (q, d) float32.
+        distance: in the unit of the metric.
+
     Yields:
-        The shard's place in `routing.shards`, and the (m,) int64 numbers of queries.
+        The shard's place among them, and the (m,) int64 numbers of queries.
     """
-    near = np.ones((len(queries), len(routing.shards)), dtype=np.bool_)
-    if len(routing.centroids):
-        place = {shard.shard_id: number for number, shard in enumerate(routing.shards)}
-        owners = np.array([place[int(shard)] for shard in routing.partition_shards], dtype=np.int64)
-        bounds = Bounds(
-            routing.metric,
-            routing.centroids,
-            routing.partition_radii,
-            owners,
-            len(routing.shards),
-        )
+    near = np.ones((len(queries), len(shards)), dtype=np.bool_)
+    if cells is not None and cells.count:
+        place = {shard.shard_id: number for number, shard in enumerate(shards)}
+        owners = np.array([place[number] for number in cells.shards.tolist()], dtype=np.int64)
+        bounds = Bounds(cells.metric, cells.centroids, cells.radii, owners, len(shards))
         # For ip the centroids live among augmented vectors, and the query's last number is 0.
-        ends = 1 if routing.metric == "ip" else 0
+        ends = 1 if cells.metric == "ip" else 0
         moved = np.pad(queries, ((0, 0), (0, ends)))
         for number, query in enumerate(moved):
             near[number] = False
             near[number, bounds.within(query, distance)] = True
-        near[:, [shard.kind == "delta" for shard in routing.shards]] = True
-    for number in range(len(routing.shards)):
+        near[:, [shard.kind == "delta" for shard in shards]] = True
+    for number in range(len(shards)):
         asking = np.flatnonzero(near[:, number])
         if len(asking):
             yield number, asking

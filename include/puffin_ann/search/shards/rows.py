@@ -12,7 +12,7 @@ from pyroaring import BitMap
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
-from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import BlobFormatError, FormatError, ObjectMissingError
 from puffin_ann.search.consistency import check_rows
@@ -57,7 +57,8 @@ def read_rows(
 def without_shards(io: FileIO, version: IndexVersion, lost: Set[int]) -> IndexVersion:
     """Return a version as if it did not cover the rows of shards that cannot be read.
 
-    A search scans those in the table.
+    A search scans those in the table. Cells of these shards lead to one of the others, see
+    `Partitions.among`.
 
     Args:
         io: reads the files.
@@ -73,8 +74,8 @@ def without_shards(io: FileIO, version: IndexVersion, lost: Set[int]) -> IndexVe
     coverage, lost = coverage_without(io, version, every if graphs <= lost else lost)
     if graphs <= lost < every:
         coverage, lost = coverage_without(io, version, every)
-    kept = [shard for shard in version.routing.shards if shard.shard_id not in lost]
-    return replace(version, routing=_without(version.routing, kept), coverage=coverage)
+    kept = tuple(shard for shard in version.routing.shards if shard.shard_id not in lost)
+    return replace(version, routing=replace(version.routing, shards=kept), coverage=coverage)
 
 
 def coverage_without(
@@ -164,19 +165,3 @@ def _add_live_rows(
 def _lacking(file: CoveredFile, missing: BitMap) -> CoveredFile:
     """Return a file as if some rows had been deleted before they could be indexed."""
     return replace(file, deleted=file.deleted | (missing - file.skipped))
-
-
-def _without(routing: Routing, kept: list[ShardEntry]) -> Routing:
-    """Return the routing to some shards; cells of others lead to one of them, by their numbers."""
-    graphs = [shard.shard_id for shard in kept if shard.kind == "graph"]
-    is_kept = np.isin(routing.partition_shards, np.array(graphs, np.uint32))
-    owners = np.where(is_kept, routing.partition_shards, np.uint32(graphs[0] if graphs else 0))
-    cells = slice(None if graphs else 0)
-    return replace(
-        routing,
-        shards=tuple(kept),
-        centroids=routing.centroids[cells],
-        partition_shards=owners[cells],
-        partition_rows=routing.partition_rows[cells],
-        partition_radii=routing.partition_radii[cells],
-    )

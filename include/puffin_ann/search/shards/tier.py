@@ -1,6 +1,7 @@
 """The shards and deltas of an index version, searched for one snapshot: route, probe, mask."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -11,7 +12,8 @@ from pyiceberg.io import FileIO
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
-from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import EXACT
 from puffin_ann.errors import FormatError
 from puffin_ann.search.cache.local_cache import LocalCache
@@ -26,6 +28,8 @@ from puffin_ann.search.shards.router import NEAREST_SHARE, Router
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import settings
 
+log = logging.getLogger("puffin_ann")
+
 WIDEST = 1 << 31
 """A wider search finds no more: no shard has so many rows."""
 
@@ -35,6 +39,7 @@ class ShardTier:
 
     Attributes:
         damaged: ids of those that could not be read.
+        lost_cells: why the cells could not be read, so that every shard is asked; else empty.
 
     Args:
         io: reads the files.
@@ -54,9 +59,7 @@ class ShardTier:
         self._is_delta = np.array(
             [shard.kind == "delta" for shard in version.routing.shards], np.bool_
         )
-        owners = _owners(version.routing)
-        several = len(owners) and np.count_nonzero(~self._is_delta) > 1
-        self._router = Router(version.routing.centroids, owners) if several else None
+        self.lost_cells = ""
         self._ranks_in_order = view.rank_of_file_id.in_order
         self._loaded: dict[int, LoadedShard] = {}
         self.damaged: set[int] = set()
@@ -109,8 +112,9 @@ class ShardTier:
 
     def parts_within(self, queries: NDArray[np.float32], distance: float) -> Iterator[Part]:
         """Give the rows of every shard that may hold one nearer to a query than `distance`."""
-        for number, asking in shards_within(self._routing, queries, distance):
-            shard = self._shard(self._routing.shards[number])
+        shards = self._routing.shards
+        for number, asking in shards_within(shards, self._cells, queries, distance):
+            shard = self._shard(shards[number])
             deleted = self._deleted[shard.entry.shard_id]
             yield from shard_parts(shard, deleted, self._view.rank_of_file_id, asking)
 
@@ -131,18 +135,17 @@ class ShardTier:
 
         Deltas have rows of any cell, few of a query's neighbours: they are always probed.
         """
-        if self._router is None:
+        router = self._router
+        if router is None:
             shares = np.where(self._is_delta, np.float32(NEAREST_SHARE), np.float32(1.0))
             return np.tile(shares, (len(queries), 1))
         # BLAS's own threads would go on spinning for a tenth of a second, on the cores of ours.
         with blas.single_thread():
-            routed = self._router.shares(
-                self._metric.queries_to_search_space(queries), probe_partitions
-            )
-        if self._router.shards == len(self._is_delta) and not self._is_delta.any():
+            routed = router.shares(self._metric.queries_to_search_space(queries), probe_partitions)
+        if router.shards == len(self._is_delta) and not self._is_delta.any():
             return routed
         every = np.zeros((len(queries), len(self._is_delta)), np.float32)
-        every[:, : self._router.shards] = routed
+        every[:, : router.shards] = routed
         every[:, self._is_delta] = NEAREST_SHARE
         return every
 
@@ -206,14 +209,34 @@ class ShardTier:
         return partial(shard.locators.keys, self._view.rank_of_file_id)
 
     @cached_property
+    def _cells(self) -> Partitions | None:
+        """The cells; None if they cannot be read: then none tells which shards to leave out."""
+        graphs = self._routing.graph_ids
+        if not (graphs and self._routing.cells.count):
+            return None
+        try:
+            return self._version.cells(self._io).among(graphs)
+        except FormatError as error:
+            log.error("the cells of index %s cannot be read: %s", self._version.index, error)
+            self.lost_cells = str(error)
+            return None
+
+    @cached_property
+    def _router(self) -> Router | None:
+        """None: every shard is asked."""
+        if np.count_nonzero(~self._is_delta) < 2 or self._cells is None:
+            return None
+        return Router(self._cells.centroids, _owners(self._routing.shards, self._cells))
+
+    @cached_property
     def _masked(self) -> MaskedRows:
         return MaskedRows.of(self._view.masked, self._view.row_group_starts)
 
 
-def _owners(routing: Routing) -> NDArray[np.uint32]:
-    """Return (cells,) uint32, the place in `routing.shards` of the shard each belongs to."""
-    places = {entry.shard_id: place for place, entry in enumerate(routing.shards)}
-    return np.array([places[shard_id] for shard_id in routing.partition_shards.tolist()], np.uint32)
+def _owners(shards: Sequence[ShardEntry], cells: Partitions) -> NDArray[np.uint32]:
+    """Return (cells,) uint32, the place among the shards of the one that each belongs to."""
+    places = {entry.shard_id: place for place, entry in enumerate(shards)}
+    return np.array([places[shard_id] for shard_id in cells.shards.tolist()], np.uint32)
 
 
 def _nothing(queries: int, k: int) -> Answers:

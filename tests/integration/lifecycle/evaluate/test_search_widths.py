@@ -58,7 +58,7 @@ def test_the_width_is_found_on_rows_that_are_not_the_gates_and_recorded(many_wor
     assert len(np.unique(both, axis=0)) == len(both), "no row is asked for by both"
     routing = open_index(many_words.refresh(), builds.INDEX).version.routing
     assert routing.search_width in tune.WIDTHS
-    assert 1 <= routing.probe_partitions <= len(routing.centroids)
+    assert 1 <= routing.probe_partitions <= routing.cells.count
     assert (routing.recall.k, routing.recall.queries) == (10, len(judged))
     assert routing.recall.low <= routing.recall.recall <= routing.recall.high
     assert routing.recall.recall >= routing.recall.target == 0.95

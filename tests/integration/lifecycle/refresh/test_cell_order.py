@@ -40,13 +40,14 @@ def shards_of(table, folder: Path):
 
 def assert_in_cell_order(table, folder, *, unordered=0):
     """Hold each range to the cells that its rows are nearest to, and to the order in it."""
-    routing, behind = newest(table).routing, 0
+    version, behind = newest(table), 0
+    routing, every = version.routing, version.cells(table.io)
     for number, (rows, vectors) in shards_of(table, folder).items():
         space = METRICS[routing.metric].to_search_space(vectors, routing.norm_bound)
-        squared = ((space[:, None] - routing.centroids[None]) ** 2).sum(axis=2)
+        squared = ((space[:, None] - every.centroids[None]) ** 2).sum(axis=2)
         assert rows.cells is not None
         assert set(rows.cells.cells.tolist()) <= set(
-            np.flatnonzero(routing.partition_shards == number).tolist()
+            np.flatnonzero(every.shards == number).tolist()
         )
         for cell, start, stop in rows.cells.ranges():
             assert (squared[start:stop].argmin(axis=1) == cell).all()

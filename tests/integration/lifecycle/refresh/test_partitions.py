@@ -26,7 +26,7 @@ def built(request, words):
     """A table with an index whose partitions are in their own blob, or in the routing blob."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "within":
-            patch.setattr(routing_blob, "split", lambda routing: (None, b""))
+            patch.setattr(routing_blob, "split", lambda routing: (routing, b""))
         builds.build(DECLARED, "build")
     words.refresh()
     assert len(stored(words)) == (request.param == "apart")
@@ -43,7 +43,7 @@ def stored(table, index: str = builds.INDEX) -> list[bytes]:
 
 def test_a_delete_and_an_append_copy_them_and_a_merge_makes_them_anew(built):
     table = built
-    before = newest(table).routing
+    before = newest(table).cells(table.io)
     delete_merge_on_read(table, 2)
     first = refresh(table, DECLARED, "delete")
     (blob,) = stored(table)
@@ -56,18 +56,18 @@ def test_a_delete_and_an_append_copy_them_and_a_merge_makes_them_anew(built):
     table.append(builds.rows(range(60, 66)))
     refresh(table, DECLARED, "append")
     assert stored(table) == [blob]
-    routing = newest(table).routing
-    assert routing.centroids.tolist() == before.centroids.tolist()
-    assert routing.partition_rows.tolist() == before.partition_rows.tolist()
+    cells = newest(table).cells(table.io)
+    assert cells.centroids.tolist() == before.centroids.tolist()
+    assert cells.rows.tolist() == before.rows.tolist()
 
     merging = declared("vamana", refresh={"delta_ratio": 0.0})
     assert refresh(table, merging, "as it is")["action"] == "none"
     refresh(table, merging, "merge", maintenance=True)
     (merged,) = stored(table)
     assert merged != blob
-    routing = newest(table).routing
-    assert routing.partition_rows.sum() == before.partition_rows.sum() + 6
-    assert (routing.partition_radii >= before.partition_radii).all()
+    cells = newest(table).cells(table.io)
+    assert cells.rows.sum() == before.rows.sum() + 6
+    assert (cells.radii >= before.radii).all()
 
 
 def test_a_copied_blob_is_counted_as_copied(words):
@@ -106,7 +106,7 @@ def test_they_go_with_an_index_to_its_new_name(built):
 
 def test_damage_in_them_is_seen_by_searches_and_by_a_quick_doctor(words):
     builds.build(DECLARED, "build")
-    older = newest(words.refresh()).path
+    words.refresh()
     words.append(builds.rows(range(60, 63)))
     refresh(words, DECLARED, "append")
     newer = newest(words).path.removeprefix("file://")
@@ -115,7 +115,8 @@ def test_damage_in_them_is_seen_by_searches_and_by_a_quick_doctor(words):
 
     (sentence,) = report(open_index(words, builds.INDEX).search(QUERIES, 5))["damaged"]
     assert newer in sentence
-    assert open_index(words, builds.INDEX).version.path == older
+    assert "every shard is searched instead" in sentence
+    assert open_index(words, builds.INDEX).version.path.endswith(newer)
     holds = {file.path: file.holds for file in take_inventory(words).files}
     assert all(len(hold) == 1 for hold in holds.values()), "what a file holds is told without them"
     (found,) = [

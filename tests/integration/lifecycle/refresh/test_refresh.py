@@ -291,10 +291,10 @@ def test_only_touched_shards_are_dealt_to_tasks(build):
         publish.clear_staging(RunRef.planned(plan))
         return sorted(shard for group in groups.values() for shard in group)
 
-    routing = newest(table).routing
+    cells = newest(table).cells(table.io)
     ids, vectors = builds.live(table)
-    apart = np.linalg.norm(vectors[:, None] - routing.centroids[None], axis=2)
-    first = ids[routing.partition_shards[apart.argmin(axis=1)] == 0]
+    apart = np.linalg.norm(vectors[:, None] - cells.centroids[None], axis=2)
+    first = ids[cells.shards[apart.argmin(axis=1)] == 0]
     table.delete(f"id in ({', '.join(map(str, first[::3]))})")
     refresh(table, declaration, "delete")
     assert [shard.tombstones > 0 for shard in shards(table).values()] == [True, False]

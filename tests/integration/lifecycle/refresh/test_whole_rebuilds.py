@@ -100,11 +100,12 @@ def test_norms_above_the_bound_of_an_inner_product(build):
 def test_a_shard_that_grew_beyond_the_others(build):
     declaration = declared("vamana", rebuild={"imbalance": 1.3, "drift": 1e9})
     table = build(declaration)
-    routing = newest(table).routing
-    largest = max(routing.shards, key=lambda shard: shard.rows).shard_id
-    (place, *_) = np.flatnonzero(routing.partition_shards == largest)
+    version = newest(table)
+    cells = version.cells(table.io)
+    largest = max(version.routing.shards, key=lambda shard: shard.rows).shard_id
+    (place, *_) = np.flatnonzero(cells.shards == largest)
     noise = np.random.default_rng(2).normal(0, 0.2, (70, builds.DIMENSION))
-    table.append(with_vectors(range(100, 170), routing.centroids[place] + noise))
+    table.append(with_vectors(range(100, 170), cells.centroids[place] + noise))
     done = refresh(table, declaration, "append")
     assert (done["action"], "merge" in done["reason"]) == ("refresh", True)
     assert maintained(table, declaration, "the largest shard holds")["action"] == "build"

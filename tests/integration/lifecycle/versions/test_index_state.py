@@ -46,13 +46,13 @@ def test_the_state_counts_every_byte_of_the_index_once(indexed):
         version.coverage.base_snapshot_id,
     )
     assert state.drift.imbalance == pytest.approx(state.imbalance)
-    assert state.cells == len(version.routing.centroids)
+    assert state.cells == version.routing.cells.count
 
 
 def test_a_build_records_how_far_rows_are_from_their_centroids(indexed):
     version = newest(indexed)
     ids, vectors = builds.live(indexed)
-    distances = np.linalg.norm(vectors[:, None] - version.routing.centroids[None], axis=2)
+    distances = np.linalg.norm(vectors[:, None] - version.cells(indexed.io).centroids[None], axis=2)
     expected = distances.min(axis=1).sum() / len(ids)
     assert state_of(indexed, version).drift.built == pytest.approx(expected, rel=1e-5)
 

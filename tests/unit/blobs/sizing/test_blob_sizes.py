@@ -9,6 +9,7 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs import centroid, coverage, graph, routing, rows, tombstones
 from puffin_ann.blobs.cells import CellStarts
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.sizing import sizes
 from puffin_ann.blobs.sizing.shape import IndexShape
 from puffin_ann.errors import BadInputError
@@ -128,10 +129,14 @@ def test_routing_and_centroid_sizes_are_right_within_two_per_cent(name):
         metric=shape.metric,
         algorithm="vamana",
         dimension=shape.dimension,
-        centroids=np.zeros((partitions, width), np.float32),
-        partition_shards=(np.arange(partitions) % shape.shards).astype(np.uint32),
-        partition_rows=np.zeros(partitions, np.uint64),
-        partition_radii=np.zeros(partitions, np.float32),
+        cells=Partitions(
+            metric=shape.metric,
+            dimension=shape.dimension,
+            centroids=np.zeros((partitions, width), np.float32),
+            shards=(np.arange(partitions) % shape.shards).astype(np.uint32),
+            rows=np.zeros(partitions, np.uint64),
+            radii=np.zeros(partitions, np.float32),
+        ),
         norm_bound=0.0,
         shards=tuple(routing.ShardEntry(i, "", 1, 1, 0, "graph") for i in range(shape.shards)),
         search_width=100,
@@ -139,8 +144,8 @@ def test_routing_and_centroid_sizes_are_right_within_two_per_cent(name):
         recall=routing.Recall(10, 100, 1, 1, 1, 1),
         properties={"declaration": "x" * (shape.property_bytes - 12 - 11)},
     )
-    apart, cells = routing.split(value)
-    close(sizes.predict(shape).routing, routing.encode(value, apart))
+    told, cells = routing.split(value)
+    close(sizes.predict(shape).routing, routing.encode(told))
     close(sizes.predict(shape).partitions, cells)
 
     paths = tuple(f"{i}".rjust(shape.path_bytes, "p") for i in range(shape.files))

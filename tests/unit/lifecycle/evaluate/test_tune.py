@@ -17,7 +17,7 @@ from puffin_ann.lifecycle.evaluate.tune import (
 
 def index(*, algorithm: str = "vamana", shards: int = 4, centroids: int = 8):
     routing = SimpleNamespace(
-        centroids=np.zeros((centroids, 2), np.float32),
+        cells=SimpleNamespace(count=centroids),
         algorithm=algorithm,
         shards=[object()] * shards,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs.routing import Routing
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.errors import StagingGoneError
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.documents.run import StagedFile
@@ -37,7 +37,7 @@ def fetch(
     workspace: Workspace,
     segments: Sequence[StagedFile],
     summary: AssignSummary | None,
-    routing: Routing,
+    cells: Partitions,
     shard: int | None,
     scratch: Path,
     but: Set[int] = frozenset(),
@@ -48,7 +48,7 @@ def fetch(
         workspace: of the run.
         segments: of the run.
         summary: of all of them; None without any.
-        routing: says which cells a shard has.
+        cells: of the index: they say which of them lie in a shard.
         shard: its number; None for the rows of all cells, -1 for none.
         scratch: an existing folder, which takes them twice.
         but: of all cells, those of these shards are left out.
@@ -56,8 +56,8 @@ def fetch(
     Raises:
         StagingGoneError: a segment is gone or is not what was staged.
     """
-    order = cell_order(routing)
-    owners = routing.partition_shards[order]
+    order = cell_order(cells)
+    owners = cells.shards[order]
     if shard is None:
         blocks = np.flatnonzero(~np.isin(owners, np.array(sorted(but), owners.dtype)))
     else:
@@ -67,9 +67,9 @@ def fetch(
         summed, checksums = summary.counts, summary.checksums
     counts = summed[:, blocks].astype(np.int64)
     (scratch / "unsorted").mkdir(exist_ok=True)
-    dimension = routing.dimension
+    dimension = cells.dimension
     found = mapped_rows(int(counts.sum()), dimension, scratch / "unsorted")
-    cells = np.zeros(len(found.vectors), np.uint32)
+    cells_of_rows = np.zeros(len(found.vectors), np.uint32)
     at = 0
     adjoining = np.split(np.arange(len(blocks)), np.flatnonzero(np.diff(blocks) != 1) + 1)
     for number in np.flatnonzero(counts.sum(axis=1)).tolist():
@@ -90,10 +90,10 @@ def fetch(
                     int(checksums[number, block]),
                     name=staged.uri,
                 )
-                cells[part] = order[block]
+                cells_of_rows[part] = order[block]
                 inside += size * row_bytes(dimension)
                 at += size
-    return _sorted(found, cells, dimension, scratch)
+    return _sorted(found, cells_of_rows, dimension, scratch)
 
 
 def _range(

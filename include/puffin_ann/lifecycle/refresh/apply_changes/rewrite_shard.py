@@ -161,7 +161,7 @@ class ShardRewriter:
             self.workspace,
             self.changes.segments,
             summary,
-            self.version.routing,
+            self.version.cells(self.workspace.table.io),
             shard,
             folder,
             but=frozenset(self.workspace.refresh_plan.decision.unreadable),
@@ -290,13 +290,13 @@ class ShardRewriter:
         self, shard: ShardEntry, old: SearchableShard, live: NDArray[np.int64], fresh: FreshRows
     ) -> NDArray[np.uint32]:
         """Return (n,) uint32, the cells of live rows of a shard and then of new ones."""
-        routing = self.version.routing
+        every = self.version.cells(self.workspace.table.io)
         cells = ShardCells.of(
             shard.shard_id,
-            routing.centroids,
-            routing.partition_shards,
-            routing.metric,
-            routing.norm_bound,
+            every.centroids,
+            every.shards,
+            every.metric,
+            self.version.routing.norm_bound,
         )
         found = [
             cells.nearest(old.vectors(live[start : start + CHUNK_ROWS]), self.threads)

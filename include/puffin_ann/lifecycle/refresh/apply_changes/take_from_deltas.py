@@ -55,4 +55,4 @@ def take_from_deltas(
             locators[live].astype(np.uint32),
             now.rows.identities[live],
         )
-        return stage(workspace, number, Parts([], []), rows, version.routing, threads=threads)
+        return stage(workspace, number, Parts([], []), rows, version, threads=threads)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.declaration import CENTROID
 from puffin_ann.lifecycle.build.assign import place, summary_of
@@ -27,29 +28,30 @@ from puffin_ann.lifecycle.runtime.workspace import (
     arrays_to_bytes,
     attempt_unique,
 )
+from puffin_ann.search.index_version import IndexVersion
 
 
-def trained_of(routing: Routing) -> TrainResult:
+def trained_of(routing: Routing, cells: Partitions) -> TrainResult:
     """Return a version's centroids, as a build has them."""
     return TrainResult(
-        centroids=routing.centroids,
-        partition_shards=routing.partition_shards,
+        centroids=cells.centroids,
+        partition_shards=cells.shards,
         norm_bound=np.array([routing.norm_bound], np.float32),
         queries=np.zeros((0, routing.dimension), np.float32),
         tuning=np.zeros(1, np.int64),
     )
 
 
-def cell_order(routing: Routing) -> NDArray[np.int64]:
+def cell_order(cells: Partitions) -> NDArray[np.int64]:
     """Return (k,) int64, the cells so that those of a shard adjoin: the order of blocks."""
-    order: NDArray[np.int64] = np.argsort(routing.partition_shards, kind="stable")
+    order: NDArray[np.int64] = np.argsort(cells.shards, kind="stable")
     return order
 
 
 def read_task(
     workspace: Workspace,
     number: int,
-    routing: Routing,
+    version: IndexVersion,
     prefixes: RemovedIdentityPrefixes | None,
     *,
     threads: int,
@@ -59,7 +61,7 @@ def read_task(
     Args:
         workspace: of the run.
         number: of the task.
-        routing: of the version that is refreshed.
+        version: that is refreshed.
         prefixes: of the removed rows; None if nothing is matched.
         threads: threads to use.
     """
@@ -85,7 +87,7 @@ def read_task(
             came = IdentifiedRows(relocated.locators[mine], relocated.identities[mine])
             name = f"added-{number:05d}-{bucket:04d}.npz"
             candidates.append(workspace.stage_bytes(name, arrays_to_bytes(came)))
-    outcome = stage(workspace, number, parts, rows, routing, threads=threads)
+    outcome = stage(workspace, number, parts, rows, version, threads=threads)
     return AddedRowsOfTask(outcome=outcome, candidates=tuple(candidates))
 
 
@@ -94,7 +96,7 @@ def read_again(
     number: int,
     task: int,
     unmatched: NDArray[np.uint32],
-    routing: Routing,
+    version: IndexVersion,
     *,
     threads: int,
 ) -> AssignOutcome:
@@ -105,7 +107,7 @@ def read_again(
         number: of this outcome.
         task: the task that read them.
         unmatched: (n, 3) uint32, locators of such rows, of this task and of others.
-        routing: of the version that is refreshed.
+        version: that is refreshed.
         threads: threads to use.
     """
     plan = workspace.refresh_plan
@@ -116,7 +118,7 @@ def read_again(
     rows = rows.take(np.flatnonzero(np.isin(_pairs(rows.locators), _pairs(unmatched))))
     # Everything else about these row groups was counted when they were read first.
     counted = Parts([], [])
-    return stage(workspace, number, counted, rows, routing, threads=threads)
+    return stage(workspace, number, counted, rows, version, threads=threads)
 
 
 def stage(
@@ -124,15 +126,16 @@ def stage(
     number: int,
     parts: Parts,
     rows: VectorRows,
-    routing: Routing,
+    version: IndexVersion,
     *,
     threads: int,
 ) -> AssignOutcome:
     """Stage rows that are new to shards, by cell, with what is known of them."""
     plan = workspace.refresh_plan
-    trained = trained_of(routing)
+    cells = version.cells(workspace.table.io)
+    trained = trained_of(version.routing, cells)
     placed = place(rows, plan.declaration.metric, trained, threads=threads)
-    order = cell_order(routing)
+    order = cell_order(cells)
     block_of = np.zeros(max(1, len(order)), np.uint32)
     block_of[order] = np.arange(len(order), dtype=np.uint32)
     staged, blocks = rows, block_of[placed.cells]
