@@ -35,6 +35,7 @@ class RefreshPlan(RunPlan):
         difference: an .npz file, see `removed_rows.MaskedAndRestored`.
         coverage: a coverage blob of the base snapshot; of `files` it has neither row groups nor
             skipped rows.
+        cells: a partitions blob in place of that of the base version; None if that is read.
     """
 
     kind: Literal["refresh"] = "refresh"
@@ -51,6 +52,7 @@ class RefreshPlan(RunPlan):
     groups: dict[str, tuple[int, ...]]
     difference: StagedFile
     coverage: StagedFile
+    cells: StagedFile | None = None
 
     def action_of(self, shard_id: int) -> str:
         """Return what is done to a shard; of the new delta, `delta`."""

@@ -1,6 +1,6 @@
-"""What it takes to make the damaged shards of an index again: a refresh, of rows of the table."""
+"""What it takes to make damaged shards, and the cells, of an index again: a refresh."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyiceberg.io import FileIO
 
@@ -12,6 +12,7 @@ from puffin_ann.lifecycle.policy.explain import spoken_seconds
 from puffin_ann.lifecycle.refresh.due import find_due
 from puffin_ann.lifecycle.versions.inventory import Inventory, live_files
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
+from puffin_ann.lifecycle.versions.unreadable import Unreadable
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.snapshot_view import live_state
 
@@ -19,15 +20,15 @@ from puffin_ann.search.snapshot_view import live_state
 def plan_repair(
     inventory: Inventory,
     index: str,
-    damaged: Mapping[int, str],
+    damaged: Unreadable,
     declarations: Sequence[IndexDeclaration] = (),
 ) -> str:
-    """Return what is done about damaged shards, and its cost; empty where that is not possible.
+    """Return what is done about damaged parts, and its cost; empty where that is not possible.
 
     Args:
         inventory: of the table.
         index: name of the index.
-        damaged: shards of its newest version, with what is wrong with each.
+        damaged: what of its newest version cannot be read.
         declarations: of the table's indexes.
 
     Raises:
@@ -36,8 +37,8 @@ def plan_repair(
     declaration = declaration_of(inventory, index, declarations)
     path = live_files(inventory.published)[index].path
 
-    def known(_: FileIO, version: IndexVersion) -> Mapping[int, str]:
-        return damaged if version.path == path else {}
+    def known(_: FileIO, version: IndexVersion) -> Unreadable:
+        return damaged if version.path == path else Unreadable()
 
     if declaration is None:
         return ""
@@ -48,7 +49,8 @@ def plan_repair(
         raise
     except PuffinAnnError:
         return ""  # the table, or its column, does not allow it
-    return _in_words(due.decision) if due.decision.unreadable else ""
+    is_made = due.decision.unreadable or due.decision.remakes_cells
+    return _in_words(due.decision) if is_made else ""
 
 
 def declaration_of(
@@ -72,9 +74,14 @@ def declaration_of(
 def _in_words(decision: Decision) -> str:
     numbers = ", ".join(map(str, decision.unreadable))
     plural = "s" if len(decision.unreadable) > 1 else ""
+    made = ["the cells again of the rows of all shards"] if decision.remakes_cells else []
+    if decision.unreadable:
+        made.append(
+            f"shard{plural} {numbers} again of {decision.rows_lost:,} rows that are read from the "
+            "table"
+        )
     return (
-        f"makes shard{plural} {numbers} again of {decision.rows_lost:,} rows that are read from "
-        f"the table, in a new version that names what is whole where it is: about "
+        f"makes {' and '.join(made)}, in a new version that names what is whole where it is: about "
         f"{decision.bytes_written:,} bytes written, {decision.bytes_copied:,} copied, "
         f"{spoken_seconds(decision.seconds)} of work"
     )

@@ -43,7 +43,7 @@ def decide(
         maintenance: this is a maintenance window: do what is due though nothing changed, and
             rebuild shards of many tombstones, too.
         force: publish changes, however few and fresh they are.
-        repair: make the shards again that cannot be read, and else follow the table alone: what is
+        repair: make again what cannot be read, and else follow the table alone: what is
             due besides waits for another run.
         unreadable: without a state, published files that may have held one, and what is wrong.
     """
@@ -55,12 +55,13 @@ def decide(
             why = f"no readable version of the index is published; {'; '.join(unreadable)}"
         return _build(change, estimate.first_build(declaration.algorithm, change.live_rows), why)
     why = _why_other(state, change, declaration)
-    if not (why or change.rows or maintenance or state.unreadable):
+    if not (why or change.rows or maintenance or state.is_damaged):
         return _nothing(state, change, _why_unchanged(state, change, declaration))
+    why = why or _why_lost(state, change)
     why = why or ("" if repair else _why_worn(state, change, declaration))
     if why:
         return _build(change, estimate.whole_build(state, change.live_rows), why)
-    if state.unreadable and not change.live_rows:
+    if state.is_damaged and not change.live_rows:
         return _nothing(state, change, "no row is live, of which what is damaged could be made")
     waiting = _why_wait(state, change, declaration, now_ms, maintenance=maintenance, force=force)
     if waiting:
@@ -104,6 +105,17 @@ def _why_other(state: IndexState, change: Change, declaration: IndexDeclaration)
     if state.fingerprint != declaration.fingerprint():
         return f"the declaration changed since it was built: {changed_fields(state, declaration)}"
     return ""
+
+
+def _why_lost(state: IndexState, change: Change) -> str:
+    """Say why what cannot be read cannot be made again without a build."""
+    lost = [graph.shard_id for graph in state.graphs if graph.shard_id in state.unreadable]
+    if not (state.lost_cells and lost and change.live_rows):
+        return ""
+    return (
+        f"neither its cells nor shard {', '.join(map(str, lost))} can be read, and each would be "
+        f"made of the other: {state.lost_cells}; {state.unreadable[lost[0]]}"
+    )
 
 
 def _why_worn(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
@@ -217,6 +229,7 @@ def _refresh(
         action="refresh",
         reason=refresh_sentence(state, change, shards, delta, due.merge),
         unreadable=tuple(sorted(state.unreadable)),
+        remakes_cells=bool(due.cells),
         rows_lost=change.rows_lost,
         shards=shards,
         delta=delta,

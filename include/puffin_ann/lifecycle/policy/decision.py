@@ -66,7 +66,8 @@ class Decision(_Data):
         merges: the rows of every delta, and those added, go into graph shards.
         matches: added rows may be removed rows, so that both are identified.
         unreadable: shards that cannot be read; they are made again of rows of the table.
-        rows_lost: live rows that only those have.
+        remakes_cells: the cells cannot be read; they are made again of the rows of shards.
+        rows_lost: live rows that only unreadable shards have.
         rows_added: live rows that the version does not hold.
         rows_gone: rows that it holds and that are not live where it has them.
         other_bytes: new bytes that belong to no shard: routing, coverage and centroids; for a
@@ -82,6 +83,7 @@ class Decision(_Data):
     merges: bool = False
     matches: bool = False
     unreadable: tuple[int, ...] = ()
+    remakes_cells: bool = False
     rows_lost: int = 0
     rows_added: int = 0
     rows_gone: int = 0

@@ -48,13 +48,16 @@ def _rows_changed(state: IndexState, change: Change) -> str:
 
 
 def _repairs(state: IndexState, change: Change) -> list[str]:
+    cells = "make the cells again of the rows of all shards, since they cannot be read: "
+    repairs = [f"{cells}{state.lost_cells}"] if state.lost_cells else []
     if not state.unreadable:
-        return []
+        return repairs
     numbers = ", ".join(map(str, sorted(state.unreadable)))
     why = state.unreadable[min(state.unreadable)]
     return [
+        *repairs,
         f"make shard {numbers} again of {change.rows_lost:,} rows that are read from the table, "
-        f"since it cannot be read: {why}"
+        f"since it cannot be read: {why}",
     ]
 
 

@@ -59,6 +59,7 @@ class IndexState:
         drift: how well it fits the rows added since it was built.
         cells: its k-means cells; 0 if that is not known.
         unreadable: shards that cannot be read, by id, with what is wrong with each.
+        lost_cells: why its cells cannot be read; empty if they can, or it is not known.
         is_named: blobs that do not change are named where they are; else they are copied.
     """
 
@@ -76,7 +77,13 @@ class IndexState:
     drift: Drift = field(default_factory=Drift)
     cells: int = 0
     unreadable: Mapping[int, str] = field(default_factory=dict)
+    lost_cells: str = ""
     is_named: bool = False
+
+    @property
+    def is_damaged(self) -> bool:
+        """Tell whether something of it cannot be read."""
+        return bool(self.unreadable or self.lost_cells)
 
     @property
     def graphs(self) -> tuple[ShardState, ...]:

@@ -17,16 +17,18 @@ class Required:
         rebuild: by shard, why it is built again alone.
         absorb: by delta, why its rows go into a new one: without those that are deleted, or read
             from the table, since it is unreadable.
+        cells: why they are made again of the rows of shards.
     """
 
     merge: str
     rebuild: Mapping[int, str]
     absorb: Mapping[int, str]
+    cells: str = ""
 
     @property
     def is_any(self) -> bool:
         """Tell whether anything is."""
-        return bool(self.merge or self.rebuild or self.absorb)
+        return bool(self.merge or self.rebuild or self.absorb or self.cells)
 
 
 def find_required(
@@ -44,7 +46,7 @@ def find_required(
         expected: what becomes of the rows that changed.
         declaration: as it is now.
         maintenance: rebuild shards of many tombstones, too.
-        repair: make unreadable shards again, and leave all else as it is.
+        repair: make what is unreadable again, and leave all else as it is.
     """
     merge = "" if repair else _why_merge(state, expected, declaration)
     reasons = {number: f"it cannot be read: {why}" for number, why in state.unreadable.items()}
@@ -62,7 +64,7 @@ def find_required(
         for delta in state.deltas
         if delta.shard_id in reasons and not merge
     }
-    return Required(merge, rebuild, absorb)
+    return Required(merge, rebuild, absorb, state.lost_cells)
 
 
 def _why_worn(state: IndexState, expected: Expected, bound: float) -> dict[int, str]:

@@ -12,8 +12,8 @@ from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState
 from puffin_ann.lifecycle.versions.base_version import BaseVersion, version_to_refresh
-from puffin_ann.lifecycle.versions.damaged_shards import find_shards_of_lost_files
 from puffin_ann.lifecycle.versions.index_state import change_in, state_of
+from puffin_ann.lifecycle.versions.unreadable import Unreadable, find_in_lost_files
 from puffin_ann.moments import now_ms
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.shards.rows import coverage_without
@@ -22,8 +22,8 @@ from puffin_ann.search.versions import find_versions
 
 log = logging.getLogger("puffin_ann")
 
-Find = Callable[[FileIO, IndexVersion], Mapping[int, str]]
-"""Returns the damaged shards of a version, with what is wrong with each."""
+Find = Callable[[FileIO, IndexVersion], Unreadable]
+"""Returns what of a version cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def find_due(
     maintenance: bool = False,
     force: bool = False,
     repair: bool = False,
-    find: Find = find_shards_of_lost_files,
+    find: Find = find_in_lost_files,
     at_ms: int | None = None,
 ) -> Due:
     """Decide what is due for an index; changes nothing.
@@ -65,8 +65,8 @@ def find_due(
         live: of the snapshot that the index is to follow.
         maintenance: as in a maintenance window, which rebuilds shards of many tombstones.
         force: build although nothing asks for it.
-        repair: make the shards again that cannot be read; nothing else that is due is done.
-        find: tells which those are; `find_damaged_shards` reads each of the version.
+        repair: make again what cannot be read; nothing else that is due is done.
+        find: tells what that is; `find_unreadable` reads all of the version.
         at_ms: what counts as now, milliseconds since 1970; None for now.
 
     Raises:
@@ -79,8 +79,11 @@ def find_due(
         change = Change(live.snapshot_id, live.rows, rows_added=live.rows)
         unreadable = find_versions(table, declaration.name).problems
     else:
-        rest, damaged = _without(table, base, live, find(table.io, base.version))
-        state = state_of(table, base.version, damaged)
+        found = find(table.io, base.version)
+        if found.cells:
+            log.warning("index %s: cells cannot be read: %s", declaration.name, found.cells)
+        rest, damaged = _without(table, base, live, found.shards)
+        state = state_of(table, base.version, Unreadable(damaged, found.cells))
         change = _with_lost(
             change_in(table, base.version, live, base.view, declaration), base, rest
         )

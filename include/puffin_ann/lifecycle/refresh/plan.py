@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from pyroaring import BitMap
 
 from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.commit.publish_mode import publish_mode
 from puffin_ann.lake.metadata.registered import find_registered
@@ -60,6 +62,7 @@ def make_plan(
     workspace: Workspace,
     basis: Basis,
     decision: Decision,
+    cells: Partitions | None = None,
 ) -> RefreshPlan:
     """Return the plan that carries out a decision; stages what is too large for a document.
 
@@ -68,6 +71,7 @@ def make_plan(
         workspace: of the run.
         basis: what the decision rests on.
         decision: what is to be done.
+        cells: that take the place of those of the version, if they do.
 
     Raises:
         PuffinAnnError: the table or its column do not allow an index.
@@ -85,6 +89,9 @@ def make_plan(
     difference = MaskedAndRestored.of(basis.view, find_restored_rows(basis.view, was_there))
     coverage = Coverage(live.snapshot_id, covered, manifests)
     routing = version.routing
+    staged = None
+    if cells is not None:
+        staged = workspace.stage_bytes("_cells.bin", partitions_blob.encode(cells))
     matched = decision.rows_gone + decision.rows_added if decision.matches else 0
     return RefreshPlan(
         planned_ms=now_ms(),
@@ -114,6 +121,7 @@ def make_plan(
         # Hidden from orphan removal by their `_`, as the plan's copy is: they are made once.
         difference=workspace.stage_bytes("_difference.npz", arrays_to_bytes(difference)),
         coverage=workspace.stage_bytes("_coverage.bin", coverage_blob.encode(coverage)),
+        cells=staged,
     )
 
 

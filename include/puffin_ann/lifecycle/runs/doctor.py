@@ -52,7 +52,7 @@ def doctor(
     quick: bool = False,
     at_ms: int | None = None,
 ) -> Diagnosis:
-    """Examine a table's indexes; with `fix`, make damaged shards again, guard and clean up.
+    """Examine a table's indexes; with `fix`, make damaged parts again, guard and clean up.
 
     Args:
         table: by name, or as loaded.
@@ -76,7 +76,7 @@ def doctor(
     if not fix:
         return Diagnosis(table=name_of(loaded), findings=tuple(before))
     made, actions = _make_again(inventory, declared or (), damage)
-    stays = {one.file.path for one in damage if one.is_repaired_by_shards} - made
+    stays = {one.file.path for one in damage if one.is_repaired_by_parts} - made
     repaired, replaced = repair(loaded, [one for one in damage if one.file.path not in stays])
     actions += replaced
     actions += _remove_leases(loaded, odd)
@@ -105,14 +105,14 @@ def doctor(
 def _make_again(
     inventory: Inventory, declared: Sequence[IndexDeclaration], damage: Iterable[Damage]
 ) -> tuple[frozenset[str], list[str]]:
-    """Have damaged shards made of rows of the table; returns the files, and what was done.
+    """Have damaged shards and cells made of rows; returns the files, and what was done.
 
     The files are those whose versions were damaged and have a newer one now. They may stay, for
     what is whole of them.
     """
     made: set[str] = set()
     actions: list[str] = []
-    by_index = {one.index: one for one in damage if one.is_repaired_by_shards}
+    by_index = {one.index: one for one in damage if one.is_repaired_by_parts}
     failed: set[str] = set()
     for index, one in sorted(by_index.items()):
         declaration = declaration_of(inventory, index, declared)
@@ -124,11 +124,11 @@ def _make_again(
                 done = refresh_in_process(declaration, run_id=run_id, repair=True)
         except PuffinAnnError as error:  # what else is wrong may be repaired all the same
             failed.add(one.file.path)
-            actions.append(f"could not make shards of index {index} again: {error}")
+            actions.append(f"could not make index {index} whole again: {error}")
             continue
         if done["snapshot_id"] is None:
             failed.add(one.file.path)
-            actions.append(f"made no shard of index {index} again: {done['reason']}")
+            actions.append(f"did not make index {index} whole again: {done['reason']}")
             continue
         made.add(one.file.path)
         actions.append(

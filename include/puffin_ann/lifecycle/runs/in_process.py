@@ -46,7 +46,7 @@ def refresh_in_process(
         run_id: names the run.
         maintenance: as of `runs.refresh.plan_refresh`.
         force: as above.
-        repair: make damaged shards again, and do nothing else that is due; never build.
+        repair: make again what is damaged, and do nothing else that is due; never build.
         runner: where the stages' tasks run; default: in this process.
         progress: told what is done.
 
@@ -107,7 +107,10 @@ def _repairs(plan: PlanPointer, workspace: Workspace | None) -> bool:
     """Tell whether a plan makes anew what is damaged."""
     if plan.action != "refresh":
         return True
-    return workspace is not None and bool(workspace.refresh_plan.decision.unreadable)
+    if workspace is None:
+        return False
+    decision = workspace.refresh_plan.decision
+    return bool(decision.unreadable) or decision.remakes_cells
 
 
 def _carry_out(plan: PlanPointer, run: RunRef, runner: Runner, step: Progress) -> PublishedVersion:

@@ -5,8 +5,11 @@
 
 import logging
 
+from pyiceberg.table import Table
+
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.errors import DamagedIndexError
+from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import (
@@ -17,16 +20,14 @@ from puffin_ann.lifecycle.documents.run import (
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.examination.damage import require_whole
 from puffin_ann.lifecycle.policy.decision import Decision
-from puffin_ann.lifecycle.refresh.due import find_due
+from puffin_ann.lifecycle.refresh.due import Due, find_due
 from puffin_ann.lifecycle.refresh.plan import Basis, make_plan
+from puffin_ann.lifecycle.refresh.remake_cells import remake_cells
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime import run_ids
 from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.lifecycle.versions.damaged_shards import (
-    find_damaged_shards,
-    find_shards_of_lost_files,
-)
+from puffin_ann.lifecycle.versions.unreadable import find_in_lost_files, find_unreadable
 from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
 
@@ -50,7 +51,7 @@ def plan_refresh(
         maintenance: this is a maintenance window: do what is due though nothing changed, and
             rebuild shards of many tombstones, too.
         force: publish changes, however few and fresh they are; where nothing changed, read the
-            version's files for damage, and have damaged shards made again.
+            version's files for damage, and have made again what is damaged.
 
     Returns:
         What the tasks after it need; of action `build` if the whole index is due.
@@ -80,8 +81,8 @@ def plan_and_open(
         run_id: names the run.
         maintenance: as above.
         force: as above.
-        repair: make damaged shards again, and do nothing else that is due; never build.
-        verify: read all shards first, to know which are damaged.
+        repair: make again what is damaged, and do nothing else that is due; never build.
+        verify: read the whole version first, to know what is damaged.
 
     Returns:
         The pointer, and the run of a refresh that was planned now, open.
@@ -103,18 +104,17 @@ def plan_and_open(
         maintenance=maintenance,
         force=force or repair,
         repair=repair,
-        find=find_damaged_shards if verify or repair else find_shards_of_lost_files,
+        find=find_unreadable if verify or repair else find_in_lost_files,
     )
     if due.decision.action == "none" and force and due.base is not None:
         try:
             require_whole(table, due.base.version)  # of what did not change some may be damaged
         except DamagedIndexError:
-            due = find_due(
-                table, declaration, live, force=True, repair=True, find=find_damaged_shards
-            )
+            due = find_due(table, declaration, live, force=True, repair=True, find=find_unreadable)
             if due.decision.action != "refresh":
                 raise
-    decision, base, state = due.decision, due.base, due.state
+    decision, cells = _with_cells(table, due)
+    base, state = due.base, due.state
     log.info("plan: %s: %s: %s", declaration.name, decision.action, decision.reason)
     if decision.action == "build" and not repair:
         built = build.plan_build(
@@ -132,9 +132,26 @@ def plan_and_open(
             decision=_text(decision),
         ), None
     basis = Basis(due.rest.version, state, live, due.rest.view)
-    made = make_plan(declaration, workspace, basis, decision)
+    made = make_plan(declaration, workspace, basis, decision, cells)
     made = store(staging, PLAN, made)
     return _pointer(made, workspace.run), workspace.knowing(made, base.version)
+
+
+def _with_cells(table: Table, due: Due) -> tuple[Decision, Partitions | None]:
+    """Return what is decided, and the cells that are made again for it, if they are."""
+    decision = due.decision
+    if not decision.remakes_cells or due.base is None:
+        return decision, None
+    try:
+        return decision, remake_cells(table.io, due.base.version)
+    except FormatError as error:
+        reason = f"{decision.reason}; the cells cannot be made again so: {error}"
+        return Decision(
+            action="build",
+            reason=reason,
+            rows_added=decision.rows_added,
+            rows_gone=decision.rows_gone,
+        ), None
 
 
 def _pointer(plan: RefreshPlan, run: RunRef) -> PlanPointer:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pyiceberg.table import Table
 
+from puffin_ann.blobs import partitions
 from puffin_ann.errors import (
     EnvironmentProblemError,
     ObjectMissingError,
@@ -81,7 +82,15 @@ class Workspace:
         """Return the run with the plan that was just staged, and the version it is about."""
         if plan.base_path != base.path:
             return self  # another attempt was first
-        return replace(self, known_plan=plan, known_base=replace(base, snapshot_id=None))
+        base = replace(self._with_cells(base, plan), snapshot_id=None)
+        return replace(self, known_plan=plan, known_base=base)
+
+    def _with_cells(self, base: IndexVersion, plan: RefreshPlan) -> IndexVersion:
+        """Return the version that is refreshed, with the cells that were made again for it."""
+        if plan.cells is None:
+            return base
+        cells = partitions.decode(self.fetch_bytes(plan.cells))
+        return replace(base, routing=replace(base.routing, cells=cells))
 
     @cached_property
     def staging(self) -> Staging:
@@ -101,7 +110,7 @@ class Workspace:
         version = load_version(self.table.io, plan.base_path, plan.declaration.name)
         if version is None:
             raise StagingError(f"{plan.base_path} does not hold index {plan.declaration.name!r}")
-        return version
+        return self._with_cells(version, plan)
 
     @cached_property
     def build_plan(self) -> BuildPlan:

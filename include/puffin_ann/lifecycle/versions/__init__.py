@@ -2,6 +2,6 @@
 
 `inventory` lists every index file. `base_version` finds the version that a refresh starts from,
 `index_state` reads what a decision rests on: the state of that version, and what changed since.
-`damaged_shards` tells which shards of a version cannot be read, `recorded_declaration` reads the
+`unreadable` tells what of a version cannot be read, `recorded_declaration` reads the
 declaration that an index was published by.
 """

@@ -1,7 +1,6 @@
 """Read what a decision is made from: the state of the base version, and what changed since."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 from pyiceberg.table import Table
@@ -21,6 +20,7 @@ from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.ingest.key_column import require_key
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
+from puffin_ann.lifecycle.versions.unreadable import Unreadable
 from puffin_ann.moments import now_ms
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
@@ -28,14 +28,14 @@ from puffin_ann.settings import settings
 
 
 def state_of(
-    table: Table, version: IndexVersion, unreadable: Mapping[int, str] = MappingProxyType({})
+    table: Table, version: IndexVersion, unreadable: Unreadable | None = None
 ) -> IndexState:
     """Return what a version consists of; the footers of its files are read, no blob is.
 
     Args:
         table: the table.
         version: the version.
-        unreadable: shards that cannot be read, with what is wrong with each.
+        unreadable: what of it cannot be read, as far as known.
 
     Raises:
         FormatError, FileNotFoundError: a file cannot be read.
@@ -44,6 +44,7 @@ def state_of(
     routing = version.routing
     noted = IndexProperties(routing.properties)
     sizes, other = _sizes(table, version)
+    unreadable = unreadable or Unreadable()
     state = IndexState(
         algorithm=routing.algorithm,
         metric=routing.metric,
@@ -58,7 +59,8 @@ def state_of(
         rates=noted.rates,
         drift=noted.drift,
         cells=routing.cells.count,
-        unreadable=unreadable,
+        unreadable=unreadable.shards,
+        lost_cells=unreadable.cells,
         is_named=_is_named(table, version, other + sum(sum(s.values()) for s in sizes.values())),
     )
     return _with_imbalance(state)

@@ -57,7 +57,7 @@ def test_a_damaged_shard_is_made_again_whatever_older_versions_have(two_versions
     assert open_index(table, builds.INDEX).coverage == 1.0
 
 
-@pytest.mark.parametrize("kind", ["coverage", "routing", "partitions"])
+@pytest.mark.parametrize("kind", ["coverage", "routing"])
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_older_version_takes_the_place_of_a_damaged_one(two_versions, kind, quick):
     table, _, newer = two_versions

@@ -252,7 +252,7 @@ def test_a_repair_that_fails_leaves_all_as_it_is_and_says_why(layers, monkeypatc
         os.rename(file, f"{file}.away")
     done = doctor(layers, [DECLARED], fix=True)
     assert done.problems_left
-    assert any("could not make shards" in action for action in done.actions)
+    assert any("could not make index" in action for action in done.actions)
     assert newest(layers).run_id == before.run_id
     for file in table_events_files(layers):
         os.rename(f"{file}.away", file)

@@ -11,9 +11,10 @@ from pyiceberg.io import FileIO
 
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import FormatError
-from puffin_ann.lifecycle.versions.damaged_shards import (
-    find_damaged_shards,
-    find_shards_of_lost_files,
+from puffin_ann.lifecycle.versions.unreadable import (
+    find_in_lost_files,
+    find_unreadable,
+    read_cells,
 )
 from puffin_ann.search.files.tier import bounds_of, load_centroids
 from puffin_ann.search.index_version import load_version
@@ -25,11 +26,13 @@ class Contradiction:
 
     Attributes:
         what: in one sentence.
-        shards: those that cannot be read; empty where it is the version as a whole.
+        shards: those that cannot be read; empty where it is the version as a whole, or the cells.
+        is_of_cells: the cells cannot be read.
     """
 
     what: str
     shards: tuple[int, ...] = ()
+    is_of_cells: bool = False
 
 
 def contradictions(
@@ -57,8 +60,12 @@ def contradictions(
             bounds_of(load_centroids(io, version), version)
     except FormatError as error:
         return [Contradiction(str(error))]
-    find = find_damaged_shards if unpack else find_shards_of_lost_files
+    unreadable = find_unreadable(io, version) if unpack else find_in_lost_files(io, version)
+    lost_cells = unreadable.cells or read_cells(io, version)[1]
     found: dict[str, list[int]] = {}
-    for shard, what in sorted(find(io, version).items()):
+    for shard, what in sorted(unreadable.shards.items()):
         found.setdefault(what, []).append(shard)
-    return [Contradiction(what, tuple(shards)) for what, shards in found.items()]
+    return [
+        *([Contradiction(lost_cells, is_of_cells=True)] if lost_cells else []),
+        *(Contradiction(what, tuple(shards)) for what, shards in found.items()),
+    ]

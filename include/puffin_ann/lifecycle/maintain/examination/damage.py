@@ -1,15 +1,15 @@
 """Published index files whose bytes are not those that were written, and what repairs each.
 
-A shard that cannot be read is made again of rows of the table. Of a version whose small blobs
-cannot be read nothing else is of use: another file may hold it, or an older one, or it is built
-again.
+A shard that cannot be read is made again of rows of the table, and cells of those of the shards. Of
+a version whose other small blobs cannot be read nothing else is of use: another file may hold it,
+or an older one, or it is built again.
 """
 
 import io
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
@@ -29,6 +29,7 @@ from puffin_ann.lifecycle.versions.inventory import (
     live_files,
     take_inventory,
 )
+from puffin_ann.lifecycle.versions.unreadable import Unreadable
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.index_files import open_puffin
@@ -38,7 +39,7 @@ from puffin_ann.search.versions import index_in_name
 log = logging.getLogger("puffin_ann")
 
 SMALL = frozenset({routing_blob.TYPE, *SMALL_BLOBS})
-"""Types of the blobs that every search reads before it probes a shard."""
+"""Types of the blobs that a search reads before it probes a shard."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class Damage:
         index: whose blob it is; empty where the file cannot be read at all.
         what: the problem, in one sentence.
         remedy: what repairs it.
-        shards: those of the version that cannot be read, with what is wrong with each; empty where
-            it is not of single shards.
-        is_repaired_by_shards: whether these can be made again of rows of the table.
+        parts: the shards of the version that cannot be read, and the cells, with what is wrong
+            with each; None where the damage is of the version as a whole.
+        is_repaired_by_parts: whether these can be made again of rows.
         is_problem: whether something should be done: not where newer versions name what is whole of
             the file, and nobody needs the rest.
     """
@@ -61,8 +62,8 @@ class Damage:
     index: str
     what: str
     remedy: str = ""
-    shards: Mapping[int, str] = field(default_factory=dict)
-    is_repaired_by_shards: bool = False
+    parts: Unreadable | None = None
+    is_repaired_by_parts: bool = False
     is_problem: bool = True
 
     @property
@@ -136,8 +137,7 @@ def damage_of(table: Table, file: IndexFile, kinds: AbstractSet[str] = OURS.keys
         found = [Damage(file, *bad) for bad in _bad_blobs(table, file, kinds)]
         unpack = kinds >= OURS.keys()
         for index in sorted({held.index for held in file.holds}):
-            if unpack or all(damage.index != index for damage in found):
-                found = _with_contradictions(table, file, index, found, unpack=unpack)
+            found = _with_contradictions(table, file, index, found, unpack=unpack)
     except (FormatError, FileNotFoundError) as error:
         return [Damage(file, "", str(error))]
     return found
@@ -146,16 +146,19 @@ def damage_of(table: Table, file: IndexFile, kinds: AbstractSet[str] = OURS.keys
 def _with_contradictions(
     table: Table, file: IndexFile, index: str, found: list[Damage], *, unpack: bool
 ) -> list[Damage]:
-    """Add to the damage of an index what its blobs contradict each other in, and the shards."""
+    """Add to the damage of an index what its blobs contradict each other in, and the parts."""
     met = contradictions(table.io, file.path, index, file.bytes, unpack=unpack)
-    shards: dict[int, str] = {}
-    if all(one.shards for one in met):
-        shards = {shard: one.what for one in met for shard in one.shards}
+    parts = None
+    if met and all(one.shards or one.is_of_cells for one in met):
+        parts = Unreadable(
+            {shard: one.what for one in met for shard in one.shards},
+            "; ".join(one.what for one in met if one.is_of_cells),
+        )
     if any(damage.index == index for damage in found):
         return [
-            replace(damage, shards=shards) if damage.index == index else damage for damage in found
+            replace(damage, parts=parts) if damage.index == index else damage for damage in found
         ]
-    return [*found, *(Damage(file, index, one.what, shards=shards) for one in met)]
+    return [*found, *(Damage(file, index, one.what, parts=parts) for one in met)]
 
 
 def _bad_blobs(table: Table, file: IndexFile, kinds: AbstractSet[str]) -> Iterator[tuple[str, str]]:
@@ -217,9 +220,9 @@ class _Remedies:
         self._lost = plan_guard(inventory).lost
         self._needed = inventory.needed
         self._plans = {
-            damage.index: plan_repair(inventory, damage.index, damage.shards, declarations)
+            damage.index: plan_repair(inventory, damage.index, damage.parts, declarations)
             for damage in found
-            if damage.shards and self._is_newest(damage)
+            if damage.parts and self._is_newest(damage)
         }
         repaired = {index for index, plan in self._plans.items() if plan}
         self._sound = self._whole.keys() | repaired
@@ -227,7 +230,7 @@ class _Remedies:
     def on(self, damage: Damage) -> Damage:
         """Return a damage with its remedy."""
         if self._is_newest(damage) and (plan := self._plans.get(damage.index)):
-            return replace(damage, remedy=f"{self._fix} {plan}", is_repaired_by_shards=True)
+            return replace(damage, remedy=f"{self._fix} {plan}", is_repaired_by_parts=True)
         if self._is_unneeded(damage):
             remedy = "none: newer versions name what is whole of it, and it goes with the last"
             return replace(damage, remedy=remedy, is_problem=False)

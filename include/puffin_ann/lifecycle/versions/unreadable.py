@@ -1,17 +1,18 @@
-"""Which shards of a version cannot be read, and what is wrong with each.
+"""What of a version cannot be read, and what is wrong with it: shards, and the cells.
 
-Whoever rebuilds them asks here, and whoever tells of them. A shard of which the store does not say
-anything now is none of them.
+Whoever makes them again asks here, and whoever tells of them. What the store does not say anything
+of now is none of them.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
+from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
@@ -31,8 +32,26 @@ UNBOUNDED = 1 << 62
 """Bytes that a folder may take which holds one shard and is removed: the disk's room bounds it."""
 
 
-def find_shards_of_lost_files(io: FileIO, version: IndexVersion) -> dict[int, str]:
-    """Return by id the shards of which a file is gone or of another length, and what is wrong.
+@dataclass(frozen=True)
+class Unreadable:
+    """What of a version cannot be read.
+
+    Attributes:
+        shards: by id, what is wrong with each.
+        cells: what is wrong with the cells; empty if they can be read, or it was not looked.
+    """
+
+    shards: Mapping[int, str] = field(default_factory=dict)
+    cells: str = ""
+
+    @property
+    def is_any(self) -> bool:
+        """Tell whether anything is."""
+        return bool(self.shards or self.cells)
+
+
+def find_in_lost_files(io: FileIO, version: IndexVersion) -> Unreadable:
+    """Return what a version has in files that are gone, or of another length.
 
     Files are not read: each that the version names is asked for once.
 
@@ -50,15 +69,14 @@ def find_shards_of_lost_files(io: FileIO, version: IndexVersion) -> dict[int, st
             wrong[path] = f"{path} is a directory, not a file"
         elif found != length:
             wrong[path] = f"{path} has {found} bytes; the version names one of {length}"
-    return {
-        shard: wrong[place.path]
-        for place in named
-        if place.path in wrong and (shard := _shard_of(place)) is not None
-    }
+    lost = [place for place in named if place.path in wrong]
+    shards = {shard: wrong[place.path] for place in lost if (shard := _shard_of(place)) is not None}
+    cells = [wrong[place.path] for place in lost if place.metadata.type == partitions_blob.TYPE]
+    return Unreadable(shards, "".join(cells))
 
 
-def find_damaged_shards(io: FileIO, version: IndexVersion) -> dict[int, str]:
-    """Return by id the shards that cannot be read, and what is wrong; all are read and unpacked.
+def find_unreadable(io: FileIO, version: IndexVersion) -> Unreadable:
+    """Return what of a version cannot be read; cells are read, all shards unpacked as well.
 
     Of shards that have the same row each is damaged, since it cannot be told which one is right.
 
@@ -68,7 +86,7 @@ def find_damaged_shards(io: FileIO, version: IndexVersion) -> dict[int, str]:
     """
     wrong: dict[int, str] = {}
     seen: dict[int, BitMap64] = {}
-    cells = _cells(io, version)
+    cells, lost_cells = read_cells(io, version)
     for shard in version.routing.shards:
         number = shard.shard_id
         problem, rows = _confirmed(partial(_live_rows, io, version, shard, cells))
@@ -84,7 +102,19 @@ def find_damaged_shards(io: FileIO, version: IndexVersion) -> dict[int, str]:
                 wrong.setdefault(other, said)
                 wrong.setdefault(number, said)
         seen[number] = rows
-    return wrong
+    return Unreadable(wrong, lost_cells)
+
+
+def read_cells(io: FileIO, version: IndexVersion) -> tuple[Partitions | None, str]:
+    """Return the cells of a version; None if they cannot be read, and what is wrong with them.
+
+    Raises:
+        StoreUnavailableError: their store does not say.
+    """
+    try:
+        return version.cells(io), ""
+    except FormatError as error:
+        return None, str(error)
 
 
 def _confirmed(read: Callable[[], BitMap64]) -> tuple[str, BitMap64]:
@@ -101,13 +131,6 @@ def _confirmed(read: Callable[[], BitMap64]) -> tuple[str, BitMap64]:
 def _shard_of(place: BlobPlace) -> int | None:
     shard = place.metadata.properties.get("shard")
     return None if shard is None else int(shard)
-
-
-def _cells(io: FileIO, version: IndexVersion) -> Partitions | None:
-    """Return the cells; None if they cannot be read, which is damage of no shard."""
-    with suppress(FormatError):
-        return version.cells(io)
-    return None
 
 
 def _live_rows(
