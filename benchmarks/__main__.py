@@ -44,6 +44,7 @@ FAMILIES: Mapping[str, Measure] = {
     "insert": _family("insert", "glove-100d"),
     "refresh": _family("refresh", "glove-100d"),
     "versions": _family("versions", "glove-100d"),
+    "cold": _family("cold", "gloss-384d"),
     "memory": _family("memory", "glove-100d"),
     "centroids": _family("centroids"),
     "diff": _family("diff"),

@@ -45,6 +45,10 @@ def _default_declarations_dir() -> tuple[Path, ...]:
 _most_threads: int | None = None
 
 
+CacheMode = Literal["full", "lazy", "none"]
+"""When shards are brought to local disk: before they answer, once they are asked often, never."""
+
+
 class Settings(BaseSettings):
     """Settings of a process; each is read from `PUFFIN_ANN_<NAME>`."""
 
@@ -72,6 +76,18 @@ class Settings(BaseSettings):
         default=64 * 1024 * MIB,
         gt=0,
         description="Shards used longest ago leave the cache beyond this size.",
+    )
+    cache_mode: CacheMode = Field(
+        default="lazy",
+        description="When searches bring a shard to local disk: `full`, before it answers; `lazy`, "
+        "in the background, once a tenth of its bytes was read by ranges to answer from its "
+        "nearest cells; `none`, never.",
+    )
+    ranges_min_bytes: int = Field(
+        default=8 * MIB,
+        ge=0,
+        description="A shard of fewer bytes is always brought before it answers: ranges of it "
+        "would take as long.",
     )
     records_max_bytes: int = Field(
         default=4096 * MIB,

@@ -121,7 +121,14 @@ REFUSAL = b"HTTP/1.1 %s Fault\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class Proxy:
-    """Forwards connections, counts the bytes of both directions and notes each request."""
+    """Forwards connections, counts the bytes of both directions and notes each request.
+
+    Attributes:
+        bytes: that passed, in both directions.
+        requests: first line of each.
+        spans: of each request, when it came and when the last bytes of its answer passed.
+        delay: seconds that each request is held back.
+    """
 
     REQUEST = re.compile(rb"(?:GET|HEAD|PUT|POST|DELETE) /\S* HTTP/1.1\r\n")
 
@@ -137,14 +144,27 @@ class Proxy:
         self._fault = ""
         self.bytes = 0
         self.requests: list[str] = []
+        self.spans: list[list[float]] = []
+        self.delay = 0.0
+        self._open_spans: dict[socket.socket, list[float]] = {}
         self.endpoint = f"http://127.0.0.1:{self._server.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def reset(self) -> None:
         """Count anew, and let everything pass."""
         with self._lock:
-            self.bytes, self.requests, self._parts_left = 0, [], None
+            self.bytes, self.requests, self.spans, self._parts_left = 0, [], [], None
             self._failing = None
+
+    def rounds(self) -> int:
+        """The most requests of which each came after the answer to another one."""
+        with self._lock:
+            spans = sorted(map(tuple, self.spans), key=lambda span: span[1])
+        chains: list[int] = []
+        for came, _ in spans:
+            before = (chain for chain, span in zip(chains, spans, strict=False) if span[1] <= came)
+            chains.append(1 + max(before, default=0))
+        return max(chains, default=0)
 
     def cut_off_after(self, parts: int) -> None:
         """Let so many requests for parts pass, then nothing at all."""
@@ -191,6 +211,7 @@ class Proxy:
     def _pump(self, source: socket.socket, sink: socket.socket, requests: bool) -> None:
         try:
             while data := source.recv(1 << 16):
+                self._note(source if requests else sink, data, requests)
                 if not self._passes(data, requests):
                     break
                 fault = self._fault_of(data) if requests else None
@@ -211,6 +232,20 @@ class Proxy:
         for stream in (source, sink):
             with suppress(OSError):
                 stream.shutdown(socket.SHUT_RDWR)
+
+    def _note(self, client: socket.socket, data: bytes, is_request: bool) -> None:
+        """Note when a request came, or a part of its answer; hold a request back."""
+        with self._lock:
+            now = time.monotonic()
+            if not is_request:
+                if client in self._open_spans:
+                    self._open_spans[client][1] = now
+                return
+            if not self.REQUEST.match(data):
+                return
+            self._open_spans[client] = [now, now]
+            self.spans.append(self._open_spans[client])
+        time.sleep(self.delay)
 
     def _fault_of(self, data: bytes) -> str | None:
         failing = self._failing

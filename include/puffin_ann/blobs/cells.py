@@ -1,7 +1,7 @@
-"""Where the rows of each cell begin in a shard that was built in the order of its cells.
+"""Where the rows of each cell begin in a shard whose rows are in the order of its cells.
 
-Rows that are inserted later stand behind all cells, in no order. Section `cell` of a rows blob,
-`docs/format.md` section 8.
+Rows that are inserted later stand behind those, in the order of cells, too: so a cell may have
+several runs of rows. Section `cell` of a rows blob, `docs/format.md` section 8.
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,12 @@ NUMBER = np.dtype("<u4")
 
 @dataclass(frozen=True, eq=False)
 class CellStarts:
-    """The leading rows of a shard, those of a cell one after the other.
+    """The leading rows of a shard, those of a cell side by side.
 
     Attributes:
-        cells: `(c,) uint32`, cells of the index that have rows here, ascending.
-        starts: `(c + 1,) uint32`, the first ordinal of each, and behind the last cell that of the
+        cells: `(c,) uint32`, the cell of each run of rows; ascending, and from the first rows of
+            each later insertion on ascending again.
+        starts: `(c + 1,) uint32`, the first ordinal of each run, and behind the last that of the
             first row in no order; from 0, strictly ascending.
     """
 
@@ -37,11 +38,18 @@ class CellStarts:
 
     @property
     def ordered_rows(self) -> int:
-        """How many leading rows are in the order of cells."""
+        """How many leading rows are in runs of cells."""
         return int(self.starts[-1])
 
+    def followed_by(self, others: "CellStarts") -> "CellStarts":
+        """Return these runs, and behind them those of further rows."""
+        return CellStarts(
+            np.concatenate([self.cells, others.cells]),
+            np.concatenate([self.starts, others.starts[1:] + self.starts[-1]]),
+        )
+
     def ranges(self) -> Iterator[tuple[int, int, int]]:
-        """Give each cell, its first ordinal, and the one behind its last."""
+        """Give each run's cell, its first ordinal, and the one behind its last."""
         starts = self.starts.tolist()
         yield from zip(self.cells.tolist(), starts[:-1], starts[1:], strict=True)
 
@@ -55,8 +63,8 @@ def decode(data: bytes, rows: int, where: str) -> CellStarts:
     """Return what a section says.
 
     Raises:
-        BlobFormatError: cells or starts do not ascend, starts do not begin at 0 or pass the rows,
-            or there is not one more of them than cells.
+        BlobFormatError: starts do not ascend, do not begin at 0 or pass the rows, or there is not
+            one more of them than cells.
     """
     count, rest = divmod(len(data), NUMBER.itemsize)
     if rest or count % 2 == 0:
@@ -68,7 +76,7 @@ def decode(data: bytes, rows: int, where: str) -> CellStarts:
 
 
 def longest(rows: int) -> int:
-    """Return the most bytes that a section can have, each row in a cell of its own."""
+    """Return the most bytes that a section can have, each row in a run of its own."""
     return NUMBER.itemsize * (2 * rows + 1)
 
 
@@ -77,8 +85,6 @@ def check(value: CellStarts, rows: int, where: str) -> None:
     cells, starts = value.cells, value.starts
     if len(starts) != len(cells) + 1:
         raise BlobFormatError(f"{where}: {len(starts)} starts of {len(cells)} cells")
-    if not (cells[1:] > cells[:-1]).all():
-        raise BlobFormatError(f"{where}: cells do not ascend")
     if starts[0] != 0 or not (starts[1:] > starts[:-1]).all():
         raise BlobFormatError(f"{where}: starts of cells do not ascend from 0")
     if value.ordered_rows > rows:

@@ -35,7 +35,7 @@ HEAD = np.dtype(
         ("shards", "<u4"),
         ("search_width", "<u4"),
         ("probe_partitions", "<u4"),
-        ("reserved", "<u4"),
+        ("scan_partitions", "<u4"),
         ("norm_bound", "<f8"),
     ]
 )
@@ -116,6 +116,8 @@ class Routing:
         shards: the shards.
         search_width: beam width a search uses unless told otherwise.
         probe_partitions: cells a search visits unless told otherwise.
+        scan_partitions: nearest cells whose rows a search compares where it has not the shards on
+            local disk, to find as many neighbours; 0: not known.
         recall: what the gate measured, if it did.
         properties: free text: the declaration, its fingerprint, the run id, stage seconds.
     """
@@ -130,6 +132,7 @@ class Routing:
     probe_partitions: int
     recall: Recall | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    scan_partitions: int = 0
 
     @property
     def run_id(self) -> str:
@@ -165,6 +168,7 @@ def encode(routing: Routing) -> bytes:
     head["shards"] = len(routing.shards)
     head["search_width"] = routing.search_width
     head["probe_partitions"] = routing.probe_partitions if apart is None else 0
+    head["scan_partitions"] = routing.scan_partitions
     head["norm_bound"] = routing.norm_bound
 
     out = io.BytesIO()
@@ -205,6 +209,7 @@ def decode(data: bytes) -> Routing:
         probe_partitions=probe_partitions,
         recall=_recall(reader),
         properties=strings.decode_mapping(reader.read("prop"), f"{KIND} blob, section prop"),
+        scan_partitions=int(head["scan_partitions"]),
     )
     partitions.check(within, KIND)
     _check(routing)

@@ -26,6 +26,8 @@ TYPE = "puffin-ann-rows-v2"
 TYPES = (TYPE, rows_v1.TYPE)
 """The types that are read: that of each version of the format."""
 MAJOR = 2
+MINOR = 1
+"""From 1 on a cell may have several runs of rows, and what says where they are stands last."""
 
 HEAD = np.dtype([("rows", "<u8"), ("block_rows", "<u4"), ("identity", "<u4")])
 BLOCK_ROWS = 1 << 12
@@ -53,7 +55,7 @@ class Rows:
         identities: `(n, 2) uint64`, or None: the two halves of a 128-bit hash, or `_row_id` and
             `_last_updated_sequence_number`.
         identity_kind: which of the two.
-        cells: where each cell's rows begin, of the leading rows; None if that is not known.
+        cells: where the rows of cells are, of the leading rows; None if that is not known.
     """
 
     file_ids: NDArray[np.uint32]
@@ -85,18 +87,21 @@ class Rows:
     def followed_by(self, others: "Rows") -> "Rows":
         """Return these rows and then others, without identities if either has none.
 
-        The cells are those of these rows: the others are in no order behind them.
+        Where either are not all in the order of cells, the cells told are those of these rows.
         """
         identities = None
         if self.identities is not None and others.identities is not None:
             identities = np.concatenate([self.identities, others.identities])
+        cells = self.cells
+        if cells is not None and others.cells is not None and cells.ordered_rows == len(self):
+            cells = cells.followed_by(others.cells)
         return Rows(
             np.concatenate([self.file_ids, others.file_ids]),
             np.concatenate([self.row_groups, others.row_groups]),
             np.concatenate([self.offsets, others.offsets]),
             identities,
             self.identity_kind,
-            self.cells,
+            cells,
         )
 
 
@@ -137,15 +142,17 @@ def write(rows: Rows, out: Sink) -> int:
     head["identity"] = (
         _NO_IDENTITY if rows.identities is None else _IDENTITY_KINDS.index(rows.identity_kind)
     )
-    writer = ContainerWriter(out, KIND, major=MAJOR, by_ranges=True)
+    writer = ContainerWriter(out, KIND, major=MAJOR, minor=MINOR, by_ranges=True)
     writer.put("head", head)
     columns = (rows.file_ids, rows.row_groups, rows.offsets)
-    blocks.write(writer, "locs", "loct", locator_blocks(columns))
+    offsets = blocks.write_frames(writer, "locs", locator_blocks(columns))
     if rows.identities is not None:
         with writer.section("iden") as sink:
             sink.write_array(rows.identities.astype("<u8", copy=False))
+    # At the end, so that one range has all that says where the rows of a cell are.
     if rows.cells is not None:
         writer.put(_CELLS, cell_starts.encode(rows.cells))
+    writer.put("loct", offsets)
     return writer.finish()
 
 
@@ -209,6 +216,56 @@ def read_cells(reader: ContainerReader, rows: int) -> CellStarts | None:
     return cell_starts.decode(reader.read(_CELLS), rows, where)
 
 
+@dataclass(frozen=True, eq=False)
+class LocatorBlocks:
+    """Where the locators of some rows are, in a blob of which not all is there.
+
+    Attributes:
+        count: rows of the blob.
+        block_rows: rows of each block but the last.
+        offsets: `(blocks + 1,) uint64`, where blocks begin in section `locs`.
+    """
+
+    count: int
+    block_rows: int
+    offsets: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, reader: ContainerReader, rows: int) -> "LocatorBlocks":
+        """Read where blocks are; errors as of `read`, which a blob of version 1 raises, too."""
+        if reader.major != MAJOR:
+            raise BlobFormatError(f"{KIND} blob: version {reader.major} has no order of ordinals")
+        head = reader.record("head", HEAD)
+        count, block_rows = int(head["rows"]), int(head["block_rows"])
+        if not 0 < block_rows <= MAX_BLOCK_ROWS or count != rows:
+            raise BlobFormatError(
+                f"{KIND} blob: {count} rows in blocks of {block_rows}, not {rows}"
+            )
+        number = blocks.count(count, block_rows)
+        return cls(count, block_rows, blocks.offsets(reader, "locs", "loct", number))
+
+    def range_of(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the bytes of section `locs` that have rows `[start, stop)`, at least one."""
+        last = -(-stop // self.block_rows)
+        return int(self.offsets[start // self.block_rows]), int(self.offsets[last])
+
+    def read(self, reader: ContainerReader, start: int, stop: int) -> Columns:
+        """Return file ids, row groups and offsets of rows `[start, stop)`; errors as of `read`."""
+        first, last = start // self.block_rows, -(-stop // self.block_rows)
+        data = memoryview(reader.read_range("locs", *self.range_of(start, stop)))
+        at, parts = int(self.offsets[first]), []
+        for block in range(first, last):
+            begin, end = int(self.offsets[block]) - at, int(self.offsets[block + 1]) - at
+            size = min(self.count - block * self.block_rows, self.block_rows)
+            content = blocks.content(
+                bytes(data[begin:end]), 3 * MAX_BYTES * size, f"{KIND} blob, block {block}"
+            )
+            parts.append(_locators(content, size))
+        skipped = start - first * self.block_rows
+        columns = np.concatenate(parts, axis=1)[:, skipped : skipped + stop - start]
+        return tuple(columns)
+
+
 def _ascending(
     file_ids: NDArray[np.uint32], groups: NDArray[np.uint32], offsets: NDArray[np.uint32]
 ) -> bool:
@@ -238,9 +295,18 @@ def _read_columns(reader: ContainerReader, count: int, block_rows: int) -> Colum
     for data in blocks.read(reader, "locs", "loct", blocks.count(count, block_rows), limit):
         size = min(left, block_rows)
         left -= size
-        zigzag = unpack_varints(data, 3 * size, reader.kind).reshape(3, size)
-        values = np.cumsum((zigzag >> 1) ^ -(zigzag & 1), axis=1)
-        if int(values.min()) < 0 or int(values.max()) > _LARGEST:
-            raise BlobFormatError(f"{KIND} blob: a locator is beyond 32 bits")
-        parts.append(values.astype(np.uint32))
+        parts.append(_locators(data, size))
     return tuple(np.concatenate(parts, axis=1))
+
+
+def _locators(data: NDArray[np.uint8], rows: int) -> NDArray[np.uint32]:
+    """Return `(3, rows) uint32`, the columns of a block.
+
+    Raises:
+        BlobFormatError: the bytes are not those of so many rows.
+    """
+    zigzag = unpack_varints(data, 3 * rows, KIND).reshape(3, rows)
+    values = np.cumsum((zigzag >> 1) ^ -(zigzag & 1), axis=1)
+    if int(values.min()) < 0 or int(values.max()) > _LARGEST:
+        raise BlobFormatError(f"{KIND} blob: a locator is beyond 32 bits")
+    return values.astype(np.uint32)

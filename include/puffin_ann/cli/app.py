@@ -28,6 +28,7 @@ from puffin_ann.cli.commands.rename import rename
 from puffin_ann.cli.commands.search import search
 from puffin_ann.cli.commands.size import size
 from puffin_ann.cli.commands.status import status
+from puffin_ann.cli.commands.warm import warm
 from puffin_ann.cli.output import errors_to
 from puffin_ann.cli.spark_session import is_for_terminal
 from puffin_ann.errors import PuffinAnnError
@@ -57,6 +58,7 @@ for command in (
     plan,
     refresh,
     search,
+    warm,
     status,
     history,
     inspect,

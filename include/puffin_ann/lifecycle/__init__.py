@@ -39,8 +39,8 @@ Which file a command enters first:
     puffin-ann rename      maintain.rename
     puffin-ann gather      maintain.gather
 
-`puffin-ann search`, `inspect`, `size` and `check` do without this package, and `compile` only uses
-it as its users do. Which file a task of a DAG enters first; those on Spark come by way of
+`puffin-ann search`, `warm`, `inspect`, `size` and `check` do without this package, and `compile`
+only uses it as its users do. Which file a task of a DAG enters first; those on Spark come by way of
 `runs.spark_app`:
 
     lease, release         runtime.leases

@@ -5,6 +5,7 @@ Where something else than the footer says what blobs a file has, `BlobReader` do
 
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 from puffin_ann.errors import OutputLimitError, PuffinFormatError
@@ -181,6 +182,18 @@ class PuffinReader(BlobReader):
                 f"{self.name}: expected one blob of type {type}{of}; found {len(found)}"
             )
         return found[0]
+
+
+def content_of(blob: BlobMetadata, stored: bytes, name: str) -> bytes:
+    """Return a blob's content of its bytes as they are stored; raises as `BlobReader.read` does.
+
+    Args:
+        blob: says how it is compressed.
+        stored: as many bytes as it has.
+        name: how errors call its file.
+    """
+    reader = BlobReader(io.BytesIO(stored), name=name, length=len(stored))
+    return reader.read(replace(blob, offset=0))
 
 
 def _joined(pieces: Iterator[bytes]) -> bytes:

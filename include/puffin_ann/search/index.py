@@ -1,10 +1,11 @@
 """Open an index at a snapshot and search it: route, probe, mask, scan, merge, fetch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +19,19 @@ from puffin_ann.lake.catalog.tables import load_table, name_of, snapshot_of_ref
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lake.read.vector_column import VectorColumn, vector_column
 from puffin_ann.search.brute_force import Scan
-from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.cache.local_cache import CacheStatistics, LocalCache
 from puffin_ann.search.cache.scope import scope_of
 from puffin_ann.search.failover import Serving, cheapest, tell_lost_cells
 from puffin_ann.search.files.tier import FileTier
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Merged, Source, keys_of, merge
+from puffin_ann.search.query_checks import checked_distance, checked_queries, require_products
 from puffin_ann.search.range_search import pairs_within, scan_parts
 from puffin_ann.search.results import SearchReport, answer_table, check_columns
 from puffin_ann.search.shards.tier import ShardTier
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, live_state, view_of
 from puffin_ann.search.versions import require_found
+from puffin_ann.settings import CacheMode, settings
 
 Freshness = Literal["exact", "indexed"]
 
@@ -43,6 +46,7 @@ class Index:
     Attributes:
         damage: what could not be read of the index, one sentence each; every answer tells it.
         falls_back: whether another published version takes over where this one is damaged.
+        cache_mode: when shards are brought to local disk.
     """
 
     table: Table
@@ -51,6 +55,7 @@ class Index:
     cache: LocalCache = field(default_factory=LocalCache)
     damage: tuple[str, ...] = ()
     falls_back: bool = False
+    cache_mode: CacheMode = "full"
     _serving: Serving["Index"] = field(default_factory=Serving, init=False, repr=False)
 
     @property
@@ -130,7 +135,7 @@ class Index:
                 rows that could be answered.
             ColumnNotFoundError: a column the table does not have.
         """
-        batch = self._checked_queries(queries)
+        batch = checked_queries(queries, self.dimension, self.name)
         check_columns(columns)
         for name, value in (("width", width), ("probe_partitions", probe_partitions)):
             if value is not None and value < 1:
@@ -145,7 +150,7 @@ class Index:
                 # Rows that are compared with the query may turn out to hold no vector.
                 raise index._too_few(k, len(found) // len(batch), "hold vectors")
             if index.metric == "ip":
-                _require_products(found)
+                require_products(found)
             return found
 
         return self._serving.by(self, answer)
@@ -160,6 +165,7 @@ class Index:
         width: int | None,
         probe_partitions: int | None,
     ) -> pa.Table:
+        before = self._ranges_read
         if self._files is not None:
             source, probed = self._files.search(
                 batch, k, most=probe_partitions, exhaustive=exhaustive
@@ -171,11 +177,12 @@ class Index:
             sources, probed = self._shards.search(
                 batch, k, width=width, probe_partitions=probe_partitions
             )
+        by_ranges = self._ranges_read - before
         scanned = 0
         if freshness == "exact" and self.view.rows_to_scan:
             sources.append(self._scan.search(batch, k))
             scanned = self.view.rows_to_scan
-        report = self._report(probed, scanned)
+        report = self._report(probed, scanned, by_ranges)
         return self._answer(merge(sources, k), sources, columns, report)
 
     def within(
@@ -203,14 +210,10 @@ class Index:
             QueryError: a wrong value or shape, or a column given twice.
             ColumnNotFoundError: a column the table does not have.
         """
-        batch = self._checked_queries(queries)
+        batch = checked_queries(queries, self.dimension, self.name)
         check_columns(columns)
         self._checked_freshness(freshness)
-        if isinstance(distance, bool) or not isinstance(distance, int | float | np.number):
-            raise QueryError(f"distance is {distance!r}; it must be a number")
-        if np.isnan(distance):
-            raise QueryError("distance is NaN; it must be a number")
-        limit = float(distance)
+        limit = checked_distance(distance)
         return self._serving.by(self, lambda index: index._within(batch, limit, columns, freshness))
 
     def _within(
@@ -230,24 +233,6 @@ class Index:
         query, rank, distances, keys, probed = pairs_within(batch, limit, self.metric, parts)
         report = self._report(probed, scanned)
         return answer_table(self.table, self._paths, query, rank, distances, keys, columns, report)
-
-    def _checked_queries(self, queries: ArrayLike) -> NDArray[np.float32]:
-        try:
-            with np.errstate(over="ignore"):  # beyond float32 becomes infinite, refused below
-                batch = np.ascontiguousarray(queries, dtype=np.float32)
-        except (TypeError, ValueError) as error:
-            raise QueryError(f"queries are not numbers of one dimension: {error}") from None
-        if batch.ndim == 1:
-            batch = batch[None, :]
-        if batch.ndim != 2 or batch.shape[1] != self.dimension:
-            raise QueryError(
-                f"queries have shape {batch.shape}; index {self.name!r} needs (n, {self.dimension})"
-            )
-        finite = np.isfinite(batch)
-        if not finite.all():
-            bad = np.flatnonzero(~finite.all(axis=1))[0]
-            raise QueryError(f"query {bad} holds a NaN or infinite value (float32)")
-        return batch
 
     def _checked_k(self, k: int, allow_fewer: bool, freshness: Freshness) -> int:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
@@ -277,6 +262,31 @@ class Index:
         tier = self.__dict__.get("_shards")
         return frozenset(tier.damaged if tier else ())
 
+    def warm(self) -> None:
+        """Bring every shard of the version that answers to local disk, if it is not there.
+
+        Raises:
+            DamagedIndexError: one cannot be read, and no other version can answer.
+            EnvironmentProblemError: no local disk can be written.
+            StoreUnavailableError: a file's store does not say.
+        """
+
+        def bring(index: Index) -> None:
+            if index._files is None:
+                index._shards.warm()
+
+        self._serving.by(self, bring)
+
+    @property
+    def cache_statistics(self) -> CacheStatistics:
+        """What this process had of the local disk cache, and read without it, so far."""
+        return replace(self.cache.statistics, read_by_ranges=self._ranges_read)
+
+    @property
+    def _ranges_read(self) -> int:
+        tier = self.__dict__.get("_shards")
+        return tier.ranges_read if tier else 0
+
     def renew(self) -> None:
         """Drop shards whose files in the cache were found corrupt since they were opened."""
         if self.cache.take_corrupted():
@@ -284,7 +294,8 @@ class Index:
 
     @cached_property
     def _shards(self) -> ShardTier:
-        return ShardTier(self.table.io, self.version, self.view, self.cache, scope_of(self.table))
+        scope = scope_of(self.table)
+        return ShardTier(self.table.io, self.version, self.view, self.cache, scope, self.cache_mode)
 
     @cached_property
     def _files(self) -> FileTier | None:
@@ -301,7 +312,7 @@ class Index:
             ) from None
         return FileTier(self.table, self.version, self.view, column)
 
-    def _report(self, probed: int, scanned: int) -> SearchReport:
+    def _report(self, probed: int, scanned: int, by_ranges: int = 0) -> SearchReport:
         tier = self.__dict__.get("_shards")
         lost_cells = tell_lost_cells(self.table, tier.lost_cells) if tier else ()
         return SearchReport(
@@ -311,6 +322,7 @@ class Index:
             coverage=self.view.coverage,
             shards_probed=probed,
             rows_scanned=scanned,
+            bytes_by_ranges=by_ranges,
             damaged=(*self.damage, *lost_cells),
         )
 
@@ -336,7 +348,12 @@ class Index:
 
 
 def open_index(
-    table: Table | str, name: str, snapshot_id: int | None = None, *, ref: str | None = None
+    table: Table | str,
+    name: str,
+    snapshot_id: int | None = None,
+    *,
+    ref: str | None = None,
+    cache: CacheMode | None = None,
 ) -> Index:
     """Open an index of a table, for the rows live in one snapshot.
 
@@ -350,6 +367,10 @@ def open_index(
         name: the index's name.
         snapshot_id: a retained snapshot; None is the current one.
         ref: a branch or tag, instead of a snapshot id.
+        cache: when a shard is brought to local disk: `full`, before it answers; `lazy`, in the
+            background, once a tenth of its bytes was read by ranges to answer from the rows of its
+            nearest cells; `none`, only where ranges cannot answer. Default: the setting
+            `cache_mode`.
 
     Example:
         >>> index = open_index("demo.glove.words", "glove_words")  # doctest: +SKIP
@@ -357,20 +378,32 @@ def open_index(
 
     Raises:
         TableNotFoundError, CatalogUnavailableError, SnapshotNotFoundError, IndexNotFoundError.
-        QueryError: both a snapshot id and a branch or tag are given.
+        QueryError: both a snapshot id and a branch or tag are given, or `cache` is none of those.
     """
     if ref is not None and snapshot_id is not None:
         raise QueryError("give either snapshot_id or ref, not both")
+    if cache is not None and cache not in get_args(CacheMode):
+        allowed = ", ".join(map(repr, get_args(CacheMode)))
+        raise QueryError(f"cache is {cache!r}; allowed: {allowed}")
     loaded = load_table(table)
     if ref is not None:
         snapshot = snapshot_of_ref(loaded, ref)
     else:
         snapshot = require_snapshot(loaded, snapshot_id)
     past = {before.snapshot_id for before in ancestors_of(snapshot, loaded.metadata)}
-    found = require_found(loaded, name, lambda newest: newest.coverage.base_snapshot_id in past)
-    live = live_state(loaded, snapshot.snapshot_id)
+    with ThreadPoolExecutor(1, "read the manifest list") as threads:  # a store answers both at once
+        manifests = threads.submit(live_state, loaded, snapshot.snapshot_id)
+        found = require_found(loaded, name, lambda newest: newest.coverage.base_snapshot_id in past)
+        live = manifests.result()
     version, view = cheapest(loaded, found.versions, live)
-    return Index(loaded, version, view, damage=found.problems, falls_back=True)
+    return Index(
+        loaded,
+        version,
+        view,
+        damage=found.problems,
+        falls_back=True,
+        cache_mode=cache or settings().cache_mode,
+    )
 
 
 def require_snapshot(table: Table, snapshot_id: int | None) -> Snapshot:
@@ -389,18 +422,3 @@ def require_snapshot(table: Table, snapshot_id: int | None) -> Snapshot:
 def open_version(table: Table, version: IndexVersion, live: LiveState) -> Index:
     """Open one given version, published or staged, as the recall gate does."""
     return Index(table, version, view_of(table, version, live))
-
-
-def _require_products(found: pa.Table) -> None:
-    """Refuse answers by inner products beyond float32, which were cut to the same number.
-
-    Raises:
-        QueryError: names the query.
-    """
-    beyond = np.abs(found.column("distance").to_numpy()) >= np.finfo(np.float32).max
-    if beyond.any():
-        query = found.column("query").to_numpy()[beyond][0]
-        raise QueryError(
-            f"query {query} has inner products beyond float32, 3.4e38, of which no order is kept; "
-            "scale it"
-        )

@@ -31,7 +31,7 @@ def open_puffin(io: FileIO, path: str, length: int | None = None) -> Iterator[Pu
         StoreUnavailableError: its store does not say; here, or when a blob is read.
     """
     try:
-        opened = open_object(io, path)
+        opened = open_object(io, path, length)
     except IsADirectoryError as error:
         raise PuffinFormatError(f"{path} is no file: {error.strerror}") from error
     except FileNotFoundError as error:
@@ -144,6 +144,11 @@ def directory_in(reader: PuffinReader, index: str) -> Directory | None:
     return directory_blob.decode(reader.read(reader.only(directory_blob.TYPE, index=index)))
 
 
+def blobs_in(reader: PuffinReader, index: str) -> tuple[BlobMetadata, ...]:
+    """Return the blobs of an index in a file, in file order."""
+    return tuple(b for b in reader.metadata.blobs if b.properties.get("index") == index)
+
+
 def do_nothing(_: str) -> None:
     """Let a file be opened."""
 
@@ -162,6 +167,7 @@ class VersionFiles:
         field_id: of the indexed column.
         length: bytes of the version's own file, if known.
         own: the version's own file, if it is open.
+        own_blobs: what its footer says of the index, if that was read.
         opening: gets the location of each file before it is opened.
         gone_is_damage: a file that is not there is a damaged one.
     """
@@ -176,11 +182,12 @@ class VersionFiles:
         *,
         length: int | None = None,
         own: PuffinReader | None = None,
+        own_blobs: Sequence[BlobMetadata] | None = None,
         opening: Callable[[str], None] = do_nothing,
         gone_is_damage: bool = True,
     ) -> None:
         self._io, self._path, self._index, self._field_id = io, path, index, field_id
-        self._length = length
+        self._length, self._own_blobs = length, own_blobs
         self._opening, self._gone_is_damage = opening, gone_is_damage
         self._opened: dict[str, BlobReader] = {} if own is None else {path: own}
         self._stack = ExitStack()
@@ -228,12 +235,14 @@ class VersionFiles:
             named = [self._named[kind, shard] for kind in types if (kind, shard) in self._named]
             if named:
                 return named
-        reader = self._footer_of(path)
         of_shard = {} if shard is None else {"shard": str(shard)}
-        found = [
-            blob for kind in types for blob in reader.find(kind, index=self._index, **of_shard)
+        length, blobs = self._blobs_of(path)
+        return [
+            BlobPlace(path, length, blob)
+            for kind in types
+            for blob in blobs
+            if blob.type == kind and of_shard.items() <= dict(blob.properties).items()
         ]
-        return [BlobPlace(path, reader.length, blob) for blob in found]
 
     @property
     def named(self) -> list[BlobPlace]:
@@ -248,12 +257,8 @@ class VersionFiles:
         """
         found = self.named
         for path in sorted({self._path, *files}):
-            reader = self._footer_of(path)
-            found += [
-                BlobPlace(path, reader.length, blob)
-                for blob in reader.metadata.blobs
-                if blob.properties.get("index") == self._index
-            ]
+            length, blobs = self._blobs_of(path)
+            found += [BlobPlace(path, length, blob) for blob in blobs]
         return found
 
     def open(self, place: BlobPlace) -> StoredBlob:
@@ -310,6 +315,13 @@ class VersionFiles:
             properties=properties,
         )
 
+    def _blobs_of(self, path: str) -> tuple[int, Sequence[BlobMetadata]]:
+        """Return the length of a file and what its footer says of the index."""
+        if path == self._path and self._own_blobs is not None and self._length is not None:
+            return self._length, self._own_blobs
+        reader = self._footer_of(path)
+        return reader.length, blobs_in(reader, self._index)
+
     def _footer_of(self, path: str) -> PuffinReader:
         reader = self._opened.get(path)
         if not isinstance(reader, PuffinReader):
@@ -324,7 +336,7 @@ class VersionFiles:
 def _open_blobs(io: FileIO, path: str, length: int) -> Iterator[BlobReader]:
     """Open a file of which it is known where its blobs are."""
     try:
-        opened = open_object(io, path)
+        opened = open_object(io, path, length)
     except IsADirectoryError as error:
         raise PuffinFormatError(f"{path} is no file: {error.strerror}") from error
     with opened as stream:

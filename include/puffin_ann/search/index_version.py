@@ -31,7 +31,7 @@ from puffin_ann.lake.store.locations import require_beside
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.consistency import CoveredRows, check_version
-from puffin_ann.search.index_files import VersionFiles, files_named, open_puffin
+from puffin_ann.search.index_files import VersionFiles, blobs_in, files_named, open_puffin
 from puffin_ann.search.version_cells import VersionCells
 
 R = TypeVar("R")
@@ -72,6 +72,7 @@ class IndexVersion:
         added_tombstones: by shard id, deleted rows that the shard's tombstones blob does not name.
         covered_before: what its coverage blob says, which later changes are told against.
         named_cells: the cells, where its routing names the blob that has them.
+        own_blobs: what the footer of its file says of the index; None if that was not kept.
     """
 
     index: str
@@ -85,6 +86,7 @@ class IndexVersion:
     added_tombstones: Mapping[int, AddedTombstones] = field(default_factory=dict)
     covered_before: CoveredBefore | None = None
     named_cells: VersionCells | None = field(default=None, compare=False, repr=False)
+    own_blobs: tuple[BlobMetadata, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def vectors(self) -> int:
@@ -167,7 +169,13 @@ class IndexVersion:
     def files(self, io: FileIO) -> VersionFiles:
         """Return its files, to be opened."""
         return VersionFiles(
-            io, self.path, self.index, self.directory, self.field_id, length=self.length
+            io,
+            self.path,
+            self.index,
+            self.directory,
+            self.field_id,
+            length=self.length,
+            own_blobs=self.own_blobs,
         )
 
 
@@ -249,6 +257,7 @@ def version_in(
         added_tombstones=tombstone_changes_blob.decode(tombstones) if tombstones else {},
         covered_before=covered_before,
         named_cells=VersionCells(routing, small.get(partitions_blob.TYPE, b"")),
+        own_blobs=blobs_in(reader, index),
     )
 
 

@@ -37,6 +37,8 @@ class SearchReport:
         shards_probed: shards searched, over all queries of the batch; data files compared, where
             the index is of their centroids alone.
         rows_scanned: live rows outside the index that each query was compared with.
+        bytes_by_ranges: bytes that were read of shards that are not on local disk, where the rows
+            nearest to the queries are; 0 where all that were probed are.
         damaged: what could not be read of the index, so that this version answers instead of a
             better one: one sentence each, naming the file.
     """
@@ -47,6 +49,7 @@ class SearchReport:
     coverage: float
     shards_probed: int
     rows_scanned: int
+    bytes_by_ranges: int = 0
     damaged: tuple[str, ...] = ()
 
 

@@ -99,7 +99,7 @@ def test_description_names_head_fields_and_sections(module):
 
     assert told["known"]
     by_ranges = "1.2" if module in (graph, delta, hnsw, ivf) else "1.0"
-    assert told["version"] == ("2.0" if module is rows else by_ranges)
+    assert told["version"] == ("2.1" if module is rows else by_ranges)
     assert told["bytes"] == len(data)
     assert "head" in [section["kind"] for section in told["sections"]]
     assert all(isinstance(value, int | float | str) for value in told["head"].values())

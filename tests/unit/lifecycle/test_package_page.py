@@ -9,7 +9,7 @@ import puffin_ann.lifecycle as page
 from tests.support.paths import ROOT
 
 TEXT = page.__doc__ or ""
-ELSEWHERE = {"search", "inspect", "size", "check", "compile"}
+ELSEWHERE = {"search", "warm", "inspect", "size", "check", "compile"}
 """Commands that the page says do without the package."""
 
 

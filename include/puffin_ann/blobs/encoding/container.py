@@ -276,26 +276,33 @@ class ContainerReader:
             ChecksumError: names the section, and the block of which the bytes are not those
                 written; or the checksums themselves are not.
         """
+        section, (begin, end) = self._find(kind), self.extent(kind, start, stop)
+        sums = self.block_sums
+        if start == stop:
+            return b""
+        if sums is None or kind not in sums.of:
+            return self._cut(kind, start, stop)
+        data = self._read_at(begin, end - begin)
+        view, size, offset = memoryview(data), sums.block_bytes, begin - section.offset
+        first, last = offset // size, block_sums.count_of(stop, size)
+        for block, checksum in enumerate(sums.of[kind][first:last].tolist()):
+            if zlib.crc32(view[block * size : (block + 1) * size]) != checksum:
+                raise self._wrong_block(kind, first + block)
+        return data[start - offset : stop - offset]
+
+    def extent(self, kind: str, start: int, stop: int) -> tuple[int, int]:
+        """Return which bytes of the blob `read_range` reads; raises as that does for the first."""
         section = self._find(kind)
         if not 0 <= start <= stop <= section.length:
             raise BlobFormatError(
                 f"{self.kind} blob: section {kind} has {section.length} bytes, none from {start} "
                 f"to {stop}"
             )
-        sums = self.block_sums
-        if start == stop:
-            return b""
-        if sums is None or kind not in sums.of:
-            return self._cut(kind, start, stop)
-        size = sums.block_bytes
-        first, last = start // size, block_sums.count_of(stop, size)
-        offset = first * size
-        data = self._read_at(section.offset + offset, min(last * size, section.length) - offset)
-        view = memoryview(data)
-        for block, checksum in enumerate(sums.of[kind][first:last].tolist()):
-            if zlib.crc32(view[block * size : (block + 1) * size]) != checksum:
-                raise self._wrong_block(kind, first + block)
-        return data[start - offset : stop - offset]
+        begin, end, sums = 0, section.length, self.block_sums
+        if sums is not None and kind in sums.of:
+            begin = start - start % sums.block_bytes
+            end = min(-(-stop // sums.block_bytes) * sums.block_bytes, end)
+        return section.offset + begin, section.offset + max(begin, end)
 
     @cached_property
     def block_sums(self) -> BlockSums | None:

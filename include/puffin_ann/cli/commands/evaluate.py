@@ -73,7 +73,7 @@ def _evaluate_own(declaration: "IndexDeclaration", vector: Path, as_json: bool) 
     from puffin_ann.lifecycle.evaluate.user_queries import describe_searches, try_searches
     from puffin_ann.search.index import open_index
 
-    opened = open_index(declaration.table, declaration.name)
+    opened = open_index(declaration.table, declaration.name, cache="full")
     k, target = declaration.gate.k, declaration.recall_target
     tried = try_searches(opened, vectors_of_file(vector), k, target=target)
     if as_json:

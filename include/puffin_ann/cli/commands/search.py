@@ -13,6 +13,7 @@ from rich.table import Table as Grid
 from puffin_ann.cli.output import AsJson, TableName, console, print_json, warn
 from puffin_ann.cli.queries import vectors_of_file
 from puffin_ann.errors import QueryError
+from puffin_ann.settings import CacheMode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,6 +80,14 @@ def search(
             "can matter]",
         ),
     ] = None,
+    cache: Annotated[
+        CacheMode | None,
+        typer.Option(
+            help="When shards are brought to local disk: full, before they answer; lazy, once they "
+            "are asked often; none, never, if ranges of them can answer.  [default: "
+            "PUFFIN_ANN_CACHE_MODE, lazy]",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the nearest rows of a vector from a file, or of a row of the table.
@@ -98,7 +107,7 @@ def search(
     _check_within(within, k=k, width=width, probe_partitions=probe_partitions)
     k = 10 if k is None else k
     wanted = _names(columns)
-    opened = open_index(table, index, snapshot, ref=ref)
+    opened = open_index(table, index, snapshot, ref=ref, cache=cache)
     nearest = partial(
         opened.search,
         columns=wanted,

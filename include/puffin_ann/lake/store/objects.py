@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.store.outages import patiently
+from puffin_ann.lake.store.s3 import S3, ranges_of
 from puffin_ann.redaction import shown_cause
 
 if TYPE_CHECKING:
@@ -107,8 +108,14 @@ def read_object(io: FileIO, uri: str) -> bytes:
         return stream.read()
 
 
-def open_object(io: FileIO, uri: str) -> "ObjectStream":
+def open_object(io: FileIO, uri: str, length: int | None = None) -> "ObjectStream":
     """Open an object.
+
+    Args:
+        io: reads it.
+        uri: its location.
+        length: of it in bytes, if that is known: then S3 is not asked for it, and that the object
+            is not there shows when it is first read.
 
     Raises:
         ObjectMissingError: it is not there.
@@ -116,7 +123,7 @@ def open_object(io: FileIO, uri: str) -> "ObjectStream":
             to itself.
         StoreUnavailableError: the store does not answer, or refuses access.
     """
-    return ObjectStream(io, uri)
+    return ObjectStream(io, uri, length)
 
 
 class ObjectStream(streams.RawIOBase):
@@ -125,14 +132,15 @@ class ObjectStream(streams.RawIOBase):
     Reads raise as `open_object` does. One thread at a time.
     """
 
-    def __init__(self, io: FileIO, uri: str) -> None:
+    def __init__(self, io: FileIO, uri: str, length: int | None = None) -> None:
         super().__init__()
         self._io = io
         self.uri = uri
         self._position = 0
         self._inner: Any = None
+        self._ranges = None if length is None else ranges_of(io, uri)
+        self._length = None if self._ranges is None else length
         self._inner = patiently(uri, self._open)
-        self._length: int | None = None
 
     def readable(self) -> bool:  # noqa: D102
         return True
@@ -183,6 +191,8 @@ class ObjectStream(streams.RawIOBase):
         super().close()
 
     def _open(self) -> Any:
+        if self._ranges is not None:
+            return _Ranges(self._ranges, self.uri)
         with locating(self.uri):
             _check_regular(self.uri)
             return self._io.new_input(self.uri).open()
@@ -201,9 +211,34 @@ class ObjectStream(streams.RawIOBase):
         except Exception:
             self._inner = None  # what is left of a broken connection answers no better
             raise
-        if len(data) < wanted:
+        if self._ranges is not None and stream.length is not None and stream.length < self.length():
+            self._length = stream.length  # it is shorter than it was said to be
+        elif len(data) < wanted:
             self._inner = None
             raise ConnectionResetError(
                 f"{len(data)} of {wanted} bytes arrived at {self._position} of {self.length()}"
             )
         return data
+
+
+class _Ranges:
+    """An object on S3 as a stream of which each read is one request.
+
+    Attributes:
+        length: of the object, as the store said it last.
+    """
+
+    def __init__(self, store: S3, uri: str) -> None:
+        self._store, self._uri = store, uri
+        self._position = 0
+        self.length: int | None = None
+
+    def seek(self, offset: int) -> None:
+        self._position = offset
+
+    def read(self, size: int) -> bytes:
+        data, self.length = self._store.range(self._uri, self._position, size)
+        return data
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -4,10 +4,12 @@ Endpoint and credentials are those of the table's FileIO properties, so there is
 twice; where those leave credentials out, both look for them in the same places.
 """
 
+import errno
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 from pyiceberg.io import (
@@ -53,7 +55,7 @@ SCHEMES = frozenset({"s3", "s3a", "s3n"})
 S3_SERVER_SIDE_ENCRYPTION = "s3.server-side-encryption"
 S3_SSE_KMS_KEY_ID = "s3.sse-kms-key-id"
 
-CONNECTIONS = 8
+CONNECTIONS = 32
 ATTEMPTS = 5
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 120.0
@@ -133,6 +135,19 @@ def s3_of(io: FileIO, uri: str) -> "S3 | None":
     return S3(io.properties, io)
 
 
+def ranges_of(io: FileIO, uri: str) -> "S3 | None":
+    """Return the store of a location if it can be read by ranges, without opening an object.
+
+    That takes a package that only writing to S3 needs otherwise.
+    """
+    return s3_of(io, uri) if _has_client() else None
+
+
+@cache
+def _has_client() -> bool:
+    return find_spec("boto3") is not None
+
+
 class S3:
     """A client of one store; its methods may be called from several threads.
 
@@ -176,6 +191,28 @@ class S3:
         if len(data) != length:
             raise StagingError(f"{uri} gave {len(data)} bytes at {offset}, not {length}")
         return data
+
+    def range(self, uri: str, offset: int, length: int) -> tuple[bytes, int]:
+        """Return a range of an object, as far as that reaches, and the bytes of all of it.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        place = Location.require(uri)
+        end = offset + length - 1
+        try:
+            with answers(uri):
+                answer = self.client.get_object(
+                    Bucket=place.bucket, Key=place.key, Range=f"bytes={offset}-{end}"
+                )
+                data: bytes = answer["Body"].read()
+        except StoreRefusedError as error:
+            if error.status == 404 and error.code != "NoSuchBucket":
+                raise FileNotFoundError(errno.ENOENT, "there is no such object", uri) from None
+            if error.status == 416:  # it ends before the range begins
+                return b"", min(offset, self.head(place)["ContentLength"])
+            raise
+        return data, int(answer["ContentRange"].rpartition("/")[2])
 
     def put_new(self, uri: str, data: bytes) -> bool | None:
         """Create an object, unless it is there; of several callers at once, one gets True.

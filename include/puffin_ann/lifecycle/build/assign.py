@@ -51,7 +51,7 @@ class AssignSummary:
         file_ids: (c,) uint32, the file of each.
         distance_sum: (1,) float64, of rows to their centroids, in the search space.
         largest_norm: (1,) float64, of the rows.
-        truth_distances, truth_duplicates, truth_counts: see `ground_truth.Truth`.
+        truth_distances, truth_duplicates, truth_counts, truth_cells: see `ground_truth.Truth`.
     """
 
     counts: NDArray[np.uint32]
@@ -69,11 +69,14 @@ class AssignSummary:
     truth_distances: NDArray[np.float32]
     truth_duplicates: NDArray[np.int64]
     truth_counts: NDArray[np.int64]
+    truth_cells: NDArray[np.int32]
 
     @property
     def truth(self) -> Truth:
         """The exact answers among the rows seen."""
-        return Truth(self.truth_distances, self.truth_duplicates, self.truth_counts)
+        return Truth(
+            self.truth_distances, self.truth_duplicates, self.truth_counts, self.truth_cells
+        )
 
 
 def run_task(
@@ -96,6 +99,7 @@ def run_task(
         plan.declaration.gate.k,
         plan.declaration.metric,
         threads=threads,
+        cells=placed.cells,
     )
     summary = summary_of(
         plan, number, parts, rows, placed, counts, checksums, answers, threads=threads
@@ -179,6 +183,7 @@ def summary_of(
         truth_distances=answers.distances,
         truth_duplicates=answers.duplicates,
         truth_counts=answers.duplicate_counts,
+        truth_cells=answers.cells,
     )
 
 
@@ -236,6 +241,7 @@ def summarise(workspace: Workspace, outcomes: Sequence[AssignOutcome]) -> Staged
         truth_distances=answers.distances,
         truth_duplicates=answers.duplicates,
         truth_counts=answers.duplicate_counts,
+        truth_cells=answers.cells,
     )
     return workspace.stage_bytes("assign-summary.npz", arrays_to_bytes(summary))
 

@@ -1,5 +1,6 @@
 """The recall gate: choose how wide to search, then measure, on queries not used to choose."""
 
+import logging
 import time
 from collections.abc import Mapping
 
@@ -11,11 +12,14 @@ from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import BuiltShard, Gated
 from puffin_ann.lifecycle.evaluate.measure import RecallMeter
+from puffin_ann.lifecycle.evaluate.scanned_cells import choose_scanned_cells
 from puffin_ann.lifecycle.evaluate.tune import choose_widths
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.index import open_version
 from puffin_ann.search.index_version import load_version
 from puffin_ann.search.snapshot_view import live_state
+
+log = logging.getLogger("puffin_ann")
 
 
 def run_gate(
@@ -63,14 +67,18 @@ def run_gate(
         target=declaration.recall_target,
         cells=plan.cell_count,
     )
-    measure = meter.part(tuning, len(trained.queries)).measure(
-        index, width=width, probe_partitions=probe
+    rest = meter.part(tuning, len(trained.queries))
+    measure = rest.measure(index, width=width, probe_partitions=probe)
+    scanned, found = choose_scanned_cells(
+        index, meter.part(0, tuning), rest, target=declaration.recall_target
     )
+    log.info("gate: recall@%d %.4f of the %d nearest cells alone", meter.k, found, scanned)
     elapsed = time.monotonic() - began
     final = staged_index.measured(
         routing,
         width=width,
         probe_partitions=probe,
+        scan_partitions=scanned,
         recall=Recall(
             k=declaration.gate.k,
             queries=measure.queries,
@@ -93,6 +101,8 @@ def run_gate(
         target=declaration.recall_target,
         search_width=width,
         probe_partitions=probe,
+        scan_partitions=scanned,
+        scan_recall=found,
         seconds=elapsed,
     )
 

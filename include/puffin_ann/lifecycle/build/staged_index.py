@@ -156,6 +156,7 @@ def measured(
     *,
     width: int,
     probe_partitions: int,
+    scan_partitions: int,
     recall: Recall,
     seconds: Mapping[str, float],
 ) -> Routing:
@@ -164,6 +165,7 @@ def measured(
         routing,
         search_width=width,
         probe_partitions=probe_partitions,
+        scan_partitions=scan_partitions,
         recall=recall,
         properties=IndexProperties(routing.properties).noting(stage_seconds=dict(seconds)).texts,
     )

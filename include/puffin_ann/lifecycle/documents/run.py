@@ -238,6 +238,8 @@ class Gated(Document):
         staged_index: staged Puffin file with the final routing and coverage blobs; its shard
             entries name the staged shard files.
         recall: measured recall at `k`, with its 95 % interval.
+        scan_partitions: nearest cells that a search by ranges compares.
+        scan_recall: what those have of the true neighbours.
     """
 
     staged_index: StagedFile = Field(validation_alias=AliasChoices("staged_index", "candidate"))
@@ -249,6 +251,8 @@ class Gated(Document):
     target: float
     search_width: int
     probe_partitions: int
+    scan_partitions: int = 0
+    scan_recall: float = 1.0
     seconds: float
 
 

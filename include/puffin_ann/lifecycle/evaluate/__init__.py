@@ -1,7 +1,8 @@
 """Measure recall: what a search finds of what an exhaustive search would.
 
 `ground_truth` finds the exact answers of queries, `measure` compares a search with them, `tune`
-chooses the cheapest search that reaches a target. The gate of a build uses these three. `stages`
-measures a published index on Spark, `records` keeps what was measured, and `user_queries` measures
-with queries that a user brings.
+chooses the cheapest search that reaches a target, `scanned_cells` how many cells do where a search
+has not the shards on local disk. The gate of a build uses these four. `stages` measures a
+published index on Spark, `records` keeps what was measured, and `user_queries` measures with
+queries that a user brings.
 """

@@ -27,11 +27,14 @@ class Truth:
         distances: (q, k) float32, exact, ascending, inf where fewer rows were seen.
         duplicates: (m, 4) int64: query, file id, row group, offset of rows equal to a query.
         duplicate_counts: (q,) int64; `duplicates` holds at most `MAX_DUPLICATES` of each.
+        cells: (q, k) int32, the cell that each of those rows lies in; -1 where none was seen, or
+            where it is not known.
     """
 
     distances: NDArray[np.float32]
     duplicates: NDArray[np.int64]
     duplicate_counts: NDArray[np.int64]
+    cells: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,29 @@ def empty(queries: int, k: int) -> Truth:
         np.full((queries, k), np.inf, dtype=np.float32),
         np.zeros((0, 4), dtype=np.int64),
         np.zeros(queries, dtype=np.int64),
+        np.full((queries, k), -1, dtype=np.int32),
     )
 
 
 def of_rows(
-    queries: NDArray[np.float32], rows: VectorRows, k: int, metric: str, *, threads: int
+    queries: NDArray[np.float32],
+    rows: VectorRows,
+    k: int,
+    metric: str,
+    *,
+    threads: int,
+    cells: NDArray[np.uint32] | None = None,
 ) -> Truth:
-    """Return the exact answers among a batch of rows."""
+    """Return the exact answers among a batch of rows.
+
+    Args:
+        queries: (q, d) float32.
+        rows: of the table.
+        k: neighbours.
+        metric: of the index.
+        threads: threads to use.
+        cells: (n,) uint32, of the rows, if they are known.
+    """
     if not len(queries) or not len(rows.vectors):
         return empty(len(queries), k)
     pairs = _equal_pairs(queries, rows.vectors)
@@ -65,23 +84,28 @@ def of_rows(
         [[(q, i) not in left_out and i >= 0 for i in row] for q, row in enumerate(ids.tolist())]
     )
     distances = np.where(keep, distances, np.inf).astype(np.float32)
-    distances.sort(axis=1)
+    known = np.full(len(rows.vectors), -1, np.int32) if cells is None else cells.astype(np.int32)
+    distances, near = _nearest(distances, np.where(keep, known[ids], np.int32(-1)), k)
     first = _first_of_each(pairs, MAX_DUPLICATES)
     locators = rows.locators[first[:, 1]].astype(np.int64)
     return Truth(
-        _padded(distances, k), np.column_stack([first[:, :1], locators]), counts.astype(np.int64)
+        distances, np.column_stack([first[:, :1], locators]), counts.astype(np.int64), near
     )
 
 
 def merge(parts: Sequence[Truth]) -> Truth:
     """Return the answers among all rows of all parts."""
     k = parts[0].distances.shape[1]
-    distances = np.concatenate([part.distances for part in parts], axis=1)
-    distances.sort(axis=1)
+    distances, cells = _nearest(
+        np.concatenate([part.distances for part in parts], axis=1),
+        np.concatenate([part.cells for part in parts], axis=1),
+        k,
+    )
     return Truth(
-        distances[:, :k],
+        distances,
         np.concatenate([part.duplicates for part in parts]),
         np.sum([part.duplicate_counts for part in parts], axis=0),
+        cells,
     )
 
 
@@ -103,8 +127,12 @@ def _first_of_each(pairs: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     return pairs[np.arange(len(pairs)) - starts < limit]
 
 
-def _padded(distances: NDArray[np.float32], k: int) -> NDArray[np.float32]:
-    if distances.shape[1] >= k:
-        return distances[:, :k]
-    missing = np.full((len(distances), k - distances.shape[1]), np.inf, dtype=np.float32)
-    return np.concatenate([distances, missing], axis=1)
+def _nearest(
+    distances: NDArray[np.float32], cells: NDArray[np.int32], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Return the k smallest distances of each query, ascending, and their cells."""
+    missing = ((0, 0), (0, max(0, k - distances.shape[1])))
+    distances = np.pad(distances, missing, constant_values=np.inf)
+    cells = np.pad(cells, missing, constant_values=-1)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(cells, order, axis=1)

@@ -67,6 +67,7 @@ class RecallMeter:
                 self.truth.distances[chosen],
                 duplicates[duplicates[:, 0] >= 0],
                 self.truth.duplicate_counts[chosen],
+                self.truth.cells[chosen],
             ),
             self.k,
             self.paths,

@@ -143,7 +143,7 @@ def _measure(
 ) -> Evaluation:
     plan = workspace.build_plan
     declaration = plan.declaration
-    index = open_index(workspace.table, declaration.name, plan.base_snapshot_id)
+    index = open_index(workspace.table, declaration.name, plan.base_snapshot_id, cache="full")
     routing = index.version.routing
     searched = _queries(workspace, queries)
     meter = RecallMeter(

@@ -105,33 +105,36 @@ class _Made:
         Raises:
             BlobFormatError: another shard has rows of one, too.
         """
-        ids = starts.cells
+        ids = np.unique(starts.cells)
         if self._is_made[ids].any():
             cell = int(ids[self._is_made[ids].argmax()])
             raise BlobFormatError(
                 f"shard {shard.shard_id} has rows of partition {cell}, as another"
             )
         self._is_made[ids], self._owners[ids] = True, shard.shard_id
-        for cell, start, stop in starts.ranges():
-            self._centroids[cell] = self._mean(rows, start, stop)
+        places = np.searchsorted(ids, starts.cells).astype(np.uint32)
+        ordered = np.repeat(places, np.diff(starts.starts))
+        totals = np.zeros((len(ids), self._centroids.shape[1]), np.float64)
+        for place, (_, start, stop) in zip(places.tolist(), starts.ranges(), strict=True):
+            totals[place] += self._total(rows, start, stop)
+        self._centroids[ids] = totals / np.bincount(ordered, minlength=len(ids))[:, None]
         cells = ShardCells(ids, self._centroids[ids], self._metric, self._norm_bound)
-        ordered = np.repeat(np.arange(len(ids), dtype=np.uint32), np.diff(starts.starts))
         for start in range(0, shard.rows, CHUNK_ROWS):
             vectors = rows.vectors(np.arange(start, min(start + CHUNK_ROWS, shard.rows)))
             known = ordered[start : start + len(vectors)]
-            # Rows that were inserted stand behind all cells, in no order.
+            # Rows that earlier releases inserted stand behind all others, in no order.
             behind = cells.nearest(vectors[len(known) :], self._threads)
             places = np.concatenate([known, np.searchsorted(ids, behind).astype(np.uint32)])
             wide = radii(self._space(vectors), cells.centroids, places, self._metric)
             self._radii[ids] = np.maximum(self._radii[ids], wide)
             self._rows[ids] += np.bincount(places, minlength=len(ids)).astype(np.uint64)
 
-    def _mean(self, rows: SearchableShard, start: int, stop: int) -> NDArray[np.float64]:
+    def _total(self, rows: SearchableShard, start: int, stop: int) -> NDArray[np.float64]:
         total = np.zeros(self._centroids.shape[1], np.float64)
         for first in range(start, stop, CHUNK_ROWS):
             space = self._space(rows.vectors(np.arange(first, min(first + CHUNK_ROWS, stop))))
             total += space.sum(axis=0, dtype=np.float64)
-        return total / (stop - start)
+        return total
 
     def _space(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         return METRICS[self._metric].to_search_space(vectors, self._norm_bound)

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from puffin_ann.errors import (
@@ -34,6 +35,27 @@ _NAMES = "names"
 _FILLING = "fill-"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ABANDONED_SECONDS = 86_400
+
+
+@dataclass
+class CacheStatistics:
+    """What one process had of the cache so far.
+
+    Attributes:
+        hits: blobs of shards that were there.
+        filled: blobs that were brought.
+        filled_bytes: bytes that those take on disk.
+        evicted: blobs that made way for others.
+        evicted_bytes: bytes of those.
+        read_by_ranges: bytes of shards that were read to answer without them.
+    """
+
+    hits: int = 0
+    filled: int = 0
+    filled_bytes: int = 0
+    evicted: int = 0
+    evicted_bytes: int = 0
+    read_by_ranges: int = 0
 
 
 class LocalCache:
@@ -60,6 +82,7 @@ class LocalCache:
         self.max_bytes = max_bytes or settings().cache_max_bytes
         self._corrupted = threading.Event()
         self._told: set[str] = set()
+        self.statistics = CacheStatistics()
 
     def key(self, where: str, look: Callable[[], str]) -> str:
         """Return the key of what lies at a place, looked up there once and then known.
@@ -79,6 +102,15 @@ class LocalCache:
             partial.write_text(key)
             partial.replace(note)
         return key
+
+    def has(self, where: str, key: str | None) -> bool:
+        """Tell whether the content of a place is there, by a key that is given or was noted."""
+        note = self.root / _NAMES / _hashed(where)
+        with contextlib.suppress(OSError, ValueError):
+            if key is None and belongs_to_us(note):
+                key = note.read_text()
+            return bool(key) and (self.root / _hashed(str(key)) / MARK).exists()
+        return False
 
     @contextmanager
     def held(self, key: str, fill: Fill, size: int = 0) -> Iterator[Path]:
@@ -171,6 +203,7 @@ class LocalCache:
             ).start()
         with contextlib.suppress(OSError):  # a read-only cache still serves
             os.utime(final / MARK)
+        self.statistics.hits += 1
         return final
 
     def _filled(self, final: Path, fill: Fill, size: int, stack: ExitStack) -> Path:
@@ -181,6 +214,8 @@ class LocalCache:
         stack.enter_context(in_use.hold(work))
         fill(work)
         Seal.put(work)
+        self.statistics.filled += 1
+        self.statistics.filled_bytes += _bytes_of(work)
         if not self._make_room(_bytes_of(work)):
             self._tell(
                 f"a shard of {_bytes_of(work)} bytes is searched without the cache {self.root}: "
@@ -232,6 +267,8 @@ class LocalCache:
                 break
             if in_use.remove_unless_held(folder, used_at):
                 freed += size
+                self.statistics.evicted += 1
+        self.statistics.evicted_bytes += freed
         return freed
 
     def _entries(self) -> list[tuple[float, int, Path]]:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.search.cache.local_cache import Fill, LocalCache
-from puffin_ann.search.index_files import StoredBlob
+from puffin_ann.search.index_files import DIGEST, BlobPlace, StoredBlob
 
 Place = Callable[[StoredBlob, Fill], AbstractContextManager[Path]]
 """Gives the folder of a blob, filled if it is not there, for as long as the body runs."""
@@ -25,14 +26,33 @@ def in_cache(cache: LocalCache, scope: str) -> Place:
 
     def place(blob: StoredBlob, fill: Fill) -> AbstractContextManager[Path]:
         reader, stored = blob.reader, blob.metadata
-
-        def look() -> str:
-            return f"{scope}:{stored.type}:{stored.length}:{blob.fingerprint}"
-
-        where = f"{reader.name}:{reader.length}:{stored.type}:{stored.offset}:{stored.length}"
-        return cache.held(cache.key(f"{scope}:{where}", look), fill, stored.length)
+        where = _where(scope, reader.name, reader.length, stored)
+        key = cache.key(where, lambda: _key(scope, stored, blob.fingerprint))
+        return cache.held(key, fill, stored.length)
 
     return place
+
+
+def is_in_cache(cache: LocalCache, scope: str, place: BlobPlace) -> bool:
+    """Tell whether the cache has a blob, as far as that is known without reading of the blob.
+
+    Args:
+        cache: local disk.
+        scope: names the table, see `scope_of`.
+        place: of the blob.
+    """
+    where = _where(scope, place.path, place.file_length, place.metadata)
+    digest = place.digest or place.metadata.properties.get(DIGEST)
+    key = _key(scope, place.metadata, digest) if digest else None
+    return cache.has(where, key)
+
+
+def _where(scope: str, path: str, length: int, blob: BlobMetadata) -> str:
+    return f"{scope}:{path}:{length}:{blob.type}:{blob.offset}:{blob.length}"
+
+
+def _key(scope: str, blob: BlobMetadata, fingerprint: str) -> str:
+    return f"{scope}:{blob.type}:{blob.length}:{fingerprint}"
 
 
 def apart(cache: LocalCache, why: Exception) -> Place:

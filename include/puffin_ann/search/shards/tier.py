@@ -1,6 +1,7 @@
 """The shards and deltas of an index version, searched for one snapshot: route, probe, mask."""
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -15,18 +16,21 @@ from puffin_ann.ann.core.types import Answers
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import EXACT
-from puffin_ann.errors import FormatError
+from puffin_ann.errors import FormatError, PuffinAnnError
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part
 from puffin_ann.search.row_locators import MaskedRows
 from puffin_ann.search.shards import tie_breaks
+from puffin_ann.search.shards.cold.decide import may_be_cold
+from puffin_ann.search.shards.cold.scan import ColdShards, DamagedShardError
+from puffin_ann.search.shards.cold.tier import ColdTier
 from puffin_ann.search.shards.load import LoadedShard, load_shard
 from puffin_ann.search.shards.range import shard_parts, shards_within
 from puffin_ann.search.shards.router import NEAREST_SHARE, Router
 from puffin_ann.search.snapshot_view import SnapshotView
-from puffin_ann.settings import settings
+from puffin_ann.settings import CacheMode, settings
 
 log = logging.getLogger("puffin_ann")
 
@@ -47,10 +51,17 @@ class ShardTier:
         view: the version against the snapshot.
         cache: local disk.
         scope: names the table for the cache, see `scope_of`.
+        mode: when shards are brought to local disk.
     """
 
     def __init__(
-        self, io: FileIO, version: IndexVersion, view: SnapshotView, cache: LocalCache, scope: str
+        self,
+        io: FileIO,
+        version: IndexVersion,
+        view: SnapshotView,
+        cache: LocalCache,
+        scope: str,
+        mode: CacheMode = "full",
     ) -> None:
         self._io, self._version, self._view = io, version, view
         self._cache, self._scope = cache, scope
@@ -65,6 +76,8 @@ class ShardTier:
         self.damaged: set[int] = set()
         self._deleted: dict[int, NDArray[np.bool_] | None] = {}
         self._threads = settings().thread_count
+        self._mode = mode
+        self._coming: set[int] = set()
 
     def search(
         self,
@@ -82,18 +95,36 @@ class ShardTier:
             queries: (q, d) float32.
             k: neighbours.
             width: search width in the shard of a query's nearest cell; default: as built.
-            probe_partitions: nearest cells whose shards are probed; default: as built.
+            probe_partitions: nearest cells whose shards are probed; default: as built. Where
+                either is given, shards are brought to local disk first.
         """
+        if width is None and probe_partitions is None:
+            return self._search(queries, k, None, None, by_ranges=self._mode != "full")
+        return self._search(queries, k, width, probe_partitions, by_ranges=False)
+
+    def _search(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        width: int | None,
+        probe_partitions: int | None,
+        *,
+        by_ranges: bool,
+    ) -> tuple[list[Source], int]:
         wide = min(max(width or self._routing.search_width, k), WIDEST)
         asked = probe_partitions or max(1, self._routing.probe_partitions)
         shares = self._route(queries, asked)
         probed = shares > 0.0
         widths = np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
-        sources = self._probe(queries, k, widths)
+        cold, sources = self._by_ranges(queries, k) if by_ranges else ([], [])
+        widths[:, cold] = 0
+        sources += self._probe(queries, k, widths)
         touched = probed.any(axis=0)
         found = np.zeros(len(queries), dtype=np.int64)
         for source in sources:
             found += (source.ordinals >= 0).sum(axis=1)
+        if cold and found.min(initial=k) < k:
+            return self._search(queries, k, width, probe_partitions, by_ranges=False)
         if found.min(initial=k) < k:
             # The probed shards hold fewer than k live rows: the other shards must answer, too.
             rest = ~probed & (found < k)[:, None]
@@ -129,6 +160,55 @@ class ShardTier:
             self._deleted[entry.shard_id] = shard.deleted(self._masked)
             self._loaded[entry.shard_id] = shard
         return shard
+
+    def _by_ranges(self, queries: NDArray[np.float32], k: int) -> tuple[list[int], list[Source]]:
+        """Have shards answer that are not on local disk; return which did, and their answers."""
+        tier = self._cold
+        if tier is None:
+            return [], []
+        try:
+            answered, sources = tier.search(queries, k, self._loaded)
+        except DamagedShardError as damage:
+            self.damaged.add(damage.shard_id)
+            raise damage.error from None
+        if self._mode == "lazy":
+            for number in answered:
+                entry = self._routing.shards[number]
+                if entry.shard_id not in self._coming and tier.is_asked_often(entry):
+                    self._coming.add(entry.shard_id)
+                    threading.Thread(
+                        target=self._bring, args=(entry,), name="bring a shard", daemon=True
+                    ).start()
+        return answered, sources
+
+    def _bring(self, entry: ShardEntry) -> None:
+        """Bring a shard in the background: what is wrong with it, the searches tell."""
+        try:
+            self._shard(entry)
+        except PuffinAnnError as error:
+            log.warning("shard %d cannot be brought to local disk: %s", entry.shard_id, error)
+
+    def warm(self) -> None:
+        """Bring every shard to local disk; raises as searches do."""
+        for entry in self._routing.shards:
+            self._shard(entry)
+
+    @property
+    def ranges_read(self) -> int:
+        """Bytes that were read by ranges so far."""
+        tier = self.__dict__.get("_cold")
+        return sum(tier.shards.bytes_read.values()) if tier else 0
+
+    @cached_property
+    def _cold(self) -> ColdTier | None:
+        """What searches by ranges; None where no shard is to be, or cells cannot be read."""
+        least = settings().ranges_min_bytes
+        may_be = any(may_be_cold(self._routing, entry, least) for entry in self._routing.shards)
+        if not may_be or self._cells is None:
+            return None
+        ranks = self._view.rank_of_file_id
+        shards = ColdShards(self._io, self._version, self._cells, self._masked, ranks)
+        return ColdTier(shards, self._cache, self._scope, self._mode)
 
     def _route(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.float32]:
         """Return (q, shards) float32: the share of the width to search each with, 0 for not at all.

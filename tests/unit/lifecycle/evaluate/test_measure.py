@@ -89,6 +89,7 @@ def meter(distances, duplicates=(), counts=None) -> RecallMeter:
         exact,
         np.array([(query, 1, 0, row) for query, row in duplicates], np.int64).reshape(-1, 4),
         np.array(counts if counts is not None else [0] * len(exact), np.int64),
+        np.full(exact.shape, -1, np.int32),
     )
     queries = np.arange(len(exact), dtype=np.float32)[:, None]
     return RecallMeter(queries, truth, exact.shape[1], PATHS)

@@ -27,7 +27,10 @@ CHUNK_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class FreshRows:
-    """Rows in the order of their locators, memory-mapped, and (n,) uint32 cells."""
+    """Rows, memory-mapped, and (n,) uint32 cells.
+
+    Those of a shard are in the order of cells, and within a cell, as those of all are, of locators.
+    """
 
     rows: VectorRows
     cells: NDArray[np.uint32]
@@ -93,7 +96,7 @@ def fetch(
                 cells_of_rows[part] = order[block]
                 inside += size * row_bytes(dimension)
                 at += size
-    return _sorted(found, cells_of_rows, dimension, scratch)
+    return _sorted(found, cells_of_rows, dimension, scratch, by_cells=shard is not None)
 
 
 def _range(
@@ -118,9 +121,16 @@ def _range(
 
 
 def _sorted(
-    found: VectorRows, cells: NDArray[np.uint32], dimension: int, scratch: Path
+    found: VectorRows,
+    cells: NDArray[np.uint32],
+    dimension: int,
+    scratch: Path,
+    *,
+    by_cells: bool,
 ) -> FreshRows:
-    order = np.lexsort((found.locators[:, 2], found.locators[:, 1], found.locators[:, 0]))
+    """Return rows in the order of locators, or of cells first."""
+    keys = [found.locators[:, 2], found.locators[:, 1], found.locators[:, 0]]
+    order = np.lexsort([*keys, cells] if by_cells else keys)
     result = mapped_rows(len(order), dimension, scratch)
     for start in range(0, len(order), CHUNK_ROWS):
         part = slice(start, start + CHUNK_ROWS)

@@ -210,7 +210,8 @@ class ShardRewriter:
         began: float,
     ) -> AppliedShard | None:
         """Return the grown shard; None if too few neighbours are found in it."""
-        rows = now.rows.followed_by(fresh.rows.located)
+        added = replace(fresh.rows.located, cells=CellStarts.of(fresh.cells))
+        rows = now.rows.followed_by(added)
         deleted = np.concatenate([now.deleted, np.zeros(len(fresh.rows.vectors), np.bool_)])
         encoded = scratch / "inserted.blob"
         with encoded.open("wb") as out:

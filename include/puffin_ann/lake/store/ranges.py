@@ -1,0 +1,92 @@
+"""Read many ranges of objects at once: what a store answers together costs one round trip.
+
+On S3 a range is asked for by itself, without asking first how long the object is. Elsewhere it is
+read through the table's FileIO.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyiceberg.io import FileIO
+
+from puffin_ann.errors import PuffinFormatError
+from puffin_ann.lake.store.objects import open_object
+from puffin_ann.lake.store.s3 import CONNECTIONS
+
+NEAR = 32 << 10
+"""Ranges with no more bytes between them are read as one: a request costs more than those."""
+
+LOCAL = "file"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bytes `[start, stop)` of an object."""
+
+    uri: str
+    start: int
+    stop: int
+
+
+def read_ranges(io: FileIO, wanted: Sequence[Range]) -> list[memoryview]:
+    """Return the bytes of ranges, of which those near each other are read as one.
+
+    Args:
+        io: reads the objects.
+        wanted: in any order; they may overlap.
+
+    Raises:
+        PuffinFormatError: an object ends before a range does.
+        ObjectMissingError: an object is not there.
+        StoreUnavailableError: its store does not answer.
+    """
+    joined = list(_joined(wanted))
+
+    def read(range_: Range) -> bytes:
+        return _read(io, range_)
+
+    if len(joined) < 2 or all(_is_local(part.uri) for part in joined):
+        found = [read(part) for part in joined]
+    else:
+        with ThreadPoolExecutor(min(CONNECTIONS, len(joined)), "read ranges") as threads:
+            found = list(threads.map(read, joined))
+    starts = [(part.uri, part.start) for part in joined]
+    answers = []
+    for part in wanted:
+        at = bisect_right(starts, (part.uri, part.start)) - 1
+        skipped = part.start - joined[at].start
+        answers.append(memoryview(found[at])[skipped : skipped + part.stop - part.start])
+    return answers
+
+
+def _joined(wanted: Sequence[Range]) -> Iterator[Range]:
+    reached: Range | None = None
+    for part in sorted(wanted, key=lambda part: (part.uri, part.start, part.stop)):
+        if reached and part.uri == reached.uri and part.start <= reached.stop + NEAR:
+            reached = Range(part.uri, reached.start, max(reached.stop, part.stop))
+            continue
+        if reached:
+            yield reached
+        reached = part
+    if reached:
+        yield reached
+
+
+def _is_local(uri: str) -> bool:
+    scheme, colon, _ = uri.partition(":")
+    return not colon or "/" in scheme or scheme == LOCAL
+
+
+def _read(io: FileIO, wanted: Range) -> bytes:
+    length = wanted.stop - wanted.start
+    with open_object(io, wanted.uri, wanted.stop) as stream:
+        stream.seek(wanted.start)
+        data = stream.read(length)
+    if len(data) < length:
+        raise PuffinFormatError(
+            f"{wanted.uri}: ends at byte {wanted.start + len(data)}, {length - len(data)} bytes "
+            "too early"
+        )
+    return data

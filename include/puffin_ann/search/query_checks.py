@@ -1,0 +1,64 @@
+"""Refuse what cannot be asked, before anything is searched for it, and answers of no order."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from puffin_ann.errors import QueryError
+
+
+def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[np.float32]:
+    """Return queries as (q, dimension) float32; one alone may be (dimension,).
+
+    Args:
+        queries: as they were given.
+        dimension: numbers in a vector of the index.
+        index: its name.
+
+    Raises:
+        QueryError: they are no finite numbers, or of another shape.
+    """
+    try:
+        with np.errstate(over="ignore"):  # beyond float32 becomes infinite, refused below
+            batch = np.ascontiguousarray(queries, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise QueryError(f"queries are not numbers of one dimension: {error}") from None
+    if batch.ndim == 1:
+        batch = batch[None, :]
+    if batch.ndim != 2 or batch.shape[1] != dimension:
+        raise QueryError(
+            f"queries have shape {batch.shape}; index {index!r} needs (n, {dimension})"
+        )
+    finite = np.isfinite(batch)
+    if not finite.all():
+        bad = np.flatnonzero(~finite.all(axis=1))[0]
+        raise QueryError(f"query {bad} holds a NaN or infinite value (float32)")
+    return batch
+
+
+def checked_distance(distance: float) -> float:
+    """Return a distance to search within.
+
+    Raises:
+        QueryError: it is no number.
+    """
+    if isinstance(distance, bool) or not isinstance(distance, int | float | np.number):
+        raise QueryError(f"distance is {distance!r}; it must be a number")
+    if np.isnan(distance):
+        raise QueryError("distance is NaN; it must be a number")
+    return float(distance)
+
+
+def require_products(found: pa.Table) -> None:
+    """Refuse answers by inner products beyond float32, which were cut to the same number.
+
+    Raises:
+        QueryError: names the query.
+    """
+    beyond = np.abs(found.column("distance").to_numpy()) >= np.finfo(np.float32).max
+    if beyond.any():
+        query = found.column("query").to_numpy()[beyond][0]
+        raise QueryError(
+            f"query {query} has inner products beyond float32, 3.4e38, of which no order is kept; "
+            "scale it"
+        )

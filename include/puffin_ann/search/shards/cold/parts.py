@@ -1,0 +1,347 @@
+"""What a search by ranges reads of a shard: first where its rows are, then the rows of some cells.
+
+Every range is verified alone, by the checksums of its blocks, and all of a shard is held to what
+the version's small blobs say of it, as it is where a shard is read whole.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.cells import CellStarts
+from puffin_ann.blobs.encoding import block_sums, metrics
+from puffin_ann.blobs.encoding.container import ContainerReader, fingerprint
+from puffin_ann.blobs.encoding.container_layout import MAX_SECTIONS, SECTION, TRAILER
+from puffin_ann.blobs.encoding.sparse_blob import SparseBlob
+from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.rows import LocatorBlocks, Rows
+from puffin_ann.errors import BlobFormatError, ChecksumError, FormatError, PuffinFormatError
+from puffin_ann.lake.store.ranges import Range
+from puffin_ann.puffin.reader import content_of
+from puffin_ann.search.consistency import check_cells
+from puffin_ann.search.index_files import BlobPlace, VersionFiles
+from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.row_locators import Locators, are_among
+from puffin_ann.search.shards.blobs import VECTOR_BYTES, engine_of
+
+HEAD = np.dtype([("rows", "<u8"), ("dimension", "<u4"), ("metric", "<u4")])
+"""What the head of every engine's blob begins with."""
+
+VECTORS = "vecs"
+LOCATORS = "locs"
+LEADING_BYTES = 256
+"""Bytes from the start of a blob that have its header and its head."""
+WHOLE_BYTES = 64 << 10
+"""A blob of no more is read whole."""
+
+Read = Callable[[Sequence[Range]], Sequence[memoryview]]
+"""Reads ranges at once."""
+
+First = Mapping[str, Sequence[tuple[int, memoryview]]]
+"""By type of blob, where in it what was read of it begins, and that."""
+
+
+@dataclass(frozen=True)
+class ShardParts:
+    """Where the blobs of a shard are, of which nothing is read yet.
+
+    Attributes:
+        entry: what the routing blob says of the shard.
+        engine, rows: its blobs.
+        tombstones: None if it has no such blob.
+    """
+
+    entry: ShardEntry
+    engine: BlobPlace
+    rows: BlobPlace
+    tombstones: BlobPlace | None
+
+    @classmethod
+    def of(cls, files: VersionFiles, version: IndexVersion, entry: ShardEntry) -> "ShardParts":
+        """Find the blobs of a shard; no file is opened whose blobs the version names.
+
+        Raises:
+            PuffinFormatError: one is missing or there twice, or too short for the shard's rows, or
+                compressed where it is to be read in place.
+        """
+        number, file = entry.shard_id, entry.file
+        found = {
+            kind: files.places(types, number, file)
+            for kind, types in (
+                ("engine", engine_of(version, entry).blob_type),
+                ("rows", rows_blob.TYPES),
+                ("tombstones", tombstones_blob.TYPE),
+            )
+        }
+        where = f"{file or version.path}: shard {number} of index {version.index!r}"
+        for kind, places in found.items():
+            if len(places) != 1 and (kind != "tombstones" or places):
+                raise PuffinFormatError(f"{where}: {len(places)} {kind} blobs")
+        (engine,), (rows,) = found["engine"], found["rows"]
+        tombstones = found["tombstones"][0] if found["tombstones"] else None
+        for place in (engine, rows):
+            if place.metadata.compression_codec is not None:
+                raise PuffinFormatError(
+                    f"{where}: blob {place.metadata.type} is compressed, and is to be read in place"
+                )
+        needed = VECTOR_BYTES * version.routing.dimension * entry.rows
+        if needed > engine.metadata.length:
+            raise PuffinFormatError(
+                f"{where} has {engine.metadata.length} bytes; {entry.rows} rows by the routing "
+                f"blob need {needed}"
+            )
+        return cls(entry, engine, rows, tombstones)
+
+    def first(self, cells: int) -> Iterator[tuple[BlobPlace, int, int]]:
+        """Give what is read of each blob to know where its rows are: `[start, stop)` of it.
+
+        Args:
+            cells: of the index; no shard has its rows in many more runs.
+        """
+        blocks = -(-self.entry.rows // rows_blob.BLOCK_ROWS) + 1
+        for place, tail in ((self.engine, 0), (self.rows, 8 * blocks + 16 * cells)):
+            length = place.metadata.length
+            sums = block_sums.CHECKSUM.itemsize * block_sums.count_of(length) + 1024
+            tail += sums + MAX_SECTIONS * SECTION.itemsize + TRAILER.itemsize
+            if length <= max(WHOLE_BYTES, LEADING_BYTES + tail):
+                yield place, 0, length
+            else:
+                yield place, 0, LEADING_BYTES
+                yield place, length - tail, length
+        if self.tombstones is not None:
+            yield self.tombstones, 0, self.tombstones.metadata.length
+
+
+def range_in(place: BlobPlace, start: int, stop: int) -> Range:
+    """Return bytes `[start, stop)` of a blob as a range of its file.
+
+    Raises:
+        PuffinFormatError: the blob is not within its file.
+    """
+    offset, length = place.metadata.offset, place.metadata.length
+    if offset < 0 or offset + length > place.file_length:
+        raise PuffinFormatError(f"{place.path}: blob at {offset} ends beyond the file")
+    return Range(place.path, offset + start, offset + stop)
+
+
+class OpenShard:
+    """A shard of which it is known where the rows of its cells are.
+
+    Args:
+        version: of the index.
+        cells: of the version.
+        parts: of the shard.
+        first: what was read of each blob, as the parts say.
+        read: reads whatever else is needed.
+
+    Raises:
+        FormatError: a blob is not sound, or says what another contradicts.
+    """
+
+    def __init__(
+        self,
+        version: IndexVersion,
+        cells: Partitions,
+        parts: ShardParts,
+        first: First,
+        read: Read,
+    ) -> None:
+        self._version, self._parts = version, parts
+        self._lock = threading.Lock()  # the blobs are read as files are, at one place
+        self.entry = parts.entry
+        self._where = f"{version.file_of(parts.entry)}: shard {parts.entry.shard_id}"
+        with self._naming():
+            self._engine = self._opened(parts.engine, first, read)
+            self._rows = self._opened(parts.rows, first, read)
+            engine = ContainerReader(_file(self._engine), _kind(parts.engine))
+            self._engine_reader = engine
+            self._check_head(engine)
+            self._rows_reader = rows_blob.open_reader(_file(self._rows))
+            self._blocks = LocatorBlocks.of(self._rows_reader, self.entry.rows)
+            starts = rows_blob.read_cells(self._rows_reader, self.entry.rows)
+            if starts is None or starts.ordered_rows != self.entry.rows:
+                raise UnorderedRowsError(f"{self._where}: not all rows are in the order of cells")
+            self.starts: CellStarts = starts
+            self._deleted = self._tombstones(first)
+        check_cells(self._where, cells.shards, self.entry, self.starts)
+
+    def runs(self, wanted: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
+        """Return cell, first ordinal and the one behind the last, of cells marked in (c,) bool."""
+        chosen = np.flatnonzero(wanted[self.starts.cells])
+        bounds = self.starts.starts
+        return [(int(self.starts.cells[at]), int(bounds[at]), int(bounds[at + 1])) for at in chosen]
+
+    def ranges(self, runs: Sequence[tuple[int, int, int]]) -> list[Range]:
+        """Return what has to be read for some runs of rows."""
+        row_bytes = VECTOR_BYTES * self._version.routing.dimension
+        engine, rows = self._engine_reader, self._rows_reader
+        found = []
+        with self._naming():
+            for _, start, stop in runs:
+                vectors = engine.extent(VECTORS, start * row_bytes, stop * row_bytes)
+                places = rows.extent(LOCATORS, *self._blocks.range_of(start, stop))
+                found.append(range_in(self._parts.engine, *vectors))
+                found.append(range_in(self._parts.rows, *places))
+        return found
+
+    def rows(self, runs: Sequence[tuple[int, int, int]], data: Sequence[memoryview]) -> "SomeRows":
+        """Return the rows of some runs.
+
+        Args:
+            runs: at least one.
+            data: of the ranges for them, in that order.
+
+        Raises:
+            FormatError: a range is not what was written, or contradicts the small blobs.
+        """
+        dimension = self._version.routing.dimension
+        with self._lock, self._naming():
+            put = self._put(self.ranges(runs), data)
+            try:
+                vectors = np.concatenate(
+                    [self._vectors(start, stop, dimension) for _, start, stop in runs]
+                )
+                columns = np.concatenate(
+                    [self._blocks.read(self._rows_reader, a, b) for _, a, b in runs], axis=1
+                )
+            finally:
+                for blob, start in put:
+                    blob.drop(start)
+        ordinals = np.concatenate([np.arange(start, stop) for _, start, stop in runs])
+        locators = Locators.of(Rows(*columns))
+        deleted = are_among(self._deleted, ordinals)
+        wrong = self._version.covered.not_among(locators) & ~deleted
+        if wrong.any():
+            row = int(ordinals[wrong.argmax()])
+            raise BlobFormatError(
+                f"{self._where} has row {row} where by the coverage blob no row is indexed"
+            )
+        sizes = [stop - start for _, start, stop in runs]
+        cells = np.repeat(np.array([cell for cell, _, _ in runs], np.int64), sizes)
+        return SomeRows(cells, vectors, locators, deleted)
+
+    def _put(
+        self, ranges: Sequence[Range], data: Sequence[memoryview]
+    ) -> list[tuple[SparseBlob, int]]:
+        """Add what was read to the blobs, in turns; return where each part begins."""
+        blobs = (self._engine, self._parts.engine), (self._rows, self._parts.rows)
+        put = []
+        for number, (part, content) in enumerate(zip(ranges, data, strict=True)):
+            blob, place = blobs[number % 2]
+            put.append((blob, part.start - place.metadata.offset))
+            blob.put(put[-1][1], content)
+        return put
+
+    def _vectors(self, start: int, stop: int, dimension: int) -> NDArray[np.float32]:
+        row_bytes = VECTOR_BYTES * dimension
+        data = self._engine_reader.read_range(VECTORS, start * row_bytes, stop * row_bytes)
+        found: NDArray[np.float32] = np.frombuffer(data, "<f4").reshape(stop - start, dimension)
+        if not np.isfinite(found).all():
+            raise BlobFormatError(f"{self._engine_reader.kind} blob: a vector is not finite")
+        return found
+
+    def _opened(self, place: BlobPlace, first: First, read: Read) -> SparseBlob:
+        fetch = partial(_fetch, place, read)
+        blob = SparseBlob(place.metadata.length, fetch)
+        for start, data in first[place.metadata.type]:
+            blob.put(start, data)
+        if place.digest and fingerprint(_file(blob)) != place.digest:
+            raise ChecksumError(
+                f"{place.path}: blob {place.metadata.type} at {place.metadata.offset} is not the "
+                "one that the index names"
+            )
+        return blob
+
+    def _check_head(self, reader: ContainerReader) -> None:
+        routing = self._version.routing
+        head = reader.record("head", HEAD)
+        has = int(head["rows"]), int(head["dimension"]), int(head["metric"])
+        if has != (self.entry.rows, routing.dimension, metrics.code(routing.metric)):
+            raise BlobFormatError(
+                f"{reader.kind} blob: {has[0]} rows of {has[1]} dimensions; {self.entry.rows} of "
+                f"{routing.dimension} for {routing.metric} by the routing blob"
+            )
+        reader.expect(VECTORS, VECTOR_BYTES * self.entry.rows * routing.dimension)
+
+    def _tombstones(self, first: First) -> NDArray[np.int64]:
+        added = self._version.added_to(self.entry)
+        found = BitMap(added)
+        place = self._parts.tombstones
+        if place is not None:
+            ((_, stored),) = first[place.metadata.type]
+            named = self.entry.tombstones - len(added)
+            data = content_of(place.metadata, bytes(stored), place.path)
+            found |= tombstones_blob.decode(data, self.entry.rows, named)
+        if len(found) != self.entry.tombstones:
+            raise BlobFormatError(
+                f"{self._where} has {len(found)} tombstones, {self.entry.tombstones} by the "
+                "routing blob"
+            )
+        return np.asarray(found.to_array(), np.int64)
+
+    def _naming(self) -> "_Naming":
+        return _Naming(self._where)
+
+
+class UnorderedRowsError(Exception):
+    """A shard has rows in no order of cells: it cannot be searched by ranges."""
+
+
+@dataclass(frozen=True, eq=False)
+class SomeRows:
+    """Rows of some cells of a shard.
+
+    Attributes:
+        cells: (m,) int64, of each.
+        vectors: (m, d) float32.
+        locators: of them, by their places here.
+        deleted: (m,) bool, those with a tombstone.
+    """
+
+    cells: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+    locators: Locators
+    deleted: NDArray[np.bool_]
+
+
+class _Naming:
+    """Names the shard in what goes wrong."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _type: object, error: Any, _trace: object) -> None:
+        if isinstance(error, FormatError) and not str(error).startswith(self._where):
+            raise type(error)(f"{self._where}: {error}") from None
+
+
+def _fetch(place: BlobPlace, read: Read, start: int, stop: int) -> bytes:
+    return bytes(read([range_in(place, start, stop)])[0])
+
+
+def _file(blob: SparseBlob) -> BinaryIO:
+    return cast(BinaryIO, blob)
+
+
+def _kind(place: BlobPlace) -> str:
+    return _KINDS[place.metadata.type]
+
+
+def _kinds() -> dict[str, str]:
+    from puffin_ann.blobs import delta, graph, hnsw, ivf
+
+    return {module.TYPE: module.KIND for module in (delta, graph, hnsw, ivf)}
+
+
+_KINDS = _kinds()

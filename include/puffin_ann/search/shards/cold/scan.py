@@ -1,0 +1,207 @@
+"""Compare queries with the rows of their nearest cells, read by ranges, several shards at once."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+
+from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.types import Answers
+from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.errors import FormatError
+from puffin_ann.lake.store.ranges import Range, read_ranges
+from puffin_ann.search.index_files import BlobPlace
+from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.merge import Source
+from puffin_ann.search.row_locators import FileRanks, MaskedRows
+from puffin_ann.search.shards import tie_breaks
+from puffin_ann.search.shards.cold.parts import (
+    OpenShard,
+    ShardParts,
+    SomeRows,
+    UnorderedRowsError,
+    range_in,
+)
+
+MOST_OPEN = 1024
+"""Shards of which it is kept where their rows are: some 100 kB each."""
+
+
+class DamagedShardError(Exception):
+    """A shard cannot be read.
+
+    Attributes:
+        shard_id: of it.
+        error: says why.
+    """
+
+    def __init__(self, shard_id: int, error: FormatError) -> None:
+        super().__init__(shard_id)
+        self.shard_id, self.error = shard_id, error
+
+
+@dataclass
+class ColdShards:
+    """The shards of a version, as far as they are searched by ranges; for one snapshot.
+
+    Attributes:
+        io: reads the files.
+        version: of the index.
+        cells: of the version.
+        masked: rows of covered files that are not live.
+        ranks: places of covered files among the view's.
+        bytes_read: by shard id, so far.
+        unordered: ids of shards whose rows are in no order of cells.
+    """
+
+    io: FileIO
+    version: IndexVersion
+    cells: Partitions
+    masked: MaskedRows
+    ranks: FileRanks
+    bytes_read: dict[int, int] = field(default_factory=dict)
+    unordered: set[int] = field(default_factory=set)
+    _opened: dict[int, OpenShard] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def open(self, entries: Sequence[ShardEntry]) -> dict[int, OpenShard]:
+        """Return shards by their id, read at once where they were not before.
+
+        One whose rows are in no order of cells is left out, and noted in `unordered`.
+
+        Raises:
+            DamagedShardError: one cannot be read.
+            StoreUnavailableError: a file's store does not say.
+        """
+        wanted = [entry for entry in entries if entry.shard_id not in self.unordered]
+        with self._lock:
+            found = {
+                entry.shard_id: self._opened[entry.shard_id]
+                for entry in wanted
+                if entry.shard_id in self._opened
+            }
+        missing = [entry for entry in wanted if entry.shard_id not in found]
+        if missing:
+            opened = self._open_missing(missing)
+            found |= opened
+            with self._lock:
+                self._opened |= opened
+                for shard_id in list(self._opened)[: max(0, len(self._opened) - MOST_OPEN)]:
+                    del self._opened[shard_id]
+        return found
+
+    def _open_missing(self, missing: Sequence[ShardEntry]) -> dict[int, OpenShard]:
+        parts: list[ShardParts] = []
+        wanted: list[list[tuple[BlobPlace, int, Range]]] = []
+        with self.version.files(self.io) as files:
+            for entry in missing:
+                with _telling(entry):
+                    parts.append(ShardParts.of(files, self.version, entry))
+                    wanted.append(
+                        [
+                            (place, start, range_in(place, start, stop))
+                            for place, start, stop in parts[-1].first(self.cells.count)
+                        ]
+                    )
+        read = iter(self._read([part for first in wanted for _, _, part in first]))
+        found = {}
+        for shard, first in zip(parts, wanted, strict=True):
+            by_type: dict[str, list[tuple[int, memoryview]]] = {}
+            for place, start, part in first:
+                by_type.setdefault(place.metadata.type, []).append((start, next(read)))
+                self._count(shard.entry, part)
+            number = shard.entry.shard_id
+            with _telling(shard.entry):
+                try:
+                    found[number] = OpenShard(self.version, self.cells, shard, by_type, self._read)
+                except UnorderedRowsError:
+                    self.unordered.add(number)
+        return found
+
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        wanted: NDArray[np.bool_],
+        shards: Sequence[OpenShard],
+    ) -> list[Source]:
+        """Return the k nearest live rows of each query among those of its cells.
+
+        Args:
+            queries: (q, d) float32.
+            k: neighbours.
+            wanted: (q, c) bool, the cells whose rows each query is compared with.
+            shards: opened ones; cells of others are left out.
+
+        Raises:
+            DamagedShardError: one cannot be read.
+            StoreUnavailableError: a file's store does not say.
+        """
+        cells = np.asarray(wanted.any(axis=0))
+        asked = [(shard, runs) for shard in shards if (runs := shard.runs(cells))]
+        ranges: list[list[Range]] = []
+        for shard, runs in asked:
+            with _telling(shard.entry):
+                ranges.append(shard.ranges(runs))
+        read = iter(self._read([part for parts in ranges for part in parts]))
+        sources = []
+        for (shard, runs), parts in zip(asked, ranges, strict=True):
+            data = [next(read) for _ in parts]
+            for part in parts:
+                self._count(shard.entry, part)
+            with _telling(shard.entry):
+                rows = shard.rows(runs, data)
+                sources.append(self._nearest(queries, k, wanted, rows))
+        return sources
+
+    def _nearest(
+        self, queries: NDArray[np.float32], k: int, wanted: NDArray[np.bool_], rows: SomeRows
+    ) -> Source:
+        ids = np.full((len(queries), k), -1, np.int64)
+        distances = np.full((len(queries), k), np.inf, np.float32)
+        dead = rows.deleted
+        masked = rows.locators.masked(self.masked)
+        if masked is not None:
+            dead = dead | masked
+        keys = partial(rows.locators.keys, self.ranks)
+        for number in np.flatnonzero(wanted[:, np.unique(rows.cells)].any(axis=1)).tolist():
+            allowed = wanted[number, rows.cells] & ~dead
+
+            ask = partial(self._compare, rows.vectors, allowed)
+            found = tie_breaks.nearest(ask, queries[number : number + 1], k, keys)
+            ids[number], distances[number] = found[0][0], found[1][0]
+        return Source(ids, distances, keys)
+
+    def _compare(
+        self,
+        vectors: NDArray[np.float32],
+        allowed: NDArray[np.bool_],
+        queries: NDArray[np.float32],
+        k: int,
+    ) -> Answers:
+        return exact.search(queries, vectors, k, self.version.routing.metric, allowed=allowed)
+
+    def _read(self, wanted: Sequence[Range]) -> list[memoryview]:
+        return read_ranges(self.io, wanted)
+
+    def _count(self, entry: ShardEntry, part: Range) -> None:
+        read = self.bytes_read.get(entry.shard_id, 0)
+        self.bytes_read[entry.shard_id] = read + part.stop - part.start
+
+
+class _telling:
+    """Tell which shard is damaged."""
+
+    def __init__(self, entry: ShardEntry) -> None:
+        self._entry = entry
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _type: object, error: object, _trace: object) -> None:
+        if isinstance(error, FormatError):
+            raise DamagedShardError(self._entry.shard_id, error) from error

@@ -1,0 +1,118 @@
+"""A search of a table on S3 whose shards are nowhere else: few round trips, few bytes."""
+
+import numpy as np
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from puffin_ann import open_index
+from puffin_ann.errors import StoreUnavailableError
+from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.store import ranges
+from puffin_ann.lake.store.ranges import Range, read_ranges
+from puffin_ann.settings import settings
+from tests.support import builds, refreshes
+from tests.support.damage import forget_cache, report
+from tests.support.object_store import BUCKET, properties
+
+ROWS = 3_000
+INDEX_FILES = r"/ann-words_index-[^/]*\.puffin"
+QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
+DECLARED = refreshes.declared(
+    "vamana", shards=4, partitions_per_shard=16, gate={"queries": 200, "k": 5}
+)
+
+
+@pytest.fixture
+def lake(proxy, known_catalogs, tmp_path, monkeypatch):
+    """An index of a table on S3, behind the proxy; all its shards are searched by ranges."""
+    known_catalogs(
+        "test",
+        type="sql",
+        uri=f"sqlite:///{tmp_path}/catalog.db",
+        warehouse=f"s3://{BUCKET}/{tmp_path.name}",
+        **properties(proxy.endpoint),
+    )
+    catalog = load_catalog("test")
+    catalog.create_namespace("demo")
+    table = catalog.create_table("demo.words", schema=builds.rows([]).schema)
+    table.append(builds.rows(range(ROWS)))
+    builds.build(DECLARED, "first")
+    monkeypatch.setenv("PUFFIN_ANN_STORE_SECONDS", "0")
+    monkeypatch.setenv("PUFFIN_ANN_RANGES_MIN_BYTES", "0")
+    settings.cache_clear()
+    forget_cache()
+    return proxy
+
+
+def opened(lake):
+    table = load_table(DECLARED.table)
+    lake.reset()
+    return open_index(table, DECLARED.name, cache="none")
+
+
+def test_an_answer_takes_four_round_trips(lake):
+    lake.delay = 0.05
+    index = opened(lake)
+    told = report(index.search(QUERIES[:1], 5))
+    assert lake.rounds() <= 4
+    assert not [line for line in lake.requests if line.startswith("HEAD") and ".puffin" in line]
+    assert told["bytes_by_ranges"] > 0
+    lake.reset()
+    index.search(QUERIES[:1], 5)
+    assert lake.rounds() == 1
+
+
+def test_answers_are_as_good_as_the_gate_said(lake):
+    index = opened(lake)
+    assert 0 < index.version.routing.scan_partitions < index.version.routing.cells.count
+    hits = 0
+    ids, vectors = builds.live(load_table(DECLARED.table))
+    some = vectors[:: len(vectors) // 100][:100]
+    found = index.search(some, 5, columns=["id"])
+    assert not index._shards._loaded
+    answered = found.column("id").to_numpy().reshape(len(some), 5)
+    for query, mine in zip(some, answered, strict=True):
+        best = ids[np.argsort(builds.distances("l2", query, vectors))[:5]]
+        hits += len({*mine.tolist()} & {*best.tolist()})
+    assert hits / (5 * len(some)) >= DECLARED.recall_target
+
+
+@pytest.mark.parametrize("fault", ["503", "reset", "cut"])
+def test_a_store_that_fails_midway_is_no_damage(lake, fault):
+    index = opened(lake)
+    lake.fail(fault, f"GET .*{INDEX_FILES}")
+    with pytest.raises(StoreUnavailableError, match=INDEX_FILES):
+        index.search(QUERIES, 5)
+    lake.reset()
+    assert report(index.search(QUERIES, 5))["damaged"] == []
+
+
+def test_ranges_come_as_they_were_asked_for(io, s3, monkeypatch):
+    data = np.random.default_rng(1).bytes(300_000)
+    for key in ("one", "two"):
+        s3.put_object(Bucket=BUCKET, Key=key, Body=data + key.encode())
+    monkeypatch.setattr(ranges, "NEAR", 1000)
+    wanted = [
+        Range(f"s3://{BUCKET}/{key}", start, stop)
+        for key, start, stop in [
+            ("two", 200_000, 200_010),
+            ("one", 5, 7),
+            ("one", 0, 6),
+            ("one", 900, 50_000),
+            ("two", 299_999, 300_003),
+            ("one", 60_000, 60_000),
+        ]
+    ]
+    found = read_ranges(io, wanted)
+    for part, content in zip(wanted, found, strict=True):
+        whole = data + part.uri[-3:].encode()
+        assert bytes(content) == whole[part.start : part.stop]
+
+
+def test_an_object_that_is_gone_or_cut_short_is_told(io, s3):
+    s3.put_object(Bucket=BUCKET, Key="short", Body=b"0123456789")
+    for start in (5, 30):
+        with pytest.raises(ranges.PuffinFormatError, match="bytes too early"):
+            read_ranges(io, [Range(f"s3://{BUCKET}/short", start, 40)])
+    with pytest.raises(FileNotFoundError):
+        read_ranges(io, [Range(f"s3://{BUCKET}/gone", 0, 4)])
