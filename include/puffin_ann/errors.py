@@ -46,7 +46,7 @@ class UnsupportedColumnError(BadInputError):
 
 
 class UnsupportedTableError(BadInputError):
-    """The table holds something we refuse by name: equality deletes, files other than Parquet."""
+    """The table holds something we refuse by name: encrypted files, files other than Parquet."""
 
 
 class TagNotKeptError(UnsupportedTableError):

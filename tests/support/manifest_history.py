@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
+from types import SimpleNamespace
 from unittest.mock import patch
 
 from pyroaring import BitMap
@@ -39,9 +40,16 @@ class ManifestHistory:
     def at(self, number: int) -> Listed:
         """A snapshot, deletes first, as some writers list them."""
         snapshot = self.snapshots[number]
-        return Listed(
-            None, "table", [self.listed[manifest] for manifest in self.manifests(snapshot)]
-        )
+        specs = {
+            number: SimpleNamespace(
+                spec_id=number,
+                fields=[SimpleNamespace(transform=None) for _ in range(len(values[0]))],
+            )
+            for number, values in SPECS.items()
+        }
+        table = SimpleNamespace(io=None, specs=lambda: specs)
+        listed = [self.listed[manifest] for manifest in self.manifests(snapshot)]
+        return Listed(table, "table", listed)
 
     def manifests(self, snapshot: Snapshot) -> tuple[str, ...]:
         return (*snapshot.deletes, *snapshot.data)
@@ -56,7 +64,7 @@ class ManifestHistory:
         ):
             yield
 
-    def deleted(self, _io: object, files: list[LiveFile]) -> dict[str, BitMap]:
+    def deleted(self, _table: object, files: list[LiveFile]) -> dict[str, BitMap]:
         found = {
             file.path: BitMap(
                 at
@@ -204,9 +212,22 @@ class ManifestHistory:
         self._commit(deletes=tuple(delete for delete in self.head.deletes if random.random() < 0.5))
 
     def delete_by_equality(self, random: Random) -> None:
+        """Rows of all files, of which the delete reaches those of its partition that are older."""
         file = self._one(random)
         if file is not None:
-            new = replace(self._delete({}, file, named=False), content=FileContent.EQUALITY_DELETES)
+            rows = {
+                entry.path: {at for at in range(entry.rows) if random.random() < 0.4}
+                for entry in self._live()
+            }
+            new = self._delete(rows, file, named=False, bounds=False)
+            self.positions[new.path, None] = rows
+            new = replace(
+                new,
+                content=FileContent.EQUALITY_DELETES,
+                file_format="PARQUET",
+                content_offset=None,
+                equality_ids=(1,),
+            )
             self._redelete([], [new])
 
     def roll_back(self, random: Random) -> None:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
@@ -33,7 +34,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.typedef import EMPTY_DICT, Record
-from pyiceberg.types import FloatType, ListType, LongType, NestedField, StringType
+from pyiceberg.types import (
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
 from pyroaring import BitMap
 
 DIMENSION = 4
@@ -187,6 +196,12 @@ class _DeleteManifestWriter(ManifestWriterV2):
         file_type = data_file_with_partition(
             format_version=version, partition_type=self._spec.partition_type(self._schema)
         )
+        # PyIceberg has long for the ids of equality deletes, where the spec, and Java, have int.
+        ids = NestedField(
+            135, "equality_ids", ListType(136, IntegerType(), element_required=True), required=False
+        )
+        fields = [ids if field.field_id == ids.field_id else field for field in file_type.fields]
+        file_type = StructType(*fields)
         schema = manifest_entry_schema_with_data_file(format_version=version, data_file=file_type)
         return AvroOutputFile[ManifestEntry](
             output_file=self._output_file,
@@ -198,9 +213,16 @@ class _DeleteManifestWriter(ManifestWriterV2):
 
 
 def commit_delete_files(
-    table: Table, files: Sequence[DataFile], *, v3_fields: bool = False
+    table: Table,
+    files: Sequence[DataFile],
+    *,
+    v3_fields: bool = False,
+    added: pa.Table | None = None,
 ) -> None:
     producer = AppendDeleteManifest(table, files, v3_fields=v3_fields)
+    if added is not None:
+        for file in _dataframe_to_data_files(table.metadata, added, table.io):
+            producer.append_data_file(file)
     producer.commit()
     producer.tx.commit_transaction()
     table.refresh()
@@ -243,6 +265,50 @@ def delete_positions(
     )
     file.spec_id = table.spec().spec_id
     commit_delete_files(table, [file])
+    return path
+
+
+def delete_equal(
+    table: Table,
+    keys: pa.Table,
+    *,
+    partition: Record | None = None,
+    spec_id: int | None = None,
+    added: pa.Table | None = None,
+    field_ids: Sequence[int] = (),
+) -> str:
+    """Delete the rows that equal a key, with one equality-delete file, as Flink writes upserts.
+
+    Args:
+        table: to commit to.
+        keys: named as columns of the table.
+        partition: values of the partition that it speaks of; default: of a spec without any.
+        spec_id: of that spec; default: the table's.
+        added: rows to append in the same commit.
+        field_ids: of the columns, where their names are not those of the current schema.
+    """
+    ids = list(field_ids) or [
+        table.schema().find_field(name).field_id for name in keys.column_names
+    ]
+    schema = pa.schema(
+        field.with_metadata({"PARQUET:field_id": str(number)})
+        for field, number in zip(keys.schema, ids, strict=True)
+    )
+    path = table.location_provider().new_data_location(f"equality-deletes-{uuid.uuid4()}.parquet")
+    with table.io.new_output(path).create() as out:
+        pq.write_table(keys.cast(schema), out)
+    file = DataFile.from_args(
+        _table_format_version=2,
+        content=DataFileContent.EQUALITY_DELETES,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=partition or Record(),
+        record_count=len(keys),
+        file_size_in_bytes=len(table.io.new_input(path)),
+        equality_ids=ids,
+    )
+    file.spec_id = table.spec().spec_id if spec_id is None else spec_id
+    commit_delete_files(table, [file], added=added)
     return path
 
 

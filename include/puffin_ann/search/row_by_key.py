@@ -77,7 +77,7 @@ def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict
     except (ValueError, TypeError) as error:
         raise QueryError(f"{key}={value!r} cannot be looked up: {error}") from None
     files = live_files(table, snapshot_id, may_hold)
-    deleted = deleted_positions(table.io, files)
+    deleted = deleted_positions(table, files)
     for file in files:
         for row_group, offset, position in _matches(table, file, key, wanted):
             if position not in deleted.get(file.path, ()):

@@ -41,14 +41,14 @@ class LiveState:
         """Data files of the snapshot, every manifest read.
 
         Raises:
-            UnsupportedTableError: equality deletes, or data files that are not Parquet.
+            UnsupportedTableError: data files that are not Parquet.
         """
         return files_of(self.at)
 
     @cached_property
     def deleted(self) -> Mapping[str, BitMap]:
         """By path, positions deleted by row-level deletes."""
-        return deleted_positions(self.at.io, self.files)
+        return deleted_positions(self.at.table, self.files)
 
     @property
     def rows(self) -> int:
@@ -123,7 +123,7 @@ def view_of(table: Table, version: IndexVersion, live: LiveState) -> SnapshotVie
     read, and a file that none of them lists is not live, whatever the version says.
 
     Raises:
-        UnsupportedTableError: equality deletes, or data files that are not Parquet.
+        UnsupportedTableError: data files that are not Parquet.
     """
     files = version.coverage.columns
     known = covered_columns(table.location(), files)

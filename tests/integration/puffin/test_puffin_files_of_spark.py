@@ -108,7 +108,7 @@ def test_deletion_vectors_of_spark_are_read_and_carried(catalog, spark, read_by_
     table = catalog.load_table("demo.vectors")
     files = live_files(table)
     assert any(file.deletes for file in files)
-    deleted = deleted_positions(table.io, files)
+    deleted = deleted_positions(table, files)
     left = set()
     for file in files:
         ids = table.io.new_input(file.path)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from puffin_ann.errors import FormatError, UnsupportedTableError
@@ -28,19 +29,24 @@ MAX_ROWS = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """A file that deletes rows by position: a v2 Parquet file or a v3 deletion vector.
+    """A file that deletes rows.
 
-    `referenced_data_file` is set where the file speaks of one data file only, which a deletion
-    vector always does; `content_offset` and `content_size` are the range of its blob, in bytes.
+    Attributes:
+        kind: by position, a v2 Parquet file or a v3 deletion vector; or by equality of columns.
+        referenced_data_file: set where the file speaks of one data file only, which a deletion
+            vector always does.
+        content_offset, content_size: range of a deletion vector's blob, in bytes.
+        equality_ids: field ids of the columns by which rows are deleted that equal one of its rows.
     """
 
     path: str
     size: int
     sequence_number: int
-    kind: Literal["positions", "vector"]
+    kind: Literal["positions", "vector", "equality"]
     referenced_data_file: str | None = None
     content_offset: int | None = None
     content_size: int | None = None
+    equality_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +75,32 @@ class Listed:
     """A snapshot as its manifest list describes it.
 
     Attributes:
-        io: of the table's store.
+        table: as it was loaded.
         table_name: `catalog.namespace.table`, for messages.
         manifests: in the order of the list; none for a table without snapshots.
     """
 
-    io: FileIO
+    table: Table
     table_name: str
     manifests: Sequence[Manifest]
+
+    @property
+    def io(self) -> FileIO:
+        """The table's store."""
+        return self.table.io
+
+    def delete_index(self, entries: Iterable[Entry]) -> "DeleteIndex":
+        """Return an index of some of the snapshot's deletes."""
+        specs = self.table.specs().values()
+        unpartitioned = frozenset(
+            spec.spec_id
+            for spec in specs
+            if all(isinstance(field.transform, VoidTransform) for field in spec.fields)
+        )
+        index = DeleteIndex(self.table_name, unpartitioned)
+        for entry in entries:
+            index.add(entry)
+        return index
 
 
 def live_files(
@@ -85,8 +109,7 @@ def live_files(
     """Return the data files of a snapshot (default: the current one), sorted by path.
 
     A table without snapshots has none. Raises SnapshotNotFoundError, and UnsupportedTableError for
-    what we refuse by name: equality deletes that apply to a live file, encrypted files, data files
-    that are not Parquet.
+    what we refuse by name: encrypted files, data files that are not Parquet.
 
     Args:
         table: as it was loaded.
@@ -104,16 +127,14 @@ def load_manifest_list(table: Table, snapshot_id: int | None = None) -> Listed:
     """
     at = snapshot(table, snapshot_id)
     manifests = [] if at is None else read_manifest_list(table.io, at.manifest_list)
-    return Listed(table.io, name_of(table), manifests)
+    return Listed(table, name_of(table), manifests)
 
 
 def files_of(at: Listed, wanted: Callable[[Entry], bool] | None = None) -> list[LiveFile]:
     """Return the data files of a snapshot, sorted by path; as `live_files`."""
-    deletes = DeleteIndex(at.table_name)
-    for entry in read_entries(
-        at.io, [manifest for manifest in at.manifests if manifest.holds_deletes]
-    ):
-        deletes.add(entry)
+    deletes = at.delete_index(
+        read_entries(at.io, [manifest for manifest in at.manifests if manifest.holds_deletes])
+    )
 
     def read(manifest: Manifest) -> list[LiveFile]:
         # Made in the thread that reads, so that the larger entries are not all held at a time.
@@ -146,7 +167,7 @@ def live_file(entry: Entry, deletes: "DeleteIndex", name: str) -> LiveFile:
     """Return the data file of an entry with the deletes that apply to it.
 
     Raises:
-        UnsupportedTableError: it cannot be indexed, or equality deletes apply to it.
+        UnsupportedTableError: it cannot be indexed.
     """
     _refuse_unreadable(entry, name)
     return LiveFile(
@@ -180,14 +201,20 @@ class DeleteIndex:
     """The delete files of a snapshot, by what they can apply to.
 
     The rules are those of the Iceberg spec, "Scan planning". A deletion vector and a delete file
-    that names one data file are found by that path; other position deletes by partition.
+    that names one data file are found by that path; other deletes by partition.
+
+    Args:
+        table_name: for messages.
+        unpartitioned: ids of partition specs without partitions.
     """
 
-    def __init__(self, table_name: str) -> None:
+    def __init__(self, table_name: str, unpartitioned: Collection[int] = ()) -> None:
         self._table_name = table_name
+        self._unpartitioned = unpartitioned
         self._by_path: dict[str, list[DeleteFile]] = defaultdict(list)
         self._by_partition: dict[PartitionKey, list[tuple[DeleteFile, Entry]]] = defaultdict(list)
-        self._equality: dict[PartitionKey | None, list[Entry]] = defaultdict(list)
+        self._by_equality: dict[PartitionKey | None, list[Entry]] = defaultdict(list)
+        self._known: dict[str, DeleteFile] = {}
 
     @property
     def partitions(self) -> Collection[PartitionKey]:
@@ -200,7 +227,8 @@ class DeleteIndex:
             raise FormatError(f"{self._table_name}: a delete manifest lists data, {entry.path}")
         if entry.content == FileContent.EQUALITY_DELETES:
             # Of an unpartitioned spec, they apply to files of every partition.
-            self._equality[_partition_key(entry) if entry.partition else None].append(entry)
+            everywhere = not entry.partition or entry.spec_id in self._unpartitioned
+            self._by_equality[None if everywhere else _partition_key(entry)].append(entry)
             return
         delete = self.delete_file(entry)
         if delete.referenced_data_file is not None:
@@ -212,10 +240,18 @@ class DeleteIndex:
         """Return the deletes that apply to a data file, in a fixed order.
 
         Raises:
-            UnsupportedTableError: an equality delete does.
+            UnsupportedTableError: one is in a format that is not read.
         """
-        self._refuse_equality(data)
-        return self.by_position(data.path, data.sequence_number, _partition_key(data))
+        partition = _partition_key(data)
+        by_equality = [
+            self._by_columns(entry)
+            for key in (None, partition)
+            for entry in self._by_equality.get(key, ())
+            # What a commit deletes by equality, it deletes from the files before it.
+            if data.sequence_number < entry.sequence_number
+        ]
+        by_position = self.by_position(data.path, data.sequence_number, partition)
+        return (*by_position, *sorted(by_equality, key=_order))
 
     def by_position(
         self, path: str, sequence_number: int, partition: PartitionKey
@@ -240,20 +276,7 @@ class DeleteIndex:
         for delete, entry in self._by_partition.get(partition, ()):
             if sequence_number <= delete.sequence_number and may_name(entry, path):
                 found.append(delete)
-        return tuple(sorted(found, key=lambda delete: (delete.sequence_number, delete.path)))
-
-    def _refuse_equality(self, data: Entry) -> None:
-        if not self._equality:
-            return
-        for key in (None, _partition_key(data)):
-            for entry in self._equality.get(key, ()):
-                if data.sequence_number < entry.sequence_number:
-                    raise UnsupportedTableError(
-                        f"{self._table_name} has equality deletes ({entry.path}), which this "
-                        "library does not read; run a compaction that applies them, for instance "
-                        "CALL <catalog>.system.rewrite_data_files(table => '<table>', "
-                        "options => map('delete-file-threshold', '1'))"
-                    )
+        return tuple(sorted(found, key=_order))
 
     def delete_file(self, entry: Entry) -> DeleteFile:
         """Return what an entry says of deletes by position.
@@ -281,6 +304,36 @@ class DeleteIndex:
             content_offset=entry.content_offset,
             content_size=entry.content_size,
         )
+
+    def _by_columns(self, entry: Entry) -> DeleteFile:
+        """Return what an entry says of deletes by equality; asked of those that apply to a file."""
+        if entry.path in self._known:
+            return self._known[entry.path]
+        if entry.file_format != "PARQUET":
+            raise UnsupportedTableError(
+                f"{self._table_name} has equality deletes in {entry.file_format}, {entry.path}; "
+                "only Parquet is read: run a compaction that applies them, for instance "
+                "CALL <catalog>.system.rewrite_data_files(table => '<table>', "
+                "options => map('delete-file-threshold', '1'))"
+            )
+        if not entry.equality_ids:
+            raise FormatError(
+                f"{self._table_name}: the manifest does not say by which columns {entry.path} "
+                "deletes rows"
+            )
+        found = DeleteFile(
+            path=entry.path,
+            size=entry.size,
+            sequence_number=entry.sequence_number,
+            kind="equality",
+            equality_ids=tuple(sorted(set(entry.equality_ids))),
+        )
+        self._known[entry.path] = found
+        return found
+
+
+def _order(delete: DeleteFile) -> tuple[int, str]:
+    return (delete.sequence_number, delete.path)
 
 
 def _partition_key(entry: Entry) -> PartitionKey:

@@ -90,7 +90,7 @@ class _Comparison:
         new_deletes = read_entries(self._at.io, self._new_deletes)
         deleted_by_place = self._deleted_otherwise(files, new_deletes, was_deletes)
         added = self._added(files, new_deletes)
-        deleted = deleted_positions(self._at.io, added)
+        deleted = deleted_positions(self._at.table, added)
         return tally(
             self._covered,
             files.removed,
@@ -165,7 +165,7 @@ class _Comparison:
             for delete in self._shared_deletes
             if first is not None and delete.sequence_number >= first
         ]
-        index = self._index((*read_entries(self._at.io, may_apply), *new_deletes))
+        index = self._at.delete_index((*read_entries(self._at.io, may_apply), *new_deletes))
         return [live_file(entry, index, self._at.table_name) for entry in files.added]
 
     def _deleted_otherwise(
@@ -173,7 +173,7 @@ class _Comparison:
     ) -> dict[int, BitMap]:
         """Return, by place, the positions deleted from live files of which deletes came or went."""
         came, went = _unlike(new, was), _unlike(was, new)
-        index = self._index(came)
+        index = self._at.delete_index(came)
         with_new = self._touched(files, index, came)
         with_old = self._touched(files, index, went)
         now = self._with_deletes(index, with_new)
@@ -184,22 +184,20 @@ class _Comparison:
             if any(delete.kind == "vector" for delete in file.deletes)
         }
         unsure = (with_old - whole) | {at for at in whole - with_old if at in self._covered.deleted}
+        if unsure or whole:
+            deletes = (*read_entries(self._at.io, self._shared_deletes), *new)
+            if any(entry.content == FileContent.EQUALITY_DELETES for entry in deletes):
+                raise _Uncertain("rows are deleted by equality, beside those deleted by position")
         if unsure:
-            index = self._index((*read_entries(self._at.io, self._shared_deletes), *new))
+            index = self._at.delete_index(deletes)
             now = self._with_deletes(index, with_new | with_old)
             whole = set(now)
-        found = deleted_positions(self._at.io, now.values())
+        found = deleted_positions(self._at.table, now.values())
         return {
             at: found.get(file.path, BitMap())
             | (BitMap() if at in whole else self._covered.deleted_from(at))
             for at, file in now.items()
         }
-
-    def _index(self, entries: Iterable[Entry]) -> DeleteIndex:
-        index = DeleteIndex(self._at.table_name)
-        for entry in entries:
-            index.add(entry)
-        return index
 
     def _touched(self, files: _Files, index: DeleteIndex, differing: Iterable[Entry]) -> set[int]:
         """Return the places of live files that deletes may speak of."""

@@ -24,6 +24,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
     IntegerType,
+    ListType,
     LongType,
     MapType,
     NestedField,
@@ -85,6 +86,7 @@ class Entry:
     `sequence_number` is the data sequence number, `file_sequence_number` the one of the commit
     that added the file; both are 0 in v1 tables. `path_bounds` are the lowest and highest data
     file path named by a position-delete file, None where unknown (bounds may be truncated).
+    `equality_ids` are the field ids of the columns by which an equality-delete file deletes rows.
     `statistics` are those of a data file, None unless they were asked for.
     """
 
@@ -104,6 +106,7 @@ class Entry:
     content_size: int | None
     path_bounds: tuple[bytes, bytes] | None
     statistics: Statistics | None = None
+    equality_ids: tuple[int, ...] = ()
 
 
 def _by_column(field_id: int, name: str, key_id: int, kind: PrimitiveType) -> NestedField:
@@ -123,7 +126,16 @@ _STATISTICS = (
 )
 
 
-def _schema(*statistics: NestedField) -> Schema:
+_EQUALITY_IDS = NestedField(
+    # PyIceberg writes long where the spec has int, which is read as long, too.
+    135,
+    "equality_ids",
+    ListType(136, LongType(), element_required=True),
+    required=False,
+)
+
+
+def _schema(*further: NestedField) -> Schema:
     file = StructType(
         # v1 manifests have no `content`: all their files are data.
         NestedField(134, "content", IntegerType(), required=True, initial_default=0),
@@ -138,7 +150,7 @@ def _schema(*statistics: NestedField) -> Schema:
         NestedField(143, "referenced_data_file", StringType(), required=False),
         NestedField(144, "content_offset", LongType(), required=False),
         NestedField(145, "content_size_in_bytes", LongType(), required=False),
-        *statistics,
+        *further,
     )
     return Schema(
         NestedField(0, "status", IntegerType(), required=True),
@@ -160,12 +172,12 @@ _LIST_SCHEMA = Schema(
     NestedField(512, "added_rows_count", LongType(), required=False),
     NestedField(513, "existing_rows_count", LongType(), required=False),
 )
-_FIRST_STATISTIC = 11
-"""Place of the first of a file's statistics among what is read of it."""
+_FURTHER = 11
+"""Place of what is read of a file beside what is read of every file."""
 
 _DATA_SCHEMA = _schema()
 _DATA_SCHEMA_WITH_STATISTICS = _schema(*_STATISTICS)
-_DELETE_SCHEMA = _schema(*_BOUNDS)
+_DELETE_SCHEMA = _schema(*_BOUNDS, _EQUALITY_IDS)
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[Manifest]:
@@ -265,7 +277,7 @@ def _entry(record: Record, manifest: Manifest) -> Entry:
     # Null means "of the commit that wrote this manifest" (spec, sequence number inheritance); v1
     # manifests have sequence number 0 throughout.
     inherited = manifest.sequence_number
-    read = [file[at] for at in range(_FIRST_STATISTIC, len(file))]
+    further = [file[at] for at in range(_FURTHER, len(file))]
     return Entry(
         content=FileContent(file[0]),
         path=path,
@@ -281,8 +293,9 @@ def _entry(record: Record, manifest: Manifest) -> Entry:
         referenced_data_file=file[8],
         content_offset=file[9],
         content_size=file[10],
-        path_bounds=_path_bounds(*read) if manifest.holds_deletes else None,
-        statistics=Statistics(*read) if read and not manifest.holds_deletes else None,
+        path_bounds=_path_bounds(*further[:2]) if manifest.holds_deletes else None,
+        statistics=Statistics(*further) if further and not manifest.holds_deletes else None,
+        equality_ids=tuple(further[2] or ()) if manifest.holds_deletes else (),
     )
 
 

@@ -96,8 +96,7 @@ def read_row_group(
 
     Values are promoted and filled in as `read_rows` does; it raises the same errors.
     """
-    rows = np.arange(parquet.metadata.row_group(row_group).num_rows)
-    return _RowReader(table, _select(table, columns), path, parquet).read(row_group, rows)
+    return RowReader(table, _select(table, columns), path, parquet).read_all(row_group)
 
 
 def dimension_of(io: FileIO, files: Sequence[LiveFile], column: VectorColumn) -> int | None:
@@ -178,7 +177,7 @@ def read_rows(
     for number, first, last in _runs(files[order]):
         path = names[number]
         with open_file(table.io, path) as parquet:
-            reader = _RowReader(table, schema, path, parquet)
+            reader = RowReader(table, schema, path, parquet)
             for group, start, end in _runs(groups[first:last]):
                 rows = wanted[first + start : first + end]
                 pieces.append(reader.read(group, rows).cast(target))
@@ -187,8 +186,19 @@ def read_rows(
     return pa.concat_tables(pieces).take(pa.array(back))
 
 
-class _RowReader:
-    """Reads rows of one data file in the table's current schema."""
+class RowReader:
+    """Reads rows of one file in a schema of the table's.
+
+    Args:
+        table: the table the file belongs to.
+        schema: some top-level columns of it, of any time.
+        path: the file, for messages.
+        parquet: the file, open.
+
+    Attributes:
+        missing: field ids of columns that the file lacks; they are null, or the column's initial
+            default.
+    """
 
     def __init__(self, table: Table, schema: Schema, path: str, parquet: pq.ParquetFile) -> None:
         self._schema, self._path, self._parquet = schema, path, parquet
@@ -207,6 +217,12 @@ class _RowReader:
         _refuse_partition_values(table, schema, in_file, path)
         self._file_schema = prune_columns(in_file, schema.field_ids, select_full_types=True)
         self._names = [field.name for field in self._file_schema.fields]
+        there = {field.field_id for field in self._file_schema.fields}
+        self.missing = frozenset(field.field_id for field in schema.fields) - there
+
+    def read_all(self, row_group: int) -> pa.Table:
+        """Return all rows of a row group."""
+        return self.read(row_group, np.arange(self._parquet.metadata.row_group(row_group).num_rows))
 
     def read(self, row_group: int, offsets: NDArray[np.integer]) -> pa.Table:
         """Return the rows at `offsets` of a row group, in that order."""

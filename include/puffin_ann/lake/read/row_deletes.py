@@ -1,4 +1,4 @@
-"""Which rows of data files are deleted: v2 position-delete files and v3 deletion vectors."""
+"""Which rows of data files are deleted: by position, by deletion vectors, and by equality."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
+from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap
 
 from puffin_ann.errors import FormatError, PuffinFormatError
 from puffin_ann.lake.read.deletion_vector import decode
+from puffin_ann.lake.read.equality_deletes import deleted_by_equality
 from puffin_ann.lake.read.errors import open_parquet, patiently_reading, reading
 from puffin_ann.lake.read.live_files import DeleteFile, LiveFile
 from puffin_ann.lake.store.objects import open_object
@@ -26,16 +28,19 @@ PATH_FIELD_ID = b"2147483546"
 POSITION_FIELD_ID = b"2147483545"
 
 
-def deleted_positions(io: FileIO, files: Iterable[LiveFile]) -> dict[str, BitMap]:
+def deleted_positions(table: Table, files: Iterable[LiveFile]) -> dict[str, BitMap]:
     """Return, by path, the positions deleted from each data file; files without any are absent.
 
     Each delete file is read once, however many data files it speaks of. Positions past a file's
-    last row name no row and are left out. Raises FormatError for a broken delete file.
+    last row name no row and are left out. Raises FormatError for a broken delete file, and as
+    `deleted_by_equality` does.
     """
+    io, files = table.io, list(files)
     by_delete: dict[DeleteFile, list[LiveFile]] = defaultdict(list)
     for file in files:
         for delete in file.deletes:
-            by_delete[delete].append(file)
+            if delete.kind != "equality":
+                by_delete[delete].append(file)
     vectors: dict[str, list[tuple[DeleteFile, LiveFile]]] = defaultdict(list)
     reads: list[Callable[[], dict[str, BitMap]]] = []
     for delete, targets in by_delete.items():
@@ -44,8 +49,9 @@ def deleted_positions(io: FileIO, files: Iterable[LiveFile]) -> dict[str, BitMap
         else:
             reads.append(partial(_read_positions, io, delete, targets))
     reads += [partial(_read_vectors, io, path, wanted) for path, wanted in vectors.items()]
-    rows = {file.path: file.rows for targets in by_delete.values() for file in targets}
+    rows = {file.path: file.rows for file in files}
     found: dict[str, BitMap] = {}
+    _merge(found, rows, deleted_by_equality(table, files))
     # Threads for the store's latency; a union does not mind the order.
     for positions in ExecutorFactory.get_or_create().map(lambda read: read(), reads):
         _merge(found, rows, positions)

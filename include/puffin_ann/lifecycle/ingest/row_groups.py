@@ -178,7 +178,7 @@ def open_row_groups(
     parquet = open_file(io, file.path)
     rows = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
     groups = len(rows)
-    deleted = deleted_positions(io, [file.live()]).get(file.path, BitMap())
+    deleted = deleted_positions(workspace.table, [file.live()]).get(file.path, BitMap())
     return RowGroupRange(
         workspace=workspace,
         file=file,

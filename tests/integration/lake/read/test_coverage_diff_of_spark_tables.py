@@ -5,11 +5,10 @@ itself reads. Then it is built again, and must cover everything.
 """
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.manifest import DataFileContent
 
-from puffin_ann.errors import UnsupportedTableError
 from puffin_ann.lake.read.live_files import live_files
 from tests.support import builds, publications, tables
 from tests.support.spark_changes import COPY_ON_WRITE, MERGE_ON_READ, REWRITES, ROW_CHANGES
@@ -171,17 +170,31 @@ def test_files_added_from_outside_the_tables_location(lake):
         check(lake)
 
 
-def test_equality_deletes_are_refused_with_the_remedy(embedded_lake):
+def test_upserts_by_equality_deletes_as_spark_reads_them(embedded_lake):
     lake = embedded_lake
-    table = lake.create(builds.rows(range(20)))
+    lake.create(builds.rows(range(30)), **MERGE_ON_READ)
     build(lake)
-    [file] = live_files(table)
-    tables.delete_positions(
-        table.refresh(), {file.path: [3]}, content=DataFileContent.EQUALITY_DELETES
-    )
-    with pytest.raises(UnsupportedTableError, match="equality") as refused:
-        publications.open_index(table.refresh(), builds.INDEX)
-    assert "rewrite_data_files" in str(refused.value)
+    for step in (
+        {"id": [3, 4, 77]},
+        {"word": ["w5", "w6", None], "id": [5, 7, 8]},
+        "DELETE FROM {t} WHERE id IN (9, 10)",
+        {"id": [9, 11]},
+        "INSERT INTO {t} SELECT id + 40, word, embedding FROM {t} WHERE id > 20",
+        "ALTER TABLE {t} ADD COLUMN note STRING",
+        {"note": [None], "id": [12]},
+        {"id": [61, 62]},
+        "CALL {c}.system.rewrite_data_files(table => '{n}', "
+        "options => map('delete-file-threshold', '1'))",
+    ):
+        if isinstance(step, str):
+            lake.sql(step)
+        else:
+            types = lake.load().schema().as_arrow()
+            keys = {name: pa.array(keys, types.field(name).type) for name, keys in step.items()}
+            tables.delete_equal(lake.load(), pa.table(keys))
+        check(lake)
+    build(lake, "again")
+    assert check(lake) == 1.0
 
 
 def deletes_of(lake) -> set[tuple[str, str]]:

@@ -30,7 +30,7 @@ from tests.support.former_modes import commit_index_snapshot
 def covered(table: Table, snapshot_id: int) -> list[Covered]:
     """What an index built on a snapshot would cover."""
     files = live_files(table, snapshot_id)
-    deleted = deleted_positions(table.io, files)
+    deleted = deleted_positions(table, files)
     return [
         Covered(
             number,
@@ -67,7 +67,7 @@ def answered_and_scanned(table: Table, rows: Rows, base: int, at: int) -> list[i
     """Ids that a search at one snapshot sees through an index built on another."""
     known = covered(table, base)
     live = live_files(table, at)
-    found = difference(known, live, deleted_positions(table.io, live))
+    found = difference(known, live, deleted_positions(table, live))
     seen: list[int] = []
     for file in known:
         masked = found.masked.get(file.file_id, BitMap())
@@ -77,7 +77,7 @@ def answered_and_scanned(table: Table, rows: Rows, base: int, at: int) -> list[i
     for file, positions in found.scanned:
         deleted = BitMap()
         if positions is ALL:
-            deleted = deleted_positions(table.io, [file]).get(file.path, BitMap())
+            deleted = deleted_positions(table, [file]).get(file.path, BitMap())
             assert not deleted, "a file with deleted rows is not to be scanned whole"
         seen += rows.ids(file.path, positions, deleted)
     assert len(seen) == found.live_rows
@@ -145,7 +145,7 @@ def test_manifests_that_differ_tell_what_all_of_them_do(eventful: Table) -> None
             [manifest.manifest_path for manifest in manifests],
         )
         live = live_files(eventful, at)
-        assert found in (None, difference(known, live, deleted_positions(eventful.io, live)))
+        assert found in (None, difference(known, live, deleted_positions(eventful, live)))
         quick += found is not None
     # Rolling back, and from an index to before its rows were deleted, all are read.
     assert quick >= len(ids) ** 2 // 2
@@ -207,7 +207,7 @@ def test_what_was_covered_is_told_after_its_snapshot_has_expired(eventful: Table
     eventful.maintenance.expire_snapshots().by_id(parent.snapshot_id).commit()
     eventful.refresh()
     live = live_files(eventful)
-    found = difference(known, live, deleted_positions(eventful.io, live))
+    found = difference(known, live, deleted_positions(eventful, live))
     assert [file.rows for file, _ in found.scanned] == [6]
     assert found.masked == {}
 
@@ -216,5 +216,5 @@ def test_publishing_leaves_nothing_to_mask_or_scan(eventful: Table) -> None:
     known = covered(eventful, eventful.current_snapshot().snapshot_id)
     publish_index(eventful, "three")
     live = live_files(eventful)
-    found = difference(known, live, deleted_positions(eventful.io, live))
+    found = difference(known, live, deleted_positions(eventful, live))
     assert (found.masked, found.scanned, found.coverage) == ({}, [], 1.0)

@@ -1,4 +1,5 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -6,9 +7,15 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
+from pyiceberg.types import IntegerType, LongType
 from pyroaring import BitMap
 
-from puffin_ann.errors import PuffinFormatError, SnapshotNotFoundError, UnsupportedTableError
+from puffin_ann.errors import (
+    FormatError,
+    PuffinFormatError,
+    SnapshotNotFoundError,
+    UnsupportedTableError,
+)
 from puffin_ann.lake.read.live_files import LiveFile, live_files
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.row_deletes import deleted_positions
@@ -20,7 +27,7 @@ from tests.support import tables
 def seen_ids(table: Table, snapshot_id: int | None = None) -> list[int]:
     """Ids of the live rows, by our own reading of files, deletes and vectors."""
     files = live_files(table, snapshot_id)
-    deleted = deleted_positions(table.io, files)
+    deleted = deleted_positions(table, files)
     column = table_vector_column(table, "embedding")
     found: list[int] = []
     for file in files:
@@ -75,7 +82,7 @@ def test_position_deletes_hide_rows_of_their_file_only(catalog: SqlCatalog) -> N
     gone = {0, 12, 24, 1, 28}
     assert seen_ids(table) == tables.live_ids(table) == sorted(set(range(50)) - gone)
     assert seen_ids(table, before) == list(range(50))
-    found = deleted_positions(table.io, live_files(table))
+    found = deleted_positions(table, live_files(table))
     assert found == {one.path: BitMap([0, 1, 12, 24]), two.path: BitMap([3])}
 
 
@@ -94,7 +101,7 @@ def test_positions_past_the_last_row_name_no_row(catalog: SqlCatalog) -> None:
     table.append(tables.rows(0, 5))
     [one] = live_files(table)
     tables.delete_positions(table, {one.path: [4, 5, 900]})
-    assert deleted_positions(table.io, live_files(table)) == {one.path: BitMap([4])}
+    assert deleted_positions(table, live_files(table)) == {one.path: BitMap([4])}
 
 
 def test_deletes_of_a_partition_reach_its_files_only(catalog: SqlCatalog) -> None:
@@ -146,7 +153,7 @@ def test_a_deletion_vector_hides_rows_of_the_file_it_refers_to(catalog: SqlCatal
     one, two = sorted(live_files(table), key=lambda file: file.sequence_number)
     put_vectors(table, {one.path: [0, 3, 24], two.path: [7]})
 
-    found = deleted_positions(table.io, live_files(table))
+    found = deleted_positions(table, live_files(table))
     assert found == {one.path: BitMap([0, 3, 24]), two.path: BitMap([7])}
     assert seen_ids(table) == sorted(set(range(50)) - {0, 3, 24, 32})
 
@@ -159,7 +166,7 @@ def test_a_deletion_vector_replaces_older_position_deletes(catalog: SqlCatalog) 
     put_vectors(table, {one.path: [1, 2]})
     [file] = live_files(table)
     assert [delete.kind for delete in file.deletes] == ["vector"]
-    assert deleted_positions(table.io, [file]) == {one.path: BitMap([1, 2])}
+    assert deleted_positions(table, [file]) == {one.path: BitMap([1, 2])}
 
 
 def test_a_manifest_pointing_beside_the_blob_is_refused(catalog: SqlCatalog) -> None:
@@ -168,26 +175,99 @@ def test_a_manifest_pointing_beside_the_blob_is_refused(catalog: SqlCatalog) -> 
     [one] = live_files(table)
     put_vectors(table, {one.path: [1]}, shift=1)
     with pytest.raises(PuffinFormatError, match="0 deletion vectors"):
-        deleted_positions(table.io, live_files(table))
+        deleted_positions(table, live_files(table))
 
 
-def test_equality_deletes_are_refused_with_the_remedy(catalog: SqlCatalog) -> None:
+def test_rows_that_equal_a_key_are_deleted(catalog: SqlCatalog) -> None:
+    table = tables.create(catalog)
+    table.append(tables.rows(0, 10))
+    table.append(tables.rows(10, 10))
+    tables.delete_equal(table, pa.table({"id": [3, 12, 99]}))
+    assert seen_ids(table) == sorted({*range(20)} - {3, 12})
+    tables.delete_equal(table, pa.table({"word": ["w4", "w5", None], "id": [4, 6, 7]}))
+    assert seen_ids(table) == sorted({*range(20)} - {3, 4, 12})
+
+
+def test_an_equality_delete_spares_rows_of_its_own_commit_and_of_later_ones(
+    catalog: SqlCatalog,
+) -> None:
+    table = tables.create(catalog)
+    table.append(tables.rows(0, 3))
+    tables.delete_equal(table, pa.table({"id": [1, 7]}), added=tables.rows(1, 1))
+    table.append(tables.rows(7, 1))
+    found = deleted_positions(table, live_files(table))
+    assert [len(positions) for positions in found.values()] == [1]
+    assert seen_ids(table) == [0, 1, 2, 7]
+
+
+def test_an_equality_delete_of_a_partition_spares_others_and_one_of_none_spares_none(
+    catalog: SqlCatalog,
+) -> None:
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "word"))
+    table = tables.create(catalog, spec=spec)
+    one, two = tables.rows(0, 2), tables.rows(0, 2)
+    word = table.schema().as_arrow().field("word").type
+    for rows, value in ((one, "a"), (two, "b")):
+        table.append(rows.set_column(1, "word", pa.array([value] * 2, word)))
+    tables.delete_equal(table, pa.table({"id": [0]}), partition=Record("a"))
+    assert seen_ids(table) == [0, 1, 1]
+    with table.update_spec() as update:
+        update.remove_field("word")
+    table.refresh()
+    tables.delete_equal(table, pa.table({"id": [1]}))
+    assert seen_ids(table) == [0]
+
+
+def test_columns_of_keys_may_be_renamed_promoted_dropped_and_younger_than_files(
+    catalog: SqlCatalog,
+) -> None:
+    table = tables.create(catalog)
+    table.append(tables.rows(0, 6))
+    with table.update_schema() as update:
+        update.add_column("count", IntegerType())
+        update.rename_column("word", "name")
+    table.refresh()
+    # Rows from before the column have null in it, and null equals null.
+    keys = {"name": ["w1", "w2"], "count": pa.array([None, 5], pa.int32())}
+    tables.delete_equal(table, pa.table(keys))
+    assert seen_ids(table) == [0, 2, 3, 4, 5]
+    with table.update_schema() as update:
+        update.update_column("count", LongType())
+        update.delete_column("name")
+    table.refresh()
+    assert seen_ids(table) == [0, 2, 3, 4, 5]
+
+
+def test_keys_by_a_column_that_the_delete_file_lacks_are_refused(catalog: SqlCatalog) -> None:
+    table = tables.create(catalog)
+    table.append(tables.rows(0, 5))
+    tables.delete_equal(table, pa.table({"x": [1]}), field_ids=[99])
+    with pytest.raises(UnsupportedTableError, match="field id 99"):
+        deleted_positions(table, live_files(table))
+
+
+def test_equality_deletes_in_avro_are_refused_where_they_reach_a_live_file(
+    catalog: SqlCatalog,
+) -> None:
     table = tables.create(catalog)
     table.append(tables.rows(0, 5))
     path = live_files(table)[0].path
-    tables.delete_positions(table, {path: [0]}, content=DataFileContent.EQUALITY_DELETES)
+    content = DataFileContent.EQUALITY_DELETES
+    tables.delete_positions(table, {path: [0]}, content=content, file_format=FileFormat.AVRO)
     with pytest.raises(UnsupportedTableError, match="rewrite_data_files"):
         live_files(table)
-
-
-def test_equality_deletes_that_reach_no_live_file_are_let_pass(catalog: SqlCatalog) -> None:
     # A compaction applies them but may leave their manifests behind.
+    table.overwrite(tables.rows(0, 4))
+    assert [file.rows for file in live_files(table)] == [4]
+
+
+def test_a_file_of_other_columns_than_those_it_deletes_by_is_refused(catalog: SqlCatalog) -> None:
     table = tables.create(catalog)
     table.append(tables.rows(0, 5))
     path = live_files(table)[0].path
     tables.delete_positions(table, {path: [0]}, content=DataFileContent.EQUALITY_DELETES)
-    table.overwrite(tables.rows(0, 4))
-    assert [file.rows for file in live_files(table)] == [4]
+    with pytest.raises(FormatError, match=r"has no \[1\]"):
+        deleted_positions(table, live_files(table))
 
 
 def test_delete_files_in_avro_are_refused_by_name(catalog: SqlCatalog) -> None:

@@ -22,7 +22,7 @@ EXPIRE = (
 def base_at(table: Table, snapshot_id: int) -> tuple[CoveredColumns, list[str]]:
     """What an index built on a snapshot would cover, and the snapshot's manifests."""
     files = live_files(table, snapshot_id)
-    deleted = deleted_positions(table.io, files)
+    deleted = deleted_positions(table, files)
     covered = [
         Covered(
             number,
@@ -44,7 +44,7 @@ def told(table: Table, bases: dict[int, tuple[CoveredColumns, list[str]]]) -> se
     for snapshot in table.snapshots():
         at = snapshot.snapshot_id
         live = live_files(table, at)
-        deleted = deleted_positions(table.io, live)
+        deleted = deleted_positions(table, live)
         for base, (covered, manifests) in bases.items():
             found = changes(load_manifest_list(table, at), covered, manifests)
             if found is not None:

@@ -22,7 +22,7 @@ REWRITE = "CALL {c}.system.rewrite_data_files(table => '{n}', options => map('re
 def located(table, snapshot_id=None):
     """Live rows of a snapshot: by (path, position), the identity, the id and the vector."""
     files = live_files(table, snapshot_id)
-    deleted = deleted_positions(table.io, files)
+    deleted = deleted_positions(table, files)
     name = table_vector_column(table, "embedding").name
     rows = {}
     for file in files:
