@@ -10,6 +10,7 @@ from puffin_ann import open_index
 from puffin_ann.lake.read.live_files import live_files
 from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.search.row_by_key import vector_of_row
 from tests.support import builds
 from tests.support.refreshes import QUERIES, declared, roll_back
 from tests.support.tables import delete_equal, delete_positions
@@ -125,9 +126,9 @@ def test_random_upserts_are_answered_right_before_and_after_refreshes(words, alg
             upserted.hold(random.choice(sorted(upserted.at)))
 
 
-def test_a_key_finds_the_row_that_is_live_now(build, words, cli):
+def test_a_key_finds_the_row_that_is_live_now(build, words):
     build(declared())
     upserted = Upserted(words)
     upserted.upsert([17], 3)
-    code, out, _ = cli("search", "lake.demo.words", builds.INDEX, "--key", "id=17", "--k", "1")
-    assert code == 0, out
+    found = vector_of_row(open_index(words.refresh(), builds.INDEX), "id", "17")
+    np.testing.assert_array_equal(found.vector, upserted.live[17])
