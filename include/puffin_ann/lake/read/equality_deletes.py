@@ -110,7 +110,8 @@ class DeletedKeys:
             at = np.minimum(np.searchsorted(combined, sought), len(combined) - 1)
             known &= combined[at] == sought if len(combined) else False
             codes = np.where(known, at, ABSENT)
-        return codes != ABSENT
+        contained: NDArray[np.bool_] = codes != ABSENT
+        return contained
 
 
 def _by_columns(file: LiveFile) -> list[tuple[DeleteFile, ...]]:
