@@ -45,6 +45,7 @@ FAMILIES: Mapping[str, Measure] = {
     "refresh": _family("refresh", "glove-100d"),
     "versions": _family("versions", "glove-100d"),
     "cold": _family("cold", "gloss-384d"),
+    "columns": _family("columns", "gloss-384d"),
     "memory": _family("memory", "glove-100d"),
     "centroids": _family("centroids"),
     "diff": _family("diff"),

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,23 +41,39 @@ def configure(folder: Path) -> None:
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
 
 
-def create_table(vectors: NDArray[np.float32]) -> "Table":
-    """Write vectors to a table, with their numbers in column `id`, in several data files."""
+def create_table(
+    vectors: NDArray[np.float32],
+    text: Sequence[str] = (),
+    *,
+    row_group_rows: int = ROW_GROUP_ROWS,
+    location: str | None = None,
+) -> "Table":
+    """Write vectors to a table, with their numbers in column `id`, in several data files.
+
+    Args:
+        vectors: (n, d) float32.
+        text: of each row, in column `text`; the table has none without.
+        row_group_rows: rows of a row group, at most.
+        location: of the table, if it is to be elsewhere than in the warehouse.
+    """
     from pyiceberg.catalog import load_catalog
 
     catalog = load_catalog(CATALOG)
     catalog.create_namespace_if_not_exists("vectors")
-    schema = pa.schema([("id", pa.int64()), ("embedding", pa.list_(pa.float32()))])
+    fields = [("id", pa.int64()), ("embedding", pa.list_(pa.float32()))]
+    schema = pa.schema([*fields, *([("text", pa.string())] if text else [])])
     table = catalog.create_table(
         "vectors.rows",
         schema=schema,
-        properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)},
+        location=location,
+        properties={"write.parquet.row-group-limit": str(row_group_rows)},
     )
     for part in np.array_split(np.arange(len(vectors)), FILES):
         values = pa.array(vectors[part].ravel())
         offsets = pa.array(np.arange(len(part) + 1, dtype=np.int32) * vectors.shape[1])
         lists = pa.ListArray.from_arrays(offsets, values)
-        table.append(pa.table([pa.array(part), lists], schema=schema))
+        words = [pa.array([text[at] for at in part.tolist()])] if text else []
+        table.append(pa.table([pa.array(part), lists, *words], schema=schema))
     return table
 
 

@@ -89,6 +89,12 @@ class Settings(BaseSettings):
         description="A shard of fewer bytes is always brought before it answers: ranges of it "
         "would take as long.",
     )
+    columns_max_bytes: int = Field(
+        default=256 * MIB,
+        ge=0,
+        description="Footers and columns of data files that a process keeps in memory, for the "
+        "next rows that a search fetches columns of.",
+    )
     records_max_bytes: int = Field(
         default=4096 * MIB,
         ge=0,

@@ -15,12 +15,12 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import ColumnNotFoundError, QueryError, TooFewRowsError
+from puffin_ann.lake.catalog.scope import scope_of
 from puffin_ann.lake.catalog.tables import load_table, name_of, snapshot_of_ref
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lake.read.vector_column import VectorColumn, vector_column
 from puffin_ann.search.brute_force import Scan
 from puffin_ann.search.cache.local_cache import CacheStatistics, LocalCache
-from puffin_ann.search.cache.scope import scope_of
 from puffin_ann.search.failover import Serving, cheapest, tell_lost_cells
 from puffin_ann.search.files.tier import FileTier
 from puffin_ann.search.index_version import IndexVersion
@@ -232,7 +232,9 @@ class Index:
             scanned = 0
         query, rank, distances, keys, probed = pairs_within(batch, limit, self.metric, parts)
         report = self._report(probed, scanned)
-        return answer_table(self.table, self._paths, query, rank, distances, keys, columns, report)
+        return answer_table(
+            self.table, self._paths, self.view.sizes, query, rank, distances, keys, columns, report
+        )
 
     def _checked_k(self, k: int, allow_fewer: bool, freshness: Freshness) -> int:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
@@ -337,8 +339,9 @@ class Index:
         query, rank = np.nonzero(there)
         keys = keys_of(sources, merged.sources[there], merged.ordinals[there])
         distances = merged.distances[there]
+        rank += 1
         return answer_table(
-            self.table, self._paths, query, rank + 1, distances, keys, columns, report
+            self.table, self._paths, self.view.sizes, query, rank, distances, keys, columns, report
         )
 
     @cached_property

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from pyiceberg.table import Table
 
 from puffin_ann.errors import QueryError
-from puffin_ann.lake.read.parquet import read_rows
+from puffin_ann.lake.read.columns import ColumnReader, DataFile
 
 LOCATOR = pa.struct(
     [
@@ -39,6 +40,8 @@ class SearchReport:
         rows_scanned: live rows outside the index that each query was compared with.
         bytes_by_ranges: bytes that were read of shards that are not on local disk, where the rows
             nearest to the queries are; 0 where all that were probed are.
+        bytes_of_columns: bytes of data files that were read to fetch the columns asked for; what
+            was in memory does not count.
         damaged: what could not be read of the index, so that this version answers instead of a
             better one: one sentence each, naming the file.
     """
@@ -50,6 +53,7 @@ class SearchReport:
     shards_probed: int
     rows_scanned: int
     bytes_by_ranges: int = 0
+    bytes_of_columns: int = 0
     damaged: tuple[str, ...] = ()
 
 
@@ -73,6 +77,7 @@ def check_columns(columns: Sequence[str]) -> None:
 def answer_table(
     table: Table,
     files: pa.StringArray,
+    sizes: NDArray[np.int64],
     query: NDArray[np.int64],
     rank: NDArray[np.int64],
     distances: NDArray[np.float32],
@@ -80,7 +85,19 @@ def answer_table(
     columns: Sequence[str],
     report: SearchReport,
 ) -> pa.Table:
-    """Return answers, their locators given as ranks of `files`, row groups and offsets."""
+    """Return answers, their locators given as ranks of `files`, row groups and offsets.
+
+    Args:
+        table: of the rows.
+        files: locations of data files, by rank.
+        sizes: bytes of each.
+        query: (n,) int64, number of the query that each row answers.
+        rank: (n,) int64, place among the answers to it.
+        distances: (n,) float32.
+        keys: (3, n) int64: rank of the file, row group and row offset.
+        columns: to fetch.
+        report: of the answer.
+    """
     paths = files.take(pa.array(keys[0]))
     fields: dict[str, Any] = {
         # NumPy turns short arrays into another type several times as fast as Arrow.
@@ -89,7 +106,11 @@ def answer_table(
         "distance": pa.array(distances, pa.float32()),
     }
     if columns:
-        fetched = read_rows(table, paths.to_pylist(), keys[1], keys[2], list(columns))
+        reader = ColumnReader(table, columns)
+        found, numbers = np.unique(keys[0], return_inverse=True)
+        named = zip(files.take(pa.array(found)).to_pylist(), sizes[found].tolist(), strict=True)
+        fetched = reader.rows(list(starmap(DataFile, named)), numbers, keys[1], keys[2])
+        report = replace(report, bytes_of_columns=reader.bytes_read)
         fields.update(zip(fetched.column_names, fetched.columns, strict=True))
     fields["locator"] = pa.StructArray.from_arrays(
         [paths, pa.array(keys[1].astype(np.int32)), pa.array(keys[2])],

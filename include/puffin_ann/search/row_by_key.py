@@ -14,8 +14,9 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.read.columns import ColumnReader, DataFile
 from puffin_ann.lake.read.live_files import LiveFile, live_files
-from puffin_ann.lake.read.parquet import read_rows, read_vectors, row_group_rows
+from puffin_ann.lake.read.parquet import read_vectors
 from puffin_ann.lake.read.pruning import may_match
 from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.search.index import Index
@@ -86,11 +87,11 @@ def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict
 
 def _matches(table: Table, file: LiveFile, key: str, wanted: Any) -> Iterator[tuple[int, int, int]]:
     """Yield row group, offset and position of the rows of a file with a key."""
-    rows = row_group_rows(table.io, file.path)
-    groups = np.repeat(np.arange(len(rows)), rows)
-    positions = np.arange(len(groups))
-    offsets = positions - np.repeat(np.cumsum([0, *rows])[:-1], rows)
-    values = read_rows(table, [file.path] * len(groups), groups, offsets, [key]).column(key)
-    equal = pc.fill_null(pc.equal(values, pa.scalar(wanted, values.type)), False)
-    for position in np.flatnonzero(np.asarray(equal)):
-        yield int(groups[position]), int(offsets[position]), int(position)
+    data_file = DataFile(file.path, file.size)
+    first = 0
+    for group, rows in ColumnReader(table, [key]).all_rows([data_file]):
+        values = rows.column(key)
+        equal = pc.fill_null(pc.equal(values, pa.scalar(wanted, values.type)), False)
+        for offset in np.flatnonzero(np.asarray(equal)).tolist():
+            yield group.number, offset, first + offset
+        first += len(values)

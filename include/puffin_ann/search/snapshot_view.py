@@ -72,6 +72,7 @@ class SnapshotView:
         scanned: live rows that the version does not hold: file and positions.
         files: absolute paths of all files named here, sorted; a file's place is its rank, by which
             equal distances are ordered.
+        sizes: (files,) int64, bytes of each.
         rank_of_file_id: rank of each covered file.
         row_group_starts: by id of a file masked in part, position in it of each row group's first
             row.
@@ -87,6 +88,7 @@ class SnapshotView:
     masked: Mapping[int, Positions]
     scanned: Sequence[tuple[LiveFile, Positions]]
     files: Sequence[str]
+    sizes: NDArray[np.int64]
     rank_of_file_id: FileRanks
     row_group_starts: Mapping[int, NDArray[np.int64]]
     live_rows: int
@@ -132,12 +134,13 @@ def view_of(table: Table, version: IndexVersion, live: LiveState) -> SnapshotVie
         changed = changes(live.at, known, version.coverage.manifests)
     if changed is None:
         changed = difference(known, live.files, live.deleted)
-    paths, ranks = _ranks(known, [file.path for file, _ in changed.scanned])
+    paths, sizes, ranks = _ranks(known, [file for file, _ in changed.scanned])
     return SnapshotView(
         snapshot_id=live.snapshot_id,
         masked=changed.masked,
         scanned=changed.scanned,
         files=paths,
+        sizes=sizes,
         rank_of_file_id=ranks,
         row_group_starts={
             int(files.file_ids[at]): np.append(0, np.cumsum(files.row_groups(at), dtype=np.int64))
@@ -168,12 +171,17 @@ def _places(files: CoveredFiles, changed: Difference) -> list[int]:
     return places
 
 
-def _ranks(known: CoveredColumns, scanned: Sequence[str]) -> tuple[Sequence[str], FileRanks]:
-    """Return all paths in order, and by file id the place of each covered one."""
-    extra = [path for path in scanned if path not in known.places]
+def _ranks(
+    known: CoveredColumns, scanned: Sequence[LiveFile]
+) -> tuple[Sequence[str], NDArray[np.int64], FileRanks]:
+    """Return all paths in order, the bytes of each, and by file id the place of each covered."""
+    extra = [file.path for file in scanned if file.path not in known.places]
     # Covered paths are mostly in order already, which makes the sort faster.
     paths = sorted([*known.places, *extra])
     rank = {path: number for number, path in enumerate(paths)}
-    return paths, FileRanks(
-        known.file_ids, np.array([rank[path] for path in known.paths], np.int64)
-    )
+    covered = np.array([rank[path] for path in known.paths], np.int64)
+    sizes = np.zeros(len(paths), np.int64)
+    sizes[covered] = known.sizes
+    for file in scanned:  # what is live is what is read, should a covered one have had its path
+        sizes[rank[file.path]] = file.size
+    return paths, sizes, FileRanks(known.file_ids, covered)

@@ -3,6 +3,5 @@
 A blob is a `container` of checksummed sections, its `container_layout` apart; `block_sums` has the
 checksums of parts of long ones. What is in sections is encoded as `blocks` that are
 compressed one by one, as `bitmaps`, `strings` or `varints` (looped over by `kernels`). `mapped` is
-the form on disk that a shard is searched in, `sparse_blob` a blob of which some ranges were read,
-and `metrics` has the codes of metrics.
+the form on disk that a shard is searched in, and `metrics` has the codes of metrics.
 """

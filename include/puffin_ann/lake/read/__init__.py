@@ -2,7 +2,9 @@
 
 `manifests` and `live_files` say which data files are live, decoded by `avro` within their bounds;
 `row_deletes` and `deletion_vector` which of their rows are not.
-`parquet`, `vector_column` and `vectors` read rows, `row_identity` recognises them after a rewrite.
+`parquet`, `vector_column` and `vectors` read vectors, `columns` other columns: `column_chunks`
+keeps what it read in memory, and `projection` turns it into the table's current schema.
+`row_identity` recognises rows after a rewrite.
 `coverage_diff` and `manifest_diff` compare an index version with a snapshot, `pruning` leaves out
 files that cannot hold a key, and `errors` has readers' errors name the file they are about.
 """

@@ -25,9 +25,10 @@ from pyroaring import BitMap
 
 from puffin_ann.errors import FormatError, UnsupportedTableError
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.read.columns import RowGroupReader
 from puffin_ann.lake.read.errors import open_parquet
 from puffin_ann.lake.read.live_files import DeleteFile, LiveFile
-from puffin_ann.lake.read.parquet import RowReader, open_file
+from puffin_ann.lake.read.parquet import open_file
 
 DELETE_FILE = "delete file"
 
@@ -144,7 +145,7 @@ def _read(
         FormatError: with `is_whole`, the file lacks a column.
     """
     schema = Schema(*(_key_field(table, field_id) for field_id in field_ids))
-    reader = RowReader(table, schema, path, parquet)
+    reader = RowGroupReader(table, schema, path, parquet)
     if is_whole and reader.missing:
         raise FormatError(
             f"{path} is to delete rows by the columns with field ids {list(field_ids)}, and has "
@@ -153,7 +154,7 @@ def _read(
     types = schema_to_pyarrow(schema, include_field_ids=False)
     yield types.empty_table()
     for number in range(parquet.num_row_groups):
-        yield reader.read_all(number).cast(types)
+        yield reader.read(number).cast(types)
 
 
 def _key_field(table: Table, field_id: int) -> NestedField:

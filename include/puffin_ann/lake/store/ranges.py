@@ -5,8 +5,9 @@ read through the table's FileIO.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pyiceberg.io import FileIO
@@ -30,12 +31,17 @@ class Range:
     stop: int
 
 
-def read_ranges(io: FileIO, wanted: Sequence[Range]) -> list[memoryview]:
+def read_ranges(
+    io: FileIO,
+    wanted: Sequence[Range],
+    naming: Callable[[str], AbstractContextManager[None]] | None = None,
+) -> list[memoryview]:
     """Return the bytes of ranges, of which those near each other are read as one.
 
     Args:
         io: reads the objects.
         wanted: in any order; they may overlap.
+        naming: makes errors say what an object is, given its location.
 
     Raises:
         PuffinFormatError: an object ends before a range does.
@@ -45,7 +51,8 @@ def read_ranges(io: FileIO, wanted: Sequence[Range]) -> list[memoryview]:
     joined = list(_joined(wanted))
 
     def read(range_: Range) -> bytes:
-        return _read(io, range_)
+        with naming(range_.uri) if naming else nullcontext():
+            return _read(io, range_)
 
     if len(joined) < 2 or all(_is_local(part.uri) for part in joined):
         found = [read(part) for part in joined]

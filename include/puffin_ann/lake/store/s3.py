@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
+from threading import Lock
 from typing import Any
 
 from pyiceberg.io import (
@@ -303,8 +304,16 @@ def _settled(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, properties[name]) for name in _OF_CLIENTS & properties.keys()))
 
 
-@lru_cache(maxsize=8)  # a client takes a sixth of a second to make, and a run loads tables often
+_making = Lock()
+
+
 def _client(settled: tuple[tuple[str, str], ...]) -> Any:
+    with _making:  # or each of the threads that ask first would make one
+        return _made_client(settled)
+
+
+@lru_cache(maxsize=8)  # a client takes a sixth of a second to make, and a run loads tables often
+def _made_client(settled: tuple[tuple[str, str], ...]) -> Any:
     properties = dict(settled)
     # Not at the top: botocore takes a third of a second to import, and most tables are elsewhere.
     with needing("s3", "to write to S3"):

@@ -12,8 +12,9 @@ from pyiceberg.types import IntegerType, LongType, StringType, UUIDType
 
 from puffin_ann.errors import BadInputError, TooFewRowsError, UnsupportedColumnError
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.read.columns import DataFile, read_rows
 from puffin_ann.lake.read.live_files import LiveFile
-from puffin_ann.lake.read.parquet import read_rows, row_group_rows
+from puffin_ann.lake.read.parquet import row_group_rows
 from puffin_ann.lake.read.vector_column import table_vector_column, vector_columns
 from puffin_ann.lake.read.vectors import VectorBatch, vectors_of
 from puffin_ann.search.snapshot_view import live_state
@@ -117,7 +118,8 @@ def _first_rows(table: Table, file: LiveFile, columns: list[str]) -> pa.Table:
     groups = row_group_rows(table.io, file.path)
     group = int(np.argmax(np.array(groups) > 0))
     count = min(groups[group], ROWS_LOOKED_AT)
-    return read_rows(table, [file.path] * count, np.full(count, group), np.arange(count), columns)
+    (files, first) = [DataFile(file.path, file.size)], np.zeros(count, np.int64)
+    return read_rows(table, files, first, first + group, np.arange(count), columns)
 
 
 def _possible_keys(schema: Schema) -> list[str]:

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.lake.read.parquet import open_file, read_row_group, read_vectors
+from puffin_ann.lake.read.columns import read_row_group
+from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.lake.read.row_identity import hash_rows
 from puffin_ann.lake.read.vector_column import VectorColumn

@@ -12,7 +12,6 @@ from pyiceberg.types import (
     ListType,
     LongType,
     NestedField,
-    StringType,
 )
 
 from puffin_ann.errors import (
@@ -26,7 +25,6 @@ from puffin_ann.lake.read.live_files import live_files
 from puffin_ann.lake.read.parquet import (
     dimension_of,
     open_file,
-    read_rows,
     read_vectors,
     row_group_rows,
 )
@@ -178,8 +176,6 @@ def test_files_outside_the_table_location_are_live_too(table: Table) -> None:
     table.add_files([path])
     outside = [file for file in live_files(table) if file.path == path]
     assert [file.rows for file in outside] == [3]
-    fetched = read_rows(table, [path], np.array([0]), np.array([2]), ["word"])
-    assert fetched.to_pydict() == {"word": ["w102"]}
 
 
 def test_files_without_ids_need_a_name_mapping(table: Table) -> None:
@@ -222,83 +218,3 @@ def test_rows_before_the_column_was_added_are_null(catalog: SqlCatalog) -> None:
     batch = read_vectors(table.io, file.path, 0, table_vector_column(table, "embedding"), 4)
     assert batch.reasons() == {"null": 3}
     assert batch.matrix.shape == (3, 4)
-
-
-# Rows by locator
-
-
-def locators(table: Table, places: list[tuple[int, int, int]]) -> tuple:
-    files = sorted(live_files(table), key=lambda file: file.sequence_number)
-    return (
-        [files[file].path for file, _, _ in places],
-        np.array([group for _, group, _ in places]),
-        np.array([offset for _, _, offset in places]),
-    )
-
-
-def test_rows_come_in_the_order_asked_for_and_as_often(table: Table) -> None:
-    table.append(tables.rows(25, 15))
-    places = [(1, 1, 4), (0, 2, 0), (0, 0, 9), (1, 0, 0), (0, 2, 0)]
-    found = read_rows(table, *locators(table, places), ["word", "id"])
-    assert found.to_pydict() == {
-        "word": ["w39", "w20", "w9", "w25", "w20"],
-        "id": [39, 20, 9, 25, 20],
-    }
-
-
-def test_only_row_groups_with_a_wanted_row_are_read(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[tuple[int, tuple[str, ...]]] = []
-    original = pq.ParquetFile.read_row_group
-
-    def counting(self, i, columns=None, **more):
-        read.append((i, tuple(columns)))
-        return original(self, i, columns=columns, **more)
-
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counting)
-    read_rows(table, *locators(table, [(0, 2, 0), (0, 0, 1), (0, 2, 3)]), ["word"])
-    assert read == [(0, ("word",)), (2, ("word",))]
-
-
-def test_no_rows_and_no_columns_give_an_empty_table(table: Table) -> None:
-    none = read_rows(table, [], np.zeros(0, int), np.zeros(0, int), ["id"])
-    assert none.schema.names == ["id"]
-    assert none.num_rows == 0
-
-
-def test_rows_have_the_types_and_names_of_the_current_schema(catalog: SqlCatalog) -> None:
-    schema = Schema(NestedField(1, "n", IntegerType()), NestedField(2, "x", FloatType()))
-    table = tables.create(catalog, schema=schema)
-    table.append(
-        pa.table({"n": pa.array([1, 2], pa.int32()), "x": pa.array([0.5, 1.5], pa.float32())})
-    )
-    with table.update_schema() as update:
-        update.update_column("n", LongType())
-        update.update_column("x", DoubleType())
-        update.rename_column("x", "y")
-        update.add_column("late", StringType())
-    table.append(pa.table({"n": [3], "y": [2.5], "late": ["yes"]}))
-    places = [(1, 0, 0), (0, 0, 1)]
-    found = read_rows(table, *locators(table, places), ["late", "y", "n"])
-    assert found.to_pydict() == {"late": ["yes", None], "y": [2.5, 1.5], "n": [3, 2]}
-    assert found.schema.field("n").type == pa.int64()
-    assert found.schema.field("y").type == pa.float64()
-
-
-def test_a_column_no_file_has_yet_is_null(table: Table) -> None:
-    with table.update_schema() as update:
-        update.add_column("late", StringType())
-    found = read_rows(table, *locators(table, [(0, 0, 0), (0, 1, 0)]), ["late"])
-    assert found.to_pydict() == {"late": [None, None]}
-
-
-@pytest.mark.parametrize("place", [(0, 3, 0), (0, 0, 10), (0, 0, -1), (0, -1, 0)])
-def test_a_locator_outside_its_file_is_refused(table: Table, place: tuple) -> None:
-    with pytest.raises(FormatError):
-        read_rows(table, *locators(table, [place]), ["id"])
-
-
-def test_an_unknown_column_is_told_with_those_there_are(table: Table) -> None:
-    with pytest.raises(ColumnNotFoundError, match=r"'wrd'.*id, word, embedding"):
-        read_rows(table, *locators(table, [(0, 0, 0)]), ["wrd"])

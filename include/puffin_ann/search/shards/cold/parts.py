@@ -20,12 +20,12 @@ from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.encoding import block_sums, metrics
 from puffin_ann.blobs.encoding.container import ContainerReader, fingerprint
 from puffin_ann.blobs.encoding.container_layout import MAX_SECTIONS, SECTION, TRAILER
-from puffin_ann.blobs.encoding.sparse_blob import SparseBlob
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import LocatorBlocks, Rows
 from puffin_ann.errors import BlobFormatError, ChecksumError, FormatError, PuffinFormatError
 from puffin_ann.lake.store.ranges import Range
+from puffin_ann.lake.store.sparse_file import SparseFile
 from puffin_ann.puffin.reader import content_of
 from puffin_ann.search.consistency import check_cells
 from puffin_ann.search.index_files import BlobPlace, VersionFiles
@@ -231,7 +231,7 @@ class OpenShard:
 
     def _put(
         self, ranges: Sequence[Range], data: Sequence[memoryview]
-    ) -> list[tuple[SparseBlob, int]]:
+    ) -> list[tuple[SparseFile, int]]:
         """Add what was read to the blobs, in turns; return where each part begins."""
         blobs = (self._engine, self._parts.engine), (self._rows, self._parts.rows)
         put = []
@@ -249,9 +249,9 @@ class OpenShard:
             raise BlobFormatError(f"{self._engine_reader.kind} blob: a vector is not finite")
         return found
 
-    def _opened(self, place: BlobPlace, first: First, read: Read) -> SparseBlob:
+    def _opened(self, place: BlobPlace, first: First, read: Read) -> SparseFile:
         fetch = partial(_fetch, place, read)
-        blob = SparseBlob(place.metadata.length, fetch)
+        blob = SparseFile(place.metadata.length, fetch)
         for start, data in first[place.metadata.type]:
             blob.put(start, data)
         if place.digest and fingerprint(_file(blob)) != place.digest:
@@ -330,7 +330,7 @@ def _fetch(place: BlobPlace, read: Read, start: int, stop: int) -> bytes:
     return bytes(read([range_in(place, start, stop)])[0])
 
 
-def _file(blob: SparseBlob) -> BinaryIO:
+def _file(blob: SparseFile) -> BinaryIO:
     return cast(BinaryIO, blob)
 
 

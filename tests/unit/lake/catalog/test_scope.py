@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from pyiceberg.catalog.noop import NoopCatalog
 
-from puffin_ann.search.cache.scope import scope_of
+from puffin_ann.lake.catalog.scope import scope_of
 
 UUID = "00000000-0000-0000-0000-000000000001"
 REST = {"type": "rest", "uri": "http://catalog:8181", "token": "one"}

@@ -1,15 +1,15 @@
-"""A blob of which some ranges are there, as a file: whatever lacks is fetched when it is read."""
+"""Bytes of which some ranges are there, as a file: whatever lacks is fetched when it is read."""
 
 import io
 from bisect import bisect_right
 from collections.abc import Callable
 
 
-class SparseBlob(io.RawIOBase):
-    """Ranges of one blob that were read beforehand, at once, and a way to read others.
+class SparseFile(io.RawIOBase):
+    """Ranges of one object or blob that were read beforehand, at once, and a way to read others.
 
     Args:
-        length: bytes of the whole blob.
+        length: bytes of all of it.
         fetch: returns bytes `[start, stop)` of it; called for what is not there.
     """
 
@@ -53,7 +53,7 @@ class SparseBlob(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return so many bytes, fewer only at the blob's end."""
+        """Return so many bytes, fewer only at the end."""
         start = min(self._position, self._length)
         stop = self._length if size is None or size < 0 else min(start + size, self._length)
         self._position = stop

@@ -1,4 +1,4 @@
-"""Whose shards a folder of the cache holds."""
+"""Name a table for what is kept of it: shards on local disk, columns in memory."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ _CATALOG = ("type", "uri", "warehouse", "prefix")
 
 
 def scope_of(table: Table) -> str:
-    """Return what names a table in the cache, as hexadecimal digits: no other table has the same.
+    """Return what names a table in a cache, as hexadecimal digits: no other table has the same.
 
     Another table can claim everything that a table says of itself: its id, its location and, by
     the properties of its store, even which bytes a path means. So a table is named by its entry in
