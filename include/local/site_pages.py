@@ -33,7 +33,7 @@ value means in full, with examples: [declarations.md](declarations.md).
 COMMANDS = """# Command reference
 
 Generated from the commands' own `--help`. Each command but `quickstart` and `init` has `--json` for
-machines. What a failure means, by exit code: [failures.md](failures.md).
+machines. What a failure means, by exit code: [runbook](runbook.md#exit-codes).
 """
 
 

@@ -11,10 +11,10 @@ from puffin_ann.cli import main
 from tests.support.paths import ROOT
 
 
-def test_the_help_and_the_readme_tell_every_exit_code():
+def test_the_help_and_the_runbook_tell_every_exit_code():
     told = application.app.info.help.partition("Exit codes: ")[2]
-    readme = (ROOT / "README.md").read_text()
-    assert f"Exit codes: {told}" in " ".join(readme.split())
+    runbook = (ROOT / "docs" / "runbook.md").read_text()
+    assert f"Exit codes: {told}" in " ".join(runbook.split())
     kinds = [var for var in vars(errors).values() if isinstance(var, type)]
     codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.PuffinAnnError)}
     problems_found = 8  # what doctor leaves with, by itself
