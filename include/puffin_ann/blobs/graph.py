@@ -13,8 +13,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs.encoding import blocks, mapped, metrics, strings
+from puffin_ann.blobs.encoding import blocks, mapped, metrics, stored_vectors, strings
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
+from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Form, Stored
 from puffin_ann.blobs.encoding.varints import MAX_BYTES, MESSAGES
 from puffin_ann.errors import BlobFormatError, LocalCopyError, OutputLimitError
 
@@ -95,18 +96,20 @@ class Graph:
         return len(self.degrees)
 
 
-def write(graph: Graph, out: Sink) -> int:
+def write(graph: Graph, out: Sink, stored: Stored = PLAIN) -> int:
     """Write the blob in bounded memory and return its length in bytes.
 
     Raises:
         BlobFormatError: Arrays do not fit each other, or a neighbour is out of range or doubled.
+        BadVectorsError: A number is beyond the form that vectors are stored in.
     """
-    writer = ContainerWriter(out, KIND, by_ranges=True)
-    write_sections(graph, writer)
+    minor = stored_vectors.minor_of(stored)
+    writer = ContainerWriter(out, KIND, minor=minor, by_ranges=True)
+    write_sections(graph, writer, stored)
     return writer.finish()
 
 
-def write_sections(graph: Graph, writer: ContainerWriter) -> None:
+def write_sections(graph: Graph, writer: ContainerWriter, stored: Stored = PLAIN) -> None:
     """Write the sections of a graph to a container that may hold others beside them."""
     head = _head(graph)
     shape = _Shape.of(head, KIND)
@@ -119,8 +122,7 @@ def write_sections(graph: Graph, writer: ContainerWriter) -> None:
         writer.put("pqco", graph.codes)
     if graph.max_degree:
         blocks.write(writer, "adja", "adjt", _adjacency_blocks(graph))
-    if graph.vectors is not None:
-        writer.put("vecs", graph.vectors.astype("<f4", copy=False))
+    stored_vectors.put(writer, graph.vectors, stored)
 
 
 def unpack(source: BinaryIO, directory: Path) -> None:
@@ -146,8 +148,7 @@ def unpack_sections(reader: ContainerReader, folder: mapped.Folder) -> dict[str,
         raise OutputLimitError(
             f"{reader.kind} blob: {reader.length} bytes would unpack to {shape.unpacked_bytes}"
         )
-    if shape.has_vectors:
-        reader.expect("vecs", 4 * shape.rows * shape.dimension)
+    form = _form(reader, shape)
     if shape.subspaces:
         reader.expect("pqco", shape.rows * shape.subspaces)
     properties = strings.decode_mapping(reader.read("prop"), f"{reader.kind} blob, section prop")
@@ -155,7 +156,7 @@ def unpack_sections(reader: ContainerReader, folder: mapped.Folder) -> dict[str,
         _unpack_codes(reader, shape, folder)
     _unpack_adjacency(reader, shape, folder)
     if shape.has_vectors:
-        _unpack_vectors(reader, shape, folder)
+        stored_vectors.unpack(reader, folder, form, shape.rows, shape.dimension)
     return {
         "metric": shape.metric,
         "dimension": shape.dimension,
@@ -165,6 +166,16 @@ def unpack_sections(reader: ContainerReader, folder: mapped.Folder) -> dict[str,
         "entry": shape.entry,
         "properties": properties,
     }
+
+
+def _form(reader: ContainerReader, shape: "_Shape") -> Form:
+    """Return the form of the vectors, their sections held to it; a graph has some, if any."""
+    form = stored_vectors.form_of(reader)
+    if form == "none" or (form != "float32" and not shape.has_vectors):
+        raise BlobFormatError(f"{reader.kind} blob: a graph without its vectors")
+    if shape.has_vectors:
+        stored_vectors.expect(reader, form, shape.rows, shape.dimension)
+    return form
 
 
 def open(directory: Path) -> Graph:
@@ -381,12 +392,4 @@ def _unpack_codes(reader: ContainerReader, shape: _Shape, folder: mapped.Folder)
         for piece in reader.pieces("pqco"):
             if np.frombuffer(piece, np.uint8).max() >= shape.codewords:
                 raise BlobFormatError(f"{where}: a code has no codeword")
-            file.write(piece)
-
-
-def _unpack_vectors(reader: ContainerReader, shape: _Shape, folder: mapped.Folder) -> None:
-    with folder.array("vectors", "<f4", (shape.rows, shape.dimension)) as file:
-        for piece in reader.pieces("vecs"):
-            if not np.isfinite(np.frombuffer(piece, "<f4")).all():
-                raise BlobFormatError(f"{reader.kind} blob: a vector is not finite")
             file.write(piece)

@@ -14,8 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs.encoding import blocks, mapped, metrics, strings
+from puffin_ann.blobs.encoding import blocks, mapped, metrics, stored_vectors, strings
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
+from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.encoding.varints import MAX_BYTES, MESSAGES
 from puffin_ann.errors import BlobFormatError, LocalCopyError, OutputLimitError
 
@@ -91,11 +92,12 @@ class Hnsw:
         return int(self.upper_neighbours.shape[1])
 
 
-def write(value: Hnsw, out: Sink) -> int:
+def write(value: Hnsw, out: Sink, stored: Stored = PLAIN) -> int:
     """Write the blob in bounded memory and return its length in bytes.
 
     Raises:
         BlobFormatError: Arrays do not fit each other, or a neighbour is out of range or doubled.
+        BadVectorsError: A number is beyond the form that vectors are stored in.
     """
     head = np.zeros((), HEAD)
     head["rows"], head["dimension"] = value.rows, value.dimension
@@ -106,7 +108,8 @@ def write(value: Hnsw, out: Sink) -> int:
     shape = _Shape.of(head)
     _check_arrays(value, shape)
     _check_levels(value.levels, shape)
-    writer = ContainerWriter(out, KIND, by_ranges=True)
+    minor = stored_vectors.minor_of(stored)
+    writer = ContainerWriter(out, KIND, minor=minor, by_ranges=True)
     writer.put("head", head)
     writer.put("prop", strings.encode_mapping(value.properties))
     writer.put("levl", value.levels)
@@ -119,7 +122,7 @@ def write(value: Hnsw, out: Sink) -> int:
         "uppt",
         _written(value.upper_degrees, value.upper_neighbours, shape.rows, "upper layers"),
     )
-    writer.put("vecs", value.vectors.astype("<f4", copy=False))
+    stored_vectors.put(writer, value.vectors, stored)
     return writer.finish()
 
 
@@ -140,7 +143,10 @@ def unpack(source: BinaryIO, directory: Path) -> None:
         raise OutputLimitError(
             f"{KIND} blob: {reader.length} bytes would unpack to {shape.unpacked_bytes}"
         )
-    reader.expect("vecs", 4 * shape.rows * shape.dimension)
+    form = stored_vectors.form_of(reader)
+    if form == "none":
+        raise BlobFormatError(f"{KIND} blob: a graph without its vectors")
+    stored_vectors.expect(reader, form, shape.rows, shape.dimension)
     properties = strings.decode_mapping(reader.read("prop"), f"{KIND} blob, section prop")
     levels = reader.array("levl", "u1", (shape.rows,))
     _check_levels(levels, shape)
@@ -149,7 +155,7 @@ def unpack(source: BinaryIO, directory: Path) -> None:
         file.write(levels.tobytes())
     _unpack_layer0(reader, shape, folder)
     _unpack_upper(reader, shape, levels, folder)
-    _unpack_vectors(reader, shape, folder)
+    stored_vectors.unpack(reader, folder, form, shape.rows, shape.dimension)
     folder.finish(
         {
             "metric": shape.metric,
@@ -330,11 +336,3 @@ def _unpack_upper(
             at += len(lists)
             degrees_file.write(degrees.data.cast("B"))
             neighbours_file.write(lists.data.cast("B"))
-
-
-def _unpack_vectors(reader: ContainerReader, shape: _Shape, folder: mapped.Folder) -> None:
-    with folder.array("vectors", "<f4", (shape.rows, shape.dimension)) as file:
-        for piece in reader.pieces("vecs"):
-            if not np.isfinite(np.frombuffer(piece, "<f4")).all():
-                raise BlobFormatError(f"{KIND} blob, section vecs: a value is not finite")
-            file.write(piece)

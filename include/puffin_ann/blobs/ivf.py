@@ -12,8 +12,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs.encoding import mapped, metrics, strings
+from puffin_ann.blobs.encoding import mapped, metrics, stored_vectors, strings
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
+from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Form, Stored
 from puffin_ann.errors import BlobFormatError, LocalCopyError
 
 KIND = "ivfl"
@@ -46,9 +47,12 @@ MAX_LISTS = 1 << 24
 class Ivf:
     """A shard's lists; arrays may be memory-mapped. All but `vectors` are None without lists.
 
+    A shard has lists or vectors, or both.
+
     Attributes:
         metric: `"l2"`, `"cosine"` or `"ip"`.
-        vectors: `(n, d) float32` as stored in the table, by ordinal.
+        vectors: `(n, d) float32` as stored in the table, or rounded, by ordinal; None if the shard
+            has none.
         relative: biases are for queries relative to each centroid.
         scale: what `ip` vectors are multiplied by before they are compared with centroids.
         origin: `(d,) float32`, what `l2` vectors are taken relative to.
@@ -65,7 +69,7 @@ class Ivf:
     """
 
     metric: str
-    vectors: NDArray[np.float32]
+    vectors: NDArray[np.float32] | None
     relative: bool = False
     scale: float = 1.0
     origin: NDArray[np.float32] | None = None
@@ -81,12 +85,16 @@ class Ivf:
     @property
     def rows(self) -> int:
         """Number of rows n."""
-        return len(self.vectors)
+        if self.vectors is not None:
+            return len(self.vectors)
+        return 0 if self.ordinals is None else len(self.ordinals)
 
     @property
     def dimension(self) -> int:
         """Numbers d in a vector."""
-        return int(self.vectors.shape[1])
+        if self.vectors is not None:
+            return int(self.vectors.shape[1])
+        return 0 if self.origin is None else len(self.origin)
 
     @property
     def has_lists(self) -> bool:
@@ -94,15 +102,18 @@ class Ivf:
         return self.centroids is not None
 
 
-def write(ivf: Ivf, out: Sink) -> int:
+def write(ivf: Ivf, out: Sink, stored: Stored = PLAIN) -> int:
     """Write the blob in bounded memory and return its length in bytes.
 
     Raises:
-        BlobFormatError: Arrays do not fit each other.
+        BlobFormatError: Arrays do not fit each other, or there is nothing to find rows by.
+        BadVectorsError: A number is beyond the form that vectors are stored in.
     """
     head = _head(ivf)
     shape = _Shape.of(head, KIND)
-    writer = ContainerWriter(out, KIND, by_ranges=True)
+    _check_vectors(ivf, shape, stored.form)
+    minor = stored_vectors.minor_of(stored)
+    writer = ContainerWriter(out, KIND, minor=minor, by_ranges=True)
     writer.put("head", head)
     writer.put("prop", strings.encode_mapping(ivf.properties))
     for section, name, dtype, wanted in shape.arrays():
@@ -111,6 +122,7 @@ def write(ivf: Ivf, out: Sink) -> int:
             there = None if array is None else array.shape
             raise BlobFormatError(f"lists: {name} has shape {there}, not {wanted}")
         writer.put(section, array.astype(dtype, copy=False))
+    stored_vectors.put(writer, ivf.vectors, stored)
     return writer.finish()
 
 
@@ -128,6 +140,10 @@ def unpack(source: BinaryIO, directory: Path) -> None:
     shape = _Shape.of(head, KIND)
     for section, _, dtype, wanted in shape.arrays():
         reader.expect(section, np.dtype(dtype).itemsize * _product(wanted))
+    form = stored_vectors.form_of(reader)
+    if form == "none" and not shape.lists:
+        raise BlobFormatError(f"{KIND} blob: neither lists nor vectors")
+    stored_vectors.expect(reader, form, shape.rows, shape.dimension)
     properties = strings.decode_mapping(reader.read("prop"), f"{KIND} blob, section prop")
     folder = mapped.Folder(directory)
     if shape.lists:
@@ -140,6 +156,7 @@ def unpack(source: BinaryIO, directory: Path) -> None:
                 if dtype == "<f4" and not np.isfinite(np.frombuffer(piece, "<f4")).all():
                     raise BlobFormatError(f"{KIND} blob, section {section}: not all is finite")
                 file.write(piece)
+    stored_vectors.unpack(reader, folder, form, shape.rows, shape.dimension)
     folder.finish(
         {
             "metric": shape.metric,
@@ -157,7 +174,9 @@ def open(directory: Path) -> Ivf:
         LocalCopyError: The directory does not hold a whole unpacked shard of this kind.
     """
     arrays, values = mapped.open_folder(directory)
-    fields: dict[str, Any] = {**values, **arrays}
+    fields: dict[str, Any] = {"vectors": None, **values, **arrays}
+    for beside in ("errors", "scales"):
+        fields.pop(beside, None)
     try:
         return Ivf(**fields)
     except TypeError as error:
@@ -208,10 +227,9 @@ class _Shape:
         return fits and self.bits == BITS
 
     def arrays(self) -> list[tuple[str, str, str, tuple[int, ...]]]:
-        """Return section, attribute, dtype and shape of every array."""
-        vectors = [("vecs", "vectors", "<f4", (self.rows, self.dimension))]
+        """Return section, attribute, dtype and shape of every array but the vectors."""
         if not self.lists:
-            return [*vectors]
+            return []
         wide = metrics.search_dimension(self.metric, self.dimension)
         return [
             ("orig", "origin", "<f4", (self.dimension,)),
@@ -222,7 +240,6 @@ class _Shape:
             ("ordi", "ordinals", "<u4", (self.rows,)),
             ("code", "codes", "|u1", (self.rows, -(-self.subspaces // 2))),
             ("bias", "biases", "<f4", (self.rows,)),
-            *vectors,
         ]
 
 
@@ -245,6 +262,18 @@ def _head(ivf: Ivf) -> NDArray[Any]:
         head["pq_subspaces"], _, head["pq_width"] = ivf.codebook.shape
         head["pq_bits"] = BITS
     return head
+
+
+def _check_vectors(ivf: Ivf, shape: _Shape, form: Form) -> None:
+    """Refuse a shard without what it is to have: its vectors, or lists where it has none."""
+    if form == "none":
+        if not shape.lists:
+            raise BlobFormatError("lists: neither lists nor vectors")
+    elif ivf.vectors is None or ivf.vectors.shape != (shape.rows, shape.dimension):
+        there = None if ivf.vectors is None else ivf.vectors.shape
+        raise BlobFormatError(
+            f"lists: vectors has shape {there}, not {(shape.rows, shape.dimension)}"
+        )
 
 
 def _check_starts(starts: NDArray[np.int64], rows: int) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from puffin_ann.blobs import partitions
 from puffin_ann.blobs.encoding import metrics, strings
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, fingerprint
+from puffin_ann.blobs.encoding.stored_vectors import FORMS, Form
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.errors import BlobFormatError
 
@@ -25,6 +26,10 @@ TYPE = "puffin-ann-routing-v1"
 
 MINOR = 1
 """Minor version of a blob whose cells are in another one; 0 if it has them itself."""
+
+WITH = " with vectors "
+"""Between algorithm and form, where vectors are not float32: readers that know no other forms take
+it for the name of an algorithm that they do not know, and say so."""
 
 HEAD = np.dtype(
     [
@@ -118,6 +123,7 @@ class Routing:
         probe_partitions: cells a search visits unless told otherwise.
         scan_partitions: nearest cells whose rows a search compares where it has not the shards on
             local disk, to find as many neighbours; 0: not known.
+        vectors: the form that shards store vectors in; some may have them as float32 all the same.
         recall: what the gate measured, if it did.
         properties: free text: the declaration, its fingerprint, the run id, stage seconds.
     """
@@ -133,6 +139,7 @@ class Routing:
     recall: Recall | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     scan_partitions: int = 0
+    vectors: Form = "float32"
 
     @property
     def run_id(self) -> str:
@@ -174,7 +181,8 @@ def encode(routing: Routing) -> bytes:
     out = io.BytesIO()
     writer = ContainerWriter(out, KIND, minor=0 if apart is None else MINOR)
     writer.put("head", head)
-    writer.put("algo", strings.encode([routing.algorithm]))
+    form = "" if routing.vectors == "float32" else WITH + routing.vectors
+    writer.put("algo", strings.encode([routing.algorithm + form]))
     partitions.put(within, writer)
     writer.put("shrd", _shard_records(routing.shards))
     writer.put("file", strings.encode(shard.file for shard in routing.shards))
@@ -194,13 +202,14 @@ def decode(data: bytes) -> Routing:
     algorithm = strings.decode(reader.read("algo"), f"{KIND} blob, section algo")
     if len(algorithm) != 1:
         raise BlobFormatError(f"{KIND} blob: {len(algorithm)} algorithms")
+    name, form = _form(algorithm[0])
     metric, dimension = metrics.name(int(head["metric"]), f"{KIND} blob"), int(head["dimension"])
     shape = int(head["partitions"]), int(head["centroid_dimension"])
     within = partitions.get(reader, metric, dimension, shape)
     apart, probe_partitions = apart_in(reader, head)
     routing = Routing(
         metric=metric,
-        algorithm=algorithm[0],
+        algorithm=name,
         dimension=dimension,
         cells=apart or within,
         norm_bound=float(head["norm_bound"]),
@@ -210,10 +219,22 @@ def decode(data: bytes) -> Routing:
         recall=_recall(reader),
         properties=strings.decode_mapping(reader.read("prop"), f"{KIND} blob, section prop"),
         scan_partitions=int(head["scan_partitions"]),
+        vectors=form,
     )
     partitions.check(within, KIND)
     _check(routing)
     return routing
+
+
+def _form(algorithm: str) -> tuple[str, Form]:
+    """Return the name of an algorithm, and the form of its vectors."""
+    name, _, told = algorithm.partition(WITH)
+    if not told:
+        return algorithm, "float32"
+    for form in FORMS:
+        if told == form != "float32":
+            return name, form
+    raise BlobFormatError(f"{KIND} blob: vectors of form {told!r} are not known")
 
 
 def split(routing: Routing) -> tuple[Routing, bytes]:

@@ -22,8 +22,10 @@ from puffin_ann.declaration.options import (
 from puffin_ann.declaration.parameters import (
     AUTO,
     CENTROID,
+    FORMS_OF,
     PARAMETERS,
     AlgorithmName,
+    FormName,
     Parameters,
     VamanaParameters,
 )
@@ -55,6 +57,10 @@ class IndexDeclaration(Model):
     )
     partitions_per_shard: int = Field(
         default=32, ge=1, le=4096, description="K-means cells of a shard, which route queries."
+    )
+    vectors: FormName = Field(
+        default="float32",
+        description="How shards store vectors; answers are measured by the table's in any form.",
     )
     recall_target: float = Field(
         default=0.95, ge=0.5, le=1.0, description="A run that measures less publishes nothing."
@@ -99,6 +105,17 @@ class IndexDeclaration(Model):
                     raise ValueError(f"algorithm {CENTROID!r} has no shards; leave {name!r} out")
         return self
 
+    @model_validator(mode="after")
+    def _vectors_the_algorithm_can_do_with(self) -> "IndexDeclaration":
+        allowed = FORMS_OF[self.algorithm]
+        if self.vectors not in allowed:
+            raise ValueError(
+                f"field 'vectors': {self.vectors!r} is not for algorithm {self.algorithm!r}, which "
+                f"takes {' or '.join(map(repr, allowed))}; 'int8' and 'none' are for 'ivf_pq'"
+                + (", 'int8' for 'exact', too" if self.vectors == "int8" else "")
+            )
+        return self
+
     @property
     def partitions(self) -> int:
         """Partitions of the whole index."""
@@ -141,8 +158,18 @@ class IndexDeclaration(Model):
         The name, the recall target, the gate, and how the index is run, kept and published shape
         no byte of it.
         """
-        shape = self.model_dump(mode="json", include=SHAPING)
+        shape = self.shape()
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
+
+    def shape(self) -> dict[str, Any]:
+        """Return the fields that shape the index, in which indexes of earlier releases are told.
+
+        Those had no other vectors than float32, and did not say so.
+        """
+        shape = self.model_dump(mode="json", include=SHAPING)
+        if self.vectors == "float32":
+            del shape["vectors"]
+        return shape
 
     def overridden(self, overrides: Mapping[str, Any]) -> "IndexDeclaration":
         """Return this declaration with single fields replaced, as a trigger form gives them.
@@ -183,6 +210,7 @@ SHAPING = {
     "partitions_per_shard",
     "bad_vectors",
     "seed",
+    "vectors",
 }
 """Fields that shape the index; a change of one makes the next run build it again."""
 

@@ -19,6 +19,20 @@ AUTO = "auto"
 """Not an algorithm: the build measures which one is fastest on the table's own rows."""
 
 
+FormName = Literal["float32", "float16", "int8", "none"]
+
+FORMS_OF: Mapping[str, tuple[FormName, ...]] = {
+    "vamana": ("float32", "float16"),
+    "hnsw": ("float32", "float16"),
+    "ivf_pq": ("float32", "float16", "int8", "none"),
+    EXACT: ("float32", "float16", "int8"),
+    CENTROID: ("float32",),
+    AUTO: ("float32", "float16"),
+}
+"""The forms that shards of an algorithm store vectors in: a graph is walked by vectors, so those
+that do not hold them well enough are not offered for it."""
+
+
 class VamanaParameters(Model):
     """Parameters of a Vamana graph with product-quantised codes, named as in the DiskANN paper."""
 

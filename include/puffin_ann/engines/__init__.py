@@ -1,7 +1,8 @@
 """Engines: one interface per algorithm, between the arrays of `ann` and the bytes of `blobs`.
 
 `base` is what an engine offers; `exact`, `vamana`, `hnsw` and `ivf_pq` are the engines, imported
-when they are asked for. `delta` is the small shard of added rows, and `sizes` predicts how large an
+when they are asked for. `reranked` measures answers by the table's vectors where shards have not
+them as they are. `delta` is the small shard of added rows, and `sizes` predicts how large an
 index of each will be.
 """
 

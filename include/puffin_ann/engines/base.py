@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.declaration import PARAMETERS
 from puffin_ann.errors import DeclarationError, QueryError
 
@@ -152,8 +153,18 @@ class ShardEngine(Protocol):
             LocalCopyError: The folder does not hold a whole unpacked shard.
         """
 
-    def encode(self, built: Built, out: BinaryIO) -> int:
-        """Write a built shard as a blob and return its length in bytes."""
+    def encode(self, built: Built, out: BinaryIO, stored: Stored = PLAIN) -> int:
+        """Write a built shard as a blob and return its length in bytes.
+
+        Args:
+            built: the shard.
+            out: takes the bytes in order.
+            stored: the form of its vectors. A shard that has nothing else to be searched by keeps
+                them as they are, whatever the form.
+
+        Raises:
+            BadVectorsError: a number is beyond the form.
+        """
 
     def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
         """Turn a blob into the files it is searched from, in an existing folder.

@@ -16,6 +16,7 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.vamana import append_files
 from puffin_ann.blobs import graph as graph_blob
+from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.engines.base import (
     Progress,
@@ -195,9 +196,9 @@ class ExactEngine:
             scratch=scratch,
         )
 
-    def encode(self, built: Graph, out: BinaryIO) -> int:
-        """Write the blob and return its length in bytes."""
-        return graph_blob.write(built, out)
+    def encode(self, built: Graph, out: BinaryIO, stored: Stored = PLAIN) -> int:
+        """Write the blob and return its length in bytes; see `ShardEngine.encode`."""
+        return graph_blob.write(built, out, stored)
 
     def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
         """Turn a blob into files to be memory-mapped."""

@@ -15,6 +15,7 @@ from puffin_ann.ann.hnsw import hnswlib_index
 from puffin_ann.ann.hnsw.layers import Layers
 from puffin_ann.ann.hnsw.search import Searcher, space_metric
 from puffin_ann.blobs import hnsw as hnsw_blob
+from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.hnsw import Hnsw
 from puffin_ann.engines.base import (
     Progress,
@@ -157,9 +158,9 @@ class HnswEngine:
         )
         return _blob(layers, vectors, blob.metric, blob.ef_construction, seed)
 
-    def encode(self, built: Hnsw, out: BinaryIO) -> int:
-        """Write the blob and return its length in bytes."""
-        return hnsw_blob.write(built, out)
+    def encode(self, built: Hnsw, out: BinaryIO, stored: Stored = PLAIN) -> int:
+        """Write the blob and return its length in bytes; see `ShardEngine.encode`."""
+        return hnsw_blob.write(built, out, stored)
 
     def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
         """Turn a blob into files to be memory-mapped, and add the rows as they are searched."""

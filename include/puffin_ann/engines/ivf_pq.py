@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,6 +19,7 @@ from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.search import Searcher
 from puffin_ann.ann.simd import fastscan
 from puffin_ann.blobs import ivf as ivf_blob
+from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.ivf import Ivf
 from puffin_ann.engines.base import (
     Progress,
@@ -29,7 +30,7 @@ from puffin_ann.engines.base import (
     exclude,
 )
 from puffin_ann.engines.exact import StoredVectors, append_vectors
-from puffin_ann.errors import LocalCopyError
+from puffin_ann.errors import BlobFormatError, LocalCopyError
 
 PACKED = f"packed-{fastscan.ORDER}.npy"
 KEPT_EFFORTS = 1024
@@ -52,10 +53,8 @@ class IvfShard(StoredVectors):
         super().__init__(ivf)
         self._searcher = searcher
         self._live_rows = LiveRows(self._metric, self._vectors)
-        self._coarseness = 1.0
+        self._coarseness = _coarseness(ivf)
         self._efforts: dict[tuple[int, int], tuple[int, int]] = {}
-        if ivf.codebook is not None:
-            self._coarseness = (ivf.dimension / len(ivf.codebook)) ** 1.5
 
     @property
     def resident_bytes(self) -> int:
@@ -104,12 +103,63 @@ class IvfShard(StoredVectors):
         if known is not None:
             return known
         lists = 0 if self._searcher is None else self._searcher.lists
-        probes = max(1, min(-(-width // 2), lists))
-        refined = k + k // 2 + math.ceil(math.sqrt(max(width, 1)) * self._coarseness)
-        effort = probes, min(refined + max(0, width - 2 * lists), max(self.rows, 1))
+        effort = _effort(k, width, lists, self.rows, self._coarseness)
         if len(self._efforts) < KEPT_EFFORTS:
             self._efforts[k, width] = effort
         return effort
+
+
+class CodedShard:
+    """An opened shard whose vectors are not stored: its codes tell which rows may be near.
+
+    Args:
+        ivf: as `blobs.ivf.open` gives it.
+        trained: by which its lists were made.
+        lists: its.
+        searcher: over them.
+    """
+
+    def __init__(self, ivf: Ivf, trained: Trained, lists: Lists, searcher: Searcher) -> None:
+        self._trained, self._lists = trained, lists
+        self.rows, self.dimension, self.metric = ivf.rows, ivf.dimension, ivf.metric
+        self._searcher = searcher
+        self._coarseness = _coarseness(ivf)
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes that searches touch: codes and centroids."""
+        return self._searcher.resident_bytes
+
+    def candidates(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        width: int,
+        excluded: NDArray[np.uint8] | None = None,
+        threads: int = 1,
+    ) -> NDArray[np.int64]:
+        """Return rows among which the nearest are to be looked for, `(q, c) int64`.
+
+        There are k of each query, or all that may be answered, unless numbers were too large for
+        codes; −1 is none.
+        """
+        queries = check_search(queries, k, self.dimension)
+        probes, wanted = _effort(k, width, self._searcher.lists, self.rows, self._coarseness)
+        if excluded is not None:
+            live = self.rows - int(np.count_nonzero(excluded))
+            probes = min(probes * self.rows // max(1, live), self._searcher.lists)
+        return self._searcher.candidates(
+            queries, probes=probes, wanted=wanted, excluded=excluded, threads=threads
+        )
+
+    def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return about what the vectors of rows are, by their codes, `(m, d) float32`."""
+        return self._decoded[ordinals]
+
+    @cached_property
+    def _decoded(self) -> NDArray[np.float32]:
+        return inverted.decoded(self._trained, self._lists)
 
 
 class IvfPqEngine:
@@ -179,9 +229,16 @@ class IvfPqEngine:
         """
         tell = progress or (lambda stage, share: None)
         ivf = ivf_blob.open(directory)
-        vectors = append_vectors(ivf.vectors, added, scratch / "vectors.npy")
         trained, lists = _parts(ivf)
-        if trained is None or lists is None:
+        vectors = None
+        if ivf.vectors is not None:
+            vectors = append_vectors(ivf.vectors, added, scratch / "vectors.npy")
+        elif added.ndim != 2 or added.shape[1] != ivf.dimension:
+            raise BlobFormatError(
+                f"rows of shape {added.shape} cannot be added to a shard of {ivf.dimension} "
+                "dimensions"
+            )
+        if vectors is not None and (trained is None or lists is None):
             return self.build(
                 vectors,
                 metric=ivf.metric,
@@ -192,13 +249,17 @@ class IvfPqEngine:
                 scratch=scratch,
                 progress=progress,
             )
+        if trained is None or lists is None:
+            raise LocalCopyError(f"{directory} has neither lists nor vectors")
         lists = inverted.extend(trained, lists, added, threads)
         tell("codes", 1.0)
         return _joined(trained, lists, vectors, ivf.properties)
 
-    def encode(self, built: Ivf, out: BinaryIO) -> int:
-        """Write the blob and return its length in bytes."""
-        return ivf_blob.write(built, out)
+    def encode(self, built: Ivf, out: BinaryIO, stored: Stored = PLAIN) -> int:
+        """Write the blob and return its length in bytes; see `ShardEngine.encode`."""
+        if stored.form == "none" and not built.has_lists:
+            stored = PLAIN  # some rows, or numbers beyond codes: nothing else tells of them
+        return ivf_blob.write(built, out, stored)
 
     def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
         """Turn a blob into files to be memory-mapped, and add the codes as they are scanned."""
@@ -217,11 +278,11 @@ class IvfPqEngine:
             at += len(piece)
         if searched:
             out.flush()
-        if ivf.metric == "cosine":
+        if ivf.metric == "cosine" and ivf.vectors is not None:
             np.save(directory / INVERSE_NORMS, searching.inverse_norms(ivf.vectors))
 
-    def open(self, directory: Path) -> IvfShard:
-        """Open an unpacked shard.
+    def open(self, directory: Path) -> "IvfShard | CodedShard":
+        """Open an unpacked shard; a `CodedShard` if its vectors are not stored.
 
         Raises:
             LocalCopyError: The folder does not hold a whole unpacked shard.
@@ -235,11 +296,28 @@ class IvfPqEngine:
             # Another machine of the same cache may have written another order: then it is made now.
             if (directory / PACKED).exists():
                 packed = np.load(directory / PACKED, mmap_mode="r", allow_pickle=False)
+            if ivf.vectors is None:
+                nothing = np.zeros((0, ivf.dimension), np.float32)
+                return CodedShard(
+                    ivf, trained, lists, Searcher(trained, lists, nothing, None, packed)
+                )
             if ivf.metric == "cosine":
                 inverse_norms = np.load(directory / INVERSE_NORMS, allow_pickle=False)
             return IvfShard(ivf, Searcher(trained, lists, ivf.vectors, inverse_norms, packed))
         except (OSError, ValueError) as error:
             raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
+
+
+def _coarseness(ivf: Ivf) -> float:
+    """Return how much more candidates codes ask for than those of a number each."""
+    return 1.0 if ivf.codebook is None else float((ivf.dimension / len(ivf.codebook)) ** 1.5)
+
+
+def _effort(k: int, width: int, lists: int, rows: int, coarseness: float) -> tuple[int, int]:
+    """Return (lists to look through, candidates); see `IvfShard.effort`."""
+    probes = max(1, min(-(-width // 2), lists))
+    refined = k + k // 2 + math.ceil(math.sqrt(max(width, 1)) * coarseness)
+    return probes, min(refined + max(0, width - 2 * lists), max(rows, 1))
 
 
 def _by_width(
@@ -265,7 +343,10 @@ def _parts(ivf: Ivf) -> tuple[Trained | None, Lists | None]:
 
 
 def _joined(
-    trained: Trained, lists: Lists, vectors: NDArray[np.float32], properties: Mapping[str, str]
+    trained: Trained,
+    lists: Lists,
+    vectors: NDArray[np.float32] | None,
+    properties: Mapping[str, str],
 ) -> Ivf:
     return Ivf(
         metric=trained.metric,

@@ -21,6 +21,7 @@ from puffin_ann.ann.vamana.packed.layout import PackedNodes
 from puffin_ann.ann.vamana.packed_policy import open_or_make
 from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
 from puffin_ann.blobs import graph as graph_blob
+from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.graph import Graph
 from puffin_ann.engines.base import (
     Progress,
@@ -268,9 +269,9 @@ class VamanaEngine:
             vectors=vectors,
         )
 
-    def encode(self, built: Graph, out: BinaryIO) -> int:
-        """Write the blob and return its length in bytes."""
-        return graph_blob.write(built, out)
+    def encode(self, built: Graph, out: BinaryIO, stored: Stored = PLAIN) -> int:
+        """Write the blob and return its length in bytes; see `ShardEngine.encode`."""
+        return graph_blob.write(built, out, stored)
 
     def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
         """Turn a blob into files to be memory-mapped, and add what `prepare` does."""

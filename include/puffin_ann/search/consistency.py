@@ -229,9 +229,20 @@ def check_cells(
 
 
 def check_engine(
-    where: str, routing: Routing, shard: ShardEntry, searchable: SearchableShard
+    where: str,
+    routing: Routing,
+    shard: ShardEntry,
+    searchable: SearchableShard,
+    errors: NDArray[np.float32] | None = None,
 ) -> None:
     """Compare an engine's blob with the routing; what else a shard has is read by its figures.
+
+    Args:
+        where: names the shard in errors.
+        routing: of the version.
+        shard: an entry of it.
+        searchable: the shard, as its engine opens it.
+        errors: of its vectors, if they are rounded.
 
     Raises:
         BlobFormatError: they contradict each other; says in what.
@@ -242,6 +253,13 @@ def check_engine(
         raise BlobFormatError(
             "{} has {} vectors of {} dimensions for {}; ".format(where, *has)
             + "the routing blob says {} of {} for {}".format(*should)
+        )
+    is_rounded, is_coded = errors is not None, hasattr(searchable, "candidates")
+    allowed = {"none": is_coded, "float16": is_rounded, "int8": is_rounded}
+    if (is_rounded or is_coded) and not allowed.get(routing.vectors, False):
+        raise BlobFormatError(
+            f"{where} has {'rounded vectors' if is_rounded else 'no vectors'}; by the routing blob "
+            f"they are of form {routing.vectors}"
         )
     if isinstance(searchable, DeltaShard) and searchable.rows:
         highest, cells = int(searchable.cells.max()), routing.cells.count

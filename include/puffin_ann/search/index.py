@@ -18,6 +18,8 @@ from puffin_ann.errors import ColumnNotFoundError, QueryError, TooFewRowsError
 from puffin_ann.lake.catalog.scope import scope_of
 from puffin_ann.lake.catalog.tables import load_table, name_of, snapshot_of_ref
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
+from puffin_ann.lake.read.columns import DataFile
+from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.lake.read.vector_column import VectorColumn, vector_column
 from puffin_ann.search.brute_force import Scan
 from puffin_ann.search.cache.local_cache import CacheStatistics, LocalCache
@@ -165,7 +167,7 @@ class Index:
         width: int | None,
         probe_partitions: int | None,
     ) -> pa.Table:
-        before = self._ranges_read
+        before, table_before = self._ranges_read, self._table_read
         if self._files is not None:
             source, probed = self._files.search(
                 batch, k, most=probe_partitions, exhaustive=exhaustive
@@ -182,7 +184,7 @@ class Index:
         if freshness == "exact" and self.view.rows_to_scan:
             sources.append(self._scan.search(batch, k))
             scanned = self.view.rows_to_scan
-        report = self._report(probed, scanned, by_ranges)
+        report = self._report(probed, scanned, by_ranges, self._table_read - table_before)
         return self._answer(merge(sources, k), sources, columns, report)
 
     def within(
@@ -224,6 +226,7 @@ class Index:
         freshness: Freshness,
     ) -> pa.Table:
         tier = self._shards if self._files is None else self._files
+        before = self._table_read
         parts = tier.parts_within(batch, limit)
         if freshness == "exact" and self.view.rows_to_scan:
             parts = chain(parts, scan_parts(self._scan.batches(self.dimension), len(batch)))
@@ -231,7 +234,7 @@ class Index:
         else:
             scanned = 0
         query, rank, distances, keys, probed = pairs_within(batch, limit, self.metric, parts)
-        report = self._report(probed, scanned)
+        report = self._report(probed, scanned, table_bytes=self._table_read - before)
         return answer_table(
             self.table, self._paths, self.view.sizes, query, rank, distances, keys, columns, report
         )
@@ -289,6 +292,11 @@ class Index:
         tier = self.__dict__.get("_shards")
         return tier.ranges_read if tier else 0
 
+    @property
+    def _table_read(self) -> int:
+        tier = self.__dict__.get("_shards")
+        return tier.table_bytes_read if tier else 0
+
     def renew(self) -> None:
         """Drop shards whose files in the cache were found corrupt since they were opened."""
         if self.cache.take_corrupted():
@@ -297,24 +305,44 @@ class Index:
     @cached_property
     def _shards(self) -> ShardTier:
         scope = scope_of(self.table)
-        return ShardTier(self.table.io, self.version, self.view, self.cache, scope, self.cache_mode)
+        return ShardTier(
+            self.table.io,
+            self.version,
+            self.view,
+            self.cache,
+            scope,
+            self.cache_mode,
+            self._row_vectors,
+        )
+
+    def _row_vectors(self) -> RowVectorReader:
+        """Return what reads vectors that shards have not as they are."""
+        form = self.version.routing.vectors
+        column = self._column_for(f"an index with vectors: {form} has them read from the table")
+        sizes = self.view.sizes.tolist()
+        files = [DataFile(*file) for file in zip(self.view.files, sizes, strict=True)]
+        return RowVectorReader(self.table, column, self.dimension, files)
 
     @cached_property
     def _files(self) -> FileTier | None:
         """The data files themselves, where the index is of their centroids alone."""
         if self.version.routing.algorithm != CENTROID:
             return None
-        try:
-            column = self.column
-        except ColumnNotFoundError:
-            raise ColumnNotFoundError(
-                f"the column of index {self.name!r} was dropped from the table, and an index of "
-                "centroids has its vectors read from the table; drop the index, or search a "
-                "snapshot that has the column"
-            ) from None
+        column = self._column_for("an index of centroids has its vectors read from the table")
         return FileTier(self.table, self.version, self.view, column)
 
-    def _report(self, probed: int, scanned: int, by_ranges: int = 0) -> SearchReport:
+    def _column_for(self, why: str) -> VectorColumn:
+        try:
+            return self.column
+        except ColumnNotFoundError:
+            raise ColumnNotFoundError(
+                f"the column of index {self.name!r} was dropped from the table, and {why}; drop "
+                "the index, or search a snapshot that has the column"
+            ) from None
+
+    def _report(
+        self, probed: int, scanned: int, by_ranges: int = 0, table_bytes: int = 0
+    ) -> SearchReport:
         tier = self.__dict__.get("_shards")
         lost_cells = tell_lost_cells(self.table, tier.lost_cells) if tier else ()
         return SearchReport(
@@ -325,6 +353,7 @@ class Index:
             shards_probed=probed,
             rows_scanned=scanned,
             bytes_by_ranges=by_ranges,
+            bytes_of_table=table_bytes,
             damaged=(*self.damage, *lost_cells),
         )
 

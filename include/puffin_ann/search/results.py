@@ -42,6 +42,8 @@ class SearchReport:
             nearest to the queries are; 0 where all that were probed are.
         bytes_of_columns: bytes of data files that were read to fetch the columns asked for; what
             was in memory does not count.
+        bytes_of_table: bytes of vectors that were read of the table for rows of the index, as they
+            are stored there: those that were kept from before do not count.
         damaged: what could not be read of the index, so that this version answers instead of a
             better one: one sentence each, naming the file.
     """
@@ -54,6 +56,7 @@ class SearchReport:
     rows_scanned: int
     bytes_by_ranges: int = 0
     bytes_of_columns: int = 0
+    bytes_of_table: int = 0
     damaged: tuple[str, ...] = ()
 
 

@@ -32,6 +32,7 @@ RECORDS = {
     "puffin_ann.blobs.encoding.container_layout:TRAILER",
     "puffin_ann.blobs.encoding.block_sums:HEAD",
     "puffin_ann.blobs.encoding.block_sums:ENTRY",
+    "puffin_ann.blobs.encoding.stored_vectors:FORM",
     "puffin_ann.blobs.routing:HEAD",
     "puffin_ann.blobs.routing:SHARD",
     "puffin_ann.blobs.routing:RECALL",

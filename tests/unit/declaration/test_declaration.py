@@ -364,3 +364,34 @@ class TestAllowedSparkSettings:
         settings.cache_clear()
         (tmp_path / "words.yaml").write_text("table: demo.glove.words\ncolumn: e\n")
         assert load_declaration(tmp_path / "words.yaml").spark.conf == {}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "form"),
+    [
+        ("vamana", "int8"),
+        ("hnsw", "none"),
+        ("exact", "none"),
+        ("centroid", "float16"),
+        ("auto", "none"),
+    ],
+)
+def test_forms_that_an_algorithm_cannot_do_with_are_refused_by_name(algorithm, form):
+    declared = {
+        "name": "n",
+        "table": "c.n.t",
+        "column": "v",
+        "algorithm": algorithm,
+        "vectors": form,
+    }
+    with pytest.raises(
+        DeclarationError, match=f"'vectors': '{form}' is not for algorithm '{algorithm}'"
+    ):
+        parse_declaration(declared, source="f")
+
+
+def test_an_index_of_float32_has_the_fingerprint_that_it_had_before_there_were_forms():
+    one = parse_declaration({"name": "n", "table": "c.n.t", "column": "v"}, source="f")
+    assert "vectors" not in one.shape()
+    other = one.model_copy(update={"vectors": "float16"})
+    assert other.fingerprint() != one.fingerprint()

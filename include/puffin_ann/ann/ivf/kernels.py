@@ -270,6 +270,7 @@ def search(
     excluded: NDArray[np.uint8],
     ids: NDArray[np.int64],
     distances: NDArray[np.float32],
+    candidates: NDArray[np.int64],
 ) -> int:
     """Write near rows of each query with exact distances; return how many lines are not full.
 
@@ -281,6 +282,8 @@ def search(
         excluded: `(n,) uint8`, non-zero for rows that may not be answered; `(0,)` if all may.
         ids: `(q, k) int64`, written; -1 where there is no answer.
         distances: `(q, k) float32`, written.
+        candidates: `(q, c) int64`, with c of `refined`: written are the rows of least scores, in no
+            order, −1 where there are fewer, and no answers; `(0, 0)`: answers are written.
     """
     ivf, rows = InvertedLists(*list_fields), StoredRows(*row_fields)
     effort = Effort(*effort_fields)
@@ -314,6 +317,13 @@ def search(
             q = begin + i
             nearest_first(scores, i * room, keys, ivf.lists, effort.probes)
             held = _scan(ivf, prepared, i * stride, keys, effort, excluded, groups, scratch)
+            if len(candidates):
+                for j in range(held):
+                    candidates[q, j] = I64(found[j] & _LOW)
+                for j in range(held, candidates.shape[1]):
+                    candidates[q, j] = -1
+                short += held < candidates.shape[1]
+                continue
             _refine(rows, flat_queries, q * dimension, prepared, i * stride, found, held)
             there = _answer(rows, queries, q, squares[i], found, held, ids[q], distances[q])
             short += there < ids.shape[1]

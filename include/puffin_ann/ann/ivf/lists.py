@@ -71,6 +71,12 @@ class Trained:
             rows = np.asarray(rows, np.float32) * np.float32(self.scale)
         return METRICS[self.metric].to_search_space(rows, 1.0)
 
+    def of_space(self, rows: Floats) -> Floats:
+        """Return `(n, d)` rows as the table has them, of length 1 for `cosine`."""
+        if self.metric == "l2":
+            return rows + self.origin
+        return rows / np.float32(self.scale)
+
 
 @dataclass(frozen=True, eq=False)
 class Lists:
@@ -209,6 +215,18 @@ def extend(trained: Trained, lists: Lists, added: Floats, threads: int) -> Lists
     codes = np.concatenate([lists.codes, more.codes])[order]
     biases = np.concatenate([lists.biases, more.biases])[order]
     return Lists(starts, ordinals, codes, biases)
+
+
+def decoded(trained: Trained, lists: Lists) -> Floats:
+    """Return what the codes say of rows, `(n, d) float32` by ordinal: about where they are."""
+    out = np.empty((len(lists.ordinals), trained.dimension), np.float32)
+    names = ids_of(lists.starts)
+    for start in range(0, len(out), CODED_ROWS):
+        part = slice(start, start + CODED_ROWS)
+        near = trained.centroids[names[part]][:, : trained.dimension]
+        codes = one_in_a_byte(lists.codes[part], len(trained.codebook))
+        out[lists.ordinals[part]] = trained.of_space(near + _decoded(trained, codes))
+    return out
 
 
 def ids_of(starts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ QUERIES_A_PIECE = 64
 PACKED_ROWS = 65_536
 
 _NONE = frozen(np.zeros(0, np.float32))
+_NO_CANDIDATES = np.zeros((0, 0), np.int64)
 _ALL = np.zeros(0, np.uint8)
 _ALL.flags.writeable = False
 
@@ -29,7 +30,8 @@ class Searcher:
     Args:
         trained: by which the lists were made.
         lists: the lists.
-        vectors: `(n, d) float32`, read-only, by ordinal.
+        vectors: `(n, d) float32`, read-only, by ordinal; `(0, d)` where they are not stored: then
+            only `candidates` are known.
         inverse_norms: `(n,) float32`, for cosine; see `inverse_norms`.
         packed: `(blocks, groups, 64) uint8`, what `pack_codes` gave on a machine of this one's
             order; None makes it now.
@@ -122,6 +124,40 @@ class Searcher:
             self._complete(queries, excluded, ids, distances, threads)
         return ids, distances
 
+    def candidates(
+        self,
+        queries: NDArray[np.float32],
+        *,
+        probes: int,
+        wanted: int,
+        excluded: NDArray[np.uint8] | None = None,
+        threads: int = 1,
+    ) -> NDArray[np.int64]:
+        """Return the rows of least scores of each query, `(q, wanted) int64`, in no order.
+
+        There are fewer, and −1 behind them, only where fewer may be answered, or where numbers were
+        too large for a score.
+
+        Args:
+            queries: `(q, d) float32`, C-contiguous.
+            probes: lists to look through; more if they hold too few rows that may be answered.
+            wanted: rows.
+            excluded: `(n,) uint8`, non-zero for rows that may not be answered.
+            threads: threads to use; the rows do not depend on it.
+        """
+        found = np.empty((len(queries), wanted), np.int64)
+        queries = frozen(queries)
+        mask = _ALL if excluded is None else _read_only(excluded)
+        effort = (min(probes, self._lists.lists), wanted)
+        nothing = np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
+
+        def one(at: int) -> None:
+            part = slice(at, at + QUERIES_A_PIECE)
+            kernels.search(*self._fields, effort, queries[part], mask, *nothing, found[part])
+
+        list(blas.parallel(one, range(0, len(queries), QUERIES_A_PIECE), threads))
+        return found
+
     def _run(
         self,
         queries: NDArray[np.float32],
@@ -132,7 +168,9 @@ class Searcher:
         distances: NDArray[np.float32],
     ) -> int:
         effort = (min(probes, self._lists.lists), refined)
-        short: int = kernels.search(*self._fields, effort, queries, excluded, ids, distances)
+        short: int = kernels.search(
+            *self._fields, effort, queries, excluded, ids, distances, _NO_CANDIDATES
+        )
         return short
 
     def _complete(

@@ -113,7 +113,7 @@ class ContainerWriter:
         header["magic"] = MAGIC
         header["kind"] = kind.encode("ascii")
         header["major"] = major
-        header["minor"] = MINOR_BY_RANGES if by_ranges and major == MAJOR else minor
+        header["minor"] = max(minor, MINOR_BY_RANGES if by_ranges and major == MAJOR else 0)
         self._header = header.tobytes()
         self._out = out
         self._out.write(self._header)

@@ -13,6 +13,8 @@ MAGIC = b"PANN"
 MAJOR = 1
 MINOR = 0
 MINOR_BY_RANGES = 2
+MINOR_FORMS = 3
+"""Of blobs whose vectors are of another form than float32."""
 
 HEADER = np.dtype(
     [("magic", "S4"), ("kind", "S4"), ("major", "<u2"), ("minor", "<u2"), ("reserved", "<u4")]

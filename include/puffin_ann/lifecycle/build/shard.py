@@ -10,6 +10,7 @@ import numpy as np
 
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.encoding.container import fingerprint
+from puffin_ann.blobs.encoding.stored_vectors import Stored
 from puffin_ann.engines import engine
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.cell_order import ShardCells, in_cell_order
@@ -54,6 +55,9 @@ def build_shard(
     Rows are put in the order of the shard's cells, those of a cell in the order of their locators.
     Disk in use: the shard's rows, twice while they are put in order, what the engine needs, and its
     two blobs; memory does not grow with the stored vectors.
+
+    Raises:
+        BadVectorsError: a number is beyond the form that vectors are to be stored in.
     """
     began = time.monotonic()
     plan = workspace.build_plan
@@ -88,7 +92,7 @@ def build_shard(
         )
         encoded, where = scratch / "shard.blob", scratch / "rows.blob"
         with encoded.open("wb") as out:
-            made_by.encode(built, out)
+            made_by.encode(built, out, Stored(plan.declaration.vectors))
         with where.open("wb") as out:
             rows_blob.write(located, out)
         return BuiltShard(

@@ -70,6 +70,7 @@ def routing_of(
     return Routing(
         metric=declaration.metric,
         algorithm=algorithm,
+        vectors=declaration.vectors,
         dimension=plan.dimension,
         cells=cells,
         norm_bound=float(trained.norm_bound[0]),

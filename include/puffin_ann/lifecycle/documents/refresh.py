@@ -201,6 +201,7 @@ class AppliedShard(Document):
         added: rows inserted or built.
         action: what was done: `kept`, `mask`, `remap`, `insert`, `rebuild` or `delta`.
         recall: of the shard alone, measured after an insertion or a rebuild.
+        vector_bytes_read: of the table, for rows that the shard had before.
         added_tombstones: those that its tombstones blob, old or new, does not name; None: as in the
             version refreshed, or none if there is a new blob.
     """
@@ -216,6 +217,7 @@ class AppliedShard(Document):
     action: str
     recall: float | None
     seconds: float
+    vector_bytes_read: int = 0
     added_tombstones: StagedTombstones | None = None
 
 

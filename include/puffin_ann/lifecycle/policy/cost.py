@@ -100,6 +100,7 @@ def new_delta(state: IndexState, rows: int) -> Cost:
     engine, identity = row_bytes(state)
     if rows <= COMPARED_ROWS:
         engine = _vector_bytes(state)
+    engine = max(engine, _vector_bytes(state))  # whatever form the vectors of shards have
     cell_bytes = 4
     seconds = rows * engine / state.rates.copy_bytes
     if rows > COMPARED_ROWS:

@@ -16,6 +16,7 @@ def changed_fields(state: IndexState, declaration: IndexDeclaration) -> str:
         before = None
     if not isinstance(before, dict):
         return "its fingerprint is another"
+    before.setdefault("vectors", "float32")  # of earlier releases, which had no others
     now = declaration.model_dump(mode="json", include=set(SHAPING))
     changed = [
         f"{name} {before.get(name)!r} → {value!r}"

@@ -145,7 +145,8 @@ def make_new_version(workspace: Workspace) -> VersionContent:
             "read": changes.seconds,
             "apply": sum(group.seconds for group in groups),
         },
-        vector_bytes_read=changes.vector_bytes_read,
+        vector_bytes_read=changes.vector_bytes_read
+        + sum(shard.vector_bytes_read for shard in applied.values()),
         skipped=_skipped(before.skipped, changes),
         next_file_id=plan.next_file_id,
         rates=_rates(plan, changes, list(applied.values())),

@@ -1,8 +1,9 @@
 """Make the cells of an index again, of the rows of its shards.
 
 A rows blob says which rows are of which cell, so a cell keeps its number, by which deltas name it,
-and its shard. Its centroid becomes the mean of its rows, as k-means takes that of a sample. Each
-shard is unpacked once, one after the other; no graph is built.
+and its shard. Its centroid becomes the mean of its rows, as k-means takes that of a sample, or of
+what rounded vectors or codes say of them; radii are not known then. Each shard is unpacked once,
+one after the other; no graph is built, and nothing is read of the table.
 """
 
 import logging
@@ -97,6 +98,7 @@ class _Made:
         self._rows = np.zeros(count, np.uint64)
         self._radii = np.zeros(count, np.float32)
         self._is_made = np.zeros(count, np.bool_)
+        self._is_measured = routing.vectors == "float32"  # else stored vectors prove no radius
         self._threads = settings().thread_count
 
     def add(self, shard: ShardEntry, starts: CellStarts, rows: SearchableShard) -> None:
@@ -126,6 +128,8 @@ class _Made:
             behind = cells.nearest(vectors[len(known) :], self._threads)
             places = np.concatenate([known, np.searchsorted(ids, behind).astype(np.uint32)])
             wide = radii(self._space(vectors), cells.centroids, places, self._metric)
+            if not self._is_measured:
+                wide = np.full_like(wide, np.inf)
             self._radii[ids] = np.maximum(self._radii[ids], wide)
             self._rows[ids] += np.bincount(places, minlength=len(ids)).astype(np.uint64)
 

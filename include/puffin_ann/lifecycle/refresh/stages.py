@@ -353,12 +353,14 @@ def _apply_group(runner: Runner, workspace: Workspace, group: str) -> AppliedGro
     applied = tuple(shard for batch in made for shard in batch)
     for shard in applied:
         log.info(
-            "apply: shard %d: %s; %d rows added, %d of %d deleted, in %.2f s",
+            "apply: shard %d: %s; %d rows added, %d of %d deleted, %d bytes of vectors read of the "
+            "table, in %.2f s",
             shard.shard_id,
             shard.action,
             shard.added,
             shard.tombstones,
             shard.rows,
+            shard.vector_bytes_read,
             shard.seconds,
         )
     document = AppliedGroup(shards=applied, seconds=time.monotonic() - began)

@@ -33,6 +33,7 @@ class IndexStatus(BaseModel):
     that the version names; `file_bytes` those of the file, which holds the
     table's other indexes and others' statistics besides; `declared` is None where it is not known
     which indexes are declared; `tag` is the tag of ours that holds the file, None where none does;
+    `stored_vectors` is the form that shards store vectors in;
     `declaration` is what the version was published by, as the table
     records it: without `spark`, and empty if none can be read.
     """
@@ -45,6 +46,7 @@ class IndexStatus(BaseModel):
     trials: tuple[Trial, ...]
     metric: str
     dimension: int
+    stored_vectors: str = "float32"
     snapshot_id: int | None
     base_snapshot_id: int
     published_at: str | None
@@ -134,6 +136,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         trials=noted.trials,
         metric=routing.metric,
         dimension=routing.dimension,
+        stored_vectors=routing.vectors,
         snapshot_id=version.snapshot_id,
         base_snapshot_id=version.coverage.base_snapshot_id,
         published_at=_time_of(table, version.snapshot_id),
@@ -192,7 +195,8 @@ def grid(found: IndexStatus) -> Grid:
 def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
     if found.declared is not True:
         yield from _declared(found)
-    yield "algorithm", f"{found.algorithm}, {found.metric}, {found.dimension} dimensions"
+    form = "" if found.stored_vectors == "float32" else f", vectors: {found.stored_vectors}"
+    yield "algorithm", f"{found.algorithm}, {found.metric}, {found.dimension} dimensions{form}"
     for trial in found.trials:
         yield (
             "tried",

@@ -2,7 +2,8 @@
 
 `tier` searches them and masks rows, where `router` sends each query; `load` brings a shard to local
 disk, from the `blobs` that its files have of it; `rows` reads where its rows are without the rest,
-and leaves out shards that cannot be read; `tie_breaks` orders equal distances; `range`
+and leaves out shards that cannot be read; `table_rows` reads the vectors that shards have not;
+`tie_breaks` orders equal distances; `range`
 gives the shards and rows that a range search compares; `cold` searches shards that are not on local
 disk by ranges of their blobs.
 """

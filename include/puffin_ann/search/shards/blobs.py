@@ -6,15 +6,13 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.encoding import stored_vectors
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines import ShardEngine, engine
 from puffin_ann.engines.delta import DELTA, DeltaEngine
 from puffin_ann.errors import PuffinFormatError
 from puffin_ann.search.index_files import StoredBlob, VersionFiles
 from puffin_ann.search.index_version import IndexVersion
-
-VECTOR_BYTES = 4
-"""Bytes of a number of a vector: every engine's blob holds the vectors of its rows, as they are."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +37,17 @@ def engine_of(version: IndexVersion, shard: ShardEntry) -> ShardEngine | DeltaEn
     return DELTA if shard.kind == "delta" else engine(version.routing.algorithm)
 
 
+def least_bytes(version: IndexVersion, shard: ShardEntry) -> int:
+    """Return the fewest bytes that the blob of a shard has for the rows that it is said to have."""
+    form = "float32" if shard.kind == "delta" else version.routing.vectors
+    return stored_vectors.least_bytes(form, shard.rows, version.routing.dimension)
+
+
 def shard_blobs(files: VersionFiles, version: IndexVersion, shard: ShardEntry) -> ShardBlobs:
     """Find the blobs of a shard among the files of its version.
 
-    The rows that the routing blob claims are held to the vectors that are there, so that whatever
-    is made of a count of rows takes no more than a small multiple of the bytes that are stored.
+    The rows that the routing blob claims are held to what is there of each, so that whatever is
+    made of a count of rows takes no more than a small multiple of the bytes that are stored.
 
     Raises:
         PuffinFormatError: one is missing or there twice, or too short for the shard's rows.
@@ -57,7 +61,7 @@ def shard_blobs(files: VersionFiles, version: IndexVersion, shard: ShardEntry) -
             f"{where}: blob {made.type} is compressed ({made.compression_codec}), and is to be "
             "read in place"
         )
-    needed = VECTOR_BYTES * version.routing.dimension * shard.rows
+    needed = least_bytes(version, shard)
     if needed > made.length:
         raise PuffinFormatError(
             f"{where} has {made.length} bytes; {shard.rows} rows by the routing blob need {needed}"

@@ -1,7 +1,7 @@
 """A shard, brought from its Puffin file to local disk and opened for search."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,10 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
+from puffin_ann.blobs.encoding import stored_vectors
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines import SearchableShard
+from puffin_ann.engines.reranked import RowVectors, reranked
 from puffin_ann.errors import FormatError, LocalCopyError
 from puffin_ann.search.cache.local_cache import Fill, LocalCache
 from puffin_ann.search.cache.places import Place, apart, in_cache
@@ -23,6 +25,9 @@ from puffin_ann.search.index_files import StoredBlob, missing_is_damage
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards.blobs import engine_of, shard_blobs
+
+ReadTable = Callable[[Locators], RowVectors]
+"""Returns what reads the vectors of rows that are where locators say."""
 
 log = logging.getLogger("puffin_ann")
 
@@ -63,7 +68,12 @@ class LoadedShard:
 
 
 def load_shard(
-    io: FileIO, version: IndexVersion, shard: ShardEntry, cache: LocalCache, scope: str
+    io: FileIO,
+    version: IndexVersion,
+    shard: ShardEntry,
+    cache: LocalCache,
+    scope: str,
+    table: ReadTable | None = None,
 ) -> LoadedShard:
     """Bring a shard into the local cache, if it is not there, and open it.
 
@@ -76,6 +86,8 @@ def load_shard(
         shard: an entry of its routing blob.
         cache: local disk.
         scope: names the table for the cache, see `scope_of`.
+        table: returns what reads vectors that shards have not as they are; None where the shard's
+            are not asked for.
 
     Raises:
         FormatError: a blob is broken, or says what another contradicts; the cache keeps nothing.
@@ -83,7 +95,7 @@ def load_shard(
     """
     problem: Exception
     for is_again in (False, True):
-        loading = _Loading(io, version, shard, in_cache(cache, scope))
+        loading = _Loading(io, version, shard, in_cache(cache, scope), table)
         try:
             return loading.load()
         except (LocalCopyError, FormatError) as error:
@@ -94,7 +106,7 @@ def load_shard(
             # A power failure can cut files short that had been written, and a disk corrupt them.
             log.warning("%s; unpacked again", error)
             problem = error
-    return _Loading(io, version, shard, apart(cache, problem)).load()
+    return _Loading(io, version, shard, apart(cache, problem), table).load()
 
 
 class _Loading:
@@ -105,8 +117,17 @@ class _Loading:
         was_there: whether one of them was there before.
     """
 
-    def __init__(self, io: FileIO, version: IndexVersion, shard: ShardEntry, place: Place) -> None:
+    def __init__(
+        self,
+        io: FileIO,
+        version: IndexVersion,
+        shard: ShardEntry,
+        place: Place,
+        table: ReadTable | None,
+    ) -> None:
         self._io, self._version, self._shard, self._place = io, version, shard, place
+        self._table = table
+        self._errors: NDArray[np.float32] | None = None
         self._where = f"{version.file_of(shard)}: shard {shard.shard_id}"
         self.folders: list[Path] = []
         self.was_there = False
@@ -120,6 +141,9 @@ class _Loading:
             locators = self._locators(blobs.rows)
             tombstones = self._tombstones(blobs.tombstones, blobs.added)
         check_rows(self._where, shard, version.covered, locators, tombstones)
+        if self._table is not None:
+            table = self._table
+            searchable = reranked(searchable, self._errors, lambda: table(locators))
         return LoadedShard(shard, searchable, locators, tombstones)
 
     def _engine(self, blob: StoredBlob) -> SearchableShard:
@@ -130,7 +154,9 @@ class _Loading:
 
         with self._placed(blob, fill) as folder:
             searchable = algorithm.open(folder)
-        check_engine(self._where, self._version.routing, self._shard, searchable)
+            self._errors = stored_vectors.known(folder).errors
+        routing = self._version.routing
+        check_engine(self._where, routing, self._shard, searchable, self._errors)
         return searchable
 
     def _locators(self, blob: StoredBlob) -> Locators:

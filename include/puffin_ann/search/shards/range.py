@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.clustering.bounds import Bounds
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.engines.reranked import Reranked, blocks_of
 from puffin_ann.search.merge import LocatorKeys
 from puffin_ann.search.range_search import Part
 from puffin_ann.search.row_locators import FileRanks
@@ -22,17 +23,23 @@ def shard_parts(
     deleted: NDArray[np.bool_] | None,
     ranks: FileRanks,
     asking: NDArray[np.int64],
+    within: tuple[NDArray[np.float32], float],
 ) -> Iterator[Part]:
-    """Give the rows of a shard, block by block.
+    """Give the rows of a shard, block by block; those that stored vectors rule out may lack.
 
     Args:
         shard: its stored vectors are read.
         deleted: (n,) bool, rows that are not to be answered.
         ranks: places of covered files among the view's.
         asking: (m,) int64, numbers of the queries to compare.
+        within: (q, d) float32 queries, and the distance to which rows are wanted.
     """
-    for start in range(0, shard.engine.rows, BLOCK_ROWS):
-        ordinals = np.arange(start, min(start + BLOCK_ROWS, shard.engine.rows))
+    engine = shard.engine
+    if isinstance(engine, Reranked):
+        yield from _parts_of_table(shard, engine, deleted, ranks, asking, within)
+        return
+    for start in range(0, engine.rows, BLOCK_ROWS):
+        ordinals = np.arange(start, min(start + BLOCK_ROWS, engine.rows))
         excluded = None if deleted is None else deleted[ordinals].view(np.uint8)
         if excluded is not None and excluded.all():
             continue
@@ -40,8 +47,35 @@ def shard_parts(
         def keys(ids: NDArray[np.int64], start: int = start) -> LocatorKeys:
             return shard.locators.keys(ranks, ids + start)
 
-        vectors = shard.engine.vectors(ordinals)
+        vectors = engine.vectors(ordinals)
         yield Part(vectors, keys, asking, excluded, shard.entry.shard_id)
+
+
+def _parts_of_table(
+    shard: LoadedShard,
+    engine: Reranked,
+    deleted: NDArray[np.bool_] | None,
+    ranks: FileRanks,
+    asking: NDArray[np.int64],
+    within: tuple[NDArray[np.float32], float],
+) -> Iterator[Part]:
+    """Give the rows that what is stored does not rule out, as the table has them.
+
+    Read in the order of the table; without a row to read, a part tells that the shard was asked.
+    """
+    queries, distance = within
+    mask = None if deleted is None else deleted.view(np.uint8)
+    nobody = np.zeros((0, engine.dimension), np.float32)
+    yield Part(nobody, lambda ids: (ids, ids, ids), asking, None, shard.entry.shard_id)
+    for block in blocks_of(engine.order, mask):
+        ordinals = engine.maybe_nearer(queries[asking], distance, block)
+        if len(ordinals):
+
+            def keys(ids: NDArray[np.int64], rows: NDArray[np.int64] = ordinals) -> LocatorKeys:
+                return shard.locators.keys(ranks, rows[ids])
+
+            vectors = engine.vectors(ordinals)
+            yield Part(vectors, keys, asking, None, shard.entry.shard_id)
 
 
 def shards_within(

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,11 +17,12 @@ from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import EXACT
 from puffin_ann.errors import FormatError, PuffinAnnError
+from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part
-from puffin_ann.search.row_locators import MaskedRows
+from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.cold.decide import may_be_cold
 from puffin_ann.search.shards.cold.scan import ColdShards, DamagedShardError
@@ -29,6 +30,7 @@ from puffin_ann.search.shards.cold.tier import ColdTier
 from puffin_ann.search.shards.load import LoadedShard, load_shard
 from puffin_ann.search.shards.range import shard_parts, shards_within
 from puffin_ann.search.shards.router import NEAREST_SHARE, Router
+from puffin_ann.search.shards.table_rows import TableRows
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, settings
 
@@ -52,6 +54,7 @@ class ShardTier:
         cache: local disk.
         scope: names the table for the cache, see `scope_of`.
         mode: when shards are brought to local disk.
+        reader: of the table's vectors, made when a shard has not its own as they are.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class ShardTier:
         cache: LocalCache,
         scope: str,
         mode: CacheMode = "full",
+        reader: Callable[[], RowVectorReader] | None = None,
     ) -> None:
         self._io, self._version, self._view = io, version, view
         self._cache, self._scope = cache, scope
@@ -78,6 +82,7 @@ class ShardTier:
         self._threads = settings().thread_count
         self._mode = mode
         self._coming: set[int] = set()
+        self._make_reader = reader
 
     def search(
         self,
@@ -147,13 +152,21 @@ class ShardTier:
         for number, asking in shards_within(shards, self._cells, queries, distance):
             shard = self._shard(shards[number])
             deleted = self._deleted[shard.entry.shard_id]
-            yield from shard_parts(shard, deleted, self._view.rank_of_file_id, asking)
+            ranks = self._view.rank_of_file_id
+            yield from shard_parts(shard, deleted, ranks, asking, (queries, distance))
 
     def _shard(self, entry: ShardEntry) -> LoadedShard:
         shard = self._loaded.get(entry.shard_id)
         if shard is None:
             try:
-                shard = load_shard(self._io, self._version, entry, self._cache, self._scope)
+                shard = load_shard(
+                    self._io,
+                    self._version,
+                    entry,
+                    self._cache,
+                    self._scope,
+                    self._read_table,
+                )
             except FormatError:
                 self.damaged.add(entry.shard_id)
                 raise
@@ -198,6 +211,21 @@ class ShardTier:
         """Bytes that were read by ranges so far."""
         tier = self.__dict__.get("_cold")
         return sum(tier.shards.bytes_read.values()) if tier else 0
+
+    @property
+    def table_bytes_read(self) -> int:
+        """Bytes of vectors that were read of the table so far, as they are stored there."""
+        reader = self.__dict__.get("_reader")
+        return reader.bytes_read if reader else 0
+
+    @cached_property
+    def _reader(self) -> RowVectorReader:
+        if self._make_reader is None:
+            raise FormatError(f"index {self._version.index}: its vectors are in the table alone")
+        return self._make_reader()
+
+    def _read_table(self, locators: Locators) -> TableRows:
+        return TableRows(self._reader, self._view.rank_of_file_id, locators)
 
     @cached_property
     def _cold(self) -> ColdTier | None:

@@ -16,11 +16,14 @@ from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.cells import CellStarts
+from puffin_ann.blobs.encoding import stored_vectors
+from puffin_ann.blobs.encoding.stored_vectors import Stored
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.declaration import EXACT
 from puffin_ann.engines import SearchableShard, ShardEngine, engine
 from puffin_ann.engines.delta import DELTA
+from puffin_ann.engines.reranked import ArrayRows, CodesReranked
 from puffin_ann.errors import FormatError, RecallTooLowError
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.cell_order import ShardCells
@@ -36,6 +39,7 @@ from puffin_ann.lifecycle.refresh.apply_changes.remap import (
     write_rows,
     write_tombstones,
 )
+from puffin_ann.lifecycle.refresh.apply_changes.table_vectors import ShardVectors, shard_vectors
 from puffin_ann.lifecycle.runtime.progress import reporter
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
@@ -214,9 +218,12 @@ class ShardRewriter:
         rows = now.rows.followed_by(added)
         deleted = np.concatenate([now.deleted, np.zeros(len(fresh.rows.vectors), np.bool_)])
         encoded = scratch / "inserted.blob"
+        stored = stored_vectors.known(self._unpacked(shard, scratch), self.version.routing.vectors)
         with encoded.open("wb") as out:
-            self._made_by.encode(made, out)
-        recall = self._recall(encoded, deleted, scratch / "inserted")
+            self._made_by.encode(made, out, stored)
+        recall = self._recall(
+            encoded, deleted, scratch / "inserted", fresh.rows.vectors, first=len(now.rows)
+        )
         if (
             recall is not None
             and recall.recall < self.workspace.refresh_plan.declaration.recall_target
@@ -253,7 +260,9 @@ class ShardRewriter:
         rows, cells = fresh.rows.located, fresh.cells
         old, live = None, np.zeros(0, np.int64)
         if now is not None:
-            old = self._made_by.open(self._unpacked(shard, scratch))
+            folder = self._unpacked(shard, scratch)
+            opened = self._made_by.open(folder)
+            old = shard_vectors(self.workspace, opened, folder, now, scratch)
             live = np.flatnonzero(~now.deleted)
             rows = now.rows.take(live).followed_by(rows)
             cells = self._cells(shard, old, live, fresh)
@@ -271,8 +280,10 @@ class ShardRewriter:
         )
         encoded = scratch / "rebuilt.blob"
         with encoded.open("wb") as out:
-            self._made_by.encode(made, out)
-        recall = self._recall(encoded, np.zeros(len(order), np.bool_), scratch / "rebuilt")
+            self._made_by.encode(made, out, Stored(routing.vectors))
+        recall = self._recall(
+            encoded, np.zeros(len(order), np.bool_), scratch / "rebuilt", vectors, first=0
+        )
         if recall is not None and recall.high < plan.declaration.recall_target:
             raise RecallTooLowError(
                 f"index {self.version.index!r}: shard {shard.shard_id}, built again of "
@@ -284,11 +295,20 @@ class ShardRewriter:
         rows = replace(rows.take(order), cells=CellStarts.of(cells[order]))
         blobs = {self._made_by.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
         return self._applied(
-            shard.shard_id, "graph", rows, None, blobs, len(order), "rebuild", recall, began
+            shard.shard_id,
+            "graph",
+            rows,
+            None,
+            blobs,
+            len(order),
+            "rebuild",
+            recall,
+            began,
+            vector_bytes_read=0 if old is None else old.bytes_read,
         )
 
     def _cells(
-        self, shard: ShardEntry, old: SearchableShard, live: NDArray[np.int64], fresh: FreshRows
+        self, shard: ShardEntry, old: ShardVectors, live: NDArray[np.int64], fresh: FreshRows
     ) -> NDArray[np.uint32]:
         """Return (n,) uint32, the cells of live rows of a shard and then of new ones."""
         every = self.version.cells(self.workspace.table.io)
@@ -300,21 +320,44 @@ class ShardRewriter:
             self.version.routing.norm_bound,
         )
         found = [
-            cells.nearest(old.vectors(live[start : start + CHUNK_ROWS]), self.threads)
+            cells.nearest(old.of(live[start : start + CHUNK_ROWS]), self.threads)
             for start in range(0, len(live), CHUNK_ROWS)
         ]
         return np.concatenate([*found, fresh.cells])
 
-    def _recall(self, encoded: Path, deleted: NDArray[np.bool_], folder: Path) -> Measure | None:
-        """Measure a shard by what searches read, as the width was chosen; see `recall_of`."""
+    def _recall(
+        self,
+        encoded: Path,
+        deleted: NDArray[np.bool_],
+        folder: Path,
+        vectors: NDArray[np.float32],
+        *,
+        first: int,
+    ) -> Measure | None:
+        """Measure a shard by what searches read, as the width was chosen; see `recall_of`.
+
+        Rounded vectors are measured by themselves, and a shard without vectors by those rows of
+        which they are at hand, so that nothing is read of the table.
+
+        Args:
+            encoded: the shard's blob.
+            deleted: (n,) bool, rows of it that are.
+            folder: to be made, for the unpacked blob.
+            vectors: (m, d) float32, of the rows from `first` on, which go to the end.
+            first: an ordinal.
+        """
         routing = self.version.routing
         if routing.algorithm == EXACT:
             return None
         folder.mkdir()
         with encoded.open("rb") as source:
             self._made_by.unpack(source, folder)
+        shard: Any = self._made_by.open(folder)
+        if hasattr(shard, "candidates"):
+            deleted = deleted | (np.arange(len(deleted)) < first)
+            shard = CodesReranked(shard, ArrayRows(vectors, first, len(deleted)))
         return recall_of(
-            self._made_by.open(folder),
+            shard,
             deleted,
             k=self.workspace.refresh_plan.declaration.gate.k,
             width=routing.search_width,
@@ -333,6 +376,7 @@ class ShardRewriter:
         action: str,
         recall: Measure | None,
         began: float,
+        vector_bytes_read: int = 0,
     ) -> AppliedShard:
         return AppliedShard(
             shard_id=shard_id,
@@ -346,6 +390,7 @@ class ShardRewriter:
             action=action,
             recall=None if recall is None else recall.recall,
             seconds=time.monotonic() - began,
+            vector_bytes_read=vector_bytes_read,
         )
 
 
@@ -387,7 +432,7 @@ def _new(scratch: Path, name: str) -> Path:
 
 
 def _gathered(
-    old: SearchableShard | None,
+    old: ShardVectors | None,
     live: NDArray[np.int64],
     added: NDArray[np.float32],
     order: NDArray[np.int64],
@@ -400,7 +445,7 @@ def _gathered(
         is_old = chosen < len(live)
         part = np.empty((len(chosen), added.shape[1]), np.float32)
         if old is not None:
-            part[is_old] = old.vectors(live[chosen[is_old]])
+            part[is_old] = old.of(live[chosen[is_old]])
         part[~is_old] = added[chosen[~is_old] - len(live)]
         vectors[start : start + len(chosen)] = part
     return vectors

@@ -31,10 +31,13 @@ from puffin_ann.search.consistency import check_cells
 from puffin_ann.search.index_files import BlobPlace, VersionFiles
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators, are_among
-from puffin_ann.search.shards.blobs import VECTOR_BYTES, engine_of
+from puffin_ann.search.shards.blobs import engine_of, least_bytes
 
 HEAD = np.dtype([("rows", "<u8"), ("dimension", "<u4"), ("metric", "<u4")])
 """What the head of every engine's blob begins with."""
+
+VECTOR_BYTES = 4
+"""Bytes of a number: shards are searched by ranges whose vectors are those of the table."""
 
 VECTORS = "vecs"
 LOCATORS = "locs"
@@ -93,7 +96,7 @@ class ShardParts:
                 raise PuffinFormatError(
                     f"{where}: blob {place.metadata.type} is compressed, and is to be read in place"
                 )
-        needed = VECTOR_BYTES * version.routing.dimension * entry.rows
+        needed = least_bytes(version, entry)
         if needed > engine.metadata.length:
             raise PuffinFormatError(
                 f"{where} has {engine.metadata.length} bytes; {entry.rows} rows by the routing "

@@ -1,0 +1,71 @@
+"""The vectors of a shard's rows, from the table where the shard has not its own as they are."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core.memmap import new_array
+from puffin_ann.blobs import coverage as coverage_blob
+from puffin_ann.blobs.encoding import stored_vectors
+from puffin_ann.engines.reranked import blocks_of
+from puffin_ann.lake.read.columns import DataFile
+from puffin_ann.lake.read.row_vectors import RowVectorReader
+from puffin_ann.lake.read.vector_column import table_vector_column
+from puffin_ann.lake.store.locations import absolute_path
+from puffin_ann.lifecycle.refresh.apply_changes.remap import ShardRows
+from puffin_ann.lifecycle.runtime.workspace import Workspace
+from puffin_ann.search.row_locators import FileRanks, Locators
+from puffin_ann.search.shards.table_rows import TableRows
+
+
+@dataclass(frozen=True)
+class ShardVectors:
+    """What gives the vectors of live rows of a shard.
+
+    Attributes:
+        of: (m,) int64 ordinals to (m, d) float32.
+        bytes_read: of vectors decoded from the table for it.
+    """
+
+    of: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+    bytes_read: int = 0
+
+
+def shard_vectors(
+    workspace: Workspace, shard: Any, folder: Path, now: ShardRows, scratch: Path
+) -> ShardVectors:
+    """Return the vectors of a shard's live rows, as the table has them.
+
+    Where they are read, each row group is decoded once, in bounded memory, into a mapped file.
+
+    Args:
+        workspace: of the run.
+        shard: as its engine opens it.
+        folder: where it is unpacked.
+        now: where its rows are in the new version.
+        scratch: an existing folder, which takes them.
+
+    Raises:
+        DataFileError: a file is not what was indexed.
+        StoreUnavailableError: its store does not answer.
+    """
+    if not hasattr(shard, "candidates") and stored_vectors.known(folder).errors is None:
+        return ShardVectors(shard.vectors)
+    plan, table = workspace.refresh_plan, workspace.table
+    files = coverage_blob.decode(workspace.fetch_bytes(plan.coverage)).files
+    ids = np.array([file.file_id for file in files], np.int64)
+    reader = RowVectorReader(
+        table,
+        table_vector_column(table, plan.declaration.column),
+        plan.dimension,
+        [DataFile(absolute_path(table.location(), file.path), file.size) for file in files],
+    )
+    rows = TableRows(reader, FileRanks(ids, np.arange(len(ids))), Locators.of(now.rows))
+    found = new_array(scratch / "of-table.npy", np.float32, (len(now.rows), plan.dimension))
+    for ordinals in blocks_of(rows.order, now.deleted.view(np.uint8)):
+        found[ordinals] = rows.read(ordinals)
+    return ShardVectors(lambda ordinals: np.asarray(found[ordinals]), reader.bytes_decoded)
