@@ -6,5 +6,5 @@ Blobs that fit memory have `encode(x) -> bytes` and `decode(bytes) -> x` (`routi
 `hnsw`, `ivf`). `coverage_changes` and `tombstone_changes` say what changed since one of those was
 written. `cells` is the part of a rows blob that says where each cell's rows begin, `rows_v1` reads
 what earlier releases wrote. `describe` says what a blob holds. `encoding` has what they are made
-of, `sizing` predicts how large an index will be.
+of.
 """

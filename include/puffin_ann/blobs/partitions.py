@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.blobs.encoding import metrics
-from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter
+from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, length_of
 from puffin_ann.errors import BlobFormatError
 
 KIND = "part"
@@ -61,6 +61,12 @@ class Partitions:
         if is_kept.all():
             return self
         return replace(self, shards=np.where(is_kept, self.shards, np.uint32(shards[0])))
+
+
+def size_of(count: int, metric: str, dimension: int) -> int:
+    """Return the bytes of a blob of so many cells, not compressed, which it hardly can be."""
+    width = metrics.search_dimension(metric, dimension)
+    return length_of([HEAD.itemsize, 4 * count * width, 4 * count, 8 * count, 4 * count])
 
 
 def none(metric: str, dimension: int) -> Partitions:

@@ -1,254 +1,247 @@
-"""Predict how large an index of any algorithm will be, before it is built.
+"""Predict how large an index will be, within a tenth, before it is built.
 
-`blobs.sizes` knows graph blobs, and what is of one size whatever the algorithm. Of layers, degrees
-depend on the data, as there. Lists follow the formulas of `docs/format.md` to the byte, and so do
-centroids of data files, of which there are no shards.
+Bytes a row for each algorithm and form of vectors, and what there is beside rows. Only two things
+depend on how numbers fall: where rows stand in the table, a byte or two each, and the links of
+graphs, which are measured (see `LINK`).
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
-from puffin_ann.blobs import graph, hnsw, ivf, rows
+from puffin_ann.ann.ivf.lists import default_lists, default_subspaces
+from puffin_ann.blobs import centroid, coverage, graph, partitions, routing
 from puffin_ann.blobs.encoding import metrics
-from puffin_ann.blobs.encoding.container import ContainerReader, length_of
-from puffin_ann.blobs.sizing import sizes
-from puffin_ann.blobs.sizing.shape import IndexShape
-from puffin_ann.blobs.sizing.sizes import IndexSize
-from puffin_ann.declaration import CENTROID, EXACT
-from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.blobs.encoding.stored_vectors import NUMBER_BYTES, Form
+from puffin_ann.declaration import AUTO, CENTROID, FORMS_OF, MetricName
+from puffin_ann.errors import BadInputError
+from puffin_ann.puffin.footer import MAX_PAYLOAD
+from puffin_ann.puffin.layout import MAX_JAVA_BLOB
 
-LAYER_DEGREE = 3.5
-"""Mean neighbours in layer 0 as a multiple of the root of M. Measured on GloVe words, 6,000 and
-20,000 a shard: 14.0 to 14.7 at M 16, 10.0 at M 8."""
+MOST_OBJECT = 5 * 10**12
+"""Bytes of the largest object that S3 takes."""
+NEAR = 0.9
+"""Share of a limit from which on it is told: shards differ."""
+SPARED = 0.85
+"""Share of a blob's limit that shards are chosen to have."""
 
-UPPER_DEGREE = 2.3
-"""Likewise in the layers above, of which there is one list in M: 8.9 to 9.9 and 5.8."""
+LINK, LINK_LESS = 0.08, 7.0
+"""Bytes of a link among n rows of a graph of mean degree m: 0.08 + log2(n / m) / 7. Fitted to what
+the format's encoder makes of links drawn near by and from everywhere, as those of word and sentence
+vectors are, 20,000 to 4,000,000 rows: off by 3 %, and 7 % too few with two cells in a shard."""
+DEGREE, DEGREE_ROWS, DEGREE_GROWTH, DEGREE_BEND = 38.0, 20_000, 5.0, 4
+"""Mean degree of a Vamana graph without a maximum, of so many rows, what each doubling adds, and
+how sharply the maximum cuts in: measured on words, sentences and normal vectors of 32 numbers."""
+LAYER_DEGREE, UPPER_DEGREE = 3.5, 2.3
+"""Mean links in layer 0 of HNSW, and above, as multiples of the root of M."""
 
-_PROPERTIES = 50
-_CENTROID_LANES = 64
+BLOB_BYTES, FOOTER_BYTES, PATH_BYTES, PROPERTY_BYTES = 400, 260, 80, 3000
+"""Of a blob in its container and in the footer, of a data file's path, of what a build notes."""
 
 
 @dataclass(frozen=True)
-class Engine:
-    """What decides the size of a shard besides its rows.
+class Shape:
+    """What decides the size of an index.
 
     Attributes:
-        algorithm: as declared; `vamana` and `exact` shards are graph blobs.
-        links: M of an HNSW graph.
-        lists: inverted lists of a shard; None: as a build takes; 0: none, every row is compared.
-        centroids: centroids of a data file.
+        rows: indexed.
+        dimension: numbers in a vector.
+        algorithm: as declared.
+        vectors: form that shards store them in.
+        metric: as declared.
+        degree: R of `vamana`, M of `hnsw`; None as by default.
+        codes: `pq_m`; None as by default.
+        shards: that rows are spread over; None: the fewest that Iceberg's Java reader can read.
+        partitions_per_shard: k-means cells.
+        files: of the table.
+        row_groups: of a file.
+        centroids: of a file, for `centroid`.
     """
 
+    rows: int
+    dimension: int
     algorithm: str = "vamana"
-    links: int = 16
-    lists: int | None = None
+    vectors: Form = "float32"
+    metric: str = "cosine"
+    degree: int | None = None
+    codes: int | None = None
+    shards: int | None = None
+    partitions_per_shard: int = 32
+    files: int = 1
+    row_groups: int = 1
     centroids: int = 1
 
-
-def fields_of(engine: Engine, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of an `IndexShape`: those told that the algorithm has, and its defaults.
-
-    Args:
-        engine: names the algorithm.
-        told: has a `dimension` at least.
-    """
-    dimension = told["dimension"]
-    fields = {"metric": "cosine", **told}
-    if engine.algorithm == "vamana":
-        codes = max(dimension // 4, 1) if told.get("max_degree", 64) else 0
-        return {"pq_subspaces": codes, **fields}
-    fields["max_degree"] = 0
-    if engine.algorithm == "ivf_pq":
-        from puffin_ann.ann.ivf.lists import default_subspaces
-
-        return {"pq_subspaces": default_subspaces(dimension), "pq_bits": 4, **fields}
-    return {**fields, "pq_subspaces": 0}
-
-
-def with_default_lists(shape: IndexShape, engine: Engine) -> Engine:
-    """Return the engine with the lists that a build makes, where it does not say how many."""
-    count = math.ceil(shape.rows / shape.shards)
-    if engine.algorithm != "ivf_pq" or not shape.pq_subspaces:
-        return replace(engine, lists=0)
-    if engine.lists is not None or not count:
-        return replace(engine, lists=engine.lists or 0)
-    from puffin_ann.ann.ivf.lists import default_lists
-
-    return replace(engine, lists=default_lists(count))
-
-
-def predict(shape: IndexShape, engine: Engine) -> IndexSize:
-    """Return the sizes of an index of a shape; of `centroid`, the one blob stands for shards."""
-    if engine.algorithm == CENTROID:
-        return _of_centroids(shape, engine)
-    engine = with_default_lists(shape, engine)
-    rows = math.ceil(shape.rows / shape.shards)
-    if engine.algorithm == "hnsw":
-        found = sizes.predict(shape, layers_size(shape, engine, rows), _layers(shape, engine, rows))
-    elif engine.algorithm == "ivf_pq":
-        found = sizes.predict(shape, lists_size(shape, engine, rows), _lists(shape, engine, rows))
-    else:
-        found = sizes.predict(shape)
-    kept = shape.shards * _kept(shape, engine, rows)
-    return replace(found, unpacked=found.unpacked + kept)
-
-
-def _kept(shape: IndexShape, engine: Engine, count: int) -> int:
-    """Return the bytes that searches keep in their cache beside what a shard's blob holds."""
-    if engine.algorithm == "vamana":
-        from puffin_ann.ann.vamana.packed_policy import expected_bytes
-
-        return expected_bytes(count, shape.metric, shape.dimension, shape.max_degree)
-    if not engine.lists:
-        return 0
-    from puffin_ann.ann.simd import fastscan
-
-    # Codes once more as they are scanned; the last block of a list is half full.
-    blocks = math.ceil(count / fastscan.BLOCK) + engine.lists // 2
-    return blocks * fastscan.groups_of(shape.pq_subspaces) * fastscan.GROUP_BYTES
-
-
-def read_shape(reader: PuffinReader) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return fields of an `IndexShape` and of an `Engine` that the first shard of a file tells.
-
-    Raises:
-        FormatError: A blob is not what its type says.
-    """
-    locators = [blob for kind in rows.TYPES for blob in reader.find(kind)]
-    for blob in reader.find(hnsw.TYPE)[:1]:
-        container = ContainerReader(reader.open(blob), hnsw.KIND)
-        count = int(container.record("head", hnsw.HEAD)["rows"])
-        located = [rows.open_reader(reader.open(first)) for first in locators[:1]]
-        return _told_by_layers(container, sizes.cells_of(located[0], count) if located else 1)
-    for blob in reader.find(ivf.TYPE)[:1]:
-        return _told_by_lists(ContainerReader(reader.open(blob), ivf.KIND))
-    for blob in reader.find(graph.TYPE)[:1] if locators else ():
-        told = sizes.shape_of(reader.open(blob), reader.open(locators[0]))
-        return told, {"algorithm": "vamana" if told["max_degree"] else EXACT}
-    return None
-
-
-def _told_by_lists(reader: ContainerReader) -> tuple[dict[str, Any], dict[str, Any]]:
-    head = reader.record("head", ivf.HEAD)
-    codes = {"pq_subspaces": int(head["pq_subspaces"])} if int(head["lists"]) else {}
-    return {**_width_of(head, "lists blob"), **codes}, {"algorithm": "ivf_pq"}
-
-
-def _told_by_layers(reader: ContainerReader, cells: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    head = reader.record("head", hnsw.HEAD)
-    count, links = int(head["rows"]), int(head["links"])
-    told = {**_width_of(head, "hnsw blob"), "partitions_per_shard": cells}
-    if count:
-        adjacency = reader.section_length("adja")
-        told["mean_degree"] = sizes.mean_degree_of(adjacency, count, 2 * links, cells)
-    return told, {"algorithm": "hnsw", "links": links}
-
-
-def _width_of(head: np.void | NDArray[Any], where: str) -> dict[str, Any]:
-    metric = metrics.name(int(head["metric"]), where)
-    return {"dimension": int(head["dimension"]), "metric": metric}
-
-
-def fewest_shards(shape: IndexShape, engine: Engine) -> int:
-    """Return the fewest shards whose blobs Java can read; see `sizes.fewest_shards`."""
-    if engine.algorithm == CENTROID:
-        return 1
-    if engine.algorithm == "hnsw":
-        return sizes.fewest_shards(shape, lambda asked, count: layers_size(asked, engine, count))
-    if engine.algorithm == "ivf_pq":
-
-        def measure(asked: IndexShape, count: int) -> int:
-            built = with_default_lists(replace(asked, rows=count, shards=1), engine)
-            return lists_size(asked, built, count)
-
-        return sizes.fewest_shards(shape, measure)
-    return sizes.fewest_shards(shape)
-
-
-def layers_size(shape: IndexShape, engine: Engine, count: int) -> int:
-    """Return the bytes of the HNSW blob of a shard of `count` rows."""
-    upper = _upper_lists(engine, count)
-    return length_of(
-        [
-            hnsw.HEAD.itemsize,
-            _PROPERTIES,
-            count,
-            *_adjacency(
-                shape, count, count, 2 * engine.links, shape.mean_degree or _degree(engine)
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        algorithms = [name for name in FORMS_OF if name != AUTO]
+        wrong = {
+            f"algorithm must be one of {', '.join(algorithms)}, got {self.algorithm!r}": (
+                self.algorithm not in algorithms
             ),
-            *_adjacency(shape, upper, count, engine.links, UPPER_DEGREE * math.sqrt(engine.links)),
-            4 * count * shape.dimension,
-        ],
-        by_ranges=True,
+            f"vectors must be one of {', '.join(FORMS_OF.get(self.algorithm, ()))} for "
+            f"{self.algorithm!r}, got {self.vectors!r}": (
+                self.vectors not in FORMS_OF.get(self.algorithm, (self.vectors,))
+            ),
+            f"metric must be one of {', '.join(get_args(MetricName))}, got {self.metric!r}": (
+                self.metric not in get_args(MetricName)
+            ),
+            f"dimension must be 1 to {graph.MAX_DIMENSION}, got {self.dimension}": not (
+                0 < self.dimension <= graph.MAX_DIMENSION
+            ),
+            f"codes of a row must be 1 to its {self.dimension} dimensions, got {self.codes}": (
+                self.codes is not None and not 0 < self.codes <= self.dimension
+            ),
+        }
+        for message, there in wrong.items():
+            if there:
+                raise BadInputError(message)
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes of an index, and what searches take.
+
+    Attributes:
+        row: of a row in its shard, on average.
+        shard: engine's blob of a shard.
+        rows: rows blob of a shard.
+        routing, partitions, coverage: blobs, not compressed.
+        footer: of the Puffin file, not compressed.
+        file: all of it, in one file.
+        cache: on local disk, of a search of all shards.
+        memory: of that, what searches touch.
+        requests: to S3 for a first answer from every shard, at least: by ranges with float32
+            vectors, else of whole shards.
+    """
+
+    row: int
+    shard: int
+    rows: int
+    routing: int
+    partitions: int
+    coverage: int
+    footer: int
+    file: int
+    cache: int
+    memory: int
+    requests: int
+
+
+def predict(shape: Shape) -> tuple[Shape, Size]:
+    """Return the sizes of an index, and its shape with the shards that were chosen."""
+    if shape.algorithm == CENTROID:
+        shape = replace(shape, shards=0, partitions_per_shard=0)
+    elif shape.shards is None:
+        a_row = _engine(shape, 1 << 20)[0] / (1 << 20)
+        shape = replace(
+            shape, shards=max(1, math.ceil(shape.rows * a_row / (SPARED * MAX_JAVA_BLOB)))
+        )
+    shards = shape.shards or 0
+    count = math.ceil(shape.rows / max(shards, 1))
+    shard, cache, memory = _engine(shape, count) if shards else _centroids(shape)
+    places = math.log2(max(shards * shape.partitions_per_shard, 1)) + 3
+    rows = math.ceil(count * (16 + places / 8)) + BLOB_BYTES if shards else 0
+    small = {
+        "routing": routing.SHARD.itemsize * shards + 4 * shards + PROPERTY_BYTES,
+        "partitions": partitions.size_of(
+            shards * shape.partitions_per_shard, shape.metric, shape.dimension
+        ),
+        "coverage": shape.files * (coverage.FILE.itemsize + 4 + PATH_BYTES + 4 * shape.row_groups)
+        + BLOB_BYTES,
+    }
+    footer = FOOTER_BYTES * (3 + 2 * shards)
+    whole = max(shards, 1) * (shard + rows) + sum(small.values()) + footer
+    by_ranges = 6 if shape.vectors == "float32" else 2  # ends of two blobs, a cell of each
+    return shape, Size(
+        row=round((shard + rows) / max(count, 1)) if shards else 0,
+        shard=shard,
+        rows=rows,
+        **small,
+        footer=footer,
+        file=whole,
+        cache=max(shards, 1) * (cache + 16 * count * (shards > 0)),
+        memory=max(shards, 1) * memory,
+        requests=2 + by_ranges * shards,
     )
 
 
-def lists_size(shape: IndexShape, engine: Engine, count: int) -> int:
-    """Return the bytes of the lists blob of a shard of `count` rows."""
-    return length_of(
-        [ivf.HEAD.itemsize, _PROPERTIES, *_arrays(shape, engine, count)], by_ranges=True
+def warnings(shape: Shape, size: Size) -> list[str]:
+    """Return which limits are near or passed, and what to do, a sentence each."""
+    what = "centroids blob" if shape.algorithm == CENTROID else "blob of a shard"
+    fewer = "compact the table's files"
+    more = fewer if shape.algorithm == CENTROID else "take more --shards"
+    fewer_cells = "take fewer --partitions-per-shard"
+    java = "that Iceberg's Java reader takes, and what is larger is not written"
+    limits = (
+        (what, size.shard, MAX_JAVA_BLOB, java, more),
+        ("partitions blob", size.partitions, MAX_JAVA_BLOB, java, fewer_cells),
+        ("coverage blob", size.coverage, MAX_JAVA_BLOB, java, fewer),
+        ("footer", size.footer, MAX_PAYLOAD, "that readers take", "take fewer --shards"),
+        ("file", size.file, MOST_OBJECT, "of an object on S3", "index in parts"),
     )
-
-
-def _degree(engine: Engine) -> float:
-    return min(LAYER_DEGREE * math.sqrt(engine.links), 2.0 * engine.links)
-
-
-def _upper_lists(engine: Engine, count: int) -> int:
-    """Return the expected lists above layer 0: one row in M is in layer 1, and so on."""
-    return round(count / max(engine.links - 1, 1))
-
-
-def _adjacency(
-    shape: IndexShape, lists: int, count: int, most: int, mean: float
-) -> tuple[int, int]:
-    """Return the bytes of lists of neighbours among `count` rows, and of their offsets."""
-    cells = shape.partitions_per_shard
-    like = IndexShape(count, 1, max_degree=most, mean_degree=mean, partitions_per_shard=cells)
-    offsets = 8 * (math.ceil(lists / hnsw.BLOCK_LISTS) + 1)
-    return sizes.adjacency_size(like, count, lists), offsets
-
-
-def _arrays(shape: IndexShape, engine: Engine, count: int) -> list[int]:
-    """Return the bytes of the sections of a lists blob; its unpacked files have the same."""
-    vectors = 4 * count * shape.dimension
-    if not engine.lists:
-        return [vectors]
-    wide = metrics.search_dimension(shape.metric, shape.dimension)
-    codes = shape.pq_subspaces
     return [
-        4 * shape.dimension,
-        4 * engine.lists * wide,
-        4 * (codes + 1),
-        4 * codes * ivf.WORDS * math.ceil(shape.dimension / codes),
-        8 * (engine.lists + 1),
-        4 * count,
-        count * math.ceil(codes / 2),
-        4 * count,
-        vectors,
+        f"the {name} has {there:,} bytes, of at most {most:,} {why}: {hint}"
+        for name, there, most, why, hint in limits
+        if there > NEAR * most
     ]
 
 
-def _lists(shape: IndexShape, engine: Engine, count: int) -> int:
-    norms = 4 * count if engine.lists and shape.metric == "cosine" else 0
-    return sum(_arrays(shape, engine, count)) + norms
+def _engine(shape: Shape, count: int) -> tuple[int, int, int]:
+    """Return the bytes of a shard of so many rows: of its blob, in the cache, and touched there."""
+    d, n = shape.dimension, count
+    form = shape.vectors
+    errors: Literal[0, 4, 8] = 8 if form == "int8" else 4 if form == "float16" else 0
+    stored = n * (NUMBER_BYTES[form] * d + errors)
+    unpacked = n * (4 * d + errors) if form != "none" else 0
+    if shape.algorithm == "ivf_pq":
+        lists, m = default_lists(n), shape.codes or default_subspaces(d)
+        wide = metrics.search_dimension(shape.metric, d)
+        trained = 4 * lists * wide + 4 * m * 16 * math.ceil(d / m)
+        listed = n * (math.ceil(m / 2) + 8) + trained
+        if not lists:
+            return 4 * n * d + BLOB_BYTES, 4 * n * d, 4 * n * d
+        norms = 4 * n if shape.metric == "cosine" and form != "none" else 0
+        packed = (n + 16 * lists) * math.ceil(m / 2)
+        touched = unpacked + packed + 8 * n + 4 * lists * wide + norms
+        return stored + listed + BLOB_BYTES, unpacked + listed + packed + norms, touched
+    if shape.algorithm == "exact":
+        return stored + BLOB_BYTES, unpacked + 2 * n, unpacked
+    from puffin_ann.ann.graph.space import is_needed, padded_dim
+
+    space = 4 * n * padded_dim(shape.metric, d) if is_needed(shape.metric, d) else 0
+    if shape.algorithm == "hnsw":
+        m = shape.degree or 16
+        upper = n / max(m - 1, 1)
+        links = n * _links(n, min(LAYER_DEGREE * math.sqrt(m), 2 * m))
+        links += upper * _links(n, UPPER_DEGREE * math.sqrt(m))
+        wide = n * (8 * m + 3) + round(upper) * (4 * m + 2)
+        return (
+            round(stored + links) + n + BLOB_BYTES,
+            unpacked + wide + space,
+            unpacked + wide + space,
+        )
+    from puffin_ann.ann.vamana.packed_policy import expected_bytes
+
+    most, codes = shape.degree or 64, shape.codes or max(1, d // 4)
+    natural = max(DEGREE + DEGREE_GROWTH * math.log2(max(n, 2) / DEGREE_ROWS), 4.0)
+    mean = (natural**-DEGREE_BEND + most**-DEGREE_BEND) ** (-1 / DEGREE_BEND)
+    links = n * _links(n, mean)
+    codebook = 4 * codes * 256 * math.ceil(d / codes)
+    packed = expected_bytes(n, shape.metric, d, most)
+    wide = n * (4 * most + 2)
+    cache = unpacked + wide + n * codes + codebook + space + packed
+    touched = unpacked + (packed or wide + space)
+    return round(stored + links) + n * codes + codebook + BLOB_BYTES, cache, touched
 
 
-def _layers(shape: IndexShape, engine: Engine, count: int) -> int:
-    per_row = 4 * 2 * engine.links + 2 + 1 + 4 * shape.dimension
-    per_row += sizes.space_size(shape)
-    return count * per_row + _upper_lists(engine, count) * (4 * engine.links + 2)
+def _links(rows: int, mean: float) -> float:
+    """Return the bytes of the links of a row, of which there are so many on average."""
+    mean = min(mean, max(rows - 1, 0))
+    return mean * (LINK + math.log2(rows / mean) / LINK_LESS) if mean >= 1 else 1.0
 
 
-def _of_centroids(shape: IndexShape, engine: Engine) -> IndexSize:
-    entries = shape.files * engine.centroids
-    blob = sizes.centroid_size(shape, entries)
-    # In memory, beside the centroids: a byte for each number, padded, and four figures each.
-    coded = _CENTROID_LANES * math.ceil((shape.dimension + 1) / _CENTROID_LANES)
-    kept = entries * (4 * shape.dimension + coded + 32)
-    return sizes.predict_without_shards(shape, blob, kept)
+def _centroids(shape: Shape) -> tuple[int, int, int]:
+    entries = shape.files * shape.centroids
+    blob = entries * centroid.entry(shape.dimension).itemsize + shape.files * (4 + PATH_BYTES)
+    kept = entries * (4 * shape.dimension + 64 * math.ceil((shape.dimension + 1) / 64) + 32)
+    return blob + BLOB_BYTES, 0, kept

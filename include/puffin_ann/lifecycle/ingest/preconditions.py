@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs.sizing.shape import IndexShape
-from puffin_ann.blobs.sizing.sizes import partitions_size
+from puffin_ann.blobs import partitions
 from puffin_ann.declaration import CENTROID, IndexDeclaration
 from puffin_ann.engines.base import check_subspaces
 from puffin_ann.errors import BadInputError, TooFewRowsError
@@ -93,21 +92,15 @@ def check_cells(declaration: IndexDeclaration, rows: int, dimension: int) -> Non
     """
     if declaration.algorithm == CENTROID:
         return
-    shape = IndexShape(
-        rows,
-        dimension,
-        metric=declaration.metric,
-        shards=shards_for(declaration, rows),
-        partitions_per_shard=declaration.partitions_per_shard,
-    )
-    size = partitions_size(shape)
+    shards, each = shards_for(declaration, rows), declaration.partitions_per_shard
+    size = partitions.size_of(shards * each, declaration.metric, dimension)
     if size <= MAX_JAVA_BLOB:
         return
-    most = declaration.partitions_per_shard * MAX_JAVA_BLOB // size
+    most = each * MAX_JAVA_BLOB // size
     advice = f"a partitions_per_shard of at most {most}" if most else "fewer shards"
     raise BadInputError(
-        f"index {declaration.name!r}: the centroids of {shape.shards} shards of "
-        f"{shape.partitions_per_shard} partitions, in {dimension} dimensions, are stored in one "
+        f"index {declaration.name!r}: the centroids of {shards} shards of "
+        f"{each} partitions, in {dimension} dimensions, are stored in one "
         f"blob, which would have {size:,} bytes; Iceberg's Java reader takes at most "
         f"{MAX_JAVA_BLOB:,}: declare {advice}"
     )

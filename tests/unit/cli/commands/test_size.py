@@ -3,16 +3,16 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from puffin_ann.ann.ivf.lists import default_lists
 from puffin_ann.cli.app import app
-from puffin_ann.errors import BadInputError, NotFoundError
-from tests.support.paths import GOLDEN
+from puffin_ann.declaration import AUTO, FORMS_OF
+from puffin_ann.errors import BadInputError
 
-GOLDEN_OF = {
-    "hnsw": GOLDEN / "hnsw-1.0.puffin",
-    "ivf_pq": GOLDEN / "ivf-1.0.puffin",
-}
-EVERY_BLOB = GOLDEN / "every-blob-1.0.puffin"
+EVERY = [
+    (algorithm, form)
+    for algorithm, forms in FORMS_OF.items()
+    for form in forms
+    if algorithm != AUTO
+]
 
 
 def size(*arguments: str) -> dict:
@@ -21,135 +21,65 @@ def size(*arguments: str) -> dict:
     return json.loads(done.stdout)
 
 
-def test_a_billion_rows_are_spread_over_shards_that_java_can_read():
-    found = size("--rows", "1e9", "--dim", "768")
-    assert found["shape"]["rows"] == 10**9
-    assert found["bytes"]["shard"] < 1 << 31
-    assert found["bytes"]["file"] > 10**9 * 4 * 768
+@pytest.mark.parametrize(("algorithm", "form"), EVERY)
+@pytest.mark.parametrize("rows", ["0", "1", "1e9", "1e15"])
+def test_indexes_of_every_algorithm_and_form_are_sized(algorithm, form, rows):
+    given = ("--rows", rows, "--dim", "768", "--algorithm", algorithm, "--vectors", form)
+    found = size(*given)
+    assert found["shape"]["rows"] == float(rows)
+    assert found["bytes"]["file"] > 0
+    if algorithm != "centroid":
+        assert found["bytes"]["shard"] < 1 << 31
+        assert not [
+            warning for warning in found["warnings"] if "shard" in warning.split(" has ")[0]
+        ]
 
 
-def test_what_an_index_file_says_is_taken_unless_it_is_given():
-    told = size("--rows", "1000", "--like", str(EVERY_BLOB))["shape"]
-    given = size("--rows", "1000", "--like", str(EVERY_BLOB), "--metric", "ip", "--dim", "9")[
-        "shape"
-    ]
-    assert given == told | {"metric": "ip", "dimension": 9}
-
-
-def test_exact_search_needs_neither_graph_nor_codes():
-    found = size("--rows", "1000", "--dim", "10", "--degree", "0")
-    assert found["shape"]["pq_subspaces"] == 0
-    assert found["bytes"]["unpacked"] == 1000 * (4 * 10 + 2)
-    named = size("--rows", "1000", "--dim", "10", "--algorithm", "exact")
-    assert named["bytes"] == found["bytes"]
-
-
-@pytest.mark.parametrize("algorithm", ["hnsw", "ivf_pq", "exact"])
-def test_shards_of_every_algorithm_are_ones_that_java_can_read(algorithm):
-    found = size("--rows", "1e9", "--dim", "768", "--algorithm", algorithm)
-    assert found["engine"]["algorithm"] == algorithm
-    assert 1.8e9 < found["bytes"]["shard"] < 1 << 31
-    assert found["bytes"]["unpacked"] > found["bytes"]["shard"] * found["shape"]["shards"] * 0.9
-
-
-def test_an_index_of_centroids_is_small_whatever_the_rows_are():
-    few = size("--rows", "1e6", "--dim", "768", "--algorithm", "centroid", "--files", "10000")
-    many = size("--rows", "1e9", "--dim", "768", "--algorithm", "centroid", "--files", "10000")
-    assert few["bytes"] == many["bytes"]
-    assert 10_000 * 768 * 4 < few["bytes"]["file"] < 10_000 * (768 * 4 + 300)
-
-
-def test_lists_are_those_that_a_build_makes_unless_they_are_given():
-    common = ("--rows", "1e6", "--dim", "100", "--shards", "4", "--algorithm", "ivf_pq")
-    assert size(*common)["engine"]["lists"] == default_lists(250_000)
-    assert size(*common)["shape"]["pq_subspaces"] == 100
-    assert size(*common, "--lists", "64")["engine"]["lists"] == 64
+def test_the_smaller_the_form_the_smaller_the_index():
+    common = ("--rows", "1e9", "--dim", "768", "--algorithm", "ivf_pq")
+    files = [size(*common, "--vectors", form)["bytes"]["file"] for form in FORMS_OF["ivf_pq"]]
+    assert files == sorted(files, reverse=True)
+    assert files[0] > 10**9 * 4 * 768
+    assert files[-1] < 10**9 * 240
 
 
 def test_people_are_shown_a_table():
     done = CliRunner().invoke(app, ["size", "--rows", "2000000", "--dim", "100"])
-    assert "2,000,000 rows of 100 dimensions" in done.stdout
-    assert "Puffin file" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (["--rows", "10"], BadInputError),
-        (["--rows", "10", "--dim", "0"], BadInputError),
-        (["--rows", "10", "--dim", "3", "--metric", "dot"], BadInputError),
-        (["--rows", "10", "--dim", "3", "--algorithm", "lsh"], BadInputError),
-        (["--rows", "10", "--like", "/nowhere.puffin"], NotFoundError),
-    ],
-)
-def test_what_cannot_be_is_refused(arguments, error):
-    done = CliRunner().invoke(app, ["size", *arguments])
-    assert isinstance(done.exception, error)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--rows", "nan"], "--rows must be a number from 0"),
-        (["--rows", "inf"], "--rows must be a number from 0"),
-        (["--rows", "1e30"], "--rows must be a number from 0"),
-        (["--rows", "-1"], "--rows must be a number from 0"),
-        (["--deleted", "nan"], "share of deleted rows must be 0 to 1"),
-        (["--deleted", "2"], "share of deleted rows must be 0 to 1"),
-        (["--mean-degree", "nan"], "mean degree must be a number"),
-        (["--mean-degree", "-1"], "mean degree must be a number"),
-        (["--mean-degree", "65"], "at most 64 neighbours"),
-        (["--mean-degree", "33", "--algorithm", "hnsw"], "at most 32 neighbours"),
-        (["--pq-m", "100"], "codes of a row must be 0 to its 64 dimensions, got 100"),
-    ],
-)
-def test_numbers_that_mean_nothing_are_refused(options, message):
-    done = CliRunner().invoke(app, ["size", "--rows", "1000", "--dim", "64", *options])
-    assert isinstance(done.exception, BadInputError)
-    assert message in str(done.exception)
-
-
-@pytest.mark.parametrize(
-    "option",
-    ["links", "lists", "files", "row-groups", "centroids", "partitions-per-shard", "shards"],
-)
-def test_there_is_at_least_one_of_each(option):
-    done = CliRunner().invoke(app, ["size", "--rows", "9", "--dim", "9", f"--{option}", "0"])
-    assert done.exit_code == 2
-    assert f"--{option}" in done.output
-
-
-@pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq", "exact", "centroid"])
-@pytest.mark.parametrize("rows", ["0", "1", "1e15"])
-def test_no_rows_and_the_most_rows_are_sized(algorithm, rows):
-    found = size("--rows", rows, "--dim", "64", "--algorithm", algorithm)
-    assert found["shape"]["rows"] == float(rows)
-    assert found["bytes"]["file"] > 0
-
-
-@pytest.mark.parametrize("algorithm", GOLDEN_OF)
-def test_an_index_file_says_by_which_algorithm_it_was_built(algorithm):
-    told = size("--rows", "1000", "--like", str(GOLDEN_OF[algorithm]))
-    assert told["engine"]["algorithm"] == algorithm
-    given = ("--algorithm", "exact", "--dim", "9")
-    found = size("--rows", "1000", "--like", str(GOLDEN_OF[algorithm]), *given)
-    assert (found["engine"]["algorithm"], found["shape"]["dimension"]) == ("exact", 9)
+    for said in ("2,000,000 rows of 100 dimensions", "Puffin file", "memory", "cache", "requests"):
+        assert said in done.stdout
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--rows", "1e9", "--dim", "3072"], "the partitions blob would have more than the 2 GiB"),
-        (["--rows", "1e9", "--dim", "768"], ""),
-        (["--rows", "1e9", "--dim", "768", "--shards", "9"], "take more --shards"),
-        (["--rows", "1e9", "--dim", "768", "--files", "100000000"], "the coverage blob would"),
-        (
-            ["--rows", "1e9", "--dim", "768", "--files", "1000000", "--algorithm", "centroid"],
-            "the centroids blob would",
-        ),
+        (["--dim", "0"], "dimension must be 1"),
+        (["--metric", "dot"], "metric must be one of"),
+        (["--algorithm", "lsh"], "algorithm must be one of"),
+        (["--vectors", "none"], "vectors must be one of float32, float16 for 'vamana'"),
+        (["--pq-m", "100"], "codes of a row must be 1 to its 64 dimensions, got 100"),
+        (["--rows", "nan"], "--rows must be a number from 0"),
+        (["--rows", "-1"], "--rows must be a number from 0"),
     ],
 )
-def test_blobs_that_would_not_be_written_are_told(options, said):
-    printed = CliRunner().invoke(app, ["size", *options]).output
-    assert ("would not be written" in printed) == bool(said)
+def test_what_cannot_be_is_refused(options, said):
+    done = CliRunner().invoke(app, ["size", "--rows", "1000", "--dim", "64", *options])
+    assert isinstance(done.exception, BadInputError)
+    assert said in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--dim", "3072"], "the partitions blob has"),
+        (["--dim", "768"], ""),
+        (["--dim", "768", "--shards", "9"], "take more --shards"),
+        (["--dim", "768", "--files", "100000000"], "the coverage blob has"),
+        (["--dim", "768", "--files", "1000000", "--algorithm", "centroid"], "the centroids blob"),
+        (["--dim", "64", "--shards", "200000"], "the footer has"),
+        (["--rows", "1e10", "--dim", "768"], "the file has"),
+    ],
+)
+def test_limits_that_are_near_are_told(options, said):
+    printed = CliRunner().invoke(app, ["size", "--rows", "1e9", *options]).output
+    assert (" of at most " in printed) == bool(said)
     assert said in printed

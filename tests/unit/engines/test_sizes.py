@@ -1,0 +1,95 @@
+"""The size calculator against shards that were built, of every algorithm and form."""
+
+import io
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.cells import CellStarts
+from puffin_ann.blobs.encoding.stored_vectors import Stored
+from puffin_ann.declaration import AUTO, CENTROID, FORMS_OF
+from puffin_ann.engines import engine
+from puffin_ann.engines.sizes import Shape, predict
+from tests.support.paths import SAMPLE
+
+ROWS, DIMENSION = 6000, 100
+STORED = [
+    (algorithm, form)
+    for algorithm, forms in FORMS_OF.items()
+    for form in forms
+    if algorithm not in (AUTO, CENTROID)
+]
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    """Words."""
+    column = pq.read_table(SAMPLE, columns=["embedding"]).slice(0, ROWS).column("embedding")
+    found: np.ndarray = column.combine_chunks().flatten().to_numpy().reshape(ROWS, -1)
+    return found.astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def built(vectors, tmp_path_factory):
+    """By algorithm, what its engine built."""
+    known = {}
+
+    def of(algorithm):
+        if algorithm not in known:
+            made = engine(algorithm)
+            known[algorithm] = made.build(
+                vectors,
+                metric="cosine",
+                parameters=made.check({}, DIMENSION),
+                norm_bound=0.0,
+                seed=1,
+                threads=2,
+                scratch=tmp_path_factory.mktemp(algorithm),
+            )
+        return known[algorithm]
+
+    return of
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algorithm", "form"), STORED)
+def test_a_shard_and_its_cache_are_predicted_within_a_tenth(algorithm, form, built, tmp_path):
+    _, size = predict(Shape(ROWS, DIMENSION, algorithm, form, shards=1))
+    blob = io.BytesIO()
+    length = engine(algorithm).encode(built(algorithm), blob, Stored(form))
+    print(f"{size.shard:,} predicted, {length:,} written: {size.shard / length - 1:+.2%}")
+    assert abs(size.shard - length) < 0.1 * length
+    blob.seek(0)
+    engine(algorithm).unpack(blob, tmp_path)
+    unpacked = sum(path.stat().st_size for path in tmp_path.iterdir())
+    cache = size.cache - 16 * ROWS
+    print(f"{cache:,} predicted, {unpacked:,} unpacked: {cache / unpacked - 1:+.2%}")
+    assert abs(cache - unpacked) < 0.1 * unpacked
+    assert 0 < size.memory <= size.cache
+
+
+@pytest.mark.parametrize("cells", [2, 32])
+def test_a_rows_blob_is_predicted_within_a_tenth(cells):
+    rng = np.random.default_rng(0)
+    cell = rng.integers(0, cells, ROWS)
+    order = np.argsort(cell, kind="stable")
+    located = rows_blob.Rows(
+        np.zeros(ROWS, np.uint32),
+        (order // 5000).astype(np.uint32),
+        (order % 5000).astype(np.uint32),
+        rng.integers(0, 1 << 63, (ROWS, 2), np.uint64),
+        cells=CellStarts.of(cell[order].astype(np.uint32)),
+    )
+    length = rows_blob.write(located, io.BytesIO())
+    _, size = predict(Shape(ROWS, DIMENSION, shards=1, partitions_per_shard=cells))
+    assert abs(size.rows - length) < 0.1 * length
+
+
+@pytest.mark.parametrize(("dimension", "most"), [(384, 0.12 * 4 * 384), (768, 240)])
+def test_an_index_without_vectors_is_as_small_as_it_is_said(dimension, most):
+    _, size = predict(Shape(10**6, dimension, "ivf_pq", "none"))
+    assert size.row < most
+    _, size = predict(Shape(10**9, dimension, "ivf_pq", "none"))
+    assert size.file / 10**9 < most
