@@ -94,7 +94,8 @@ def size(
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
-    for name, what in PARTS.items():
+    parts = PARTS if shape.shards else PARTS | {"shard": "centroids blob"}
+    for name, what in parts.items():
         count = getattr(found, name)
         if count:
             grid.add_row(what, f"{count:,} bytes", _rounded(count))
