@@ -27,13 +27,19 @@ def write(lines: Sequence[Line], path: Path) -> IndexDeclaration:
 
     Args:
         lines: its fields.
-        path: of the file; its folder is made if it is not there.
+        path: of the file, which ends in `.yaml`, since others are not found; its folder is made if
+            it is not there.
 
     Raises:
-        BadInputError: the file is there already.
+        BadInputError: the file is there already, or would not be found.
         DeclarationError: a value is not allowed; nothing is written.
         EnvironmentProblemError: it cannot be written.
     """
+    if path.suffix != ".yaml":
+        raise BadInputError(
+            f"{path} would not be found, since declarations are *.yaml files: write to "
+            f"{path / lines[0].value}.yaml, for one"
+        )
     parse_declaration({line.field: line.value for line in lines}, source=str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -92,3 +92,10 @@ def test_a_column_called_anything_stays_within_its_line(tmp_path):
     odd = replace(SEEN, table="lake.shop.odd", column="a: #\n- b", kind="list<float>", keys=("é",))
     declared = write(suggest(odd), tmp_path / "odd.yaml")
     assert (declared.column, declared.key) == ("a: #\n- b", "é")
+
+
+def test_a_file_that_would_not_be_found_is_refused_with_one_that_would(tmp_path):
+    lines = suggest(replace(SEEN, table="lake.shop.products"), name="products")
+    with pytest.raises(BadInputError, match=r"indexes/products\.yaml, for one"):
+        write(lines, tmp_path / "indexes")
+    assert not (tmp_path / "indexes").exists()
