@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from puffin_ann.lifecycle.runtime.runners import Runner
 
 CATALOG = "bench"
-TABLE = f"{CATALOG}.vectors.rows"
+NAME = "rows"
+TABLE = f"{CATALOG}.vectors.{NAME}"
 FILES = 8
 ROW_GROUP_ROWS = 4096
 
@@ -47,6 +48,7 @@ def create_table(
     *,
     row_group_rows: int = ROW_GROUP_ROWS,
     location: str | None = None,
+    name: str = NAME,
 ) -> "Table":
     """Write vectors to a table, with their numbers in column `id`, in several data files.
 
@@ -55,6 +57,7 @@ def create_table(
         text: of each row, in column `text`; the table has none without.
         row_group_rows: rows of a row group, at most.
         location: of the table, if it is to be elsewhere than in the warehouse.
+        name: of the table, in namespace `vectors`.
     """
     from pyiceberg.catalog import load_catalog
 
@@ -63,7 +66,7 @@ def create_table(
     fields = [("id", pa.int64()), ("embedding", pa.list_(pa.float32()))]
     schema = pa.schema([*fields, *([("text", pa.string())] if text else [])])
     table = catalog.create_table(
-        "vectors.rows",
+        f"vectors.{name}",
         schema=schema,
         location=location,
         properties={"write.parquet.row-group-limit": str(row_group_rows)},

@@ -51,11 +51,12 @@ def properties(endpoint: str) -> dict[str, str]:
 @contextmanager
 def seaweedfs(folder: Path) -> Iterator[str]:
     """Run SeaweedFS with master, volume, filer and S3 in one process; gives its S3 endpoint."""
-    (folder / "data").mkdir(parents=True)
+    (folder / "data").mkdir(parents=True, exist_ok=True)
     (folder / "s3.json").write_text(IDENTITIES)
     services = ("master", "volume", "filer", "s3")
-    ports = dict(zip(services, free_ports(len(services)), strict=True))
-    grpc = dict(zip(services, free_ports(len(services)), strict=True))
+    free = free_ports(2 * len(services))  # all at once, or one might be found twice
+    ports = dict(zip(services, free[: len(services)], strict=True))
+    grpc = dict(zip(services, free[len(services) :], strict=True))
     command = [
         shutil.which("weed") or str(Path(sys.executable).with_name("weed")),
         "-logtostderr=true",
@@ -100,7 +101,9 @@ def wait_until_it_answers(endpoint: str, process: subprocess.Popen, log: Path) -
     store = client(endpoint)
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            store.create_bucket(Bucket=BUCKET)
+            names = [bucket["Name"] for bucket in store.list_buckets()["Buckets"]]
+            if BUCKET not in names:
+                store.create_bucket(Bucket=BUCKET)
             store.put_object(Bucket=BUCKET, Key="ready", Body=b"x")
         except (BotoCoreError, ClientError):
             time.sleep(0.2)

@@ -109,6 +109,19 @@ def test_ranges_come_as_they_were_asked_for(io, s3, monkeypatch):
         assert bytes(content) == whole[part.start : part.stop]
 
 
+def test_many_ranges_take_one_round_trip(io, s3, proxy, monkeypatch):
+    """As many cells as an index of a million rows has read for one query."""
+    s3.put_object(Bucket=BUCKET, Key="many", Body=bytes(100_000))
+    monkeypatch.setattr(ranges, "NEAR", 10)
+    wanted = [Range(f"s3://{BUCKET}/many", start, start + 100) for start in range(0, 90_000, 1000)]
+    read_ranges(io, wanted[:1])
+    proxy.delay = 1.0  # a machine with much to do takes that long to begin all of them
+    proxy.reset()
+    read_ranges(io, wanted)
+    assert len(proxy.requests) == 90
+    assert proxy.rounds() == 1
+
+
 def test_an_object_that_is_gone_or_cut_short_is_told(io, s3):
     s3.put_object(Bucket=BUCKET, Key="short", Body=b"0123456789")
     for start in (5, 30):

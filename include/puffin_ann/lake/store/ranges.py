@@ -14,7 +14,7 @@ from pyiceberg.io import FileIO
 
 from puffin_ann.errors import PuffinFormatError
 from puffin_ann.lake.store.objects import open_object
-from puffin_ann.lake.store.s3 import CONNECTIONS
+from puffin_ann.lake.store.s3 import RANGES_AT_ONCE
 
 NEAR = 32 << 10
 """Ranges with no more bytes between them are read as one: a request costs more than those."""
@@ -57,7 +57,7 @@ def read_ranges(
     if len(joined) < 2 or all(_is_local(part.uri) for part in joined):
         found = [read(part) for part in joined]
     else:
-        with ThreadPoolExecutor(min(CONNECTIONS, len(joined)), "read ranges") as threads:
+        with ThreadPoolExecutor(min(RANGES_AT_ONCE, len(joined)), "read ranges") as threads:
             found = list(threads.map(read, joined))
     starts = [(part.uri, part.start) for part in joined]
     answers = []

@@ -57,6 +57,9 @@ S3_SERVER_SIDE_ENCRYPTION = "s3.server-side-encryption"
 S3_SSE_KMS_KEY_ID = "s3.sse-kms-key-id"
 
 CONNECTIONS = 32
+RANGES_AT_ONCE = 128
+"""Small ranges that are asked for together: those beyond wait for another round trip."""
+
 ATTEMPTS = 5
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 120.0
@@ -331,7 +334,7 @@ def _made_client(settled: tuple[tuple[str, str], ...]) -> Any:
     config = Config(
         connect_timeout=float(properties.get(S3_CONNECT_TIMEOUT) or CONNECT_SECONDS),
         read_timeout=max(float(properties.get(S3_REQUEST_TIMEOUT) or 0), READ_SECONDS),
-        max_pool_connections=CONNECTIONS,
+        max_pool_connections=RANGES_AT_ONCE,
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         s3={"addressing_style": "virtual" if virtual else "path"},
         proxies={"http": proxy, "https": proxy} if proxy else None,
