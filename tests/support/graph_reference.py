@@ -46,7 +46,7 @@ def best_first(space, lists, entry, query, keep, deleted=(), most=1):
     """Beam search: expand the nearest candidate not expanded yet, keep the best, until none is.
 
     Of the deleted rows the nearest are passed through, as many as `most`; and, once enough live
-    rows are kept, after those, if a live row leads to them, and only among the nearest third.
+    rows are kept, after those, only among the nearest third, and only if a live row of it leads there.
     """
     pools, seen, trail, done = {False: [], True: []}, {entry}, [], set()
     pools[is_deleted(deleted, entry)].append((squared(space[entry], query), entry))
@@ -57,12 +57,12 @@ def best_first(space, lists, entry, query, keep, deleted=(), most=1):
             return pools[False], trail
         following = open_ones[0]
         done.add(following[1])
-        lives = not is_deleted(deleted, following[1])
-        trail += [following] * lives
+        trail += [following] * (not is_deleted(deleted, following[1]))
+        leads = leads_to_deleted(pools[False], following, is_full)
         for row in lists[following[1]]:
             if row not in seen:
                 seen.add(row)
-                if lives or not is_full or not is_deleted(deleted, row):
+                if leads or not is_deleted(deleted, row):
                     pools[is_deleted(deleted, row)].append((squared(space[row], query), row))
         pools = {False: sorted(pools[False])[:keep], True: sorted(pools[True])[:most]}
 
@@ -76,6 +76,11 @@ def still_open(pools, done, is_full):
         return sorted(live + deleted)
     nearest_third = pools[False][len(pools[False]) // 3]
     return live or [entry for entry in deleted if entry < nearest_third]
+
+
+def leads_to_deleted(live, following, is_full):
+    """Whether deleted neighbours of an expanded row are measured: of the nearest third's."""
+    return not is_full or following in live[: len(live) // 3]
 
 
 def space_of(rows):

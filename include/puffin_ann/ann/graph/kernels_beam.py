@@ -7,7 +7,8 @@ from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, Space, Visited
 from puffin_ann.ann.graph.kernels_frontier import (
     NOBODY,
     is_deleted,
-    keep_wanted,
+    keep_live,
+    leads_to_deleted,
     mark,
     next_open,
     open_from,
@@ -23,10 +24,20 @@ from puffin_ann.ann.graph.primitives import (
     squared_of_four,
 )
 from puffin_ann.ann.simd.vectors import prefetch
-from puffin_ann.numba_kernels import FAST, kernel
+from puffin_ann.numba_kernels import FAST, inlined, kernel
 
 PREFETCHED = 128
 """Numbers of a row asked for ahead; the hardware fetches the rest of a longer one."""
+LINE = np.uint64(16)
+"""Numbers, of 4 bytes, in a line of the cache."""
+
+
+@inlined
+def prefetch_list(neighbours, stride, key):  # type: ignore[no-untyped-def]
+    """Ask for the neighbours of what is likely expanded next: else they are waited for."""
+    if key != NOBODY:
+        for z in range(U64(0), stride, LINE):
+            prefetch(neighbours, row_of(key) * stride + z)
 
 
 @kernel(fastmath=FAST)
@@ -96,10 +107,17 @@ def beam(
             trail[recorded] = key
             recorded += U64(1)
         node = row_of(key)
+        leads = leads_to_deleted(lives, current, size, full, deleted)
+        current = open_from(pool, current, size)
+        beside = open_from(passed, beside, count)
+        prefetch_list(
+            neighbours, stride, next_open(pool, current, size, full, passed, beside, count)
+        )
         new = U64(find_unseen(node, neighbours, stride, degrees[node], stamps, stamp, unseen))
-        new = keep_wanted(unseen, new, lives, size, full, deleted)
+        if not leads:
+            new = keep_live(unseen, new, deleted)
         for j in range(new):
-            for z in range(U64(0), ahead, U64(16)):
+            for z in range(U64(0), ahead, LINE):
                 prefetch(rows, U64(unseen[j]) * w + z)
         last = new - U64(1)
         for j in range(U64(0), new, U64(4)):

@@ -53,12 +53,14 @@ NOBODY = np.uint64(0xFFFFFFFFFFFFFFFF)
 """Stands for no candidate; greater than every one."""
 PASSED = np.uint64(3)
 """Once the pool is full, deleted rows are passed through only among the nearest 1 / this of it."""
+ROOM = 4
+"""Deleted rows held for each live one: a query whose nearest rows are all deleted passes many."""
 
 
 @inlined
 def passed_room(keep, deleted_rows):  # type: ignore[no-untyped-def]
     """Return how many deleted rows are held; at least 1, for the row that a search begins at."""
-    return max(1, min(keep, deleted_rows))
+    return max(1, min(ROOM * keep, deleted_rows))
 
 
 @inlined
@@ -128,13 +130,22 @@ def put(key, is_masked, pool, size, full, current, passed, count, beside):  # ty
 
 
 @inlined
-def keep_wanted(rows, count, lives, size, full, deleted):  # type: ignore[no-untyped-def]
-    """Keep those neighbours of an expanded row that are worth measuring; return how many.
+def leads_to_deleted(lives, place, size, full, deleted):  # type: ignore[no-untyped-def]
+    """Tell whether deleted neighbours of an expanded row are worth measuring.
 
-    They are moved to the front, in their order.
+    Args:
+        lives: whether it is a live row.
+        place: its place in the pool of live rows, if it is one.
+        size: of that pool.
+        full: how many it keeps.
+        deleted: `(n,) uint8`, or empty if all rows are live.
     """
-    if lives or size < full:
-        return count
+    return len(deleted) == 0 or size < full or (lives and place < full // PASSED)
+
+
+@inlined
+def keep_live(rows, count, deleted):  # type: ignore[no-untyped-def]
+    """Move the live ones of some rows to the front, in their order; return how many there are."""
     live = U64(0)
     for j in range(count):
         row = rows[j]

@@ -13,12 +13,13 @@ from puffin_ann.ann.graph.kernels_answer import (
     found_enough,
     next_stamp,
 )
-from puffin_ann.ann.graph.kernels_beam import PREFETCHED, find_unseen
+from puffin_ann.ann.graph.kernels_beam import LINE, PREFETCHED, find_unseen, prefetch_list
 from puffin_ann.ann.graph.kernels_frontier import (
     NOBODY,
     insert,
     is_deleted,
-    keep_wanted,
+    keep_live,
+    leads_to_deleted,
     let_in,
     mark,
     next_open,
@@ -173,10 +174,17 @@ def beam(
             continue
         lives = mark(key, pool, current, size, passed, beside)
         node = row_of(key)
+        leads = leads_to_deleted(lives, current, size, full, deleted)
+        current = open_from(pool, current, size)
+        beside = open_from(passed, beside, count)
+        prefetch_list(
+            neighbours, stride, next_open(pool, current, size, full, passed, beside, count)
+        )
         unknown = U64(find_unseen(node, neighbours, stride, degrees[node], stamps, stamp, unseen))
-        unknown = keep_wanted(unseen, unknown, lives, size, full, deleted)
+        if not leads:
+            unknown = keep_live(unseen, unknown, deleted)
         for j in range(unknown):
-            for z in range(U64(0), ahead, U64(16)):
+            for z in range(U64(0), ahead, LINE):
                 prefetch(rows, U64(unseen[j]) * w + z)
         for j in range(unknown):
             row = U64(unseen[j])

@@ -17,11 +17,12 @@ from puffin_ann.ann.graph.kernels_answer import (
     found_enough,
     next_stamp,
 )
-from puffin_ann.ann.graph.kernels_beam import beam, find_unseen
+from puffin_ann.ann.graph.kernels_beam import beam, find_unseen, prefetch_list
 from puffin_ann.ann.graph.kernels_frontier import (
     NOBODY,
     is_deleted,
-    keep_wanted,
+    keep_live,
+    leads_to_deleted,
     mark,
     next_open,
     open_from,
@@ -154,8 +155,15 @@ def _beam_codes(
             return size  # type: ignore[no-any-return]
         lives = mark(key, pool, current, size, passed, beside)
         node = row_of(key)
+        leads = leads_to_deleted(lives, current, size, full, deleted)
+        current = open_from(pool, current, size)
+        beside = open_from(passed, beside, count)
+        prefetch_list(
+            neighbours, stride, next_open(pool, current, size, full, passed, beside, count)
+        )
         unknown = U64(find_unseen(node, neighbours, stride, degrees[node], stamps, stamp, unseen))
-        unknown = keep_wanted(unseen, unknown, lives, size, full, deleted)
+        if not leads:
+            unknown = keep_live(unseen, unknown, deleted)
         for j in range(unknown):
             prefetch(codes, U64(unseen[j]) * subspaces)
             prefetch(codes, U64(unseen[j]) * subspaces + subspaces - U64(1))

@@ -7,7 +7,7 @@ from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, Visited
 from puffin_ann.ann.graph.primitives import row_of
 from puffin_ann.ann.hnsw import hnswlib_index, kernels
 from puffin_ann.ann.hnsw.layers import Layers, first_lists
-from tests.support.graph_reference import is_deleted, space_of, still_open
+from tests.support.graph_reference import is_deleted, leads_to_deleted, space_of, still_open
 
 WIDTH, ROWS, LINKS = 16, 200, 4
 SEEDS = range(6)
@@ -43,7 +43,7 @@ def best_first(measure, lists, begin, entry, keep, deleted, most):
     """
     pools, seen, done = {False: [], True: []}, set(), set()
     while True:
-        is_full, lives = len(pools[False]) == keep, True
+        is_full, leads = len(pools[False]) == keep, True
         open_ones = still_open(pools, done, is_full)
         if not open_ones:
             if is_full or begin in seen:
@@ -51,13 +51,13 @@ def best_first(measure, lists, begin, entry, keep, deleted, most):
             new, begin = [begin], entry
             pools[True] = pools[True][: most - is_deleted(deleted, new[0])]
         else:
-            following = open_ones[0][1]
-            done.add(following)
-            lives = not is_deleted(deleted, following)
-            new = [row for row in lists[following] if row not in seen]
+            following = open_ones[0]
+            done.add(following[1])
+            leads = leads_to_deleted(pools[False], following, is_full)
+            new = [row for row in lists[following[1]] if row not in seen]
         seen.update(new)
         for row in new:
-            if lives or not is_full or not is_deleted(deleted, row):
+            if leads or not is_deleted(deleted, row):
                 pools[is_deleted(deleted, row)].append((measure(row), row))
         pools = {False: sorted(pools[False])[:keep], True: sorted(pools[True])[:most]}
 
