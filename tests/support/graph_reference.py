@@ -46,7 +46,7 @@ def best_first(space, lists, entry, query, keep, deleted=(), most=1):
     """Beam search: expand the nearest candidate not expanded yet, keep the best, until none is.
 
     Of the deleted rows the nearest are passed through, as many as `most`; and, once enough live
-    rows are kept, after those, only among the nearest third, and only if a live row of it leads there.
+    rows are kept, after those and among the nearest third, if a live row of that leads there.
     """
     pools, seen, trail, done = {False: [], True: []}, {entry}, [], set()
     pools[is_deleted(deleted, entry)].append((squared(space[entry], query), entry))
@@ -58,7 +58,7 @@ def best_first(space, lists, entry, query, keep, deleted=(), most=1):
         following = open_ones[0]
         done.add(following[1])
         trail += [following] * (not is_deleted(deleted, following[1]))
-        leads = leads_to_deleted(pools[False], following, is_full)
+        leads = leads_to_deleted(pools, following, is_full)
         for row in lists[following[1]]:
             if row not in seen:
                 seen.add(row)
@@ -78,9 +78,14 @@ def still_open(pools, done, is_full):
     return live or [entry for entry in deleted if entry < nearest_third]
 
 
-def leads_to_deleted(live, following, is_full):
-    """Whether deleted neighbours of an expanded row are measured: of the nearest third's."""
-    return not is_full or following in live[: len(live) // 3]
+def leads_to_deleted(pools, following, is_full):
+    """Whether deleted neighbours of an expanded row are measured: where none is near, of all."""
+    if not is_full:
+        return True
+    live, deleted = pools[False], pools[True]
+    third = len(live) // 3
+    none_near = following in live and not (deleted and deleted[0] < live[third])
+    return following in live[:third] or none_near
 
 
 def space_of(rows):

@@ -102,6 +102,20 @@ def test_a_deleted_row_that_no_query_is_near_changes_no_answer(shard, words):
         np.testing.assert_array_equal(found, expected)
 
 
+def test_one_deleted_row_does_not_make_a_graph_search_compare_all(shard, words, monkeypatch):
+    name, searched = shard
+    if name in ("ivf_pq", "exact"):
+        return
+
+    def refused(*arguments, **named):
+        raise AssertionError("all rows are compared")
+
+    monkeypatch.setattr(searched._searcher._answering, "exhaustive", refused)
+    deleted = np.zeros(ROWS, np.bool_)
+    deleted[5] = True
+    searched.search(words[ROWS:], K, width=100, deleted=deleted)
+
+
 def test_a_mask_that_marks_nothing_changes_no_answer(shard, words):
     _, searched = shard
     queries = words[ROWS:]

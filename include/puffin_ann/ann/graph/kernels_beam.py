@@ -107,7 +107,7 @@ def beam(
             trail[recorded] = key
             recorded += U64(1)
         node = row_of(key)
-        leads = leads_to_deleted(lives, current, size, full, deleted)
+        leads = leads_to_deleted(lives, current, pool, size, full, passed, count, deleted)
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
         prefetch_list(

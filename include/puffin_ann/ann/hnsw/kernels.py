@@ -32,6 +32,9 @@ from puffin_ann.ann.simd.vectors import prefetch
 from puffin_ann.numba_kernels import FAST, inlined, kernel
 
 BAD_TAIL = -1
+ROOM = 4
+"""Deleted rows held for each live one; for packed nodes, which estimate neighbours of deleted rows
+at once, as many more expansions cost more than they find (`graph.kernels_frontier`)."""
 _SIGN = np.uint32(0x80000000)
 
 
@@ -174,7 +177,7 @@ def beam(
             continue
         lives = mark(key, pool, current, size, passed, beside)
         node = row_of(key)
-        leads = leads_to_deleted(lives, current, size, full, deleted)
+        leads = leads_to_deleted(lives, current, pool, size, full, passed, count, deleted)
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
         prefetch_list(
@@ -226,7 +229,7 @@ def search(
     rows, k = len(stamps), batch.ids.shape[1]
     widest = candidates_kept(batch.widths.max(), k, live)
     pool = np.empty(widest + 1, np.uint64)
-    passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
+    passed = np.empty(passed_room(ROOM * widest, rows - live) + 1, np.uint64)
     keys = np.empty(k + batch.spare, np.uint64)
     unseen = np.empty(graph.stride + 1, np.uint32)
     for q in range(len(batch.queries)):
@@ -234,7 +237,7 @@ def search(
         keep = candidates_kept(batch.widths[q], k, live)
         at = q * space.dim
         begin = np.int64(descend(product, space, upper, graph.entry, moved, at))
-        room = passed_room(keep, rows - live)
+        room = passed_room(ROOM * keep, rows - live)
         pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
         visited = Visited(stamps, np.uint8(stamp), unseen)
         size = beam(product, space, graph, begin, moved, at, pools, visited)

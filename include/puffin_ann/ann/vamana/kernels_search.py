@@ -155,7 +155,7 @@ def _beam_codes(
             return size  # type: ignore[no-any-return]
         lives = mark(key, pool, current, size, passed, beside)
         node = row_of(key)
-        leads = leads_to_deleted(lives, current, size, full, deleted)
+        leads = leads_to_deleted(lives, current, pool, size, full, passed, count, deleted)
         current = open_from(pool, current, size)
         beside = open_from(passed, beside, count)
         prefetch_list(

@@ -28,7 +28,7 @@ Chosen = Literal["full", "pq", "edges"]
 FULL_BYTES = 1024
 """Without packed nodes, rows of the space up to this size are read whole by the beam, larger
 ones by code."""
-EXPANSIONS: Mapping[Chosen, int] = {"edges": 40, "pq": 100, "full": 160}
+EXPANSIONS: Mapping[Chosen, int] = {"edges": 40, "pq": 100, "full": 50}
 """Rows compared one by one in the time that a candidate takes which is kept, see `Answering`.
 Measured at 100 and 384 dimensions."""
 

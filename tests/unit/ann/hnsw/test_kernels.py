@@ -53,7 +53,7 @@ def best_first(measure, lists, begin, entry, keep, deleted, most):
         else:
             following = open_ones[0]
             done.add(following[1])
-            leads = leads_to_deleted(pools[False], following, is_full)
+            leads = leads_to_deleted(pools, following, is_full)
             new = [row for row in lists[following[1]] if row not in seen]
         seen.update(new)
         for row in new:

@@ -6,7 +6,6 @@ import pytest
 from puffin_ann.ann.clustering import product_quantisation
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.graph.arguments import FlatAdjacency, QueryBatch
-from puffin_ann.ann.graph.kernels_frontier import ROOM
 from puffin_ann.ann.vamana import kernels_search
 from tests.support.graph_reference import WIDTH, best_first, space_of, squared, whole_numbers
 
@@ -76,7 +75,7 @@ def test_a_search_by_full_vectors_answers_what_its_reference_does(seed, share):
     expected = []
     for query, width in zip(queries, WIDTHS, strict=True):
         keep = min(max(width, K), live)
-        most = max(1, min(ROOM * keep, ROWS - live))
+        most = max(1, min(keep, ROWS - live))
         pool, _ = best_first(space, lists, ENTRY, query, keep, deleted, most)
         # What deleted rows cut off from too many live ones answers nothing; then all are compared.
         # The first K + 8 rows of the pool are measured; with exact sums their order stays.
