@@ -1,26 +1,33 @@
-"""Lies of the files that an index covers, and of the table that it is of."""
+"""Lies of the files that an index covers, by a blob of all or of changes, and of the table."""
 
 from dataclasses import replace
 
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_ann.blobs import centroid, coverage, rows
+from puffin_ann.blobs import centroid, coverage, coverage_changes, rows
 from puffin_ann.blobs.encoding import bitmaps, strings
 from tests.support.index_file import PATHS, NotApplicable, lie, set_record
+
+
+def covering(file):
+    """Return the blob that names covered files: all of them, or those that changed."""
+    return file.only(coverage if file.all(coverage) else coverage_changes)
 
 
 @lie
 def id_of_a_file(file, rng):
     change = rng.choice((lambda n: n + 1, lambda n: n + 2, 2**32 - 1))
-    set_record(file.only(coverage), "file", coverage.FILE, rng, file_id=change)
+    set_record(covering(file), "file", coverage.FILE, rng, file_id=change)
 
 
 @lie
 def rows_of_a_file(file, rng):
     """Of one row group, too: they agree with each other."""
-    blob = file.only(coverage)
+    blob = covering(file)
     records, groups = blob.records("file", coverage.FILE), blob.records("rgrp", "<u4")
+    if not len(records):
+        raise NotApplicable
     at = rng.randrange(len(records))
     if not records["row_groups"][at]:
         raise NotApplicable
@@ -36,20 +43,22 @@ def rows_of_a_file(file, rng):
 def size_or_number_of_a_file(file, rng):
     name = rng.choice(("size", "sequence_number"))
     change = rng.choice((lambda n: n + 1, lambda n: n - 1, 0, 2**62))
-    set_record(file.only(coverage), "file", coverage.FILE, rng, **{name: change})
+    set_record(covering(file), "file", coverage.FILE, rng, **{name: change})
 
 
 @lie
 def path_of_a_file(file, rng):
-    blob = file.only(coverage)
+    blob = covering(file)
     paths = list(strings.decode(blob.sections["path"], "path"))
+    if not paths:
+        raise NotApplicable
     paths[rng.randrange(len(paths))] = rng.choice((*PATHS, rng.choice(paths)))
     blob.sections["path"] = strings.encode(paths)
 
 
 @lie
 def paths_of_all_files(file, rng):
-    blob = file.only(coverage)
+    blob = covering(file)
     paths = strings.decode(blob.sections["path"], "path")
     prefix = rng.choice(("s3://evil/", "../", "http://127.0.0.1:9/", "/", "file:"))
     blob.sections["path"] = strings.encode(prefix + path for path in paths)
@@ -59,8 +68,10 @@ def paths_of_all_files(file, rng):
 def deleted_rows_of_a_file(file, rng):
     """Of an index with shards, which count rows, too."""
     file.some(rng, rows)
-    blob = file.only(coverage)
+    blob = covering(file)
     records = blob.records("file", coverage.FILE)
+    if not len(records):
+        raise NotApplicable
     at = rng.randrange(len(records))
     lengths = np.stack([records["deleted_length"], records["skipped_length"]], 1).ravel()
     ends = np.cumsum(lengths)
@@ -78,7 +89,7 @@ def deleted_rows_of_a_file(file, rng):
 
 @lie
 def manifests_of_the_base(file, rng):
-    blob = file.only(coverage)
+    blob = covering(file)
     there = list(strings.decode(blob.sections["mani"], "mani"))
     change = rng.choice(("more", "other", "fewer", "none"))
     if change == "more":
@@ -93,7 +104,8 @@ def manifests_of_the_base(file, rng):
 @lie
 def base_snapshot(file, rng):
     other = rng.choice((0, 1, 2**63))
-    set_record(file.only(coverage), "head", coverage.HEAD, rng, base_snapshot_id=other)
+    blob = covering(file)
+    set_record(blob, "head", blob.module.HEAD, rng, base_snapshot_id=other)
 
 
 @lie

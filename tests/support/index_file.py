@@ -11,7 +11,9 @@ import numpy as np
 from puffin_ann.blobs import (
     centroid,
     coverage,
+    coverage_changes,
     delta,
+    directory,
     graph,
     hnsw,
     ivf,
@@ -32,7 +34,9 @@ MODULES = {
     for module in (
         centroid,
         coverage,
+        coverage_changes,
         delta,
+        directory,
         graph,
         hnsw,
         ivf,
