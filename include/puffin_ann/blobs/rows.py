@@ -17,7 +17,7 @@ from puffin_ann.blobs import rows_v1
 from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.encoding import blocks
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
-from puffin_ann.blobs.encoding.varints import MAX_BYTES, pack_varints, unpack_varints
+from puffin_ann.blobs.encoding.varints import MAX_BYTES, pack_varints, unpack_steps
 from puffin_ann.blobs.rows_v1 import Columns
 from puffin_ann.errors import BlobFormatError
 
@@ -41,7 +41,13 @@ IdentityKind = Literal["hash", "lineage"]
 _IDENTITY_KINDS: tuple[IdentityKind, ...] = ("hash", "lineage")
 _NO_IDENTITY = len(_IDENTITY_KINDS)
 _CELLS = "cell"
-_LARGEST = (1 << 32) - 1
+_IDENTITIES = "iden"
+_IDENTITY = np.dtype(("<u8", 2))
+
+RANGES = 32
+"""Reads that identities of some rows take at most; more would take longer than to read all."""
+NEAR_ROWS = 4096
+"""Rows between two whose identities are read in one go: 64 KiB, less than a read costs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +153,7 @@ def write(rows: Rows, out: Sink) -> int:
     columns = (rows.file_ids, rows.row_groups, rows.offsets)
     offsets = blocks.write_frames(writer, "locs", locator_blocks(columns))
     if rows.identities is not None:
-        with writer.section("iden") as sink:
+        with writer.section(_IDENTITIES) as sink:
             sink.write_array(rows.identities.astype("<u8", copy=False))
     # At the end, so that one range has all that says where the rows of a cell are.
     if rows.cells is not None:
@@ -183,13 +189,13 @@ def read(source: BinaryIO, rows: int | None = None, *, identities: bool = True) 
     identity = int(head["identity"])
     if identity > _NO_IDENTITY:
         raise BlobFormatError(f"{KIND} blob: unknown kind of identity {identity}")
-    if identity == _NO_IDENTITY and "iden" in reader:
+    if identity == _NO_IDENTITY and _IDENTITIES in reader:
         raise BlobFormatError(f"{KIND} blob: has identities, and says that it has none")
     read_columns = _read_columns if is_current else rows_v1.read_columns
     columns = read_columns(reader, count, block_rows)
     found = None
     if identity != _NO_IDENTITY and identities:
-        found = reader.array("iden", "<u8", (count, 2))
+        found = reader.array(_IDENTITIES, "<u8", (count, 2))
     return Rows(
         file_ids=columns[0],
         row_groups=columns[1],
@@ -198,6 +204,42 @@ def read(source: BinaryIO, rows: int | None = None, *, identities: bool = True) 
         identity_kind=_IDENTITY_KINDS[identity % _NO_IDENTITY],
         cells=read_cells(reader, count),
     )
+
+
+def read_identities(
+    reader: ContainerReader, rows: int, ordinals: NDArray[np.int64]
+) -> NDArray[np.uint64] | None:
+    """Return `(m, 2) uint64`, the identities of some rows; None if the blob has none.
+
+    Those near each other are read in one go, in `RANGES` reads at most.
+
+    Args:
+        reader: of the blob.
+        rows: how many it has.
+        ordinals: (m,) int64, in any order.
+
+    Raises:
+        BlobFormatError, ChecksumError: the section is not that of so many rows, or is not as it
+            was written where it is read.
+    """
+    if _IDENTITIES not in reader:
+        return None
+    size = _IDENTITY.itemsize
+    reader.expect(_IDENTITIES, rows * size)
+    order = np.argsort(ordinals, kind="stable")
+    ascending = ordinals[order]
+    found = np.empty((len(ordinals), 2), "<u8")
+    gaps = np.diff(ascending)
+    widest = np.sort(gaps)[-RANGES:][0] if len(gaps) >= RANGES else 0
+    ends = [*np.flatnonzero(gaps > max(widest, NEAR_ROWS)).tolist(), len(ascending) - 1]
+    begin = 0
+    for end in ends if len(ascending) else []:
+        mine = ascending[begin : end + 1]
+        first, last = int(mine[0]), int(mine[-1]) + 1
+        data = reader.read_range(_IDENTITIES, first * size, last * size)
+        found[order[begin : end + 1]] = np.frombuffer(data, "<u8").reshape(-1, 2)[mine - first]
+        begin = end + 1
+    return found
 
 
 def read_cells(reader: ContainerReader, rows: int) -> CellStarts | None:
@@ -305,8 +347,6 @@ def _locators(data: NDArray[np.uint8], rows: int) -> NDArray[np.uint32]:
     Raises:
         BlobFormatError: the bytes are not those of so many rows.
     """
-    zigzag = unpack_varints(data, 3 * rows, KIND).reshape(3, rows)
-    values = np.cumsum((zigzag >> 1) ^ -(zigzag & 1), axis=1)
-    if int(values.min()) < 0 or int(values.max()) > _LARGEST:
-        raise BlobFormatError(f"{KIND} blob: a locator is beyond 32 bits")
-    return values.astype(np.uint32)
+    values = np.empty((3, rows), np.uint32)
+    unpack_steps(data, values, KIND)
+    return values

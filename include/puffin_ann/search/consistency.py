@@ -178,29 +178,58 @@ def check_rows(
     Raises:
         BlobFormatError: they contradict each other; says in what.
     """
-    if len(locators) != shard.rows:
-        raise BlobFormatError(
-            f"{where} has {len(locators)} locators, {shard.rows} rows by the routing blob"
-        )
+    check_counts(where, shard, len(locators), tombstones)
+    live = np.ones(len(locators), np.bool_)
+    live[tombstones] = False
+    check_places(where, covered, locators, ~live, np.arange(len(locators)))
+    if not locators.in_order:  # of those that ascend no two are the same
+        numbers = np.sort(covered.numbers(locators, np.flatnonzero(live)))
+        if (numbers[1:] == numbers[:-1]).any():
+            raise BlobFormatError(f"{where} has a row of the table twice")
+
+
+def check_counts(where: str, shard: ShardEntry, rows: int, tombstones: NDArray[np.integer]) -> None:
+    """Hold how many rows a shard has, and has lost, to the routing blob; see `check_rows`.
+
+    Raises:
+        BlobFormatError: they contradict each other; says in what.
+    """
+    if rows != shard.rows:
+        raise BlobFormatError(f"{where} has {rows} locators, {shard.rows} rows by the routing blob")
     if len(tombstones) != shard.tombstones or int(tombstones.max(initial=0)) >= max(1, shard.rows):
         raise BlobFormatError(
             f"{where} has {len(tombstones)} tombstones, {shard.tombstones} by the routing blob"
         )
-    wrong = covered.not_among(locators)
-    wrong[tombstones] = False
+
+
+def check_places(
+    where: str,
+    covered: CoveredRows,
+    locators: Locators,
+    is_deleted: NDArray[np.bool_],
+    ordinals: NDArray[np.int64],
+) -> None:
+    """Hold where some rows of a shard are to what the version covers.
+
+    Args:
+        where: names the shard in errors.
+        covered: by the version's coverage.
+        locators: of the rows.
+        is_deleted: (n,) bool, rows that may be anywhere.
+        ordinals: (n,) int64, of the rows in the shard.
+
+    Raises:
+        BlobFormatError: one is where no row is indexed.
+    """
+    wrong = covered.not_among(locators) & ~is_deleted
     if wrong.any():
         row = int(wrong.argmax())
         raise BlobFormatError(
-            f"{where} has row {row} in file {int(locators.files[locators.places[row]])}, row group "
+            f"{where} has row {int(ordinals[row])} in file "
+            f"{int(locators.files[locators.places[row]])}, row group "
             f"{int(locators.row_groups[row])}, row {int(locators.offsets[row])}, where by the "
             "coverage blob no row is indexed"
         )
-    if not locators.in_order:  # of those that ascend no two are the same
-        live = np.ones(len(locators), np.bool_)
-        live[tombstones] = False
-        numbers = np.sort(covered.numbers(locators, np.flatnonzero(live)))
-        if (numbers[1:] == numbers[:-1]).any():
-            raise BlobFormatError(f"{where} has a row of the table twice")
 
 
 def check_cells(

@@ -1,6 +1,6 @@
 """One version of an index: what its small blobs say, and how they are loaded."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
@@ -180,9 +180,23 @@ class IndexVersion:
 
 
 def load_version(
-    io: FileIO, path: str, index: str, *, snapshot_id: int | None = None, length: int | None = None
+    io: FileIO,
+    path: str,
+    index: str,
+    *,
+    snapshot_id: int | None = None,
+    length: int | None = None,
+    tombstone_changes: bool = True,
 ) -> IndexVersion | None:
     """Read one version's small blobs but for large cells, at once; None without the index.
+
+    Args:
+        io: reads the files.
+        path: of the version's own file.
+        index: name of the index.
+        snapshot_id: that it is registered under.
+        length: bytes of the file, if known.
+        tombstone_changes: read these; without them nothing but small blobs of it can be used.
 
     Raises:
         FormatError: the file is not a sound Puffin file, or the blobs are not ours.
@@ -191,7 +205,7 @@ def load_version(
 
     def read() -> IndexVersion | None:
         with open_puffin(io, path, length) as reader:
-            return version_in(io, reader, index, snapshot_id)
+            return version_in(io, reader, index, snapshot_id, tombstone_changes=tombstone_changes)
 
     return read_confirmed(read)
 
@@ -216,7 +230,12 @@ another file."""
 
 
 def version_in(
-    io: FileIO, reader: PuffinReader, index: str, snapshot_id: int | None
+    io: FileIO,
+    reader: PuffinReader,
+    index: str,
+    snapshot_id: int | None,
+    *,
+    tombstone_changes: bool = True,
 ) -> IndexVersion | None:
     """Read one version's small blobs from its file, which is open, as `load_version` does."""
     path = reader.name
@@ -225,7 +244,8 @@ def version_in(
     stored = reader.only(routing_blob.TYPE, index=index)
     if len(stored.fields) != 1:
         raise PuffinFormatError(f"{path}: the routing blob of index {index!r} names no field")
-    first, small = _read_small(reader, stored, index)
+    left_out = frozenset[str]() if tombstone_changes else {tombstone_changes_blob.TYPE}
+    first, small = _read_small(reader, stored, index, left_out)
     routing = routing_blob.decode(first)
     directory = None
     if directory_blob.TYPE in small:
@@ -240,7 +260,9 @@ def version_in(
         covered_before, coverage = _coverage(
             path, read(coverage_blob.TYPE), small.get(coverage_changes_blob.TYPE)
         )
-        tombstones = read(tombstone_changes_blob.TYPE, needed=False)
+        tombstones = b""
+        if tombstone_changes:
+            tombstones = read(tombstone_changes_blob.TYPE, needed=False)
     for shard in routing.shards:
         if shard.file:
             require_beside(path, shard.file)
@@ -262,7 +284,7 @@ def version_in(
 
 
 def _read_small(
-    reader: PuffinReader, routing: BlobMetadata, index: str
+    reader: PuffinReader, routing: BlobMetadata, index: str, left_out: Set[str]
 ) -> tuple[bytes, dict[str, bytes]]:
     """Return the routing blob and, by type, the others that the version has in its own file.
 
@@ -271,7 +293,7 @@ def _read_small(
     own = [
         reader.only(kind, index=index)
         for kind in SMALL_BLOBS
-        if reader.find(kind, index=index) and kind != partitions_blob.TYPE
+        if kind not in {partitions_blob.TYPE, *left_out} and reader.find(kind, index=index)
     ]
     cells = [
         blob

@@ -12,6 +12,7 @@ from puffin_ann.blobs.encoding.varints import (
     LEFT_OVER,
     NEIGHBOUR,
     OVER_LONG,
+    TOO_LARGE,
 )
 from puffin_ann.numba_kernels import kernel
 
@@ -63,6 +64,29 @@ def get_varints(data: NDArray[np.uint8], out: NDArray[np.int64]) -> int:
         if value < 0:
             return int(value)
         out[i] = value
+    return 0 if at == len(data) else LEFT_OVER
+
+
+@kernel()
+def get_steps(data: NDArray[np.uint8], out: NDArray[np.uint32]) -> int:
+    """Decode columns of numbers, each told by steps; return 0 or an error code.
+
+    Args:
+        data: `uint8`, zigzag varints of steps from number to number, a column after the other; each
+            column begins at 0.
+        out: `(c, n) uint32`, written.
+    """
+    at = 0
+    for column in range(out.shape[0]):
+        value = np.int64(0)
+        for i in range(out.shape[1]):
+            step, at = _get(data, at)
+            if step < 0:
+                return int(step)
+            value += (step >> 1) ^ -(step & 1)
+            if value < 0 or value > 0xFFFFFFFF:
+                return TOO_LARGE
+            out[column, i] = value
     return 0 if at == len(data) else LEFT_OVER
 
 

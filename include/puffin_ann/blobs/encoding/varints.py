@@ -18,6 +18,7 @@ OVER_LONG = -2
 DEGREE = -3
 NEIGHBOUR = -4
 LEFT_OVER = -5
+TOO_LARGE = -6
 
 MESSAGES = {
     CUT_OFF: "bytes end within a varint",
@@ -25,6 +26,7 @@ MESSAGES = {
     DEGREE: "a node has more neighbours than the graph's maximum",
     NEIGHBOUR: "a neighbour is not a row of the shard, or is listed twice",
     LEFT_OVER: "bytes follow the last varint",
+    TOO_LARGE: "a number is beyond 32 bits",
 }
 
 
@@ -56,3 +58,23 @@ def unpack_varints(data: NDArray[np.uint8], count: int, kind: str) -> NDArray[np
     if status:
         raise BlobFormatError(f"{kind} blob: {MESSAGES[status]}")
     return values
+
+
+def unpack_steps(data: NDArray[np.uint8], out: NDArray[np.uint32], kind: str) -> None:
+    """Unpack columns of numbers that are told by zigzag varints of steps, each column from 0 on.
+
+    Args:
+        data: the bytes; all of them are those of the columns.
+        out: `(c, n) uint32`, written.
+        kind: of the blob, for messages.
+
+    Raises:
+        BlobFormatError: they are not so many sound varints, or a number is beyond 32 bits.
+    """
+    from puffin_ann.blobs.encoding.kernels import get_steps
+
+    if out.size > len(data):
+        raise BlobFormatError(f"{kind} blob: {len(data)} bytes cannot hold {out.size} varints")
+    status = get_steps(data, out)
+    if status:
+        raise BlobFormatError(f"{kind} blob: {MESSAGES[status]}")

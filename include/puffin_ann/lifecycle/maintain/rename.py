@@ -30,7 +30,8 @@ from puffin_ann.lifecycle.maintain.former_names import (
     renamed_before,
     restored,
 )
-from puffin_ann.lifecycle.publish.republish import Renamed, bytes_to_copy, republish_renamed
+from puffin_ann.lifecycle.publish.changed_index import Renamed
+from puffin_ann.lifecycle.publish.republish import bytes_to_copy, republish_renamed
 from puffin_ann.lifecycle.publish.run_records import with_record
 from puffin_ann.lifecycle.retention.withheld import is_shared
 from puffin_ann.lifecycle.runtime import leases

@@ -1,7 +1,7 @@
 """The blobs of published files that a new file is made of, or that a new version names."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 
 from pyiceberg.table import Table
@@ -36,11 +36,23 @@ def live_blobs(
 
 
 def layered_blobs(
-    table: Table, index: str, file: IndexFile, object_plan: ObjectPlan
+    table: Table,
+    index: str,
+    file: IndexFile,
+    object_plan: ObjectPlan,
+    left_out: Set[str] = frozenset(),
 ) -> tuple[list[Blob], Layers]:
-    """Return the blobs that a version of what is published has itself, and those it names."""
+    """Return the blobs that a version of what is published has itself, and those it names.
+
+    Args:
+        table: as it was loaded.
+        index: name of the index.
+        file: that has its version.
+        object_plan: of the new file.
+        left_out: types of blobs that the new version has of its own.
+    """
     with _opened(table, index, file, object_plan) as files:
-        places = list(_places(files))
+        places = [place for place in _places(files) if place.metadata.type not in left_out]
         own = [place for place in places if place.metadata.type in _OF_ITS_OWN]
         rest = [place for place in places if place.metadata.type not in _OF_ITS_OWN]
         layers = layers_of(rest, held_files(table), settings().whole_file_bytes)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs import directory as directory_blob
 from puffin_ann.blobs.routing import TYPE as ROUTING
 from puffin_ann.errors import (
     ConflictError,
@@ -32,13 +31,13 @@ from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lifecycle.build.shard import CREATED_BY
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, listed_blobs
+from puffin_ann.lifecycle.publish.changed_index import Changed, Renamed
 from puffin_ann.lifecycle.publish.layers import Layers
 from puffin_ann.lifecycle.publish.make_file import make_file
 from puffin_ann.lifecycle.publish.published_blobs import foreign_blobs, layered_blobs, live_blobs
 from puffin_ann.lifecycle.retention.tags import NEEDS, needs_text
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, live_files
 from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.puffin.reader import BlobReader
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
 
 log = logging.getLogger("puffin_ann")
@@ -62,37 +61,6 @@ class Republished:
     path: str
     snapshot_id: int
     bytes_copied: int
-
-
-@dataclass(frozen=True)
-class Renamed:
-    """An index that is published under another name: `routing` is its routing blob's new bytes."""
-
-    before: str
-    after: str
-    routing: bytes
-
-    def put(
-        self, writer: PuffinWriter, reader: BlobReader, blob: BlobMetadata, layers: Layers
-    ) -> None:
-        """Add a blob of the index under its new name; with its routing what the layers name."""
-        properties = {**blob.properties, "index": self.after}
-        if blob.type != ROUTING:
-            writer.copy(reader, blob, properties=properties)
-            return
-        made = [(ROUTING, self.routing)]
-        if layers.directory is not None:
-            made.append((directory_blob.TYPE, directory_blob.encode(layers.directory)))
-        for kind, data in made:
-            writer.add(
-                kind,
-                data,
-                fields=blob.fields,
-                snapshot_id=blob.snapshot_id,
-                sequence_number=blob.sequence_number,
-                properties=properties,
-                codec="zstd",
-            )
 
 
 def republish(
@@ -142,17 +110,17 @@ def republish_under_tag(
     index: str,
     *,
     properties: Mapping[str, str] | None = None,
-    renamed: Renamed | None = None,
+    changed: Changed | None = None,
 ) -> Republished:
     """Publish one live index under a tag, as one file.
 
-    Where it gets another name, it names what is in files already, as a refresh does.
+    Where something of it changes, it names what is in files already, as a refresh does.
 
     Args:
         inventory: of the table.
         index: its name; what held it before stays as it is.
         properties: of the table, set in the same commit.
-        renamed: the name that it gets, if it gets another.
+        changed: what becomes of it, if it is not published as it was.
 
     Raises:
         TagNotKeptError: the catalog keeps no tags; nothing was published, and no file is left.
@@ -161,12 +129,14 @@ def republish_under_tag(
     """
     live = {index: live_files(inventory.published)[index]}
     new = _NewFile.of(inventory, live)
-    if renamed is None:
-        ours, layers = list(live_blobs(inventory.table, live, new.assembly.object_plan)), _NO_LAYERS
+    plan = new.assembly.object_plan
+    if changed is None:
+        ours, layers = list(live_blobs(inventory.table, live, plan)), _NO_LAYERS
     else:
-        ours, layers = layered_blobs(inventory.table, index, live[index], new.assembly.object_plan)
-    tag = tag_name(renamed.after if renamed else index, new.run_id)
-    return new.publish(ours, renamed, tag=tag, properties=properties or {}, layers=layers)
+        left_out = changed.made.keys() - {ROUTING}
+        ours, layers = layered_blobs(inventory.table, index, live[index], plan, left_out)
+    tag = tag_name(changed.after if changed else index, new.run_id)
+    return new.publish(ours, changed, tag=tag, properties=properties or {}, layers=layers)
 
 
 def republish_renamed(
@@ -196,7 +166,7 @@ def republish_renamed(
     if has_tag or choice.of(inventory.table)[0] == "tag":
         try:
             return republish_under_tag(
-                inventory, renamed.before, properties=properties, renamed=renamed
+                inventory, renamed.before, properties=properties, changed=renamed
             )
         except TagNotKeptError as error:
             without_tag = None if has_tag else choice.after(error)
@@ -250,7 +220,7 @@ class _NewFile:
     def publish(
         self,
         blobs: Sequence[Blob],
-        renamed: Renamed | None,
+        changed: Changed | None,
         *,
         properties: Mapping[str, str],
         tag: str = "",
@@ -259,7 +229,7 @@ class _NewFile:
     ) -> Republished:
         """Make the file of blobs and commit it; by the statistics of the head, without a tag."""
         table, head = self.inventory.table, _require_head(self.inventory)
-        finished = _written(blobs, self.assembly.object_plan, renamed, layers, self.run_id)
+        finished = _written(blobs, self.assembly.object_plan, changed, layers, self.run_id)
         path = make_file(self.assembly)
         request = Request(
             expected_head=head,
@@ -267,7 +237,7 @@ class _NewFile:
             path=path,
             file_size=finished.length,
             footer_size=finished.footer_size,
-            summary=_summary(table, self.live, self.run_id, renamed, layers),
+            summary=_summary(table, self.live, self.run_id, changed, layers),
             blob_metadata=listed_blobs(finished.metadata.blobs),
             mode="tag" if tag else "statistics",
             tag=tag,
@@ -283,7 +253,7 @@ class _NewFile:
         except Exception:
             _discard(table, path)
             raise
-        copied = _copied(blobs, renamed.before if renamed else "")
+        copied = _copied(blobs, changed.before if changed else "")
         _log(path, published.snapshot_id, finished, self.live)
         return Republished(path, published.snapshot_id, copied)
 
@@ -297,15 +267,15 @@ def _require_head(inventory: Inventory) -> int:
 def _written(
     blobs: Iterable[Blob],
     object_plan: ObjectPlan,
-    renamed: Renamed | None,
+    changed: Changed | None,
     layers: Layers,
     run_id: str,
 ) -> FinishedFile:
     """Write blobs one after another, those of shards first."""
     with PuffinWriter(object_plan) as writer:
         for reader, blob in sorted(blobs, key=lambda listed: not _is_shard(listed[1])):
-            if renamed is not None and blob.properties.get("index") == renamed.before:
-                renamed.put(writer, reader, blob, layers)
+            if changed is not None and blob.properties.get("index") == changed.before:
+                changed.put(writer, reader, blob, layers)
             else:
                 writer.copy(reader, blob)
         return writer.finish({"created-by": CREATED_BY, "run-id": f"{NAME}-{run_id}"})
@@ -342,14 +312,14 @@ def _summary(
     table: Table,
     live: Mapping[str, IndexFile],
     run_id: str,
-    renamed: Renamed | None,
+    changed: Changed | None,
     layers: Layers,
 ) -> dict[str, str]:
     summary = {f"ann.{NAME}.run-id": run_id}
     for index, file in live.items():
         for held in file.holds:
             if held.index == index:
-                name = renamed.after if renamed and renamed.before == index else index
+                name = changed.after if changed and changed.before == index else index
                 summary[f"ann.{name}.base-snapshot-id"] = str(held.base_snapshot_id)
                 summary[f"ann.{name}.version"] = held.version
                 summary[f"ann.{name}.{NEEDS}"] = needs_text(table, name, layers.files)

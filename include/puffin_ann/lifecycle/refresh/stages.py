@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from puffin_ann.errors import BadVectorsError, StagingError
+from puffin_ann.errors import BadVectorsError, BlobFormatError, StagingError
 from puffin_ann.lifecycle.build import assign as assigning
 from puffin_ann.lifecycle.documents.refresh import (
     ADDED,
@@ -120,11 +120,29 @@ def _find_removed(runner: Runner, workspace: Workspace) -> RemovedRows:
     size = _size_of(workspace, batches)
     looked_at = run_each(runner, workspace.run, _find_removed_of, batches, size=size)
     found = [shard for batch in looked_at for shard in batch]
+    if shards and not decision.unreadable:
+        _require_found(workspace, sum(shard.newly_deleted for shard in found))
     prefixes = None
     if decision.matches:
         (prefixes,) = run_each(runner, workspace.run, _stage_prefixes, [found])
     document = RemovedRows(shards=tuple(found), prefixes=prefixes, seconds=time.monotonic() - began)
     return store(workspace.staging, REMOVED, document)
+
+
+def _require_found(workspace: Workspace, rows: int) -> None:
+    """Refuse to go on where shards hold more or fewer of the removed rows than the version says.
+
+    Raises:
+        BlobFormatError: a shard has a row twice, or none has a row that is covered.
+    """
+    expected = workspace.refresh_plan.decision.rows_gone
+    if rows != expected:
+        version = workspace.base_version
+        with naming_the_remedy(workspace):
+            raise BlobFormatError(
+                f"{version.path}: the shards hold {rows:,} of the rows that are not live any "
+                f"more; by the coverage blob {expected:,}"
+            )
 
 
 def _find_removed_of(workspace: Workspace, shards: list[int]) -> list[RemovedRowsOfShard]:

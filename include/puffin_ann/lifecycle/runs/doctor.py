@@ -15,6 +15,7 @@ from puffin_ann.lifecycle.maintain.examination.examine import examine
 from puffin_ann.lifecycle.maintain.examination.findings import Finding
 from puffin_ann.lifecycle.maintain.examination.lease_findings import lease_findings
 from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.maintain.lost_tombstones import remake_tombstones
 from puffin_ann.lifecycle.maintain.plan_repair import declaration_of
 from puffin_ann.lifecycle.maintain.repair import repair
 from puffin_ann.lifecycle.retention.withheld import Protection
@@ -76,6 +77,7 @@ def doctor(
     if not fix:
         return Diagnosis(table=name_of(loaded), findings=tuple(before))
     made, actions = _make_again(inventory, declared or (), damage)
+    made |= _remake_tombstones(loaded, damage, actions)
     stays = {one.file.path for one in damage if one.is_repaired_by_parts} - made
     repaired, replaced = repair(loaded, [one for one in damage if one.file.path not in stays])
     actions += replaced
@@ -136,6 +138,33 @@ def _make_again(
             f"bytes written and {done['bytes_copied']:,} copied: {done['reason']}"
         )
     return frozenset(made - failed), actions
+
+
+def _remake_tombstones(
+    table: Table, damage: Iterable[Damage], actions: list[str]
+) -> frozenset[str]:
+    """Have tombstone changes made again; returns the files, and notes what was done."""
+    made: set[str] = set()
+    for one in damage:
+        if not one.is_of_tombstones:
+            continue
+        owner = new_run_id(f"repair-{one.index}")
+        try:
+            with (
+                leases.writing(table, one.index, owner, "repair it", wait=False),
+                leases.publishing(table, owner, f"repair index {one.index!r}"),
+            ):
+                done = remake_tombstones(table, one.index)
+        except PuffinAnnError as error:  # an older version is published then, as of other damage
+            actions.append(f"could not make tombstones of index {one.index} again: {error}")
+            continue
+        if done is not None:
+            made.add(one.file.path)
+            actions.append(
+                f"published index {one.index} as snapshot {done.snapshot_id}, with tombstone "
+                f"changes made again: {done.path}"
+            )
+    return frozenset(made)
 
 
 def _clean(table: Table, declarations: Sequence[IndexDeclaration], at_ms: int | None) -> list[str]:

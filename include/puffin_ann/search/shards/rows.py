@@ -19,7 +19,7 @@ from puffin_ann.search.consistency import check_rows
 from puffin_ann.search.index_files import VersionFiles
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators
-from puffin_ann.search.shards.blobs import shard_blobs
+from puffin_ann.search.shards.blobs import ShardBlobs, shard_blobs
 
 LARGE = 4 << 20
 """Bytes of a rows blob of which identities are left out, where they are not wanted."""
@@ -44,14 +44,19 @@ def read_rows(
     # To leave the identities out takes a few reads more, in turn.
     content = blobs.rows.open() if is_large and not identities else BytesIO(blobs.rows.read())
     rows = rows_blob.read(content, shard.rows, identities=identities)
+    deleted = read_tombstones(blobs, shard)
+    where = f"{version.file_of(shard)}: shard {shard.shard_id}"
+    check_rows(where, shard, version.covered, Locators.of(rows), deleted)
+    return rows, deleted
+
+
+def read_tombstones(blobs: ShardBlobs, shard: ShardEntry) -> NDArray[np.int64]:
+    """Return the ordinals of a shard's deleted rows, ascending; errors as of `read_rows`."""
     bitmap = blobs.added
     if blobs.tombstones is not None:
         data = blobs.tombstones.read()
         bitmap |= tombstones_blob.decode(data, shard.rows, shard.tombstones - len(blobs.added))
-    deleted = np.asarray(bitmap.to_array(), np.int64)
-    where = f"{version.file_of(shard)}: shard {shard.shard_id}"
-    check_rows(where, shard, version.covered, Locators.of(rows), deleted)
-    return rows, deleted
+    return np.asarray(bitmap.to_array(), np.int64)
 
 
 def without_shards(io: FileIO, version: IndexVersion, lost: Set[int]) -> IndexVersion:

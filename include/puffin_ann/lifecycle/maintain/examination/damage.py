@@ -7,6 +7,7 @@ or an older one, or it is built again.
 
 import io
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from puffin_ann.lake.metadata.dropped import find_dropped
 from puffin_ann.lake.store.listing import canonical, is_folder
 from puffin_ann.lifecycle.maintain.examination.contradictions import contradictions
 from puffin_ann.lifecycle.maintain.guard_plan import plan_guard
+from puffin_ann.lifecycle.maintain.lost_tombstones import lacks_tombstones
 from puffin_ann.lifecycle.maintain.plan_repair import plan_repair
 from puffin_ann.lifecycle.versions.inventory import (
     IndexFile,
@@ -54,6 +56,7 @@ class Damage:
         parts: the shards of the version that cannot be read, and the cells, with what is wrong
             with each; None where the damage is of the version as a whole.
         is_repaired_by_parts: whether these can be made again of rows.
+        is_of_tombstones: whether the tombstone changes alone are, which can be made again.
         is_problem: whether something should be done: not where newer versions name what is whole of
             the file, and nobody needs the rest.
     """
@@ -64,6 +67,7 @@ class Damage:
     remedy: str = ""
     parts: Unreadable | None = None
     is_repaired_by_parts: bool = False
+    is_of_tombstones: bool = False
     is_problem: bool = True
 
     @property
@@ -225,12 +229,26 @@ class _Remedies:
             if damage.parts and self._is_newest(damage)
         }
         repaired = {index for index, plan in self._plans.items() if plan}
+        of_newest = Counter(damage.index for damage in found if self._is_newest(damage))
+        whole_version = {damage.index for damage in found if damage.parts is None}
+        self._without_tombstones = {
+            index
+            for index, count in of_newest.items()
+            if count == 1 and index in whole_version and lacks_tombstones(inventory, index)
+        }
+        repaired |= self._without_tombstones
         self._sound = self._whole.keys() | repaired
 
     def on(self, damage: Damage) -> Damage:
         """Return a damage with its remedy."""
         if self._is_newest(damage) and (plan := self._plans.get(damage.index)):
             return replace(damage, remedy=f"{self._fix} {plan}", is_repaired_by_parts=True)
+        if self._is_newest(damage) and damage.index in self._without_tombstones:
+            remedy = (
+                f"{self._fix} makes the tombstone changes again, of where the rows of its shards "
+                "are, in a new version that names what is whole where it is"
+            )
+            return replace(damage, remedy=remedy, is_of_tombstones=True)
         if self._is_unneeded(damage):
             remedy = "none: newer versions name what is whole of it, and it goes with the last"
             return replace(damage, remedy=remedy, is_problem=False)

@@ -13,7 +13,8 @@ from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lifecycle.documents.refresh import RemovedRowsOfShard
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.row_locators import Locators, MaskedRows
+from puffin_ann.search.row_locators import MaskedRows
+from puffin_ann.search.shards.deleted_rows import DeletedOfShard, Suspects, find_deleted
 from puffin_ann.search.shards.rows import read_rows
 from puffin_ann.search.snapshot_view import SnapshotView
 
@@ -138,32 +139,24 @@ def find_removed_rows(
     ).masked
     found = []
     matches = workspace.refresh_plan.decision.matches
+    suspects = Suspects.of(version.covered, difference)
     with version.files(workspace.table.io) as files:
         for shard in shards:
-            rows, already_deleted = read_rows(files, version, shard, identities=matches)
-            found.append(_staged(workspace, difference, shard, rows, already_deleted))
+            deleted = find_deleted(files, version, shard, suspects, identities=matches)
+            found.append(_staged(workspace, shard, deleted))
     return found
 
 
-def _staged(
-    workspace: Workspace,
-    difference: MaskedRows,
-    shard: ShardEntry,
-    rows: Rows,
-    already_deleted: NDArray[np.int64],
-) -> RemovedRowsOfShard:
-    """Stage which rows of a shard are deleted, those tombstoned `already_deleted` included."""
+def _staged(workspace: Workspace, shard: ShardEntry, found: DeletedOfShard) -> RemovedRowsOfShard:
+    """Stage which rows of a shard are deleted, and identities by which they are found again."""
     plan = workspace.refresh_plan
-    masked = Locators.of(rows).masked(difference)
-    if masked is None:
-        newly_deleted = np.zeros(0, np.int64)
-    else:
-        masked[already_deleted] = False
-        newly_deleted = np.flatnonzero(masked)
     name = f"{shard.shard_id:05d}"
+    newly_deleted, already_deleted = found.newly_deleted, found.already_deleted
     identified = []
     if plan.decision.matches:
-        ordinals, identities = _identities(rows, newly_deleted, already_deleted)
+        ordinals, identities = np.concatenate([newly_deleted, already_deleted]), found.identities
+        if identities is None:
+            ordinals, identities = ordinals[:0], np.zeros((0, 2), np.uint64)
         buckets = bucket_of(identities, plan.buckets)
         for bucket in range(plan.buckets):
             mine = np.flatnonzero(buckets == bucket)
@@ -183,16 +176,6 @@ def _staged(
         already_deleted=len(already_deleted),
         identified=tuple(identified),
     )
-
-
-def _identities(
-    rows: Rows, newly_deleted: NDArray[np.int64], already_deleted: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return ordinals and identities of rows that may be relocated, as far as these are known."""
-    if rows.identities is None or rows.identity_kind != "hash":
-        return np.zeros(0, np.int64), np.zeros((0, 2), np.uint64)
-    ordinals = np.concatenate([newly_deleted, already_deleted])
-    return ordinals, rows.identities[ordinals]
 
 
 def collect_prefixes(
