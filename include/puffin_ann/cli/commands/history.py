@@ -68,7 +68,7 @@ def _lines(entry: "HistoryEntry") -> Text:
         (copied, f"{copied} copied"),
         (seconds, f"{seconds} s"),
         (recall, f"recall {recall}"),
-        (share, f"coverage {share}"),
+        (share, f"covers {share} now"),
     )
     head = f"{when}  {action} by {trigger}" + (f", retained as {kept}" if kept else "")
     figures = "; ".join(text for there, text in told if there)

@@ -72,7 +72,7 @@ def refresh(
         lines += [
             found,
             f"published as snapshot {done['snapshot_id']}: {done['bytes_written']:,} bytes "
-            f"written, {done['bytes_copied']:,} carried over",
+            f"written, {done['bytes_copied']:,} copied; the rest stays where it is",
         ]
     for line in lines:
         say(line)

@@ -42,12 +42,15 @@ def recorded(
         table: as it is published into.
         plan: of the run.
         version: as it was staged, or as it is made of a published one, by whose path it goes.
-        written: new bytes of its shards.
+        written: new bytes of its shards; all that the run wrote is known once it is published.
         copied: bytes carried over.
         rows_added: rows that the version before did not have, or all.
         rows_gone: rows of the version before that are not live any more.
     """
-    before = newest_properties(table, version.index, known=version).history
+    before = [
+        as_published(record, version)
+        for record in newest_properties(table, version.index, known=version).history
+    ]
     mine = _record(plan, version).model_copy(
         update={
             "rows_added": rows_added,
@@ -64,6 +67,24 @@ def recorded(
 def with_record(mine: RunRecord, before: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
     """Return the records that a version carries: one, and those before it."""
     return (mine, *(record for record in before if record.run_id != mine.run_id))[:KEPT]
+
+
+def as_published(record: RunRecord, version: IndexVersion) -> RunRecord:
+    """Return a record with the bytes that its run wrote, footer and routing included.
+
+    A version has the record of its own run from before these were written. Its file tells how long
+    they are, unless that was put together later of what is published.
+
+    Args:
+        record: of any run.
+        version: whichever.
+    """
+    name = version.path.rpartition("/")[2]
+    is_its_own = record.run_id == version.run_id and name.startswith(f"ann-{version.index}-")
+    if not is_its_own or not record.bytes_written:
+        return record
+    written = max(record.bytes_written, version.length - record.bytes_copied)
+    return record.model_copy(update={"bytes_written": written})
 
 
 def _record(plan: RunPlan, version: IndexVersion) -> RunRecord:

@@ -10,6 +10,7 @@ from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.evaluate.records import evaluations
+from puffin_ann.lifecycle.publish.run_records import as_published
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import require_versions
@@ -91,7 +92,8 @@ def _records(table: Table, index: str, versions: Iterable[IndexVersion]) -> Iter
     yield from _of_snapshots(table, index)
     for version in reversed(tuple(versions)):
         yield _of_version(table, version)
-        yield from IndexProperties(version.routing.properties).history
+        for record in IndexProperties(version.routing.properties).history:
+            yield as_published(record, version)
 
 
 def _of_snapshots(table: Table, index: str) -> Iterator[RunRecord]:

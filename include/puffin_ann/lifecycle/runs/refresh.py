@@ -170,7 +170,7 @@ def _text(decision: Decision) -> str:
     """Return a decision for the log: a line for each shard to which something is done."""
     lines = [
         f"{decision.action}: {decision.reason}",
-        f"expected: {decision.bytes_written:,} new bytes, {decision.bytes_copied:,} carried over, "
+        f"expected: {decision.bytes_written:,} new bytes, {decision.bytes_copied:,} copied, "
         f"{decision.seconds:.1f} s",
     ]
     lines += [

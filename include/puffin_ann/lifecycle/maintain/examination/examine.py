@@ -75,6 +75,17 @@ def _registrations(
                 what=f"registered under snapshots {_ids(file.entries)}, and not there",
                 remedy="the guard removes the registration, and the tag where one of ours holds it",
             )
+    for index in plan.move:
+        file = plan.live[index]
+        yield Finding(
+            kind="untagged",
+            indexes=(index,),
+            file=file.path,
+            what=f"no tag of ours holds the newest version of index {index!r}",
+            remedy=f"the guard publishes it under one, which copies {file.bytes or 0:,} bytes at "
+            "most; publish: statistics in its declaration leaves it where it is",
+            is_problem=False,
+        )
     published = inventory.published
     verdicts = apply_retention(
         inventory.with_needed(published),

@@ -10,6 +10,7 @@ Kind = Literal[
     "dropped",
     "replaced",
     "expiring",
+    "untagged",
     "orphan",
     "undeclared",
     "unknown",
@@ -29,7 +30,8 @@ class Finding(BaseModel):
     Attributes:
         kind: `lost`: no readable file of an index is left; `dangling`: a registered file is gone;
             `dropped`, `replaced`: a registration was removed, or thrown out by others' statistics;
-            `expiring`: an expiry is about to take a file's last registrations; `orphan`: no
+            `expiring`: an expiry is about to take a file's last registrations; `untagged`:
+            no tag holds the newest version of an index, which could have one; `orphan`: no
             metadata names a file; `undeclared`: an index is published, and what is declared here
             does not name it; `unknown`: it is published, and nothing is known here of what is
             declared; `unbuilt`: it is declared, and not known to have been published; `secret`: it
