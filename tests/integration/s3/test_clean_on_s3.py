@@ -3,7 +3,9 @@
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from puffin_ann.errors import BadInputError
 from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.clean_location import clean_location
 from puffin_ann.lifecycle.publish.discard import discard_refused
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.moments import now_ms
@@ -93,3 +95,40 @@ def test_uploads_and_staging_of_killed_runs_go_after_the_grace(
     assert [key for key in staged if "/_lease-" not in key] == []  # leases tell who was last
     assert table_events.index_files(table) == {path}
     table_events.assert_alive(table)
+
+
+def test_what_a_dropped_table_left_on_s3_goes_with_its_uploads(on_s3, s3):
+    catalog = on_s3("test")
+    table = catalog.create_table("demo.words", schema=builds.rows([]).schema)
+    table.append(builds.rows(range(60)))
+    publish_versions(table, "a1", "a2")
+    root = table.location()
+    folder = root.removeprefix(f"s3://{object_store.BUCKET}/") + "/metadata"
+    for key in (f"{folder}/ann-words-1-dead.puffin", f"{folder}/other.puffin"):
+        s3.create_multipart_upload(Bucket=object_store.BUCKET, Key=key)
+    with pytest.raises(BadInputError, match=r"test\.demo\.words keeps its files in"):
+        clean_location("test", root, at_ms=later(1000))
+    catalog.drop_table("demo.words")
+    with pytest.raises(BadInputError, match="within the grace period"):
+        clean_location("test", root)
+    before = stored(s3, folder)
+
+    planned = clean_location("test", root, dry_run=True, at_ms=later(1000))
+    assert stored(s3, folder) == before
+    done = clean_location("test", root, at_ms=later(1000))
+
+    assert done.gone == planned.gone
+    assert done.failed == ()
+    assert done.uploads == (f"{root}/metadata/ann-words-1-dead.puffin",)
+    ours = {key for key in before if key.endswith(".puffin") or "/_ann-staging/" in key}
+    assert len(ours) >= 2
+    assert stored(s3, folder) == before - ours, "metadata and manifests are the table's"
+    left = s3.list_multipart_uploads(Bucket=object_store.BUCKET, Prefix=folder)["Uploads"]
+    assert [upload["Key"] for upload in left] == [f"{folder}/other.puffin"]
+    again = clean_location("test", root, at_ms=later(1000))
+    assert (again.gone, again.uploads) == ((), ())
+
+
+def stored(s3, folder) -> set[str]:
+    found = s3.list_objects_v2(Bucket=object_store.BUCKET, Prefix=folder)["Contents"]
+    return {one["Key"] for one in found if not one["Key"].endswith("/")}

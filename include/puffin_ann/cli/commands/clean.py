@@ -104,7 +104,7 @@ def _clean_location(
 
     grace = grace or GRACE
     report = clean_location(catalog, location, dry_run=True, grace=grace)
-    if not dry_run and report.gone:
+    if not dry_run and (report.gone or report.uploads):
         if not force:
             _ask_for_the_location(report, may_ask=not as_json)
         report = clean_location(catalog, location, grace=grace)
@@ -132,6 +132,9 @@ def _show_location(report: "LocationReport") -> None:
     verb = "would go" if report.dry_run else "removed"
     for uri in report.gone:
         say(f"{verb}: {uri}")
+    aborted = "would be aborted" if report.dry_run else "aborted"
+    for uri in report.uploads:
+        say(f"{aborted}: an upload of {uri} that nobody completed")
     told = f"{_counted(len(report.gone), 'object')} {verb}, {report.bytes:,} bytes"
     nothing = "nothing removed" if report.failed else "nothing of ours is there that may go"
     console.print(

@@ -11,7 +11,14 @@ from puffin_ann.errors import BadInputError, FormatError, PuffinAnnError
 from puffin_ann.lake.catalog.listing import catalog_names
 from puffin_ann.lake.catalog.tables import file_io
 from puffin_ann.lake.metadata.abandoned import Former, require_abandoned
-from puffin_ann.lake.store.listing import StoredObject, delete_object, list_objects
+from puffin_ann.lake.store.assemble.multipart import Upload
+from puffin_ann.lake.store.listing import (
+    StoredObject,
+    abort,
+    delete_object,
+    list_objects,
+    unfinished_uploads,
+)
 from puffin_ann.lake.store.locations import is_staging_folder, is_within
 from puffin_ann.lifecycle.versions.inventory import is_index_name
 from puffin_ann.moments import now_ms
@@ -31,6 +38,8 @@ class LocationReport(BaseModel):
         dry_run: whether nothing was removed.
         gone: locations of the objects that went; in a dry run, exactly what would go.
         bytes: of all these.
+        uploads: locations of objects of which uploads were begun and never completed, and are
+            aborted: a store keeps their parts, and charges for them.
         kept: what has a name of ours and stays, with the reason, one sentence each.
         failed: what could not be removed, one sentence each.
         tables: the tables that were there, by metadata files that are left: one sentence each.
@@ -42,6 +51,7 @@ class LocationReport(BaseModel):
     dry_run: bool
     gone: tuple[str, ...]
     bytes: int
+    uploads: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
@@ -57,7 +67,8 @@ def clean_location(
 ) -> LocationReport:
     """Remove the index files and staging of a table that was dropped without being purged.
 
-    Nothing else there is touched: data, manifests and metadata are the table's.
+    On S3 uploads of such files that nobody will complete are aborted, too. Nothing else there is
+    touched: data, manifests and metadata are the table's.
 
     Args:
         catalog: of PyIceberg's configuration, by whose properties the store is reached.
@@ -85,16 +96,21 @@ def clean_location(
     names = sorted({catalog, *catalog_names()})
     found, kept, former = _look(io, root, names, now - idle_ms)
     gone: list[StoredObject] = found
+    begun = _uploads(io, root, now - idle_ms)
     failed: list[str] = []
-    if not dry_run and found:
+    if not dry_run and (found or begun):
         # Looked at again: what takes long to read may be used by now.
         found, kept, former = _look(io, root, names, now - idle_ms)
         gone = [one for one in found if _is_removed(io, one.uri, failed)]
+        begun = _uploads(io, root, now - idle_ms)
+        for uri, upload in begun:
+            abort(io, uri, upload)
     return LocationReport(
         location=root,
         dry_run=dry_run,
         gone=tuple(one.uri for one in gone),
         bytes=sum(one.bytes for one in gone),
+        uploads=tuple(uri for uri, _ in begun),
         kept=tuple(kept),
         failed=tuple(failed),
         tables=tuple(map(_in_words, former)),
@@ -122,6 +138,27 @@ def _look(
         )
     kept: list[str] = []
     return [one for one in stored if _is_ours(io, root, one, kept)], kept, former
+
+
+def _uploads(io: FileIO, root: str, before_ms: int) -> list[tuple[str, Upload]]:
+    """Return the unfinished uploads of what has a name of ours.
+
+    Raises:
+        BadInputError: one was begun within the grace period: somebody is at work there.
+    """
+    found = []
+    for uri, upload in unfinished_uploads(io, f"{root}/metadata/"):
+        inside = uri[len(root) + 1 :].split("/")
+        if is_index_name(uri) or (len(inside) > 2 and is_staging_folder(inside[1])):
+            found.append((uri, upload))
+    for uri, upload in found:
+        if upload.begun.timestamp() * 1000 > before_ms:
+            raise BadInputError(
+                f"nothing was removed: an upload of {uri} was begun within the grace period, so "
+                "that somebody may be at work there; wait, or give a shorter --grace once you know "
+                "that nobody is"
+            )
+    return found
 
 
 def _is_ours(io: FileIO, root: str, one: StoredObject, kept: list[str]) -> bool:
