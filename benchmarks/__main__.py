@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from datetime import date
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.failures import CannotMeasureError
-from benchmarks.results import Result, machine, save, saved
+from benchmarks.results import Result, kept, machine, save, saved
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 console = Console(width=None if sys.stdout.isatty() else 160)
@@ -113,7 +114,8 @@ def one(
         save(Result(family=family, failure=f"{type(error).__name__}: {error}"))
         raise
     seconds = time.perf_counter() - began
-    save(result.model_copy(update={"family": family, "seconds": seconds, "machine": machine()}))
+    told = {"family": family, "seconds": seconds, "machine": machine()}
+    save(result.model_copy(update={**told, "measured_on": date.today().isoformat()}))
 
 
 @app.command()
@@ -123,14 +125,17 @@ def report(
         typer.Option(help="Another document, for another machine, without pictures."),
     ] = None,
 ) -> None:
-    """Write docs/benchmarks.md and its pictures from the results that were kept.
+    """Write docs/benchmarks.md and its pictures from what was measured last of each family.
+
+    What was not measured here is taken from benchmarks/measured, where new results are kept, too.
+    Another document has what was measured here alone.
 
     Example: python -m benchmarks report --to docs/benchmarks-intel.md
     """
     from benchmarks.report import DOCUMENT, write
 
     document = to or DOCUMENT
-    write(saved(FAMILIES), document)
+    write(saved(FAMILIES) if to else kept(FAMILIES), document)
     console.print(f"wrote {document}")
 
 

@@ -21,7 +21,8 @@ def write(results: Sequence[Result], document: Path = DOCUMENT) -> None:
     if has_curves:
         IMAGES.mkdir(parents=True, exist_ok=True)
         for result in results:
-            for plot in result.plots:
+            # Curves of pictures that are there are not kept with the figures.
+            for plot in (plot for plot in result.plots if plot.curves):
                 draw(plot, IMAGES / f"{plot.key}.svg")
     document.write_text(render(results, has_curves=has_curves))
 
@@ -49,8 +50,17 @@ def render(results: Sequence[Result], *, has_curves: bool = True) -> str:
         short=[(row, reason(row, reasons)) for row in _short(results)],
         reached=sum(row.reached for result in results for row in result.rows),
         rows=sum(len(result.rows) for result in results),
+        days=_days(results),
         minutes=round(sum(result.seconds for result in results) / 60),
     )
+
+
+def _days(results: Iterable[Result]) -> dict[str, list[str]]:
+    """Return by day the families that were measured then, the latest first."""
+    days: dict[str, list[str]] = {}
+    for result in sorted(results, key=lambda one: one.measured_on, reverse=True):
+        days.setdefault(result.measured_on, []).append(result.family)
+    return days
 
 
 def _short(results: Iterable[Result]) -> list[Row]:

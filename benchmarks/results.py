@@ -13,6 +13,8 @@ from benchmarks.data import ROOT
 from benchmarks.race import Curve
 
 FOLDER = ROOT / ".local" / "bench"
+KEPT = ROOT / "benchmarks" / "measured"
+"""What docs/benchmarks.md says, so that families may be measured at different times."""
 PACKAGES = ("numpy", "numba", "hnswlib", "faiss-cpu", "rabitqlib", "lancedb", "pyspark")
 
 
@@ -72,6 +74,8 @@ class Result(BaseModel):
         facts: parameters and sizes, for people.
         seconds: how long it took.
         failure: why it could not be measured; empty if it was.
+        machine: what it was measured on.
+        measured_on: day, as 2026-11-24.
     """
 
     family: str
@@ -81,6 +85,7 @@ class Result(BaseModel):
     seconds: float = 0.0
     failure: str = ""
     machine: dict[str, str] = {}
+    measured_on: str = ""
 
 
 def plot(key: str, title: str, curves: Mapping[str, Curve]) -> Plot:
@@ -99,10 +104,25 @@ def save(result: Result) -> Path:
     return path
 
 
-def saved(families: Iterable[str]) -> list[Result]:
-    """Return the results there are, in the order of `families`."""
-    paths = [FOLDER / f"{family}.json" for family in families]
+def saved(families: Iterable[str], folder: Path | None = None) -> list[Result]:
+    """Return the results there are, in the order of `families`; by default what was measured here.
+
+    Args:
+        families: names.
+        folder: that has them.
+    """
+    paths = [(folder or FOLDER) / f"{family}.json" for family in families]
     return [Result.model_validate(json.loads(path.read_text())) for path in paths if path.exists()]
+
+
+def kept(families: Iterable[str]) -> list[Result]:
+    """Return what was measured last, here or before; what is new is kept for the next time."""
+    KEPT.mkdir(exist_ok=True)
+    known = list(families)
+    for result in saved(known):
+        if not result.failure:
+            (KEPT / f"{result.family}.json").write_text(result.model_dump_json(indent=1) + "\n")
+    return saved(known, KEPT)
 
 
 def machine() -> dict[str, str]:

@@ -78,6 +78,24 @@ def test_results_are_kept_until_they_are_measured_anew(tmp_path, monkeypatch):
     assert saved(["b"])[0].rows == [row()]
 
 
+def test_families_that_are_not_measured_anew_keep_their_lines_and_days(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "bench")
+    monkeypatch.setattr(results, "KEPT", tmp_path / "kept")
+    save(Result(family="a", rows=[row()], measured_on="2026-01-01"))
+    save(Result(family="b", rows=[row(what="other")], measured_on="2026-01-01"))
+    results.kept(["a", "b"])
+    save(Result(family="a", failure="no peer here"))
+    save(Result(family="b", rows=[row(what="newer")], measured_on="2026-02-01"))
+
+    text = render(results.kept(["a", "b"]))
+
+    assert text.count("| what |") == 1
+    assert "| newer |" in text
+    assert "| other |" not in text
+    assert "not measured" not in text
+    assert "- measured on 2026-02-01: b\n- measured on 2026-01-01: a\n" in text
+
+
 def test_missing_data_is_told_with_what_to_set(tmp_path, monkeypatch):
     monkeypatch.delenv("BENCH_DATA", raising=False)
     with pytest.raises(CannotMeasureError, match="BENCH_DATA is not set"):
