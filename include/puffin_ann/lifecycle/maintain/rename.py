@@ -32,7 +32,7 @@ from puffin_ann.lifecycle.maintain.former_names import (
 )
 from puffin_ann.lifecycle.publish.changed_index import Renamed
 from puffin_ann.lifecycle.publish.republish import bytes_to_copy, republish_renamed
-from puffin_ann.lifecycle.publish.run_records import with_record
+from puffin_ann.lifecycle.publish.run_records import as_published, with_record
 from puffin_ann.lifecycle.retention.withheld import is_shared
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
@@ -279,9 +279,13 @@ def _routing(version: IndexVersion, declaration: IndexDeclaration, record: RunRe
     """Return the routing blob with the declaration in force."""
     routing = version.routing
     before = IndexProperties(routing.properties)
+    told = (
+        as_published(earlier, version) if earlier.run_id == version.run_id else earlier
+        for earlier in before.history
+    )
     noted = before.noting(
         declaration=declaration.model_dump_json(),
-        history=with_record(record, before.history),
+        history=with_record(record, told),
         renamed_from={"index": version.index, "run-id": version.run_id},
     )
     return routing_blob.encode(

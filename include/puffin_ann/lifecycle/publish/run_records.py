@@ -47,8 +47,9 @@ def recorded(
         rows_added: rows that the version before did not have, or all.
         rows_gone: rows of the version before that are not live any more.
     """
+    base = plan.base_run_id if isinstance(plan, RefreshPlan) else ""
     before = [
-        as_published(record, version)
+        as_published(record, version) if record.run_id == base else record
         for record in newest_properties(table, version.index, known=version).history
     ]
     mine = _record(plan, version).model_copy(
@@ -70,18 +71,17 @@ def with_record(mine: RunRecord, before: Iterable[RunRecord]) -> tuple[RunRecord
 
 
 def as_published(record: RunRecord, version: IndexVersion) -> RunRecord:
-    """Return a record with the bytes that its run wrote, footer and routing included.
+    """Return the record of a version's run with all that this wrote, footer and routing included.
 
-    A version has the record of its own run from before these were written. Its file tells how long
-    they are, unless that was put together later of what is published.
+    A version has the record from before these were written. Its file tells how long they are,
+    unless that was put together later of what is published.
 
     Args:
-        record: of any run.
-        version: whichever.
+        record: of the run that published the version.
+        version: the version; what counts is where its file is, and how long.
     """
     name = version.path.rpartition("/")[2]
-    is_its_own = record.run_id == version.run_id and name.startswith(f"ann-{version.index}-")
-    if not is_its_own or not record.bytes_written:
+    if not record.bytes_written or not name.startswith(f"ann-{version.index}-"):
         return record
     written = max(record.bytes_written, version.length - record.bytes_copied)
     return record.model_copy(update={"bytes_written": written})

@@ -71,6 +71,7 @@ def history(table: str | Table, index: str) -> History:
     versions = require_versions(loaded, index)
     known = {record.run_id: record for record in _records(loaded, index, versions)}
     retained = {version.run_id: version for version in reversed(versions)}
+    known |= {run: as_published(known[run], version) for run, version in retained.items()}
     head = loaded.current_snapshot()
     live = live_state(loaded, head.snapshot_id if head else None)
     entries = [
@@ -92,8 +93,7 @@ def _records(table: Table, index: str, versions: Iterable[IndexVersion]) -> Iter
     yield from _of_snapshots(table, index)
     for version in reversed(tuple(versions)):
         yield _of_version(table, version)
-        for record in IndexProperties(version.routing.properties).history:
-            yield as_published(record, version)
+        yield from IndexProperties(version.routing.properties).history
 
 
 def _of_snapshots(table: Table, index: str) -> Iterator[RunRecord]:

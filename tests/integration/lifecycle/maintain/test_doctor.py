@@ -50,9 +50,11 @@ def test_a_dropped_registration_is_named_and_repaired(words):
     path = table_events.publish(words, "a")
     index_snapshot, base = snapshots_of(words)
     table_events.drop_registration(words, index_snapshot)
-    assert kinds(doctor(words, DECLARED), problems=False) == ["dropped"]  # the base's is left
+    told = kinds(doctor(words, DECLARED), problems=False)  # the base's is left
+    assert told == ["dropped", "untagged"]
     table_events.drop_registration(words, base)
-    (finding,) = doctor(words, DECLARED).findings
+    finding, told = doctor(words, DECLARED).findings
+    assert told.kind == "untagged"
     assert (finding.kind, finding.indexes, finding.file) == ("dropped", (builds.INDEX,), path)
     assert str(index_snapshot) in finding.what
     fixed = doctor(words, DECLARED, fix=True)
@@ -67,9 +69,11 @@ def test_a_dropped_registration_is_named_and_repaired(words):
 def test_a_replaced_registration_is_named_with_what_replaced_it(words):
     table_events.publish(words, "a")
     theirs = [table_events.analyse(words, snapshot_id) for snapshot_id in snapshots_of(words)]
-    (finding,) = doctor(words, DECLARED).findings
+    finding, told = doctor(words, DECLARED).findings
     assert finding.kind == "replaced"
     assert theirs[0] in finding.what
+    assert (told.kind, told.is_problem) == ("untagged", False)
+    assert "the guard publishes it under one, which copies" in told.remedy
     fixed = doctor(words, DECLARED, fix=True)
     assert fixed.problems_left == 0
     assert kinds(doctor(words, DECLARED)) == []
