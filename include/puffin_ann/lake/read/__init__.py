@@ -1,17 +1,10 @@
 """Read the data of a table.
 
 `manifests` and `live_files` say which data files are live, decoded by `avro` within their bounds;
-<<<<<<< HEAD
 `row_deletes`, `deletion_vector` and `equality_deletes` which of their rows are not.
 `parquet`, `vector_column` and `vectors` read vectors, `row_vectors` those of single rows,
 `columns` other columns: `column_chunks` keeps what it read in memory, and `projection` turns it
 into the table's current schema. `row_identity` recognises rows after a rewrite.
-=======
-`row_deletes`, `equality_deletes` and `deletion_vector` which of their rows are not.
-`parquet`, `vector_column` and `vectors` read vectors, `columns` other columns: `column_chunks`
-keeps what it read in memory, and `projection` turns it into the table's current schema.
-`row_identity` recognises rows after a rewrite.
->>>>>>> fc65c0a5 (Abort the uploads that a dropped table left on S3, too, and try that there)
 `coverage_diff` and `manifest_diff` compare an index version with a snapshot, `pruning` leaves out
 files that cannot hold a key, and `errors` has readers' errors name the file they are about.
 """
