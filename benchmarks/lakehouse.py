@@ -46,7 +46,6 @@ def create_table(
     vectors: NDArray[np.float32],
     text: Sequence[str] = (),
     *,
-    name: str = "rows",
     row_group_rows: int = ROW_GROUP_ROWS,
     location: str | None = None,
     name: str = NAME,
@@ -56,7 +55,6 @@ def create_table(
     Args:
         vectors: (n, d) float32.
         text: of each row, in column `text`; the table has none without.
-        name: of the table.
         row_group_rows: rows of a row group, at most.
         location: of the table, if it is to be elsewhere than in the warehouse.
         name: of the table, in namespace `vectors`.
