@@ -8,3 +8,7 @@
 
 It knows Puffin files as containers, and nothing of the indexes in them.
 """
+
+from puffin_ann.deferred_imports import defer
+
+defer("pyarrow.dataset")
