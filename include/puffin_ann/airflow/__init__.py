@@ -11,6 +11,7 @@ The one package of the library that imports Airflow. What runs and what is writt
     metrics     how indexes stand, by Airflow's StatsD or OpenTelemetry
     sensors     wait until an index has fallen behind, or holds too many deleted rows
     triggers    watch tables and indexes in the triggerer
+    state       how indexes stand, kept in Airflow's database for the page
     page        the page *Vector indexes* of Airflow's user interface
     forms       trigger forms, with the bounds of the declaration
     failures    how a task fails: for good or to be tried again, and what its log says

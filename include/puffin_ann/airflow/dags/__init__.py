@@ -5,6 +5,7 @@
     refresh         ann_refresh_<index>: runs when the table changes
     maintain        ann_maintain_<index>: guard, merges and rebuilds that are due, clean-up
     evaluate        ann_evaluate_<index>: recall of what is published
+    collect         ann_collect_<DAG file>: how all indexes stand, for the page
     invalid         the DAG that stands for a declaration that is not valid
     refresh_tasks   the tasks that `refresh` and `maintain` share
     lease_tasks     the tasks that begin and end a run that writes

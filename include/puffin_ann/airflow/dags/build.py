@@ -12,6 +12,7 @@ from puffin_ann.airflow.forms import bounds_of, checkbox, schema_of, values_of
 from puffin_ann.airflow.metrics import send_state
 from puffin_ann.airflow.operators.publish import PublishOperator
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
+from puffin_ann.airflow.state.tell import tell_state
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
 from puffin_ann.spark_apps import Stage
@@ -85,6 +86,7 @@ A run whose recall is under the target publishes nothing. A run waits for other 
 
             print(planned["reason"])
             print(publish.report(PlanPointer.model_validate(planned)))
+            tell_state(declaration)
 
         lease, release = lease_tasks(declaration, KIND)
         planned: Any = plan()  # when the tasks run it is what `plan` returned

@@ -10,6 +10,7 @@ from puffin_ann.airflow.failures import fail_plainly, skip_without_work
 from puffin_ann.airflow.forms import bounds_of, schema_of, values_of
 from puffin_ann.airflow.metrics import send_evaluation, send_state
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
+from puffin_ann.airflow.state.tell import tell_state
 from puffin_ann.declaration import IndexDeclaration
 
 KIND: Kind = "evaluate"
@@ -67,6 +68,7 @@ do; it is skipped while no version is published. It changes nothing, and so wait
 
             measured = evaluate.finish(RunRef.at(planned["table"], planned["plan"]))
             send_evaluation(measured)
+            tell_state(declaration)
             print(recall_report(measured))
 
         planned: Any = plan()  # when the tasks run it is what `plan` returned

@@ -11,6 +11,7 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from puffin_ann.airflow.dag_ids import Kind, dag_id_of
 from puffin_ann.airflow.dags.build import build_dag, build_form
+from puffin_ann.airflow.dags.collect import collect_dag, collect_id
 from puffin_ann.airflow.dags.evaluate import evaluate_dag, evaluate_form
 from puffin_ann.airflow.dags.invalid import invalid_dag
 from puffin_ann.airflow.dags.maintain import maintain_dag
@@ -28,6 +29,9 @@ from puffin_ann.declaration import (
 )
 from puffin_ann.errors import DeclarationError
 from puffin_ann.uncollected import uncollected
+
+COLLECT_SCHEDULE = "*/10 * * * *"
+"""How often it is collected how indexes stand; tasks that work on an index tell it besides."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ def index_dags(
     on_failure_callback: Any = None,
     on_success_callback: Any = None,
     deadline: Any = None,
+    collect: str | None = COLLECT_SCHEDULE,
 ) -> dict[str, DAG]:
     """Return the DAGs of the declared indexes, by id, for the globals of a DAG file.
 
@@ -82,13 +87,16 @@ def index_dags(
         on_failure_callback: called when a run has failed, as a DAG of Airflow has it.
         on_success_callback: called when a run has succeeded, likewise.
         deadline: Airflow's `DeadlineAlert`, or several, for each run.
+        collect: schedule of the DAG that collects how all indexes of the folder stand, for the page
+            of indexes; None for no such DAG.
 
     Raises:
         EnvironmentProblemError: there is no folder of declarations.
         BadInputError: a name of `submit` can be none.
     """
     # As Airflow finds the file of a DAG; a bundle lies somewhere else in each process.
-    beside = folder_beside(Path(sys._getframe(1).f_code.co_filename), folder)
+    file = Path(sys._getframe(1).f_code.co_filename)
+    beside = folder_beside(file, folder)
     folders = declarations_folders() if beside is None else (beside,)
     dag_args = {
         "on_failure_callback": on_failure_callback,
@@ -101,12 +109,16 @@ def index_dags(
         dag_args={name: value for name, value in dag_args.items() if value is not None},
         tags=tuple(tags),
     )
-    return _dags_in(folders, tuple(kinds), here)
+    collecting = None if collect is None else (collect_id(file, folder), collect)
+    return _dags_in(folders, tuple(kinds), here, collecting)
 
 
 @uncollected()
 def _dags_in(
-    folders: tuple[Path, ...], kinds: tuple[Kind, ...], here: Installation
+    folders: tuple[Path, ...],
+    kinds: tuple[Kind, ...],
+    here: Installation,
+    collecting: tuple[str, str] | None,
 ) -> dict[str, DAG]:
     declared, refused = _accepted(read_declarations(*folders), here)
     wanted = get_parsing_context().dag_id
@@ -119,6 +131,8 @@ def _dags_in(
                 for dag_id, error in _problems(declared, refused).items()
                 if wanted in (None, dag_id)
             }
+    if collecting is not None and declared.valid and wanted in (None, collecting[0]):
+        dags[collecting[0]] = collect_dag(*collecting, list(declared.valid), here)
     return dags
 
 

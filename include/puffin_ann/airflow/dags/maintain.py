@@ -8,6 +8,7 @@ from puffin_ann.airflow.dags.refresh_tasks import refresh_tasks
 from puffin_ann.airflow.dags.settings import Installation
 from puffin_ann.airflow.failures import fail_plainly
 from puffin_ann.airflow.operators.submit_stage import owner_of
+from puffin_ann.airflow.state.tell import tell_state
 from puffin_ann.declaration import IndexDeclaration
 
 KIND: Kind = "maintain"
@@ -47,6 +48,7 @@ rows were deleted, and removes superseded versions and what failed runs left beh
             done = maintain.clean_table(declaration.table, owner=owner)
             for line in done or ("nothing is superseded or left behind: nothing was removed",):
                 print(line)
+            tell_state(declaration)
 
         lease, release = lease_tasks(declaration, KIND)
         backend = installation.backend_of(declaration)

@@ -11,6 +11,7 @@ from puffin_ann.airflow.metrics import send_state
 from puffin_ann.airflow.operators.publish import PublishOperator
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.airflow.operators.trigger_build import TriggerBuildOperator, another_run
+from puffin_ann.airflow.state.tell import tell_state
 from puffin_ann.airflow.submit.backends import Backend
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
@@ -80,6 +81,7 @@ def refresh_tasks(
         Of a run that was superseded nothing is kept, and another one is asked for, to plan again.
         """
         _report(planned, get_current_context())
+        tell_state(declaration)
 
     planned: Any = plan()  # when the tasks run it is what `plan` returned
     branch = choose(planned)

@@ -1,58 +1,130 @@
-"""The FastAPI application of the page of indexes: who may see which, and how long to wait."""
+"""The FastAPI application of the page of indexes: who may see which."""
 
-import asyncio
 import time
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 
-from puffin_ann.airflow.page.html import page_of
-from puffin_ann.airflow.page.rounds import PATIENCE_SECONDS, Round, Rounds
-from puffin_ann.declaration import declarations_folders
-from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.airflow.page import database
+from puffin_ann.airflow.page.index_page import index_page
+from puffin_ann.airflow.page.overview_page import overview_page
+from puffin_ann.airflow.page.permissions import may_start, readable_dags
+from puffin_ann.airflow.page.query import QueryRefused, nearest
+from puffin_ann.airflow.page.rows import Row, rows_of
 
-LOOK_AGAIN_SECONDS = 0.05
+STATIC = Path(__file__).parent / "static"
+MEDIA = {
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "theme.js": "text/javascript; charset=utf-8",
+}
 HEADERS = {
-    # Nothing is loaded and nothing runs, whatever a table or an error message is called.
+    # Our own files alone are loaded, whatever a table or an error message is called.
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'self'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
     ),
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
 
+@dataclass(frozen=True)
+class _Seen:
+    rows: list[Row]
+    now_ms: int
+
+    def require(self, reference: str) -> Row:
+        """Return an index that the user may see; others are as if they were not there."""
+        for row in self.rows:
+            if row.reference == reference and row.invalid is None:
+                return row
+        raise HTTPException(404, "there is no such index, or you may not see it", HEADERS)
+
+
+def _see(user: Any) -> _Seen:
+    now_ms = time.time_ns() // 1_000_000
+    return _Seen(rows_of(database.read(readable_dags(user)), now_ms), now_ms)
+
+
 @cache
 def application() -> Any:
-    """Return the FastAPI application of the page, for the users that Airflow knows."""
+    """Return the FastAPI application of the page, for the users that Airflow knows.
+
+    Airflow checks nobody's login on a plugin's routes: `GetUserDep` of each route is what does.
+    """
     app = FastAPI(title="puffin-ann", docs_url=None, redoc_url=None, openapi_url=None)
 
-    rounds = Rounds()
-
-    def begin(user: Any) -> tuple[set[str], Round]:
-        readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
-        return readable, rounds.current(declarations_folders())
-
-    # Not a plain function: those that wait would take all threads that the API server has.
     @app.get("/", response_class=HTMLResponse)
-    async def show(user: GetUserDep) -> HTMLResponse:
+    def show(user: GetUserDep) -> HTMLResponse:
         """Show the indexes whose DAGs this user may read."""
-        # Airflow checks nobody's login on a plugin's routes: `GetUserDep` is what does.
+        seen = _see(user)
+        return HTMLResponse(overview_page(seen.rows, seen.now_ms), headers=HEADERS)
+
+    @app.get("/index", response_class=HTMLResponse)
+    def show_index(of: str, user: GetUserDep) -> HTMLResponse:
+        """Show one index."""
+        seen = _see(user)
+        row = seen.require(of)
+        runs = database.history(dag.dag_id for dag in row.dags.values())
+        startable = [kind for kind, dag in row.dags.items() if may_start(user, dag.dag_id)]
+        return HTMLResponse(index_page(row, runs, startable, seen.now_ms), headers=HEADERS)
+
+    @app.get("/api")
+    def tell(user: GetUserDep) -> JSONResponse:
+        """Tell monitoring the same as the page shows."""
+        seen = _see(user)
+        return JSONResponse({"indexes": [_told(row) for row in seen.rows]}, headers=HEADERS)
+
+    @app.get("/query")
+    async def search(of: str, key: str, user: GetUserDep) -> JSONResponse:
+        """Search by a row's key: for those who may start runs, since it reads the table."""
+        seen = await run_in_threadpool(_see, user)
+        row = seen.require(of)
+        found = row.document.overview if row.document else None
+        if not any(may_start(user, dag.dag_id) for dag in row.dags.values()):
+            raise HTTPException(403, "only who may start runs of the index may search it", HEADERS)
+        if found is None or found.key is None:
+            raise HTTPException(409, "the index is not built, or declares no key", HEADERS)
         try:
-            readable, found = await run_in_threadpool(begin, user)
-        except EnvironmentProblemError as error:
-            return HTMLResponse(page_of((), nothing=str(error)), headers=HEADERS)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while found.is_worth_waiting_for() and time.monotonic() < deadline:
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
-        rows = [row for row in found.rows() if row.dag_id in readable]
-        return HTMLResponse(page_of(rows), headers=HEADERS)
+            answer = await run_in_threadpool(nearest, row.table, row.index, found.key, key)
+        except QueryRefused as error:
+            raise HTTPException(422, str(error), HEADERS) from None
+        return JSONResponse(answer.model_dump(), headers=HEADERS)
+
+    @app.get("/static/{name}")
+    def static(name: str, user: GetUserDep) -> Response:
+        """Return a file that the page loads."""
+        if name not in MEDIA:
+            raise HTTPException(404, headers=HEADERS)
+        kept = HEADERS | {"Cache-Control": "private, no-cache"}
+        data = (STATIC / name).read_bytes()
+        return Response(data, media_type=MEDIA[name], headers=kept)
 
     return app
+
+
+def _told(row: Row) -> dict[str, Any]:
+    document = row.document
+    return {
+        "index": row.index,
+        "table": row.table,
+        "state": row.state,
+        "reason": row.words,
+        "dags": {kind: dag.dag_id for kind, dag in row.dags.items()},
+        "last_run": row.last and vars(row.last),
+        "next_run_ms": row.next_ms,
+        "looked_ms": document.looked_ms if document else None,
+        "found_ms": document.found_ms if document else None,
+        "limits": document.limits.model_dump() if document and document.limits else None,
+        "figures": (
+            document.overview.figures.model_dump() if document and document.overview else None
+        ),
+    }

@@ -1,90 +1,222 @@
-"""What the page of indexes shows of each: a row for each declaration, as texts.
+"""What the page shows of an index: its state as a word, from its document and its runs."""
 
-What costs time is imported when the page is opened.
-"""
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
-import logging
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from puffin_ann.airflow.dag_ids import LONGEST_TAG, Kind, dag_id_of
+from puffin_ann.airflow.page.database import Asking, Dag, Known, Run
+from puffin_ann.airflow.page.figures import duration, recall, share
+from puffin_ann.airflow.state.document import StateDocument
 
-from puffin_ann.airflow.dag_ids import dag_id_of
-from puffin_ann.declaration import IndexDeclaration, load_declaration
-from puffin_ann.errors import (
-    DeclarationError,
-    EnvironmentProblemError,
-    IndexNotFoundError,
-    PuffinAnnError,
-)
+State = Literal[
+    "failing",
+    "unreachable",
+    "declaration not valid",
+    "orphaned",
+    "stale",
+    "waiting",
+    "building",
+    "not built",
+    "fresh",
+]
+STATES: tuple[State, ...] = get_args(State)
+"""The worst first."""
 
-if TYPE_CHECKING:
-    from puffin_ann.lifecycle.report.status import IndexStatus
-
-log = logging.getLogger("puffin_ann")
-
-UNKNOWN = "cannot be found now; see the log of the API server"
+KINDS: tuple[Kind, ...] = get_args(Kind)
+INVALID = "invalid-declaration"
+OLD_MS = 24 * 3600 * 1000
+"""Documents of indexes without DAGs that nobody looked at for longer are not shown."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One index as the page shows it: texts, not yet escaped, by column."""
+    """One index, as a user may see it.
 
-    dag_id: str
-    cells: dict[str, str]
-
-
-def row_of(path: Path) -> Row:
-    """Return the row of a declaration's file.
-
-    An index whose state cannot be found has the reason as its state: the others are shown anyway.
+    Attributes:
+        index: its name.
+        table: `catalog.namespace.table`; empty if that is not known.
+        state: the worst that can be said of it.
+        words: why, in one sentence.
+        dags: by kind, those that the user may read.
+        document: how it stood when it was last looked at; None if it was not yet.
+        last: the newest run that has ended.
+        failed: the last runs of DAGs whose last run failed.
+        running: at work, or queued.
+        asking: what waits for approval.
+        next_ms: when the next run is due by the clock.
+        invalid: the DAG that stands for a declaration that is not valid.
     """
-    try:
-        declaration = load_declaration(path)
-    except DeclarationError as error:
-        return row_with(path.stem, "", {"state": f"declaration not valid: {error}"})
-    return row_with(declaration.name, declaration.table, _state(declaration))
+
+    index: str
+    table: str
+    state: State
+    words: str
+    dags: dict[Kind, Dag] = field(default_factory=dict)
+    document: StateDocument | None = None
+    last: Run | None = None
+    failed: tuple[Run, ...] = ()
+    running: tuple[Run, ...] = ()
+    asking: tuple[Asking, ...] = ()
+    next_ms: int | None = None
+    invalid: Dag | None = None
+
+    @property
+    def reference(self) -> str:
+        """What names the index in the address of its page."""
+        return f"{self.index}@{self.table}"
+
+    @property
+    def rank(self) -> int:
+        """Its place: the worst have the lowest."""
+        return STATES.index(self.state)
 
 
-def row_with(index: str, table: str, state: dict[str, str]) -> Row:
-    """Return a row with the columns that every index has, and those that its state gives."""
-    dag_id = dag_id_of("build", index)
-    return Row(dag_id, {"index": index, "table": table, "DAG": dag_id, **state})
+def rows_of(known: Known, now_ms: int) -> list[Row]:
+    """Return a row for each index that the user may see, the worst first.
 
-
-def _state(declaration: IndexDeclaration) -> dict[str, str]:
-    from puffin_ann.lake.catalog.tables import load_table
-    from puffin_ann.lifecycle.report.status import status
-
-    try:
-        (found,) = status(load_table(declaration.table), declaration.name)
-    except IndexNotFoundError:
-        return {"state": "not built yet"}
-    except EnvironmentProblemError as error:
-        # It quotes what a catalog or a store said of itself: addresses and files, not for everyone.
-        log.warning("the state of index %s cannot be found: %s", declaration.name, error)
-        return {"state": UNKNOWN}
-    except PuffinAnnError as error:
-        return {"state": str(error)}
-    except Exception:
-        log.exception("the state of index %s cannot be found", declaration.name)
-        return {"state": UNKNOWN}
-    return _figures(found, declaration)
-
-
-def _figures(found: "IndexStatus", declaration: IndexDeclaration) -> dict[str, str]:
-    if found.fingerprint != declaration.fingerprint():
-        state = "declaration changed since it was built"
-    elif found.rows_to_scan or found.rows_masked:
-        state = f"{found.rows_to_scan:,} rows added, {found.rows_masked:,} deleted since"
-    else:
-        state = "up to date"
-    return {
-        "state": state,
-        "vectors": f"{found.vectors:,}",
-        "in deltas": f"{found.delta_rows:,}" if found.deltas else "",
-        "tombstones": f"{found.tombstone_ratio:.1%}" if found.tombstones else "",
-        "coverage": f"{found.coverage:.2%}",
-        "recall": "" if found.recall is None else f"{found.recall:.4f}",
-        "MB": f"{found.bytes / 1e6:,.1f}",
-        "published": found.published_at or "",
+    Args:
+        known: of the DAGs that the user may read.
+        now_ms: milliseconds since 1970.
+    """
+    documents = {
+        (_dag_name(document.index), document.table[:LONGEST_TAG]): document
+        for document in known.documents
+        if document.outcome != "orphaned"
     }
+    grouped: dict[str, dict[Kind, Dag]] = defaultdict(dict)
+    rows: list[Row] = []
+    collects = False
+    for dag in known.dags:
+        if INVALID in dag.tags:
+            rows.append(_invalid(dag))
+        elif "collect" in dag.tags and dag.dag_id.startswith("ann_collect_"):
+            collects = True
+        else:
+            kind = next((one for one in KINDS if dag.dag_id.startswith(f"ann_{one}_")), None)
+            if kind is not None:
+                grouped[dag.dag_id.removeprefix(f"ann_{kind}_")][kind] = dag
+    for name, dags in grouped.items():
+        table = _table_of(dags)
+        rows.append(_declared(name, table, dags, documents.get((name, table)), known))
+    if collects:  # who may see what collects may see what nothing declares
+        rows += _undeclared(known.documents, grouped, now_ms)
+    return sorted(rows, key=lambda row: (row.rank, row.index))
+
+
+def _dag_name(index: str) -> str:
+    return dag_id_of("build", index).removeprefix("ann_build_")
+
+
+def _invalid(dag: Dag) -> Row:
+    return Row(
+        index=dag.dag_id.removeprefix("ann_build_"),
+        table="",
+        state="declaration not valid",
+        words=dag.description.removeprefix("A declaration is not valid: "),
+        invalid=dag,
+    )
+
+
+def _undeclared(
+    documents: Iterable[StateDocument], declared: Iterable[str], now_ms: int
+) -> Iterable[Row]:
+    names = set(declared)
+    for document in documents:
+        is_new = now_ms - document.looked_ms <= OLD_MS
+        if document.outcome == "orphaned" and is_new and _dag_name(document.index) not in names:
+            yield Row(
+                index=document.index,
+                table=document.table,
+                state="orphaned",
+                words=document.problem,
+                document=document,
+            )
+
+
+def _declared(
+    name: str, table: str, dags: dict[Kind, Dag], document: StateDocument | None, known: Known
+) -> Row:
+    ids = {dag.dag_id for dag in dags.values()}
+    ended = [run for dag_id, run in known.last.items() if dag_id in ids]
+    running = tuple(run for dag_id in sorted(ids) for run in known.running.get(dag_id, ()))
+    asking = tuple(one for one in known.asking if one.dag_id in ids)
+    failed = tuple(run for run in ended if run.state == "failed")
+    state, words = _state(document, failed, running, asking)
+    due = [dag.next_ms for dag in dags.values() if dag.next_ms is not None and not dag.is_paused]
+    return Row(
+        index=document.index if document else name,
+        table=document.table if document else table,
+        state=state,
+        words=words,
+        dags=dags,
+        document=document,
+        last=max(ended, key=lambda run: run.ended_ms or 0, default=None),
+        failed=failed,
+        running=running,
+        asking=asking,
+        next_ms=min(due, default=None),
+    )
+
+
+def _table_of(dags: dict[Kind, Dag]) -> str:
+    """Return the table, which is a tag of each DAG: the one with dots."""
+    tags = next(iter(dags.values())).tags
+    return next((tag for tag in sorted(tags) if tag.count(".") >= 2), "")
+
+
+def _state(
+    document: StateDocument | None,
+    failed: tuple[Run, ...],
+    running: tuple[Run, ...],
+    asking: tuple[Asking, ...],
+) -> tuple[State, str]:
+    """Return the worst that can be said, and why."""
+    if failed:
+        kinds = ", ".join(sorted(_kind(run) for run in failed))
+        return "failing", f"the last run failed: {kinds}"
+    if document is not None and document.outcome in ("problem", "unreachable"):
+        state: State = "failing" if document.outcome == "problem" else "unreachable"
+        return state, document.problem
+    behind = _behind(document)
+    at_work = [run for run in running if run.state == "running"]
+    if asking:
+        return "waiting", "a run waits for approval"
+    if at_work:
+        return "building", f"at work: {', '.join(sorted({_kind(run) for run in at_work}))}"
+    if behind:
+        return "stale", behind
+    if running:
+        return "waiting", f"queued: {', '.join(sorted({_kind(run) for run in running}))}"
+    if document is None:
+        return "waiting", "nobody has looked at it yet"
+    if document.outcome == "not_built":
+        return "not built", "its first refresh or build publishes it"
+    return "fresh", "it answers for all that it should"
+
+
+def _behind(document: StateDocument | None) -> str:
+    """Return in which way an index is not as its declaration wants it."""
+    if document is None or document.overview is None or document.limits is None:
+        return ""
+    found, limits = document.overview, document.limits
+    figures = found.figures
+    said = []
+    if found.is_changed:
+        said.append("the declaration has changed since it was built")
+    if figures.lag_seconds > limits.max_lag_seconds:
+        said.append(
+            f"the oldest change waits for {duration(figures.lag_seconds)}, more than "
+            f"{duration(limits.max_lag_seconds)}"
+        )
+    if figures.coverage < limits.min_coverage:
+        said.append(f"covers {share(figures.coverage)}, less than {share(limits.min_coverage)}")
+    measured = found.evaluated_recall
+    if measured is not None and measured < limits.recall_target:
+        said.append(f"recall is {recall(measured)}, less than {recall(limits.recall_target)}")
+    return "; ".join(said)
+
+
+def _kind(run: Run) -> str:
+    return next((one for one in KINDS if run.dag_id.startswith(f"ann_{one}_")), run.dag_id)

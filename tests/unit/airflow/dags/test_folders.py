@@ -34,12 +34,24 @@ def dags_of(bundle: Path, call: str) -> set[str]:
 @pytest.mark.parametrize(
     ("call", "found"),
     [
-        ('index_dags(["build"])', {"ann_build_words"}),
-        ('index_dags(["build"], folder="team")', {"ann_build_others"}),
-        ('index_dags(["build"], folder="./team/../indexes")', {"ann_build_words"}),
+        ('index_dags(["build"])', {"ann_build_words", "ann_collect_vectors"}),
+        (
+            'index_dags(["build"], folder="team")',
+            {"ann_build_others", "ann_collect_vectors_team"},
+        ),
+        ('index_dags(["build"], collect=None)', {"ann_build_words"}),
+        (
+            'index_dags(["build"], folder="./team/../indexes", collect=None)',
+            {"ann_build_words"},
+        ),
         (
             'index_dags(["build"]) | index_dags(["build"], folder="team")',
-            {"ann_build_words", "ann_build_others"},
+            {
+                "ann_build_words",
+                "ann_build_others",
+                "ann_collect_vectors",
+                "ann_collect_vectors_team",
+            },
         ),
     ],
 )

@@ -1,181 +1,171 @@
 """The page of vector indexes: what it shows, to whom, and that nothing in it can run."""
 
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
-import pyiceberg.catalog
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.utils.config import Config
 
 from puffin_ann import __version__
 from puffin_ann.airflow.page import application as application_module
-from puffin_ann.airflow.page.html import COLUMNS, page_of
+from puffin_ann.airflow.page import figures
+from puffin_ann.airflow.page.database import Dag, Known, Run
+from puffin_ann.airflow.page.index_page import index_page
+from puffin_ann.airflow.page.overview_page import overview_page
 from puffin_ann.airflow.page.plugin import PuffinAnnPlugin, serve
-from puffin_ann.airflow.page.rows import Row, row_of
-from puffin_ann.declaration import declaration_files, load_declaration
-from puffin_ann.lifecycle.build import stages
-from puffin_ann.lifecycle.documents.run_ref import RunRef
-from puffin_ann.lifecycle.runs import build as run
-from puffin_ann.lifecycle.runs import publish
-from puffin_ann.lifecycle.runtime.runners import InProcess
-from puffin_ann.settings import settings
+from puffin_ann.airflow.page.rows import STATES, rows_of
+from tests.support.cockpit_rows import document
 from tests.support.paths import ROOT
 
 PLUGINS = ROOT / "plugins"
 EVIL = "<script>alert(1)</script>"
-DECLARATION = """\
-table: demo.glove.words
-column: embedding
-metric: l2
-algorithm: exact
-partitions_per_shard: 2
-recall_target: 0.5
-gate: {queries: 10, k: 1}
-"""
+NOW_MS = time.time_ns() // 1_000_000
+KINDS = ("build", "refresh")
 
 
-@pytest.fixture
-def application() -> Iterator[Any]:
-    """The application of the page, made for this test: none is remembered."""
-    application_module.application.cache_clear()
-    yield application_module.application()
-    application_module.application.cache_clear()
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    """A folder of declarations, one of which is there, and a catalog with the table it names."""
-    catalog = {
-        "TYPE": "sql",
-        "URI": f"sqlite:///{tmp_path / 'catalog.db'}",
-        "WAREHOUSE": f"file://{tmp_path / 'warehouse'}",
-    }
-    for key, value in catalog.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__DEMO__{key}", value)
-    # PyIceberg reads the environment when it is imported, so this process may have missed it.
-    made = SqlCatalog("demo", **{key.lower(): value for key, value in catalog.items()})
-    monkeypatch.setattr("puffin_ann.lake.catalog.tables.load_catalog", lambda name, **_: made)
-    made.create_namespace("glove")
-    made.create_table("glove.words", schema=_rows(1).schema).append(_rows(40))
-    (tmp_path / "indexes").mkdir()
-    (tmp_path / "indexes" / "words.yaml").write_text(DECLARATION)
-    monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(tmp_path / "indexes"))
-    monkeypatch.setenv("PUFFIN_ANN_CACHE_DIR", str(tmp_path / "cache"))
-    settings.cache_clear()
-    yield tmp_path / "indexes"
-    settings.cache_clear()
-
-
-def _rows(count: int) -> pa.Table:
-    vectors = [[float(number), float(number % 7)] for number in range(count)]
-    return pa.table({"embedding": pa.array(vectors, pa.list_(pa.float32()))})
-
-
-def build(path: Path) -> None:
-    planned = run.plan_build(load_declaration(path), run_id="test")
-    planned_run = RunRef.planned(planned)
-    stages.train(InProcess(), planned_run)
-    stages.assign(InProcess(), planned_run)
-    for group in planned.groups:
-        stages.build_group(InProcess(), planned_run, group)
-    stages.gate(InProcess(), planned_run)
-    publish.publish(planned_run)
-
-
-def rows(folder: Path) -> list[Row]:
-    return [row_of(path) for path in declaration_files(folder)]
-
-
-def only(found):
-    (row,) = found
-    return row.cells
-
-
-class TestRows:
-    def test_an_index_that_was_never_built_is_shown(self, folder):
-        cells = only(rows(folder))
-        assert cells["index"] == "words"
-        assert cells["table"] == "demo.glove.words"
-        assert cells["state"] == "not built yet"
-        assert cells["DAG"] == "ann_build_words"
-
-    def test_a_published_index_is_shown_with_its_figures(self, folder):
-        build(folder / "words.yaml")
-        cells = only(rows(folder))
-        assert cells["state"] == "up to date"
-        assert cells["vectors"] == "40"
-        assert cells["coverage"] == "100.00%"
-        assert cells["recall"] == "1.0000"
-        assert cells["published"]
-
-    def test_rows_added_since_are_counted(self, folder):
-        from puffin_ann.lake.catalog.tables import load_table
-
-        build(folder / "words.yaml")
-        load_table("demo.glove.words").append(_rows(10))
-        cells = only(rows(folder))
-        assert cells["state"] == "10 rows added, 0 deleted since"
-        assert cells["coverage"] == "80.00%"
-
-    def test_a_declaration_changed_since_is_told(self, folder):
-        build(folder / "words.yaml")
-        (folder / "words.yaml").write_text(DECLARATION.replace("l2", "cosine"))
-        assert only(rows(folder))["state"] == "declaration changed since it was built"
-
-    def test_what_is_wrong_with_one_index_hides_no_other(self, folder):
-        (folder / "absent.yaml").write_text(DECLARATION.replace("glove.words", "glove.none"))
-        (folder / "broken.yaml").write_text("shards: 0\n")
-        absent, broken, words = rows(folder)
-        assert "glove.none" in absent.cells["state"]
-        assert broken.cells["state"].startswith("declaration not valid: ")
-        assert words.cells["state"] == "not built yet"
-
-    def test_a_file_that_declares_nothing_is_shown_with_the_dag_that_stands_for_it(self, folder):
-        (folder / "words.yaml").rename(folder / "my words (copy).yaml")
-        row = rows(folder)[0]
-        assert row.cells["state"].startswith("declaration not valid: ")
-        assert row.dag_id == row.cells["DAG"] == "ann_build_my_words__copy_"
-
-    def test_an_unforeseen_error_is_logged_and_not_shown(self, folder, monkeypatch, caplog):
-        def fail(name: str) -> None:
-            raise RuntimeError("postgresql://user:secret@catalog")
-
-        monkeypatch.setattr("puffin_ann.lake.catalog.tables.load_table", fail)
-        state = only(rows(folder))["state"]
-        assert "secret" not in state
-        assert "log of the API server" in state
-        assert "words" in caplog.text
-
-    def test_what_a_catalog_says_of_itself_is_logged_without_secrets_and_not_shown(
-        self, folder, monkeypatch, caplog
-    ):
-        monkeypatch.setattr(
-            "puffin_ann.lake.catalog.tables.load_catalog", pyiceberg.catalog.load_catalog
+def dags(index: str, *more: str) -> tuple[Dag, ...]:
+    return tuple(
+        Dag(
+            f"ann_{kind}_{index}",
+            frozenset({"puffin-ann", kind, f"demo.glove.{index}", *more}),
+            False,
+            f"of {index}",
+            None,
         )
-        monkeypatch.setenv("PYICEBERG_CATALOG__LEAK__URI", "mysql+odd://svc:S3cretPw@db.internal/i")
-        monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
-        (folder / "words.yaml").write_text(DECLARATION.replace("demo.", "leak."))
-        state = only(rows(folder))["state"]
-        assert state == "cannot be found now; see the log of the API server"
-        assert "db.internal" in caplog.text
-        assert "S3cretPw" not in caplog.text
+        for kind in KINDS
+    )
 
-    def test_a_table_that_is_missing_is_told_without_its_neighbours(self, folder):
-        (folder / "words.yaml").write_text(DECLARATION.replace("glove.words", "glove.none"))
-        state = only(rows(folder))["state"]
-        assert "glove.none" in state
-        assert "words" not in state
+
+def known(
+    *found: Dag, documents=(), last: tuple[Run, ...] = (), running: tuple[Run, ...] = ()
+) -> Known:
+    return Known(
+        dags=found,
+        last={run.dag_id: run for run in last},
+        running={run.dag_id: (run,) for run in running},
+        asking=(),
+        documents=tuple(documents),
+    )
+
+
+def run(dag_id: str, state: str) -> Run:
+    return Run(dag_id, "manual__1", state, NOW_MS - 60_000, NOW_MS - 30_000)
+
+
+def only(found: Known):
+    (row,) = rows_of(found, NOW_MS)
+    return row
+
+
+class TestStates:
+    def test_an_index_that_covers_its_table_in_time_is_fresh(self):
+        row = only(known(*dags("words"), documents=[document("words")]))
+        assert row.state == "fresh"
+        assert row.table == "demo.glove.words"
+
+    def test_one_of_which_no_run_has_told_is_waiting(self):
+        assert only(known(*dags("words"))).state == "waiting"
+
+    @pytest.mark.parametrize(
+        ("given", "words"),
+        [({"lag": 7200.0}, "waits for 2 h"), ({"coverage": 0.9}, "covers 90.0%")],
+    )
+    def test_one_that_is_behind_its_declaration_is_stale_and_says_how(self, given, words):
+        row = only(known(*dags("words"), documents=[document("words", **given)]))
+        assert row.state == "stale"
+        assert words in row.words
+
+    def test_one_whose_last_run_failed_is_failing_however_good_it_looks(self):
+        failed = run("ann_refresh_words", "failed")
+        row = only(known(*dags("words"), documents=[document("words")], last=(failed,)))
+        assert row.state == "failing"
+        assert row.words == "the last run failed: refresh"
+
+    def test_one_whose_catalog_is_silent_is_unreachable_and_keeps_its_last_figures(self):
+        silent = document("words", "unreachable", "no answer")
+        row = only(known(*dags("words"), documents=[silent]))
+        assert row.state == "unreachable"
+        assert "figures 6 h ago" in overview_page([row], NOW_MS)
+
+    def test_a_wrong_column_is_failing_and_not_merely_not_built(self):
+        wrong = document("words", "problem", "there is no column 'embeding'")
+        row = only(known(*dags("words"), documents=[wrong]))
+        assert (row.state, row.words) == ("failing", "there is no column 'embeding'")
+
+    def test_one_at_work_is_building(self):
+        at_work = run("ann_build_words", "running")
+        row = only(
+            known(*dags("words"), documents=[document("words", "not_built")], running=(at_work,))
+        )
+        assert row.state == "building"
+
+    def test_one_that_was_never_published_is_not_built(self):
+        row = only(known(*dags("words"), documents=[document("words", "not_built")]))
+        assert row.state == "not built"
+
+    def test_a_declaration_that_is_not_valid_says_what_is_wrong(self):
+        dag = Dag(
+            "ann_build_bad",
+            frozenset({"puffin-ann", "invalid-declaration"}),
+            False,
+            "A declaration is not valid: field 'shards'",
+            None,
+        )
+        row = only(known(dag))
+        assert (row.state, row.words) == ("declaration not valid", "field 'shards'")
+
+    def test_what_nothing_declares_is_shown_to_readers_of_the_collecting_dag_alone(self):
+        orphan = document("old", "orphaned", table="demo.glove.words")
+        collect = Dag(
+            "ann_collect_x", frozenset({"puffin-ann", "collect"}), False, "collects", None
+        )
+        assert [row.state for row in rows_of(known(collect, documents=[orphan]), NOW_MS)] == [
+            "orphaned"
+        ]
+        assert rows_of(known(documents=[orphan]), NOW_MS) == []
+
+    def test_a_document_of_a_namesake_on_another_table_is_not_shown(self):
+        other = document("words", table="other.secret.words")
+        row = only(known(*dags("words"), documents=[other]))
+        assert row.document is None
+
+    def test_the_worst_come_first(self):
+        found = known(
+            *dags("b"),
+            *dags("a"),
+            *dags("c"),
+            documents=[document("a"), document("b", lag=9e9), document("c", "unreachable")],
+        )
+        assert [row.index for row in rows_of(found, NOW_MS)] == ["c", "b", "a"]
+        ranks = [row.rank for row in rows_of(found, NOW_MS)]
+        assert ranks == sorted(ranks)
+        assert len(STATES) == 9
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (figures.share(0.99999), "> 99.9%"),
+        (figures.share(1.0), "100.0%"),
+        (figures.share(None), "–"),
+        (figures.size(999), "999 B"),
+        (figures.size(1_234_000), "1.2 MB"),
+        (figures.duration(0.2), "< 1 s"),
+        (figures.duration(5400), "1 h 30 min"),
+        (figures.duration(90_000), "1 d 1 h"),
+        (figures.until(NOW_MS - 1, NOW_MS), "now"),
+    ],
+)
+def test_figures_are_as_people_read_them(shown, expected):
+    assert shown == expected
 
 
 class Tags(HTMLParser):
-    """Counts the tags of a page."""
+    """Collects the tags of a page; refuses what would run or be loaded from elsewhere."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -184,64 +174,99 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.found.append(tag)
-        assert not any(name.startswith("on") or name in {"src", "href"} for name, _ in attrs)
+        for name, value in attrs:
+            assert not name.startswith("on")
+            assert name != "style"
+            assert name != "src" or value.startswith("static/")
 
 
-def test_every_cell_is_escaped():
-    cells = dict.fromkeys(COLUMNS, EVIL)
-    text = page_of([Row("ann_build_evil", cells)])
-    tags = Tags(text).found
-    assert "script" not in tags
-    assert tags.count("td") == len(COLUMNS)
-    assert text.count("&lt;script&gt;") == len(COLUMNS)
+def test_everything_is_escaped():
+    evil = document("words", "unreachable", EVIL)
+    found = evil.overview.model_copy(update={"column": EVIL, "key": EVIL, "notes": (EVIL,)})
+    evil = evil.model_copy(update={"index": EVIL, "table": EVIL, "overview": found})
+    row = only(known(*dags("words"), documents=[document("words")]))
+    row = type(row)(**{**vars(row), "index": EVIL, "table": EVIL, "words": EVIL, "document": evil})
+    for text in (overview_page([row], NOW_MS), index_page(row, [], ["build"], NOW_MS)):
+        assert EVIL not in text
+        assert "&lt;script&gt;" in text
+        assert Tags(text).found.count("script") == 2
 
 
 def test_a_page_without_indexes_says_so():
-    assert "No index that you may see is declared" in page_of([])
+    assert "No index that you may see is declared" in overview_page([], NOW_MS)
 
 
 class TestApplication:
     @pytest.fixture
-    def client(self, application, folder, monkeypatch) -> TestClient:
-        """A user who may read the DAG of `words` and no other."""
-        manager = SimpleNamespace(get_authorized_dag_ids=lambda **_: {"ann_build_words"})
-        monkeypatch.setattr(application_module, "get_auth_manager", lambda: manager)
+    def application(self) -> Iterator[Any]:
+        """The application of the page, made for this test: none is remembered."""
+        application_module.application.cache_clear()
+        yield application_module.application()
+        application_module.application.cache_clear()
+
+    @pytest.fixture
+    def client(self, application, monkeypatch) -> TestClient:
+        """A user who may read the DAGs of `words` and start none."""
+        everything = (*dags("words"), *dags("veiled"))
+        documents = [document("words"), document("veiled")]
+
+        def read(readable: set[str]) -> Known:
+            return known(
+                *(dag for dag in everything if dag.dag_id in readable), documents=documents
+            )
+
+        monkeypatch.setattr(application_module.database, "read", read)
+        monkeypatch.setattr(application_module.database, "history", lambda _: [])
+        readable = {dag.dag_id for dag in dags("words")}
+        monkeypatch.setattr(application_module, "readable_dags", lambda _: readable)
+        monkeypatch.setattr(application_module, "may_start", lambda *_: False)
         application.dependency_overrides[get_user] = lambda: SimpleNamespace(name="reader")
         return TestClient(serve)
 
-    def test_nobody_sees_it_without_a_login(self, application, folder, monkeypatch):
-        monkeypatch.setattr(
-            application_module, "get_auth_manager", lambda: pytest.fail("was asked")
-        )
-        answer = TestClient(serve).get("/")
+    @pytest.mark.parametrize(
+        "path", ["/", "/index?of=x", "/api", "/query?of=x&key=y", "/static/page.js"]
+    )
+    def test_nobody_sees_anything_without_a_login(self, application, path):
+        answer = TestClient(serve).get(path)
         assert answer.status_code == 401
         assert "words" not in answer.text
 
-    def test_a_user_sees_the_indexes_whose_dags_they_may_read(self, client, folder):
-        (folder / "hidden.yaml").write_text(DECLARATION)
-        answer = client.get("/")
+    @pytest.mark.parametrize("path", ["/", "/api"])
+    def test_a_user_sees_the_indexes_whose_dags_they_may_read(self, client, path):
+        answer = client.get(path)
         assert answer.status_code == 200
-        assert "ann_build_words" in answer.text
-        assert "hidden" not in answer.text
+        assert "ann_build_words" in answer.text or "words" in answer.text
+        assert "veiled" not in answer.text
 
-    def test_a_browser_is_told_to_load_and_run_nothing(self, client):
-        headers = client.get("/").headers
-        assert headers["content-type"].startswith("text/html")
-        assert headers["content-security-policy"].startswith("default-src 'none'")
-        assert "script-src" not in headers["content-security-policy"]
+    def test_the_page_of_an_index_one_may_not_see_is_not_there(self, client):
+        assert client.get("/index?of=words@demo.glove.words").status_code == 200
+        for of in ("veiled@demo.glove.veiled", "none@demo.glove.none"):
+            refused = client.get("/index", params={"of": of})
+            assert refused.status_code == 404
+            assert "veiled@" not in refused.text
+
+    def test_who_may_start_no_run_has_no_button_and_no_search(self, client):
+        page = client.get("/index?of=words@demo.glove.words").text
+        assert "data-dag=" not in page
+        assert 'id="query"' not in page
+        assert client.get("/query?of=words@demo.glove.words&key=sun").status_code == 403
+
+    @pytest.mark.parametrize("path", ["/", "/index?of=words@demo.glove.words", "/api"])
+    def test_a_browser_is_told_to_run_our_own_files_alone(self, client, path):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'")
+        assert "unsafe" not in policy
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
 
-    @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/other"])
+    def test_nothing_changes_by_a_request(self, application):
+        methods = {method for route in application.routes for method in route.methods}
+        assert methods <= {"GET", "HEAD"}
+
+    @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/static/application.py"])
     def test_it_has_no_other_page(self, client, path):
         assert client.get(path).status_code == 404
-
-    def test_without_a_folder_of_declarations_it_says_what_to_set(self, client, monkeypatch):
-        monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", "/nowhere/indexes")
-        settings.cache_clear()
-        answer = client.get("/")
-        assert answer.status_code == 200
-        assert "there is no folder of declarations at /nowhere/indexes" in answer.text
 
 
 def test_airflow_finds_the_page_once_and_its_place_in_the_navigation():

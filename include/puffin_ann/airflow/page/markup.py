@@ -1,0 +1,63 @@
+"""HTML, made of elements: whatever is not an element itself is a text, and is escaped."""
+
+from html import escape
+
+EMPTY = frozenset({"meta", "link", "input", "br"})
+"""Elements that have no content and no end."""
+
+
+class Markup(str):
+    """HTML that is complete; made by this module alone."""
+
+    __slots__ = ()
+
+
+Content = Markup | str | int | None
+
+
+def element(name: str, /, *content: Content, **attributes: str | float | bool | None) -> Markup:
+    """Return an element.
+
+    Args:
+        name: of the element.
+        *content: elements, and texts, which are escaped; None is left out.
+        **attributes: by name, with `_` for `-`, and one at the end of Python's own words; True is
+            one without a value, False and None are left out.
+    """
+    given = "".join(
+        f" {_name(key)}" if value is True else f' {_name(key)}="{escape(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    if name in EMPTY:
+        return Markup(f"<{name}{given}>")
+    return Markup(f"<{name}{given}>{joined(*content)}</{name}>")
+
+
+def joined(*content: Content) -> Markup:
+    """Return elements and texts, one after another."""
+    return Markup(
+        "".join(
+            part if isinstance(part, Markup) else escape(str(part))
+            for part in content
+            if part is not None
+        )
+    )
+
+
+def page(title: str, *body: Content) -> str:
+    """Return a whole page."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("link", rel="stylesheet", href="static/page.css"),
+        element("script", src="static/theme.js"),
+        element("script", src="static/page.js", defer=True),
+    )
+    return f"<!doctype html>\n{element('html', head, element('body', *body), lang='en')}\n"
+
+
+def _name(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")

@@ -1,0 +1,218 @@
+"""What an Airflow knows of indexes, put into its database: DAGs, runs, documents.
+
+Run as a program in the environment of that Airflow: `python -m tests.support.cockpit_rows COUNT`.
+"""
+
+import math
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+
+from airflow.models import DagModel, DagRun, Variable
+from airflow.models.dag import DagTag
+from airflow.utils.session import create_session
+from airflow.utils.types import DagRunType
+from sqlalchemy import delete
+
+from puffin_ann.airflow.state.document import Limits, Point, StateDocument
+from puffin_ann.airflow.state.store import key_of
+from puffin_ann.lifecycle.documents.run_record import RunRecord
+from puffin_ann.lifecycle.report.figures import Figures
+from puffin_ann.lifecycle.report.overview import (
+    FindingOverview,
+    IndexOverview,
+    NextRun,
+    ShardOverview,
+    VersionOverview,
+)
+
+NOW_MS = time.time_ns() // 1_000_000
+HOUR_MS = 3_600_000
+SILENT = "there was no answer within 30 s"
+EVIL = "<script>document.title='run'</script>"
+BUNDLE = "dags-folder"
+
+
+def overview(index: str, table: str, rows: int, *, lag: float = 0.0, coverage: float = 1.0):
+    size = rows * 100 * 4
+    shards = [
+        ShardOverview(
+            shard_id=number,
+            kind="graph" if number < 4 else "delta",
+            rows=rows // 5 if number < 4 else rows // 40 // (number - 3),
+            tombstones=rows // 90 * number if number < 4 else 0,
+            bytes=size // 5 if number < 4 else size // 40 // (number - 3),
+            at_ms=NOW_MS - (30 - 5 * number) * HOUR_MS,
+        )
+        for number in range(6)
+    ]
+    return IndexOverview(
+        figures=Figures(
+            index=index,
+            table=table,
+            run_id="scheduled__1",
+            snapshot_id=7,
+            base_snapshot_id=6,
+            coverage=coverage,
+            lag_seconds=lag,
+            recall=0.972,
+            recall_target=0.95,
+            tombstone_ratio=0.031,
+            rows=rows,
+            bytes=size,
+            seconds=84.0,
+        ),
+        algorithm="vamana",
+        metric="cosine",
+        dimension=100,
+        column="embedding",
+        key="word",
+        rows_to_scan=round(rows * (1 - coverage)),
+        rows_masked=12,
+        tombstones=rows // 15,
+        recall_range=(0.961, 0.983),
+        all_bytes=size * 2,
+        is_changed=False,
+        skipped={"null": 3, "not finite": 1},
+        shards=tuple(shards),
+        shard_count=len(shards),
+        versions=(
+            VersionOverview(
+                run_id="scheduled__1", at_ms=NOW_MS - HOUR_MS, rows=rows, coverage=coverage
+            ),
+            VersionOverview(
+                run_id="manual__2", at_ms=NOW_MS - 26 * HOUR_MS, rows=rows - 900, coverage=0.981
+            ),
+        ),
+        runs=(RunRecord(run_id="scheduled__1", action="refresh", at_ms=NOW_MS - HOUR_MS),),
+        evaluated_recall=0.968,
+        next_run=NextRun(
+            action="refresh",
+            reason="1,204 rows added and 12 removed: they become a delta and tombstones",
+            bytes_written=481_600,
+            bytes_copied=0,
+            seconds=3.4,
+        ),
+        findings=(
+            FindingOverview(
+                kind="expiring",
+                what="the next expiry of snapshots takes the file's last registration",
+                remedy="the next run of its maintenance DAG",
+                is_problem=True,
+            ),
+        ),
+        removable=2,
+        removable_bytes=48_200_000,
+        declaration={"table": table, "column": "embedding", "algorithm": "vamana", "shards": 4},
+    )
+
+
+def document(index: str, outcome: str = "found", problem: str = "", **given):
+    table = given.pop("table", f"demo.glove.{index}")
+    rows = given.pop("rows", 1_200_000)
+    has_figures = outcome in ("found", "unreachable")
+    found = overview(index, table, rows, **given) if has_figures else None
+    trend = tuple(
+        Point(
+            at_ms=NOW_MS - (48 - n) * 900_000,
+            run_id=f"r{n}",
+            recall=0.972 - 0.004 * math.sin(n / 5) ** 2 - n * 0.00008,
+            lag_seconds=(n % 12) * 140.0 + given.get("lag", 0.0) * n / 48,
+            coverage=1 - (n % 12) * 0.0004,
+            bytes=round(rows * 700 * (1 + n / 200)),
+        )
+        for n in range(48)
+    )
+    return StateDocument(
+        index=index,
+        table=table,
+        outcome=outcome,
+        looked_ms=NOW_MS - 240_000,
+        problem=problem,
+        limits=Limits(recall_target=0.95, max_lag_seconds=3600, min_coverage=0.99),
+        overview=found,
+        found_ms=NOW_MS - (240_000 if outcome == "found" else 6 * HOUR_MS) if found else None,
+        trend=trend if found else (),
+    )
+
+
+def add_dag(session, kind: str, index: str, next_hours: float | None = None) -> str:
+    dag_id = f"ann_{kind}_{index}"
+    if session.get(DagModel, dag_id) is None:
+        due = datetime.now(UTC) + timedelta(hours=next_hours) if next_hours else None
+        session.add(
+            DagModel(
+                dag_id=dag_id,
+                bundle_name=BUNDLE,
+                is_paused=False,
+                is_stale=False,
+                fileloc="/dags/vector_indexes.py",
+                timetable_type="x",
+                next_dagrun_create_after=due,
+            )
+        )
+        for tag in ("puffin-ann", kind, f"demo.glove.{index}"):
+            session.add(DagTag(name=tag, dag_id=dag_id))
+    return dag_id
+
+
+def add_run(session, dag_id: str, state: str, minutes: int, took: int = 90) -> None:
+    began = datetime.now(UTC) - timedelta(minutes=minutes)
+    run = DagRun(
+        dag_id=dag_id,
+        run_id=f"scheduled__{began.isoformat()}",
+        run_type=DagRunType.SCHEDULED,
+        state=state,
+        start_date=began,
+        run_after=began,
+    )
+    if state in ("success", "failed"):
+        run.end_date = began + timedelta(seconds=took)
+    session.add(run)
+
+
+def seed(session, count: int) -> None:
+    session.execute(delete(Variable).where(Variable.key.startswith("puffin_ann.")))
+    session.execute(delete(DagRun))
+    kept = []
+    states = {
+        "words": document("words", lag=1260, coverage=0.9968),
+        "articles": document("articles", rows=8_400_000),
+        "reviews": document("reviews", lag=9400, coverage=0.962, rows=320_000),
+        "products": document("products", "unreachable", SILENT, rows=55_000),
+        "images": document("images", rows=2_100_000),
+        "queries": document("queries", "not_built"),
+        "titles": document("titles", "problem", f"column {EVIL} is not there; name another"),
+    }
+    for number, (index, made) in enumerate(states.items()):
+        for kind in ("build", "refresh", "maintain", "evaluate"):
+            add_dag(session, kind, index, next_hours=number + 1.5 if kind == "maintain" else None)
+        kept.append(made)
+    add_run(session, "ann_refresh_words", "success", 22)
+    add_run(session, "ann_maintain_words", "success", 300, 412)
+    add_run(session, "ann_refresh_articles", "success", 14)
+    add_run(session, "ann_refresh_reviews", "failed", 31)
+    add_run(session, "ann_build_images", "running", 3)
+    orphan = StateDocument(
+        index="words_2019",
+        table="demo.glove.words",
+        outcome="orphaned",
+        looked_ms=NOW_MS - 240_000,
+        problem="it is published, and no declaration here names it",
+    )
+    kept.append(orphan)
+    for number in range(count - len(states) - 2):
+        index = f"team_{number % 9}_index_{number:03}"
+        for kind in ("build", "refresh", "maintain", "evaluate"):
+            dag_id = add_dag(session, kind, index)
+            add_run(session, dag_id, "success", 60 + number)
+        silent = number % 4 == 0
+        kept.append(document(index, "unreachable" if silent else "found", SILENT if silent else ""))
+    for made in kept:
+        key = key_of(made.table, made.index)
+        session.add(Variable(key=key, val=made.as_text()))
+
+
+if __name__ == "__main__":
+    with create_session() as opened:
+        seed(opened, int(sys.argv[1]))
