@@ -15,6 +15,7 @@ from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snaps
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from tests.property.others_rules import registered_paths
 from tests.support import builds, table_events
+from tests.support.conditions import a_condition
 
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 LOOKED_AT = 4
@@ -52,6 +53,15 @@ class Invariants:
                     continue
                 builds.assert_answers_are(index, rows, QUERIES, 3)
                 builds.assert_answers_are(index, rows, QUERIES[:1], len(rows[0]) + 3)
+                self._assert_answers_by_a_condition(index, rows)
+
+    def _assert_answers_by_a_condition(self, index, rows):
+        """Hold answers to the oracle's rows that satisfy a condition, another at each look."""
+        ids, vectors = rows
+        values = {"id": ids.tolist(), "word": [f"w{number}" for number in ids.tolist()]}
+        where, says = a_condition(random.Random(self.looks), values)
+        chosen = [bool(says({"id": number, "word": f"w{number}"})) for number in ids.tolist()]
+        builds.assert_answers_are(index, (ids[chosen], vectors[chosen]), QUERIES, 3, where=where)
 
     @invariant()
     def every_registered_file_is_there(self):

@@ -140,15 +140,19 @@ def assert_answers_are(
     queries: np.ndarray,
     k: int,
     precision: type = np.float64,
+    where: Any = None,
 ) -> None:
     """Hold exhaustive search to brute force, and approximate search to its promises.
 
-    In float32, rows whose distances round to the same number may come in either order.
+    In float32, rows whose distances round to the same number may come in either order. Where there
+    is a condition, the rows are those that satisfy it.
     """
     ids, vectors = rows
     expected = min(k, len(ids))
     for exhaustive in (False, True):  # which brings every shard to local disk
-        found = index.search(queries, k, columns=["id"], exhaustive=exhaustive, allow_fewer=True)
+        found = index.search(
+            queries, k, columns=["id"], exhaustive=exhaustive, allow_fewer=True, where=where
+        )
         for number, query in enumerate(queries):
             here = found.filter(pa.compute.equal(found.column("query"), number))
             answered = here.column("id").to_numpy()

@@ -7,6 +7,7 @@ read when they are first asked for; `snapshot_view` compares a version with a sn
 one answer of many; `results` returns it as a table.
 `failover` takes another version where one is damaged, or has rows of damaged shards scanned.
 `range_search` finds every row within a distance, `row_by_key` the vector of a row to search with,
-`row_locators` where the rows of a shard are, `query_checks` refuses what cannot be asked. `cache`
-keeps unpacked shards on local disk.
+`row_locators` where the rows of a shard are, `query_checks` refuses what cannot be asked.
+`conditions` says which rows a condition lets be answered. `cache` keeps unpacked shards on local
+disk.
 """

@@ -1,15 +1,18 @@
 """Compare queries with the live rows that a version does not cover: one `Source` of answers."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyroaring import BitMap
 
 from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.lake.read.coverage_diff import ALL
+from puffin_ann.lake.read.coverage_diff import ALL, Positions
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.search.merge import Source, merge
@@ -17,7 +20,10 @@ from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import MIB, settings
 
 KEPT_BYTES = 256 * MIB
-"""Vectors of the scan are kept for the next search up to this size, else read again each time."""
+"""Vectors of the scan are kept for the next search up to this size, others read again each time."""
+
+Allowed = Mapping[str, Positions] | None
+"""By path of a data file, the only rows that may be answered; None means all."""
 
 
 @dataclass(frozen=True)
@@ -29,86 +35,136 @@ class RowBatch:
         rank: rank of the file.
         row_group: number of the row group.
         offsets: (n,) int64, row offsets inside it.
+        first: position in the file of its first row.
     """
 
     vectors: NDArray[np.float32]
     rank: int
     row_group: int
     offsets: NDArray[np.int64]
+    first: int
+
+    def among(self, positions: Positions) -> "RowBatch":
+        """Return those of the rows that are at some positions of the file."""
+        if positions is ALL or not len(self.offsets):
+            return self
+        wanted = mark(positions, self.first, int(self.offsets[-1]) + 1)[self.offsets]
+        if wanted.all():
+            return self
+        return replace(self, vectors=self.vectors[wanted], offsets=self.offsets[wanted])
+
+
+def mark(positions: Positions, first: int, rows: int) -> NDArray[np.bool_]:
+    """Return (rows,) bool, which of the positions from `first` on are among some."""
+    if positions is ALL:
+        return np.ones(rows, np.bool_)
+    marked = np.zeros(rows, np.bool_)
+    here = positions & BitMap(range(first, first + rows))
+    marked[np.asarray(here.to_array(), np.int64) - first] = True
+    return marked
 
 
 class Scan:
-    """Compares queries with every live row outside the index, row group by row group."""
+    """Compares queries with live rows outside the index, row group by row group."""
 
     def __init__(self, table: Table, view: SnapshotView, column: VectorColumn, metric: str) -> None:
         self._table, self._view, self._column = table, view, column
         self._metric = METRICS[metric]
-        self._kept: list[RowBatch] | None = None
-        self._dimension = 0
+        self._groups: dict[str, tuple[int, ...]] = {}
+        self._kept: dict[tuple[str, int], RowBatch] = {}
+        self._kept_bytes = 0
 
-    def search(self, queries: NDArray[np.float32], k: int) -> Source:
-        """Return the k nearest scanned rows of each query; ids are places in the answer's keys."""
+    def search(self, queries: NDArray[np.float32], k: int, allowed: Allowed = None) -> Source:
+        """Return the k nearest scanned rows of each query; ids are places in the answer's keys.
+
+        Args:
+            queries: (q, d) float32.
+            k: neighbours.
+            allowed: by path of a file, the only rows that may be answered; None means all.
+        """
         best = Best(len(queries), k)
-        for batch in self.batches(queries.shape[1]):
+        for batch in self.batches(queries.shape[1], allowed):
             ids, distances = exact.search(
                 queries, batch.vectors, k, self._metric, threads=settings().thread_count
             )
             best.add(batch, ids, distances)
         return best.source()
 
-    def batches(self, dimension: int) -> Iterator[RowBatch]:
-        """Give the vectors to compare, of a width, row group by row group."""
-        self._dimension = dimension
-        if self._kept is not None:
-            yield from self._kept
-            return
-        kept: list[RowBatch] | None = []
-        size = 0
-        for batch in self._read():
-            size += batch.vectors.nbytes
-            if kept is not None and size <= KEPT_BYTES:
-                kept.append(batch)
-            else:
-                kept = None
-            yield batch
-        self._kept = kept
+    def batches(self, dimension: int, allowed: Allowed = None) -> Iterator[RowBatch]:
+        """Give the vectors to compare, of a width, row group by row group.
 
-    def _read(self) -> Iterator[RowBatch]:
+        Row groups without a row that is allowed are not read; what is read is kept for the next
+        search, as far as it is not much.
+        """
         rank = {path: number for number, path in enumerate(self._view.files)}
         for file, positions in self._view.scanned:
-            parquet = open_file(self._table.io, file.path)
-            first = 0
-            for row_group in range(parquet.num_row_groups):
-                rows = parquet.metadata.row_group(row_group).num_rows
-                wanted = _wanted(positions, first, rows)
-                first += rows
-                if not wanted.any():
-                    continue
-                read = read_vectors(
-                    self._table.io,
-                    file.path,
-                    row_group,
-                    self._column,
-                    self._dimension,
-                    parquet=parquet,
-                )
-                keep = wanted & read.valid
-                yield RowBatch(
-                    np.ascontiguousarray(read.matrix[keep]),
-                    rank[file.path],
-                    row_group,
-                    np.flatnonzero(keep),
-                )
+            wanted = ALL if allowed is None else allowed.get(file.path)
+            if wanted is not None:
+                with _Opening(self._table.io, file.path) as opening:
+                    yield from self._of_file(opening, rank[file.path], positions, wanted, dimension)
+
+    def _of_file(
+        self,
+        opening: "_Opening",
+        rank: int,
+        positions: Positions,
+        allowed: Positions,
+        dimension: int,
+    ) -> Iterator[RowBatch]:
+        path = opening.path
+        if path not in self._groups:
+            self._groups[path] = opening.row_group_rows()
+        first = 0
+        for row_group, rows in enumerate(self._groups[path]):
+            if (mark(positions, first, rows) & mark(allowed, first, rows)).any():
+                batch = self._kept.get((path, row_group))
+                if batch is None:
+                    read = read_vectors(
+                        self._table.io,
+                        path,
+                        row_group,
+                        self._column,
+                        dimension,
+                        parquet=opening.parquet,
+                    )
+                    keep = mark(positions, first, rows) & read.valid
+                    vectors = np.ascontiguousarray(read.matrix[keep])
+                    batch = RowBatch(vectors, rank, row_group, np.flatnonzero(keep), first)
+                    self._keep(path, batch)
+                yield batch.among(allowed)
+            first += rows
+
+    def _keep(self, path: str, batch: RowBatch) -> None:
+        size = batch.vectors.nbytes
+        if self._kept_bytes + size <= KEPT_BYTES:
+            self._kept[path, batch.row_group] = batch
+            self._kept_bytes += size
 
 
-def _wanted(positions: object, first: int, rows: int) -> NDArray[np.bool_]:
-    if positions is ALL:
-        return np.ones(rows, dtype=np.bool_)
-    wanted = np.zeros(rows, dtype=np.bool_)
-    here = np.asarray(positions.to_array(), dtype=np.int64)  # type: ignore[attr-defined]
-    here = here[(here >= first) & (here < first + rows)]
-    wanted[here - first] = True
-    return wanted
+class _Opening:
+    """A data file that is opened once something of it is needed, and closed at the end."""
+
+    def __init__(self, io: FileIO, path: str) -> None:
+        self._io, self.path = io, path
+        self._parquet: pq.ParquetFile | None = None
+
+    @property
+    def parquet(self) -> pq.ParquetFile:
+        if self._parquet is None:
+            self._parquet = open_file(self._io, self.path)
+        return self._parquet
+
+    def row_group_rows(self) -> tuple[int, ...]:
+        """Return the rows of each row group."""
+        metadata = self.parquet.metadata
+        return tuple(metadata.row_group(at).num_rows for at in range(metadata.num_row_groups))
+
+    def __enter__(self) -> "_Opening":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._parquet is not None:
+            self._parquet.close()
 
 
 class Best:

@@ -5,11 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
@@ -23,11 +24,19 @@ from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.lake.read.vector_column import VectorColumn, vector_column
 from puffin_ann.search.brute_force import Scan
 from puffin_ann.search.cache.local_cache import CacheStatistics, LocalCache
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.kept import KeptConditions
 from puffin_ann.search.failover import Serving, cheapest, tell_lost_cells
 from puffin_ann.search.files.tier import FileTier
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Merged, Source, keys_of, merge
-from puffin_ann.search.query_checks import checked_distance, checked_queries, require_products
+from puffin_ann.search.query_checks import (
+    Freshness,
+    checked_distance,
+    checked_freshness,
+    checked_queries,
+    require_products,
+)
 from puffin_ann.search.range_search import pairs_within, scan_parts
 from puffin_ann.search.results import SearchReport, answer_table, check_columns
 from puffin_ann.search.shards.tier import ShardTier
@@ -35,7 +44,7 @@ from puffin_ann.search.snapshot_view import LiveState, SnapshotView, live_state,
 from puffin_ann.search.versions import require_found
 from puffin_ann.settings import CacheMode, settings
 
-Freshness = Literal["exact", "indexed"]
+Where = str | BooleanExpression | None
 
 
 @dataclass
@@ -58,6 +67,7 @@ class Index:
     damage: tuple[str, ...] = ()
     falls_back: bool = False
     cache_mode: CacheMode = "full"
+    _conditions: KeptConditions = field(default_factory=KeptConditions, init=False, repr=False)
     _serving: Serving["Index"] = field(default_factory=Serving, init=False, repr=False)
 
     @property
@@ -111,6 +121,7 @@ class Index:
         width: int | None = None,
         probe_partitions: int | None = None,
         allow_fewer: bool = False,
+        where: Where = None,
     ) -> pa.Table:
         """Return the k nearest live rows of each query.
 
@@ -126,6 +137,8 @@ class Index:
             probe_partitions: nearest cells whose shards are probed; default: as above. Of an
                 index of centroids: nearest data files compared; default: all that can matter.
             allow_fewer: answer with fewer than k rows where fewer are live, instead of an error.
+            where: a condition that every row answered satisfies: text, such as `price < 20 and
+                category in ('tea', 'coffee')`, or an expression of PyIceberg's.
 
         Returns:
             One row per answer, by query and rank: `query` int32, `rank` int32 from 1, `distance`
@@ -133,29 +146,41 @@ class Index:
             schema's metadata holds a `SearchReport` as JSON under `puffin_ann`.
 
         Raises:
-            QueryError: a wrong `k`, width, value or shape, a column given twice, or fewer than k
-                rows that could be answered.
+            QueryError: a wrong `k`, width, value or shape, a column given twice, fewer than k rows
+                that could be answered, or a condition that cannot be read.
             ColumnNotFoundError: a column the table does not have.
         """
         batch = checked_queries(queries, self.dimension, self.name)
         check_columns(columns)
+        checked_freshness(freshness)
         for name, value in (("width", width), ("probe_partitions", probe_partitions)):
             if value is not None and value < 1:
                 raise QueryError(f"{name} is {value}; it must be at least 1")
 
         def answer(index: Index) -> pa.Table:
-            wanted = index._checked_k(k, allow_fewer, freshness)
+            allowed = index._allowed(where)
+            wanted = index._checked_k(k, allow_fewer, freshness, allowed)
             found = index._nearest(
-                batch, wanted, columns, exhaustive, freshness, width, probe_partitions
+                batch, wanted, columns, exhaustive, freshness, width, probe_partitions, allowed
             )
             if len(found) < len(batch) * wanted and not allow_fewer:
                 # Rows that are compared with the query may turn out to hold no vector.
-                raise index._too_few(k, len(found) // len(batch), "hold vectors")
+                what = (
+                    "hold vectors" if allowed is None else "satisfy the condition and hold vectors"
+                )
+                raise index._too_few(k, len(found) // len(batch), what)
             if index.metric == "ip":
                 require_products(found)
             return found
 
         return self._serving.by(self, answer)
+
+    def _allowed(self, where: Where) -> AllowedRows | None:
+        """Return the rows that a condition lets be answered; None if it is none, or true of all."""
+        if where is None:
+            return None
+        found = self._conditions.rows(self.table, self.version, self.view, where)
+        return None if found.condition.is_always_true else found
 
     def _nearest(
         self,
@@ -166,25 +191,27 @@ class Index:
         freshness: Freshness,
         width: int | None,
         probe_partitions: int | None,
+        allowed: AllowedRows | None,
     ) -> pa.Table:
         before, table_before = self._ranges_read, self._table_read
         if self._files is not None:
             source, probed = self._files.search(
-                batch, k, most=probe_partitions, exhaustive=exhaustive
+                batch, k, most=probe_partitions, exhaustive=exhaustive, allowed=allowed
             )
             sources = [source]
         elif exhaustive:
-            sources, probed = self._shards.exhaustive(batch, k)
+            sources, probed = self._shards.exhaustive(batch, k, allowed)
         else:
             sources, probed = self._shards.search(
-                batch, k, width=width, probe_partitions=probe_partitions
+                batch, k, width=width, probe_partitions=probe_partitions, allowed=allowed
             )
         by_ranges = self._ranges_read - before
-        scanned = 0
-        if freshness == "exact" and self.view.rows_to_scan:
-            sources.append(self._scan.search(batch, k))
-            scanned = self.view.rows_to_scan
-        report = self._report(probed, scanned, by_ranges, self._table_read - table_before)
+        scanned = self._rows_to_scan(freshness, allowed)
+        if scanned:
+            only = None if allowed is None else allowed.scanned
+            sources.append(self._scan.search(batch, k, only))
+        table_bytes = self._table_read - table_before
+        report = self._report(probed, scanned, by_ranges, table_bytes, allowed)
         return self._answer(merge(sources, k), sources, columns, report)
 
     def within(
@@ -194,6 +221,7 @@ class Index:
         *,
         columns: Sequence[str] = (),
         freshness: Freshness = "exact",
+        where: Where = None,
     ) -> pa.Table:
         """Return every live row nearer to a query than a distance; equals brute force.
 
@@ -204,19 +232,25 @@ class Index:
             distance: rows at less than it are answered, in the unit of the metric.
             columns: columns of the table to fetch for the rows found.
             freshness: as for `search`.
+            where: as for `search`.
 
         Returns:
             As `search` does: by query, then distance, then locator.
 
         Raises:
-            QueryError: a wrong value or shape, or a column given twice.
+            QueryError: a wrong value or shape, a column given twice, or a condition that cannot be
+                read.
             ColumnNotFoundError: a column the table does not have.
         """
         batch = checked_queries(queries, self.dimension, self.name)
         check_columns(columns)
-        self._checked_freshness(freshness)
+        checked_freshness(freshness)
         limit = checked_distance(distance)
-        return self._serving.by(self, lambda index: index._within(batch, limit, columns, freshness))
+
+        def answer(index: Index) -> pa.Table:
+            return index._within(batch, limit, columns, freshness, index._allowed(where))
+
+        return self._serving.by(self, answer)
 
     def _within(
         self,
@@ -224,30 +258,39 @@ class Index:
         limit: float,
         columns: Sequence[str],
         freshness: Freshness,
+        allowed: AllowedRows | None,
     ) -> pa.Table:
         tier = self._shards if self._files is None else self._files
         before = self._table_read
-        parts = tier.parts_within(batch, limit)
-        if freshness == "exact" and self.view.rows_to_scan:
-            parts = chain(parts, scan_parts(self._scan.batches(self.dimension), len(batch)))
-            scanned = self.view.rows_to_scan
-        else:
-            scanned = 0
+        parts = tier.parts_within(batch, limit, allowed)
+        scanned = self._rows_to_scan(freshness, allowed)
+        if scanned:
+            only = None if allowed is None else allowed.scanned
+            batches = self._scan.batches(self.dimension, only)
+            parts = chain(parts, scan_parts(batches, len(batch)))
         query, rank, distances, keys, probed = pairs_within(batch, limit, self.metric, parts)
-        report = self._report(probed, scanned, table_bytes=self._table_read - before)
+        table_bytes = self._table_read - before
+        report = self._report(probed, scanned, table_bytes=table_bytes, allowed=allowed)
         return answer_table(
             self.table, self._paths, self.view.sizes, query, rank, distances, keys, columns, report
         )
 
-    def _checked_k(self, k: int, allow_fewer: bool, freshness: Freshness) -> int:
+    def _rows_to_scan(self, freshness: Freshness, allowed: AllowedRows | None) -> int:
+        """Return how many rows outside the index are compared."""
+        if freshness == "indexed":
+            return 0
+        return self.view.rows_to_scan if allowed is None else allowed.rows_to_scan
+
+    def _checked_k(
+        self, k: int, allow_fewer: bool, freshness: Freshness, allowed: AllowedRows | None
+    ) -> int:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise QueryError(f"k is {k!r}; it must be a whole number of at least 1")
-        self._checked_freshness(freshness)
-        live = self.view.rows_answered
-        if freshness == "exact":
-            live += self.view.rows_to_scan
+        live = self.view.rows_answered if allowed is None else allowed.rows_answered
+        live += self._rows_to_scan(freshness, allowed)
         if k > live and not allow_fewer:
-            raise self._too_few(k, live, "are live")
+            what = "are live" if allowed is None else "satisfy the condition"
+            raise self._too_few(k, live, what)
         return max(1, min(int(k), live))
 
     def _too_few(self, k: int, rows: int, what: str) -> QueryError:
@@ -256,10 +299,6 @@ class Index:
             f"k is {k}, but only {rows} rows {what} in snapshot {self.view.snapshot_id}; "
             f"{least} pass allow_fewer=True to get those there are"
         )
-
-    def _checked_freshness(self, freshness: Freshness) -> None:
-        if freshness not in ("exact", "indexed"):
-            raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
 
     @property
     def damaged_shards(self) -> frozenset[int]:
@@ -341,7 +380,12 @@ class Index:
             ) from None
 
     def _report(
-        self, probed: int, scanned: int, by_ranges: int = 0, table_bytes: int = 0
+        self,
+        probed: int,
+        scanned: int,
+        by_ranges: int = 0,
+        table_bytes: int = 0,
+        allowed: AllowedRows | None = None,
     ) -> SearchReport:
         tier = self.__dict__.get("_shards")
         lost_cells = tell_lost_cells(self.table, tier.lost_cells) if tier else ()
@@ -354,6 +398,8 @@ class Index:
             rows_scanned=scanned,
             bytes_by_ranges=by_ranges,
             bytes_of_table=table_bytes,
+            where=None if allowed is None else allowed.condition.text,
+            rows_allowed=None if allowed is None else allowed.rows,
             damaged=(*self.damage, *lost_cells),
         )
 

@@ -1,10 +1,14 @@
 """Refuse what cannot be asked, before anything is searched for it, and answers of no order."""
 
+from typing import Literal, get_args
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from puffin_ann.errors import QueryError
+
+Freshness = Literal["exact", "indexed"]
 
 
 def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[np.float32]:
@@ -34,6 +38,16 @@ def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[n
         bad = np.flatnonzero(~finite.all(axis=1))[0]
         raise QueryError(f"query {bad} holds a NaN or infinite value (float32)")
     return batch
+
+
+def checked_freshness(freshness: Freshness) -> None:
+    """Require one of the allowed values.
+
+    Raises:
+        QueryError: it is none.
+    """
+    if freshness not in get_args(Freshness):
+        raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
 
 
 def checked_distance(distance: float) -> float:

@@ -20,14 +20,12 @@ class Part:
         vectors: (n, d) float32.
         keys: (ids) -> file rank, row group and row offset of rows.
         asking: (m,) int64, numbers of the queries.
-        excluded: (n,) uint8, non-zero for rows that are not to be answered.
         unit: the shard or file they are of; None for rows outside the index.
     """
 
     vectors: NDArray[np.float32]
     keys: Callable[[NDArray[np.int64]], LocatorKeys]
     asking: NDArray[np.int64]
-    excluded: NDArray[np.uint8] | None
     unit: int | None
 
 
@@ -51,7 +49,6 @@ def pairs_within(
             part.vectors,
             distance,
             metric,
-            excluded=part.excluded,
             threads=settings().thread_count,
         )
         found_queries.append(part.asking[query])
@@ -75,7 +72,7 @@ def batch_part(batch: RowBatch, asking: NDArray[np.int64], unit: int | None) -> 
             batch.offsets[ids],
         )
 
-    return Part(batch.vectors, keys, asking, None, unit)
+    return Part(batch.vectors, keys, asking, unit)
 
 
 def scan_parts(batches: Iterable[RowBatch], queries: int) -> Iterator[Part]:

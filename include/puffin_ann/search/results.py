@@ -44,6 +44,8 @@ class SearchReport:
             was in memory does not count.
         bytes_of_table: bytes of vectors that were read of the table for rows of the index, as they
             are stored there: those that were kept from before do not count.
+        where: the condition that every row answered satisfies; None if there was none.
+        rows_allowed: live rows of the snapshot that satisfy it, of those that may be answered.
         damaged: what could not be read of the index, so that this version answers instead of a
             better one: one sentence each, naming the file.
     """
@@ -57,6 +59,8 @@ class SearchReport:
     bytes_by_ranges: int = 0
     bytes_of_columns: int = 0
     bytes_of_table: int = 0
+    where: str | None = None
+    rows_allowed: int | None = None
     damaged: tuple[str, ...] = ()
 
 

@@ -46,6 +46,14 @@ def search(
             "(l2: Euclidean, cosine: 1 - cos, ip: negated inner product)."
         ),
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Show only rows that satisfy this: comparisons of columns with values, joined by "
+            "and, or and not, such as \"price < 20 and category in ('tea', 'coffee')\".",
+        ),
+    ] = None,
     columns: Annotated[
         str, typer.Option(help="Columns of the table to show, separated by commas.")
     ] = "",
@@ -97,6 +105,8 @@ def search(
     Example: puffin-ann search demo.glove.words glove_words --key word=coffee --within 0.4
 
     Example: puffin-ann search demo.glove.words glove_words --key word=coffee --width 200
+
+    Example: puffin-ann search demo.glove.words glove_words --key word=coffee --where "id < 9000"
     """
     from puffin_ann.search.index import open_index
 
@@ -114,18 +124,17 @@ def search(
         exhaustive=exhaustive,
         width=width,
         probe_partitions=probe_partitions,
+        where=where,
     )
+    near = partial(opened.within, distance=within or 0.0, columns=wanted, where=where)
     if vector is not None:
         queries = vectors_of_file(vector)
         labels = [str(number) for number in range(len(queries))]
-        if within is None:
-            answers = nearest(queries, k)
-        else:
-            answers = opened.within(queries, within, columns=wanted)
+        answers = nearest(queries, k) if within is None else near(queries)
     elif within is None:
         labels, answers = _search_keys(opened, key or [], k, nearest)
     else:
-        labels, answers = _keys_within(opened, key or [], within, wanted)
+        labels, answers = _keys_within(opened, key or [], near)
     for damage in _report(answers)["damaged"]:
         warn(f"{damage}; 'puffin-ann doctor {table}' shows more, its --fix repairs")
     if as_json:
@@ -180,7 +189,7 @@ def _search_keys(
 
 
 def _keys_within(
-    opened: "Index", keys: list[str], distance: float, columns: list[str]
+    opened: "Index", keys: list[str], near: Callable[..., "pa.Table"]
 ) -> tuple[list[str], "pa.Table"]:
     """Find every row nearer than a distance to rows of the table, each row itself left out."""
     import numpy as np
@@ -188,7 +197,7 @@ def _keys_within(
     from puffin_ann.search.row_by_key import vector_of_row
 
     rows = [vector_of_row(opened, *_key(text)) for text in keys]
-    answers = opened.within(np.stack([row.vector for row in rows]), distance, columns=columns)
+    answers = near(np.stack([row.vector for row in rows]))
     keep, taken = [], [0] * len(rows)
     for place, row in enumerate(answers.select(["query", "locator"]).to_pylist()):
         if row["locator"] != rows[row["query"]].locator:

@@ -11,8 +11,10 @@ from pyiceberg import exceptions as catalog_errors
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
@@ -105,6 +107,26 @@ def snapshot_of_ref(table: Table, ref: str) -> Snapshot:
             f"{name_of(table)} has no branch or tag {ref!r}; it has: {_some(sorted(table.refs()))}"
         )
     return found
+
+
+def schema_of_snapshot(table: Table, snapshot_id: int) -> Schema:
+    """Return the schema by which columns of a snapshot are named.
+
+    That is the table's current one where the snapshot is the head of a branch, as engines read
+    branches; else the one that it was written with.
+
+    Raises:
+        SnapshotNotFoundError: the table has no such snapshot.
+    """
+    heads = {
+        ref.snapshot_id
+        for ref in table.refs().values()
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH
+    }
+    at = None if snapshot_id in heads else snapshot(table, snapshot_id)
+    if at is None or at.schema_id is None:
+        return table.schema()
+    return table.schemas().get(at.schema_id, table.schema())
 
 
 def name_of(table: Table) -> str:

@@ -7,4 +7,5 @@
 into the table's current schema. `row_identity` recognises rows after a rewrite.
 `coverage_diff` and `manifest_diff` compare an index version with a snapshot, `pruning` leaves out
 files that cannot hold a key, and `errors` has readers' errors name the file they are about.
+`conditions` finds the rows that satisfy one.
 """

@@ -43,6 +43,7 @@ class Projection:
 
     Attributes:
         names: of the columns to read, in the file.
+        names_by_id: the same, by field id.
         missing: field ids of columns that the file lacks.
         key: equal for files whose rows are turned in the same way.
 
@@ -67,8 +68,8 @@ class Projection:
         _refuse_partition_values(table, schema, found, path)
         self._file_schema = prune_columns(found, schema.field_ids, select_full_types=True)
         self.names = [field.name for field in self._file_schema.fields]
-        there = {field.field_id for field in self._file_schema.fields}
-        self.missing = frozenset(field.field_id for field in schema.fields) - there
+        self.names_by_id = {field.field_id: field.name for field in self._file_schema.fields}
+        self.missing = frozenset(field.field_id for field in schema.fields) - set(self.names_by_id)
         types = tuple(in_file.field(name).type for name in self.names)
         self.key: Any = (repr(self._file_schema), types)
 

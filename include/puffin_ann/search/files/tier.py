@@ -26,6 +26,7 @@ from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.search.brute_force import Best, RowBatch
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part, batch_part
@@ -111,6 +112,7 @@ class FileTier:
         *,
         most: int | None = None,
         exhaustive: bool = False,
+        allowed: AllowedRows | None = None,
     ) -> tuple[Source, int]:
         """Return the k nearest indexed live rows of each query, and how many files were compared.
 
@@ -120,20 +122,22 @@ class FileTier:
             most: files that a query is compared with, those of least bound, as long as they have k
                 rows; None: as many as it takes to be exact.
             exhaustive: compare every file.
+            allowed: the only rows that may be answered; None means all.
         """
         lower = self._lower(queries, exhaustive=exhaustive)
+        lower[:, self._without(allowed)] = np.inf
         best = Best(len(queries), k)
         if most is None:
-            compared = self._visit(queries, k, lower, best)
+            compared = self._visit(queries, k, lower, best, allowed)
             return best.source(), compared
         order = np.argsort(lower, axis=1, kind="stable")
         chosen = np.zeros(lower.shape, dtype=np.bool_)
         np.put_along_axis(chosen, order[:, :most], True, axis=1)
-        compared = self._visit(queries, k, np.where(chosen, lower, np.inf), best)
+        compared = self._visit(queries, k, np.where(chosen, lower, np.inf), best, allowed)
         short = ~np.isfinite(best.source().distances[:, -1])
         if short.any():
             rest = np.where(chosen | ~short[:, None], np.inf, lower)
-            compared += self._visit(queries, k, rest, best)
+            compared += self._visit(queries, k, rest, best, allowed)
         return best.source(), compared
 
     def _visit(
@@ -142,6 +146,7 @@ class FileTier:
         k: int,
         lower: NDArray[np.float64],
         best: Best,
+        allowed: AllowedRows | None,
     ) -> int:
         """Compare files by their bounds, until none can matter; return how many were compared."""
         nearest = lower.min(axis=0, initial=np.inf)
@@ -163,25 +168,43 @@ class FileTier:
                 if len(asking):
                     chosen.append((number, asking))
             read = self._read([number for number, _ in chosen])
-            for (_, asking), batches in zip(chosen, read, strict=True):
-                for batch in batches:
+            for (number, asking), batches in zip(chosen, read, strict=True):
+                for batch in _among(batches, number, allowed):
                     self._compare(queries, asking, batch, k, best)
             compared += len(chosen)
             wave = min(2 * wave, READ_AHEAD)
         return compared
 
-    def parts_within(self, queries: NDArray[np.float32], distance: float) -> Iterator[Part]:
-        """Give the rows of every file that may hold one nearer to a query than `distance`."""
+    def parts_within(
+        self,
+        queries: NDArray[np.float32],
+        distance: float,
+        allowed: AllowedRows | None = None,
+    ) -> Iterator[Part]:
+        """Give the rows of every file that may hold one nearer to a query than `distance`.
+
+        Args:
+            queries: (q, d) float32.
+            distance: in the unit of the metric.
+            allowed: the only rows to give; None means all.
+        """
         near = np.zeros((len(queries), len(self._files)), dtype=np.bool_)
         for number, query in enumerate(queries):
             near[number, self._bounds.within(query, distance)] = True
-        near &= ~self._empty
+        near &= ~self._without(allowed)
         wanted = np.flatnonzero(near.any(axis=0)).tolist()
         for at in range(0, len(wanted), READ_AHEAD):
             part = wanted[at : at + READ_AHEAD]
             for number, batches in zip(part, self._read(part), strict=True):
-                for batch in batches:
+                for batch in _among(batches, number, allowed):
                     yield batch_part(batch, np.flatnonzero(near[:, number]), unit=number)
+
+    def _without(self, allowed: AllowedRows | None) -> NDArray[np.bool_]:
+        """Return (files,) bool, the files without a row to answer."""
+        if allowed is None:
+            return self._empty
+        none = [not allowed.of_file(number) for number in range(len(self._files))]
+        return self._empty | np.array(none, np.bool_)
 
     def _lower(self, queries: NDArray[np.float32], *, exhaustive: bool) -> NDArray[np.float64]:
         """Return (q, files) float64 bounds, infinite for files without a row to answer."""
@@ -239,7 +262,7 @@ class FileTier:
                 excluded = live.excluded & BitMap(range(first, first + rows))
                 keep = np.ones(rows, dtype=np.bool_)
                 keep[np.asarray(excluded.to_array(), np.int64) - first] = False
-                first += rows
+                start, first = first, first + rows
                 if not keep.any():
                     continue
                 read = read_vectors(
@@ -252,9 +275,16 @@ class FileTier:
                         live.rank,
                         row_group,
                         np.flatnonzero(keep),
+                        start,
                     )
                 )
         return batches
+
+
+def _among(batches: list[RowBatch], number: int, allowed: AllowedRows | None) -> Iterator[RowBatch]:
+    """Give the rows of a file, by its number, that may be answered."""
+    for batch in batches:
+        yield batch if allowed is None else batch.among(allowed.of_file(number))
 
 
 def _first_ascending(values: NDArray[np.float64]) -> NDArray[np.int64]:

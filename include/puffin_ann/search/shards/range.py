@@ -20,7 +20,7 @@ BLOCK_ROWS = 32_768
 
 def shard_parts(
     shard: LoadedShard,
-    deleted: NDArray[np.bool_] | None,
+    excluded: NDArray[np.bool_] | None,
     ranks: FileRanks,
     asking: NDArray[np.int64],
     within: tuple[NDArray[np.float32], float],
@@ -29,26 +29,24 @@ def shard_parts(
 
     Args:
         shard: its stored vectors are read.
-        deleted: (n,) bool, rows that are not to be answered.
+        excluded: (n,) bool, rows that are not to be answered.
         ranks: places of covered files among the view's.
         asking: (m,) int64, numbers of the queries to compare.
         within: (q, d) float32 queries, and the distance to which rows are wanted.
     """
     engine = shard.engine
     if isinstance(engine, Reranked):
-        yield from _parts_of_table(shard, engine, deleted, ranks, asking, within)
+        yield from _parts_of_table(shard, engine, excluded, ranks, asking, within)
         return
-    for start in range(0, engine.rows, BLOCK_ROWS):
-        ordinals = np.arange(start, min(start + BLOCK_ROWS, engine.rows))
-        excluded = None if deleted is None else deleted[ordinals].view(np.uint8)
-        if excluded is not None and excluded.all():
-            continue
+    every = np.arange(engine.rows) if excluded is None else np.flatnonzero(~excluded)
+    for start in range(0, len(every), BLOCK_ROWS):
+        ordinals = every[start : start + BLOCK_ROWS]
 
-        def keys(ids: NDArray[np.int64], start: int = start) -> LocatorKeys:
-            return shard.locators.keys(ranks, ids + start)
+        def keys(ids: NDArray[np.int64], ordinals: NDArray[np.int64] = ordinals) -> LocatorKeys:
+            return shard.locators.keys(ranks, ordinals[ids])
 
         vectors = engine.vectors(ordinals)
-        yield Part(vectors, keys, asking, excluded, shard.entry.shard_id)
+        yield Part(vectors, keys, asking, shard.entry.shard_id)
 
 
 def _parts_of_table(
@@ -66,7 +64,7 @@ def _parts_of_table(
     queries, distance = within
     mask = None if deleted is None else deleted.view(np.uint8)
     nobody = np.zeros((0, engine.dimension), np.float32)
-    yield Part(nobody, lambda ids: (ids, ids, ids), asking, None, shard.entry.shard_id)
+    yield Part(nobody, lambda ids: (ids, ids, ids), asking, shard.entry.shard_id)
     for block in blocks_of(engine.order, mask):
         ordinals = engine.maybe_nearer(queries[asking], distance, block)
         if len(ordinals):
@@ -75,7 +73,7 @@ def _parts_of_table(
                 return shard.locators.keys(ranks, rows[ids])
 
             vectors = engine.vectors(ordinals)
-            yield Part(vectors, keys, asking, None, shard.entry.shard_id)
+            yield Part(vectors, keys, asking, shard.entry.shard_id)
 
 
 def shards_within(

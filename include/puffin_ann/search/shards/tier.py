@@ -1,6 +1,7 @@
 """The shards and deltas of an index version, searched for one snapshot: route, probe, mask."""
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
@@ -16,9 +17,12 @@ from puffin_ann.ann.core.types import Answers
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import EXACT
+from puffin_ann.engines.reranked import Reranked
 from puffin_ann.errors import FormatError, PuffinAnnError
 from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.shard_rows import ShardRows
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part
@@ -33,6 +37,9 @@ from puffin_ann.search.shards.router import NEAREST_SHARE, Router
 from puffin_ann.search.shards.table_rows import TableRows
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, settings
+
+FEW_SHARE = 0.2
+"""Share of a shard's rows: if so few may be answered, all of those are compared."""
 
 log = logging.getLogger("puffin_ann")
 
@@ -91,6 +98,7 @@ class ShardTier:
         *,
         width: int | None = None,
         probe_partitions: int | None = None,
+        allowed: AllowedRows | None = None,
     ) -> tuple[list[Source], int]:
         """Return near rows of each query from the shards probed, and how many those were.
 
@@ -102,10 +110,12 @@ class ShardTier:
             width: search width in the shard of a query's nearest cell; default: as built.
             probe_partitions: nearest cells whose shards are probed; default: as built. Where
                 either is given, shards are brought to local disk first.
+            allowed: the only rows that may be answered; None means all. With it, too, shards are
+                brought first.
         """
-        if width is None and probe_partitions is None:
-            return self._search(queries, k, None, None, by_ranges=self._mode != "full")
-        return self._search(queries, k, width, probe_partitions, by_ranges=False)
+        as_built = width is None and probe_partitions is None and allowed is None
+        by_ranges = as_built and self._mode != "full"
+        return self._search(queries, k, width, probe_partitions, allowed, by_ranges=by_ranges)
 
     def _search(
         self,
@@ -113,47 +123,64 @@ class ShardTier:
         k: int,
         width: int | None,
         probe_partitions: int | None,
+        allowed: AllowedRows | None,
         *,
         by_ranges: bool,
     ) -> tuple[list[Source], int]:
         wide = min(max(width or self._routing.search_width, k), WIDEST)
         asked = probe_partitions or max(1, self._routing.probe_partitions)
-        shares = self._route(queries, asked)
+        if allowed is None or probe_partitions is not None:
+            shares = self._route(queries, asked)
+        else:
+            shares = self._route_to_allowed(queries, asked, allowed)
         probed = shares > 0.0
         widths = np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
         cold, sources = self._by_ranges(queries, k) if by_ranges else ([], [])
         widths[:, cold] = 0
-        sources += self._probe(queries, k, widths)
+        sources += self._probe(queries, k, widths, allowed)
         touched = probed.any(axis=0)
         found = np.zeros(len(queries), dtype=np.int64)
         for source in sources:
             found += (source.ordinals >= 0).sum(axis=1)
         if cold and found.min(initial=k) < k:
-            return self._search(queries, k, width, probe_partitions, by_ranges=False)
+            return self._search(queries, k, width, probe_partitions, allowed, by_ranges=False)
         if found.min(initial=k) < k:
             # The probed shards hold fewer than k live rows: the other shards must answer, too.
             rest = ~probed & (found < k)[:, None]
-            sources += self._probe(queries, k, np.where(rest, wide, 0))
+            sources += self._probe(queries, k, np.where(rest, wide, 0), allowed)
             touched |= rest.any(axis=0)
         return sources, int(np.count_nonzero(touched))
 
-    def exhaustive(self, queries: NDArray[np.float32], k: int) -> tuple[list[Source], int]:
+    def exhaustive(
+        self, queries: NDArray[np.float32], k: int, allowed: AllowedRows | None = None
+    ) -> tuple[list[Source], int]:
         """Return the nearest rows of each query from every shard, by comparing all."""
         sources = []
         for entry in self._routing.shards:
             shard = self._shard(entry)
-            answers = self._nearest(shard, queries, k, self._threads)
+            answers = self._nearest(shard, queries, k, self._threads, allowed)
             sources.append(Source(*answers, self._keys(shard)))
         return sources, len(sources)
 
-    def parts_within(self, queries: NDArray[np.float32], distance: float) -> Iterator[Part]:
-        """Give the rows of every shard that may hold one nearer to a query than `distance`."""
+    def parts_within(
+        self,
+        queries: NDArray[np.float32],
+        distance: float,
+        allowed: AllowedRows | None = None,
+    ) -> Iterator[Part]:
+        """Give the rows of every shard that may hold one nearer to a query than `distance`.
+
+        Args:
+            queries: (q, d) float32.
+            distance: in the unit of the metric.
+            allowed: the only rows to give; None means all.
+        """
         shards = self._routing.shards
         for number, asking in shards_within(shards, self._cells, queries, distance):
             shard = self._shard(shards[number])
-            deleted = self._deleted[shard.entry.shard_id]
+            excluded = self._excluded(shard, allowed)
             ranks = self._view.rank_of_file_id
-            yield from shard_parts(shard, deleted, ranks, asking, (queries, distance))
+            yield from shard_parts(shard, excluded, ranks, asking, (queries, distance))
 
     def _shard(self, entry: ShardEntry) -> LoadedShard:
         shard = self._loaded.get(entry.shard_id)
@@ -173,6 +200,18 @@ class ShardTier:
             self._deleted[entry.shard_id] = shard.deleted(self._masked)
             self._loaded[entry.shard_id] = shard
         return shard
+
+    def _excluded(
+        self, shard: LoadedShard, allowed: AllowedRows | None
+    ) -> NDArray[np.bool_] | None:
+        """Mark the rows of a shard that must not be answered, (n,) bool; None if all may."""
+        if allowed is None:
+            return self._deleted[shard.entry.shard_id]
+        return self._allowed(shard, allowed).excluded
+
+    def _allowed(self, shard: LoadedShard, allowed: AllowedRows) -> ShardRows:
+        shard_id = shard.entry.shard_id
+        return allowed.of_shard(shard_id, shard.locators, self._deleted[shard_id])
 
     def _by_ranges(self, queries: NDArray[np.float32], k: int) -> tuple[list[int], list[Source]]:
         """Have shards answer that are not on local disk; return which did, and their answers."""
@@ -257,8 +296,44 @@ class ShardTier:
         every[:, self._is_delta] = NEAREST_SHARE
         return every
 
+    def _route_to_allowed(
+        self, queries: NDArray[np.float32], probe_partitions: int, allowed: AllowedRows
+    ) -> NDArray[np.float32]:
+        """Return (q, shards) float32 as `_route` does, to where rows are that may be answered.
+
+        So many more cells are probed as rows are fewer; and more again where the shards found have
+        fewer such rows than a search without a condition reaches: none of them may be near.
+        """
+        cells, live = self._routing.cells.count, max(1, self._version.vectors)
+        enough = probe_partitions * live / max(1, cells)
+        asked = math.ceil(probe_partitions * live / max(1, allowed.rows_answered))
+        shares = self._route(queries, min(asked, max(1, cells)))
+        short = np.arange(len(queries))
+        while asked < cells:
+            reached = (shares[short] > 0.0) @ self._allowed_counts(shares[short], allowed)
+            short = short[reached < min(enough, allowed.rows_answered)]
+            if not len(short):
+                break
+            asked *= 4
+            shares[short] = self._route(queries[short], min(asked, cells))
+        return shares
+
+    def _allowed_counts(
+        self, shares: NDArray[np.float32], allowed: AllowedRows
+    ) -> NDArray[np.int64]:
+        """Return (shards,) int64, how many rows of those probed may be answered."""
+        counts = np.zeros(shares.shape[1], np.int64)
+        for number in np.flatnonzero((shares > 0.0).any(axis=0)).tolist():
+            shard = self._shard(self._routing.shards[number])
+            counts[number] = self._allowed(shard, allowed).count
+        return counts
+
     def _probe(
-        self, queries: NDArray[np.float32], k: int, widths: NDArray[np.number[Any]]
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        widths: NDArray[np.number[Any]],
+        allowed: AllowedRows | None,
     ) -> list[Source]:
         """Search shards, each for the queries that have a width for it, (q, shards), not 0."""
         columns = np.array(widths.T, np.int64, order="C")
@@ -272,7 +347,7 @@ class ShardTier:
 
         def answer(number: int) -> Source:
             shard = shards[number]
-            answers = self._answer(shard, queries, k, columns[number], threads)
+            answers = self._answer(shard, queries, k, columns[number], threads, allowed)
             if len(asked) == 1 and not self._is_in_order(shard):  # else `merge` orders ties
                 answers = tie_breaks.by_locator(answers, self._keys(shard))
             return Source(*answers, self._keys(shard))
@@ -286,25 +361,37 @@ class ShardTier:
         k: int,
         widths: NDArray[np.int64],
         threads: int,
+        allowed: AllowedRows | None,
     ) -> Answers:
         """Return a shard's answers to the queries that have a width, nothing to the others."""
         asking = widths.nonzero()[0]
         if len(asking) < len(queries):
-            some = self._answer(shard, queries[asking], k, widths[asking], threads)
+            some = self._answer(shard, queries[asking], k, widths[asking], threads, allowed)
             ids, distances = _nothing(len(queries), some[0].shape[1])
             ids[asking], distances[asking] = some
             return ids, distances
         if self._routing.algorithm == EXACT:
-            return self._nearest(shard, queries, k, threads)
-        deleted = self._deleted[shard.entry.shard_id]
-        return shard.engine.search(queries, k, width=widths, deleted=deleted, threads=threads)
+            return self._nearest(shard, queries, k, threads, allowed)
+        excluded = self._excluded(shard, allowed)
+        if allowed is not None:
+            rows = self._allowed(shard, allowed)
+            if rows.count <= FEW_SHARE * len(shard.locators):
+                if isinstance(shard.engine, Reranked):  # a copy would be read of the table
+                    return self._nearest(shard, queries, k, threads, allowed)
+                return rows.nearest(shard.engine, queries, k, self._metric, threads)
+        return shard.engine.search(queries, k, width=widths, deleted=excluded, threads=threads)
 
     def _nearest(
-        self, shard: LoadedShard, queries: NDArray[np.float32], k: int, threads: int
+        self,
+        shard: LoadedShard,
+        queries: NDArray[np.float32],
+        k: int,
+        threads: int,
+        allowed: AllowedRows | None = None,
     ) -> Answers:
-        """Return the k nearest live rows of a shard by distance and locator, by comparing all."""
-        deleted = self._deleted[shard.entry.shard_id]
-        ask = partial(shard.engine.exhaustive, deleted=deleted, threads=threads)
+        """Return the k nearest rows of a shard by distance and locator, by comparing all."""
+        excluded = self._excluded(shard, allowed)
+        ask = partial(shard.engine.exhaustive, deleted=excluded, threads=threads)
         if self._is_in_order(shard):
             return ask(queries, k)
         return tie_breaks.nearest(ask, queries, k, self._keys(shard))

@@ -1,0 +1,185 @@
+"""The rows that a condition lets be answered, as shards, data files and scans ask for them."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from puffin_ann.lake.read.conditions.condition import Condition
+from puffin_ann.lake.read.conditions.matching_rows import MatchingRows
+from puffin_ann.lake.read.coverage_diff import ALL, Positions
+from puffin_ann.search.conditions.shard_rows import ShardRows
+from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.row_locators import Locators
+from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.settings import MIB
+
+SHARDS_BYTES = 256 * MIB
+"""What is kept of shards for one condition; the rest is made again when it is asked for."""
+
+NONE, SOME, EVERY = 0, 1, 2
+"""Of a file's rows."""
+
+
+class AllowedRows:
+    """Which rows of a version, and of the snapshot it does not cover, satisfy a condition.
+
+    Safe to use from several threads.
+
+    Args:
+        version: of an index.
+        view: of it, from the snapshot.
+        condition: that is asked for.
+        matching: the snapshot's rows that satisfy it.
+
+    Attributes:
+        condition: as given.
+        matching: as given.
+        scanned: by path of a file with rows outside the index, those of them that are allowed.
+        rows_answered: live rows in the index that are allowed.
+        rows_to_scan: live rows outside the index that are allowed.
+    """
+
+    def __init__(
+        self,
+        version: IndexVersion,
+        view: SnapshotView,
+        condition: Condition,
+        matching: MatchingRows,
+    ) -> None:
+        self.condition, self.matching = condition, matching
+        self._version, self._view = version, view
+        files = version.coverage.columns
+        ranks = view.rank_of_file_id[files.file_ids]
+        self._positions: list[Positions | None] = [
+            matching.positions.get(view.files[rank]) for rank in ranks.tolist()
+        ]
+        self.scanned: Mapping[str, Positions] = {
+            file.path: both
+            for file, positions in view.scanned
+            if (both := _both(positions, matching.positions.get(file.path))) is not None
+        }
+        self.rows_answered = sum(map(self._count, range(len(self._positions))))
+        rows = {file.path: file.rows for file, _ in view.scanned}
+        self.rows_to_scan = sum(
+            rows[path] if where is ALL else len(where) for path, where in self.scanned.items()
+        )
+        self._shards: OrderedDict[int, ShardRows] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def rows(self) -> int:
+        """Live rows that are allowed, in the index and outside of it."""
+        return self.rows_answered + self.rows_to_scan
+
+    def of_file(self, place: int) -> Positions:
+        """Return the positions in a covered file that are allowed, live or not.
+
+        Args:
+            place: of the file among the version's covered files.
+        """
+        found = self._positions[place]
+        return BitMap() if found is None else found
+
+    def of_shard(
+        self, shard_id: int, locators: Locators, deleted: NDArray[np.bool_] | None
+    ) -> ShardRows:
+        """Return the rows of a shard that may be answered; the same object as long as it is kept.
+
+        Args:
+            shard_id: of the shard.
+            locators: of its rows.
+            deleted: (n,) bool, those that are not live; None if all are.
+        """
+        with self._lock:
+            found = self._shards.get(shard_id)
+            if found is not None:
+                self._shards.move_to_end(shard_id)
+                return found
+        excluded = ~self.among(locators)
+        if deleted is not None:
+            excluded |= deleted
+        made = ShardRows.of(excluded)
+        with self._lock:
+            self._shards[shard_id] = made
+            while self.size > SHARDS_BYTES and len(self._shards) > 1:
+                self._shards.popitem(last=False)
+        return made
+
+    @property
+    def size(self) -> int:
+        """Bytes that what is kept of shards takes."""
+        return sum(rows.size for rows in self._shards.values())
+
+    def among(self, locators: Locators) -> NDArray[np.bool_]:
+        """Mark the rows of some locators that are allowed, (n,) bool, live or not."""
+        covered = self._version.covered
+        if not len(covered.file_ids):
+            return np.zeros(len(locators), np.bool_)
+        at = np.searchsorted(covered.file_ids, locators.files).clip(max=len(covered.file_ids) - 1)
+        status = np.where(covered.file_ids[at] == locators.files, self._status[at], NONE)
+        found: NDArray[np.bool_] = (status == EVERY)[locators.places]
+        in_part = status == SOME
+        if in_part.any():
+            # Deleted rows may have been in any place; none of them is let be answered.
+            rows = np.flatnonzero(in_part[locators.places])
+            file = at[locators.places[rows]]
+            group, offset = locators.row_groups[rows].astype(np.int64), locators.offsets[rows]
+            there = group < covered.groups[file]
+            number = covered.first_group[file] + np.where(there, group, 0)
+            there &= offset < covered.group_rows[number]
+            rows, file, number, offset = rows[there], file[there], number[there], offset[there]
+            first = covered.group_starts[covered.first_group[file]]
+            position = covered.group_starts[number] - first + offset
+            found[rows] = self._flags[self._first_flag[file] + position]
+        return found
+
+    @cached_property
+    def _status(self) -> NDArray[np.uint8]:
+        """(files,) uint8, by place of a covered file."""
+        kinds = [EVERY if where is ALL else SOME if where else NONE for where in self._positions]
+        return np.array(kinds, np.uint8)
+
+    @cached_property
+    def _first_flag(self) -> NDArray[np.int64]:
+        """(files,) int64, where in `_flags` those of a file with some allowed rows begin."""
+        rows = np.where(self._status == SOME, self._version.coverage.columns.rows, 0)
+        found: NDArray[np.int64] = np.cumsum(rows) - rows
+        return found
+
+    @cached_property
+    def _flags(self) -> NDArray[np.bool_]:
+        """Of files with some allowed rows, whether each row is."""
+        rows = self._version.coverage.columns.rows
+        flags = np.zeros(int(rows[self._status == SOME].sum()), np.bool_)
+        for place in np.flatnonzero(self._status == SOME).tolist():
+            where = np.asarray(self.of_file(place).to_array(), np.int64)  # type: ignore[union-attr]
+            flags[self._first_flag[place] + where[where < rows[place]]] = True
+        return flags
+
+    def _count(self, place: int) -> int:
+        """Return how many rows of a covered file are indexed, live and allowed."""
+        files, allowed = self._version.coverage.columns, self._positions[place]
+        masked = self._view.masked.get(int(files.file_ids[place]))
+        if allowed is None or masked is ALL:
+            return 0
+        left_out = files.deleted.get(place, BitMap()) | files.skipped.get(place, BitMap())
+        if masked is not None:
+            left_out |= masked
+        if allowed is ALL:
+            return int(files.rows[place]) - len(left_out)
+        return allowed.difference_cardinality(left_out)
+
+
+def _both(one: Positions, other: Positions | None) -> Positions | None:
+    """Return the positions that are among both; None if none is."""
+    if other is None:
+        return None
+    if one is ALL:
+        return other
+    found = one if other is ALL else one & other
+    return found or None

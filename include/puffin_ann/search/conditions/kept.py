@@ -1,0 +1,77 @@
+"""Conditions that were searched by, kept for the next search by the same."""
+
+import threading
+from collections import OrderedDict
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.table import Table
+
+from puffin_ann.lake.catalog.scope import scope_of
+from puffin_ann.lake.catalog.tables import name_of, schema_of_snapshot
+from puffin_ann.lake.read.column_chunks import Kept
+from puffin_ann.lake.read.conditions.condition import Condition, read_condition
+from puffin_ann.lake.read.conditions.matching_rows import MatchingRows, matching_rows
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.settings import MIB
+
+MOST_CONDITIONS = 8
+"""Conditions of which an open index keeps what it knows of its shards."""
+
+MATCHING = Kept(lambda: 64 * MIB)
+"""Rows that satisfy conditions, by table, snapshot and condition, as far as they fit: what took
+reading the table to know."""
+
+
+class KeptConditions:
+    """The conditions that an open index was searched by last; any number of threads use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_key: OrderedDict[str, AllowedRows] = OrderedDict()
+
+    def rows(
+        self,
+        table: Table,
+        version: IndexVersion,
+        view: SnapshotView,
+        where: str | BooleanExpression,
+    ) -> AllowedRows:
+        """Return the rows that a condition lets be answered.
+
+        Args:
+            table: that is indexed.
+            version: of the index.
+            view: of the version, from the snapshot asked for.
+            where: the condition.
+
+        Raises:
+            QueryError: it cannot be read, or compares a column with what is of another type.
+            ColumnNotFoundError: it names a column that the snapshot does not have.
+            FormatError, EnvironmentProblemError: as `matching_rows`.
+        """
+        schema = schema_of_snapshot(table, view.snapshot_id)
+        condition = read_condition(where, schema, name_of(table))
+        with self._lock:
+            found = self._by_key.get(condition.key)
+            if found is not None:
+                self._by_key.move_to_end(condition.key)
+                return found
+        matching = _matching(table, view.snapshot_id, condition)
+        made = AllowedRows(version, view, condition, matching)
+        with self._lock:
+            self._by_key[condition.key] = made
+            while len(self._by_key) > MOST_CONDITIONS:
+                self._by_key.popitem(last=False)
+        return made
+
+
+def _matching(table: Table, snapshot_id: int, condition: Condition) -> MatchingRows:
+    # A snapshot never changes, and neither does a schema under its id.
+    key = (scope_of(table), snapshot_id, condition.key)
+    found: MatchingRows | None = MATCHING.get(key)
+    if found is None:
+        found = matching_rows(table, snapshot_id, condition)
+        MATCHING.put(key, found, found.size + len(condition.key))
+    return found

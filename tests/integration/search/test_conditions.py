@@ -1,0 +1,184 @@
+"""Searches among the rows that satisfy a condition, held to brute force over PyIceberg's scan."""
+
+import json
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_ann import open_index
+from puffin_ann.errors import ColumnNotFoundError, QueryError
+from tests.support import builds
+from tests.support.conditions import a_condition
+from tests.support.damage import corrupt, forget_cache
+from tests.support.tables import delete_positions
+
+QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
+ALGORITHMS = ["centroid", "exact", "vamana", "hnsw", "ivf_pq"]
+VALUES = {"id": [3, 17, 31, 44, 61, 70], "word": ["w1", "w33", "w61", "w7"]}
+
+
+def report(answers):
+    return json.loads(answers.schema.metadata[b"puffin_ann"])
+
+
+def live_where(table, says, snapshot_id=None):
+    """Rows of a snapshot with a usable vector that satisfy a condition."""
+    ids, vectors = builds.live(table, snapshot_id)
+    wanted = [bool(says({"id": number, "word": f"w{number}"})) for number in ids.tolist()]
+    return ids[wanted], vectors[wanted]
+
+
+def assert_answers(index, where, rows, k=7, **options):
+    """Hold what an index answers among some rows to brute force over these."""
+    ids, vectors = rows
+    place = {key: at for at, key in enumerate(ids.tolist())}
+    for exhaustive in (False, True):
+        found = index.search(
+            QUERIES,
+            k,
+            columns=["id"],
+            where=where,
+            allow_fewer=True,
+            exhaustive=exhaustive,
+            **options,
+        )
+        for number, query in enumerate(QUERIES):
+            here = found.filter(pa.compute.equal(found.column("query"), number))
+            answered = here.column("id").to_pylist()
+            assert len(answered) == len(set(answered)) == min(k, len(ids))
+            assert set(answered) <= set(place)
+            exact = builds.distances(index.metric, query, vectors)
+            mine = exact[[place[key] for key in answered]]
+            assert here.column("distance").to_numpy() == pytest.approx(mine, rel=1e-6, abs=1e-6)
+            if exhaustive:
+                np.testing.assert_allclose(mine, np.sort(exact)[:k], rtol=1e-12)
+    threshold = 3.6 if index.metric == "l2" else 0.0
+    near = index.within(QUERIES, threshold, columns=["id"], where=where, **options)
+    for number, query in enumerate(QUERIES):
+        here = near.filter(pa.compute.equal(near.column("query"), number)).column("id")
+        exact = builds.distances(index.metric, query, vectors)
+        assert sorted(here.to_pylist()) == sorted(ids[exact < threshold].tolist())
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_answers_satisfy_the_condition_whatever_became_of_their_rows(words, algorithm, metric):
+    builds.build(builds.declaration(algorithm=algorithm, metric=metric), "run")
+    words.refresh().append(builds.rows(range(60, 75)))
+    words.delete("id >= 20 and id < 33")
+    files = sorted(task.file.file_path for task in words.refresh().scan().plan_files())
+    delete_positions(words, {files[0]: [2, 3], files[1]: [1]})
+    words.refresh()
+    random = Random(algorithm)
+    for entry in words.history():
+        index = open_index(words, builds.INDEX, entry.snapshot_id)
+        for _ in range(4):
+            where, says = a_condition(random, VALUES)
+            rows = live_where(words, says, entry.snapshot_id)
+            assert_answers(index, where, rows)
+            told = report(index.search(QUERIES, 1, where=where, allow_fewer=True))
+            if told["where"] is not None:
+                assert told["rows_allowed"] == len(rows[0])
+
+
+@pytest.mark.parametrize("algorithm", ["centroid", "exact"])
+def test_only_indexed_rows_are_answered_where_those_alone_are_asked_for(words, algorithm):
+    builds.build(builds.declaration(algorithm=algorithm), "run")
+    words.refresh().append(builds.rows(range(60, 75)))
+    index = open_index(words.refresh(), builds.INDEX)
+    ids, vectors = builds.live(words)
+    chosen = (ids >= 50) & (ids < 60)
+    assert_answers(index, "id >= 50", (ids[chosen], vectors[chosen]), freshness="indexed")
+
+
+def test_too_few_rows_that_satisfy_a_condition_are_counted(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    with pytest.raises(QueryError, match="k is 5, but only 3 rows satisfy the condition"):
+        index.search(QUERIES, 5, where="id < 3")
+    assert len(index.search(QUERIES, 5, where="id < 3", allow_fewer=True)) == 9
+    with pytest.raises(QueryError, match="only 0 rows satisfy the condition"):
+        index.search(QUERIES, 1, where="id > 1000")
+    assert len(index.search(QUERIES, 1, where="id > 1000", allow_fewer=True)) == 0
+    assert len(index.within(QUERIES, 100.0, where="id > 1000")) == 0
+
+
+def test_what_cannot_be_a_condition_is_told(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    with pytest.raises(ColumnNotFoundError, match=r"where: test.demo.words has no column 'nope'"):
+        index.search(QUERIES, 1, where="nope = 1")
+    with pytest.raises(QueryError, match="of type long"):
+        index.within(QUERIES, 1.0, where="id = 'x'")
+
+
+def test_a_condition_that_all_rows_satisfy_is_none(words):
+    builds.build(builds.declaration(algorithm="vamana"), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    assert index.search(QUERIES, 5, where=AlwaysTrue()).equals(index.search(QUERIES, 5))
+
+
+def test_columns_have_the_names_of_the_snapshot_asked_for(words):
+    builds.build(builds.declaration(), "run")
+    old = words.refresh().current_snapshot().snapshot_id
+    with words.update_schema() as update:
+        update.rename_column("word", "term")
+    renamed = open_index(words.refresh(), builds.INDEX)
+    assert len(renamed.search(QUERIES[:1], 1, where="term = 'w5'")) == 1
+    late = builds.rows(range(60, 63)).rename_columns(["id", "term", "embedding"])
+    words.append(late)
+    now = open_index(words.refresh(), builds.INDEX)
+    assert len(now.search(QUERIES[:1], 2, where="term in ('w5', 'w61')")) == 2
+    with pytest.raises(ColumnNotFoundError, match="'word'"):
+        now.search(QUERIES[:1], 1, where="word = 'w5'")
+    then = open_index(words, builds.INDEX, old)
+    assert len(then.search(QUERIES[:1], 1, where="word = 'w5'")) == 1
+    with pytest.raises(ColumnNotFoundError, match="'term'"):
+        then.search(QUERIES[:1], 1, where="term = 'w5'")
+
+
+def test_branches_and_tags_are_searched_by_conditions(words):
+    builds.build(builds.declaration(), "run")
+    current = words.refresh().current_snapshot().snapshot_id
+    words.manage_snapshots().create_tag(snapshot_id=current, tag_name="then").commit()
+    words.manage_snapshots().create_branch(snapshot_id=current, branch_name="side").commit()
+    words.refresh().append(builds.rows(range(60, 70)), branch="side")
+    words.refresh().append(builds.rows(range(70, 80)))
+    words.refresh()
+    for ref, ids in (("then", []), ("side", range(60, 70)), ("main", range(70, 80))):
+        index = open_index(words, builds.INDEX, ref=ref)
+        found = index.search(QUERIES[:1], 30, where="id >= 60", columns=["id"], allow_fewer=True)
+        assert sorted(found.column("id").to_pylist()) == list(ids)
+
+
+def test_the_rows_of_a_condition_are_read_once(words, monkeypatch):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    first = index.search(QUERIES, 2, where="word like 'w1%'")
+
+    def refuse(*_args):
+        raise AssertionError("the table was read again")
+
+    monkeypatch.setattr("puffin_ann.search.conditions.kept.matching_rows", refuse)
+    again = open_index(words, builds.INDEX)
+    assert again.search(QUERIES, 2, where="word like 'w1%'").equals(first)
+    assert (
+        index.search(QUERIES, 2, where="word  like  'w1%'")
+        .column("locator")
+        .equals(first.column("locator"))
+    )
+
+
+def test_a_search_by_a_condition_goes_on_without_a_damaged_shard(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    ids, vectors = builds.live(words)
+    chosen = ids < 40
+    corrupt(index.version.path.removeprefix("file://"), "rows", shard=1)
+    forget_cache()
+    damaged = open_index(words, builds.INDEX)
+    assert_answers(damaged, "id < 40", (ids[chosen], vectors[chosen]))
+    assert report(damaged.search(QUERIES, 3, where="id < 40"))["damaged"]

@@ -1,0 +1,117 @@
+"""What a condition may say, and what is told of one that cannot be."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.expressions import EqualTo, GreaterThan
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+)
+
+from puffin_ann.errors import ColumnNotFoundError, QueryError
+from puffin_ann.lake.read.conditions.condition import read_condition
+from puffin_ann.lake.read.conditions.evaluate import rows_that_match
+
+SCHEMA = Schema(
+    NestedField(1, "id", IntegerType(), required=False),
+    NestedField(2, "word", StringType(), required=False),
+    NestedField(3, "embedding", ListType(4, FloatType(), element_required=False), required=False),
+    NestedField(5, "cost", DecimalType(9, 2), required=False),
+    NestedField(6, "weight", FloatType(), required=False),
+    NestedField(7, "count", LongType(), required=True),
+)
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 2, None, 4], pa.int32()),
+        "word": pa.array(["tea", None, "coffee", ""]),
+        "embedding": pa.array([[1.0], None, [], [2.0]], pa.list_(pa.float32())),
+        "cost": pa.array(["1.50", "2.00", None, "0.10"]).cast(pa.decimal128(9, 2)),
+        "weight": pa.array([0.1, float("nan"), None, 2.0], pa.float32()),
+        "count": pa.array([1, 2, 3, 4], pa.int64()),
+    }
+)
+
+
+def read(where):
+    return read_condition(where, SCHEMA, "demo.words")
+
+
+def found(where):
+    return np.flatnonzero(rows_that_match(read(where), ROWS)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("id > 1", [1, 3]),
+        ("id != 1", [1, 3]),
+        ("not id = 1", [1, 3]),
+        ("id not in (1, 2)", [3]),
+        ("not (id in (1, 2))", [3]),
+        ("id is null", [2]),
+        ("word like 'te%'", [0]),
+        ("word not like 'te%'", [2, 3]),
+        ("word = ''", [3]),
+        ("embedding is null", [1]),
+        ("embedding is not null and id >= 1", [0, 3]),
+        ("cost = 1.5", [0]),
+        ("cost > 1", [0, 1]),
+        ("cost in (2.0, 0.1)", [1, 3]),
+        ("weight = 0.1", [0]),
+        ("weight > 0.1", [3]),
+        ("weight is nan", [1]),
+        ("weight is not nan", [0, 3]),
+        ("weight != 0.1", [1, 3]),
+        ("not weight > 0.1", [0]),
+        ("id = 1.0", [0]),
+        ("id < 99999999999", [0, 1, 3]),
+        ("id != 99999999999", [0, 1, 3]),
+        ("id = 99999999999", []),
+        ("id between 2 and 4", [1, 3]),
+        ("2 <= id", [1, 3]),
+        ("count is null", []),
+        ("count is not null", [0, 1, 2, 3]),
+        ("id is nan", []),
+        ("id is not nan", [0, 1, 3]),
+        ("true", [0, 1, 2, 3]),
+        ("id = 1 or word = 'coffee'", [0, 2]),
+        (EqualTo("word", "tea"), [0]),
+    ],
+)
+def test_rows_that_match(where, rows):
+    assert found(where) == rows
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "says"),
+    [
+        ("nope = 1", ColumnNotFoundError, "demo.words has no column 'nope'; it has: id .*word"),
+        ("id = 'x'", QueryError, "column 'id' of demo.words is of type int, which 'x' does not"),
+        ("word = 5", QueryError, "of type string, which 5 does not fit"),
+        ("embedding = 1", QueryError, "of type list<float>, which 1 does not fit"),
+        ("embedding.element = 1", QueryError, "is within a list or map"),
+        ("id = 1.5", QueryError, "no whole number equals it"),
+        ("cost = 1.234", QueryError, "more than 2 digits"),
+        ("id >", QueryError, "cannot be read from character"),
+        ("", QueryError, "cannot be read"),
+        ("word like '%a'", QueryError, "LIKE"),
+        (7, QueryError, "it takes text"),
+        (bind(SCHEMA, GreaterThan("id", 1), True), QueryError, "bound already"),
+    ],
+)
+def test_what_cannot_be_is_told(where, error, says):
+    with pytest.raises(error, match=says):
+        read(where)
+
+
+def test_conditions_written_alike_have_one_key():
+    assert read("id > 1").key == read("id  >  1").key
+    assert read("id > 1").key != read("id > 2").key
