@@ -99,7 +99,7 @@ class Settings(BaseSettings):
         default=4096 * MIB,
         ge=0,
         description="Largest records of a `vamana` shard, made in the cache so that searches are "
-        "faster: 5 to 8 times its vectors. Shards that need more are searched without.",
+        "faster: 1 to 6 times its vectors. Shards that need more are searched without.",
     )
     sample_bytes: int = Field(
         default=512 * MIB,

@@ -36,7 +36,13 @@ that do not hold them well enough are not offered for it."""
 class VamanaParameters(Model):
     """Parameters of a Vamana graph with product-quantised codes, named as in the DiskANN paper."""
 
-    R: int = Field(default=64, ge=4, le=512, description="Largest out-degree of a node.")
+    R: int = Field(
+        default=64,
+        ge=4,
+        le=512,
+        description="Largest out-degree of a node; half of it where rows have 256 dimensions or "
+        "more.",
+    )
     L: int = Field(
         default=100,
         ge=8,

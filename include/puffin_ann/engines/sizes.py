@@ -220,9 +220,12 @@ def _engine(shape: Shape, count: int) -> tuple[int, int, int]:
             unpacked + wide + space,
             unpacked + wide + space,
         )
+    from puffin_ann.ann.graph.space import padded_dim
+    from puffin_ann.ann.vamana.packed.layout import degree_of
     from puffin_ann.ann.vamana.packed_policy import expected_bytes
 
-    most, codes = shape.degree or 64, shape.codes or max(1, d // 4)
+    most = degree_of(shape.degree or 64, padded_dim(shape.metric, d))
+    codes = shape.codes or max(1, d // 4)
     natural = max(DEGREE + DEGREE_GROWTH * math.log2(max(n, 2) / DEGREE_ROWS), 4.0)
     mean = (natural**-DEGREE_BEND + most**-DEGREE_BEND) ** (-1 / DEGREE_BEND)
     links = n * _links(n, mean)

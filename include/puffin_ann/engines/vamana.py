@@ -17,7 +17,7 @@ from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.vamana import append_files
 from puffin_ann.ann.vamana.packed import layout as packed_layout
-from puffin_ann.ann.vamana.packed.layout import PackedNodes
+from puffin_ann.ann.vamana.packed.layout import PackedNodes, degree_of
 from puffin_ann.ann.vamana.packed_policy import open_or_make
 from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
 from puffin_ann.blobs import graph as graph_blob
@@ -149,9 +149,10 @@ class VamanaEngine:
         tell = progress or (lambda stage, share: None)
         rows, dimension = vectors.shape
         space = spaces.of_rows(vectors, metric, scratch / SPACE, lasting=False)
+        most = degree_of(parameters.R, space.shape[1])
         adjacency = build_graph(
             space,
-            most=parameters.R,
+            most=most,
             keep=parameters.L,
             alpha=parameters.alpha,
             seed=seed,
@@ -172,7 +173,7 @@ class VamanaEngine:
         tell("codes", 1.0)
         return Graph(
             metric=metric,
-            max_degree=parameters.R,
+            max_degree=most,
             build_width=parameters.L,
             alpha=parameters.alpha,
             entry=adjacency.entry,
@@ -311,7 +312,7 @@ class VamanaEngine:
         packed = _packed(graph, space, directory, beam)
         if packed is None and beam == "edges" and graph.rows and graph.max_degree:
             packed = packed_layout.make(
-                space, graph.neighbours, graph.degrees, threads=settings().thread_count
+                vectors, space, graph.neighbours, graph.degrees, threads=settings().thread_count
             )
         return VamanaShard(graph, space, zero_rows=zero_rows, packed=packed, beam=beam)
 

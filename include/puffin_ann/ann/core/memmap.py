@@ -1,9 +1,11 @@
 """Arrays in files that are mapped, and arrays as kernels take them."""
 
 import errno
+import math
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -30,6 +32,81 @@ def new_array(
                 if error.errno not in _NOT_OFFERED:
                     raise
     return array
+
+
+class LargeWrites:
+    """A `.npy` file written from its first byte to its last, in pieces of `PIECE` bytes.
+
+    What is written at once Linux keeps in large pages where the file system can, and maps as such:
+    searches at random places then find their addresses sooner, and a fresh process meets one page
+    fault in 2 MiB, not one in 4 KiB. Files filled through a mapping have small pages.
+
+    Args:
+        path: file to write.
+        dtype: of the array.
+        shape: of the array; as many bytes must be written.
+    """
+
+    PIECE = 8 << 20
+
+    def __init__(self, path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
+        kind = np.dtype(dtype)
+        self._path = path
+        self._left = kind.itemsize * math.prod(shape)
+        self._piece = np.empty(self.PIECE, np.uint8)
+        self._filled = 0
+        self._file = path.open("wb", buffering=0)
+        header = {"descr": kind.str, "fortran_order": False, "shape": shape}
+        start = _Start()
+        np.lib.format.write_array_header_1_0(start, header)
+        self._put(np.frombuffer(start.taken, np.uint8))
+
+    def write(self, array: NDArray[Any]) -> None:
+        """Append an array's bytes, in C order."""
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self._left -= len(data)
+        self._put(data)
+
+    def _put(self, data: NDArray[np.uint8]) -> None:
+        while len(data):
+            taken = min(len(data), self.PIECE - self._filled)
+            self._piece[self._filled : self._filled + taken] = data[:taken]
+            self._filled += taken
+            data = data[taken:]
+            if self._filled == self.PIECE:
+                self._flush()
+
+    def _flush(self) -> None:
+        piece = self._piece[: self._filled].data
+        while len(piece):
+            piece = piece[self._file.write(piece) or 0 :]
+        self._filled = 0
+
+    def __enter__(self) -> Self:
+        """Return this."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Write what is left and close the file; `ValueError` if bytes of the array are missing."""
+        with self._file:
+            if kind is None:
+                self._flush()
+        if kind is None and self._left:
+            raise ValueError(f"{self._path} is {self._left} bytes short of its array")
+
+
+class _Start:
+    """Takes what NumPy writes in front of an array."""
+
+    taken = b""
+
+    def write(self, data: bytes) -> None:
+        self.taken += data
 
 
 def read_only(array: NDArray[Scalar]) -> NDArray[Scalar]:

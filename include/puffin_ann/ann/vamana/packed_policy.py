@@ -94,7 +94,12 @@ def _is_worth_its_room(rows: int, dim: int, needed: int) -> bool:
 def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> PackedNodes | None:
     with tempfile.TemporaryDirectory(prefix="records-", dir=folder) as work:
         made = layout.make(
-            linked.space, linked.neighbours, linked.degrees, threads=threads, folder=Path(work)
+            linked.vectors,
+            linked.space,
+            linked.neighbours,
+            linked.degrees,
+            threads=threads,
+            folder=Path(work),
         )
         if made is not None and (forced or finds_enough(linked, made)):
             os.replace(Path(work, PACKED), folder / PACKED)

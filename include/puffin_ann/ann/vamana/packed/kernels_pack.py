@@ -1,4 +1,4 @@
-"""Making packed nodes, and two things that searches do, too: rotating and measuring rows.
+"""Making packed nodes, and what searches do, too: rotating rows.
 
 See `layout` for what a packed node is and for the sums below.
 """
@@ -9,28 +9,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.graph.primitives import F32, U64, Whole
-from puffin_ann.ann.simd.fastscan import BLOCK, GROUP, GROUP_BYTES, ORDER
+from puffin_ann.ann.simd.fastscan import BLOCK, GROUP_BYTES, ORDER
 from puffin_ann.ann.simd.vectors import (
     F32X16,
     add,
     fill_of,
+    less_mask,
     load_of,
     multiply_add,
+    prefetch,
     store_of,
     subtract,
+    sum_of,
+    where_less,
 )
-from puffin_ann.numba_kernels import FAST, inlined, kernel
+from puffin_ann.numba_kernels import inlined, kernel
 
 HEAD_BYTES = 64
-"""The number of blocks, in a cache line of its own: what follows stays aligned."""
+"""A cache line: how many neighbours there are, and the two numbers that make a stored row one of
+the space, see `write_heads`. What follows stays aligned."""
+TAIL_BYTES = 8 * BLOCK
+"""Behind the codes of a block: 32 sums and 32 factors of two bytes, 32 row numbers of four."""
 INNER, OUTER, BORDER = np.float32(0.4528), np.float32(1.5104), np.float32(0.9816)
 """The best four levels for a normal distribution, and the border between two (Max, 1960)."""
-FAR = np.float32(3e38)
-"""Stands for the sum of a place without neighbour: no estimate is nearer than that."""
 
 _BY_ROWS = ORDER == "rows"
-_TABLE_BYTES = np.uint64(4 * BLOCK)
 _HALF = BLOCK // 2
+_LANES = np.uint64(16)
+_AHEAD = 8
+"""Cache lines of the next neighbour that are asked for; the machine sees that more follow."""
 
 load_floats, store_floats = load_of(F32X16), store_of(F32X16)
 fill = fill_of(F32X16)
@@ -42,9 +49,8 @@ def rotate(
     across: NDArray[np.float32],
     within: NDArray[np.float32],
     room: NDArray[np.float32],
-    out: NDArray[np.uint8] | NDArray[np.float32],
+    out: NDArray[np.float32],
     at: Whole,
-    element: Whole,
 ) -> None:
     """Write across · M · within, where M is the row as a matrix of 16 columns.
 
@@ -53,149 +59,245 @@ def rotate(
         across: `(v, v) float32`.
         within: `(16, 16) float32`.
         room: `(16 · v,) float32`, scratch.
-        out: written from `at` on.
-        at: offset in it, in its elements.
-        element: how many of its elements a number takes: 1, or 4 for bytes.
+        out: flat float32, written from `at` on.
+        at: offset in it.
     """
     lines = U64(len(across))
     for i in range(lines):
         total = fill(F32(0))
         for j in range(lines):
-            total = multiply_add(fill(across[i, j]), load_floats(row, j * U64(16)), total)
-        store_floats(room, i * U64(16), total)
+            total = multiply_add(fill(across[i, j]), load_floats(row, j * _LANES), total)
+        store_floats(room, i * _LANES, total)
     for i in range(lines):
         total = fill(F32(0))
-        for j in range(U64(16)):
-            total = multiply_add(
-                fill(room[i * U64(16) + j]), load_floats(within, j * U64(16)), total
-            )
-        store_floats(out, U64(at) + i * U64(16) * U64(element), total)
+        for j in range(_LANES):
+            total = multiply_add(fill(room[i * _LANES + j]), load_floats(within, j * _LANES), total)
+        store_floats(out, U64(at) + i * _LANES, total)
 
 
 @kernel(allocates=True)
-def write_rows(
+def rotate_rows(
     rows: NDArray[np.float32],
     origin: NDArray[np.float32],
     scale: np.float32,
     across: NDArray[np.float32],
     within: NDArray[np.float32],
-    packed: NDArray[np.uint8],
-    stride: Whole,
+    out: NDArray[np.float32],
+    at: Whole,
 ) -> None:
-    """Write `(m, w)` rows into the first m packed nodes, as the frame says."""
+    """Write `(m, w)` rows, as the frame says, to flat `out` from `at` on."""
     dim = rows.shape[1]
     moved = np.empty(dim, np.float32)
     room = np.empty(dim, np.float32)
     for i in range(len(rows)):
         for z in range(U64(dim)):
             moved[z] = (rows[i, z] - origin[z]) * scale
-        rotate(moved, across, within, room, packed, U64(i) * U64(stride), U64(4))
-
-
-@kernel(fastmath=FAST)
-def _code(
-    edge: NDArray[np.float32], own: NDArray[np.float32], levels: NDArray[np.uint8]
-) -> tuple[np.float32, np.float32]:
-    """Write the level of an edge in each dimension, 0 to 3; return its sum and its factor.
-
-    Those are ‖r‖² + 2f·⟨u, c⟩ and -2f.
-    """
-    dim = U64(len(edge))
-    square = F32(0)
-    for z in range(dim):
-        square += edge[z] * edge[z]
-    deviation = F32(math.sqrt(square / F32(dim)))
-    border = BORDER * deviation
-    along = F32(0)
-    beside = F32(0)
-    for z in range(dim):
-        value = edge[z]
-        outer = abs(value) > border
-        level = OUTER if outer else INNER
-        level = level if value > F32(0) else -level
-        along += value * level
-        beside += own[z] * level
-        inside = np.uint8(2) + np.uint8(outer)
-        levels[z] = inside if value > F32(0) else np.uint8(3) - inside
-    factor = F32(2) * square / max(along, F32(1e-30))
-    return square + factor * beside, -factor
+        rotate(moved, across, within, room, out, U64(at) + U64(i) * U64(dim))
 
 
 @kernel()
-def _pack(levels: NDArray[np.uint8], packed: NDArray[np.uint8], at: Whole) -> None:
-    """Write the codes of a block, two levels each, in this machine's order (see `fastscan`)."""
-    for i in range(U64(_HALF)):
-        for code in range(U64(levels.shape[1] // 2)):
-            low = levels[i, code * U64(2)] | levels[i, code * U64(2) + U64(1)] << np.uint8(2)
-            other = i + U64(_HALF)
-            high = levels[other, code * U64(2)] | levels[other, code * U64(2) + U64(1)] << np.uint8(
-                2
-            )
-            group, place = code // U64(GROUP), code % U64(GROUP)
-            inside = i * U64(GROUP) + place if _BY_ROWS else place * U64(_HALF) + i
-            where = U64(at) + group * U64(GROUP_BYTES) + inside
-            packed[where] = np.uint8(low | high << np.uint8(4))
+def write_heads(
+    vectors: NDArray[np.float32],
+    space: NDArray[np.float32],
+    scale: float,
+    degrees: NDArray[np.uint16],
+    packed: NDArray[np.uint8],
+    stride: Whole,
+) -> None:
+    """Write the heads of the first packed nodes.
+
+    A row of the space, scaled, is the stored one times a first number, but for a part of which the
+    second is the squared length: what augments rows for the inner product, and for cosine where
+    rows without a direction are put.
+
+    Args:
+        vectors: `(m, d) float32`, as stored.
+        space: `(m, w) float32`, w ≥ d.
+        scale: of the frame.
+        degrees: `(m,) uint16`.
+        packed: flat uint8, written.
+        stride: bytes of a node.
+    """
+    floats, numbers = packed.view(np.float32), packed.view(np.uint32)
+    dimension = vectors.shape[1]
+    for i in range(len(vectors)):
+        along = square = 0.0
+        for z in range(dimension):
+            value = np.float64(vectors[i, z])
+            along += value * np.float64(space[i, z])
+            square += value * value
+        factor = along / square if square > 0.0 else 0.0
+        beside = 0.0
+        for z in range(space.shape[1]):
+            rest = np.float64(space[i, z])
+            if z < dimension:
+                rest -= np.float64(vectors[i, z]) * factor
+            beside += rest * rest
+        at = (U64(i) * U64(stride)) >> U64(2)
+        numbers[at] = degrees[i]
+        floats[at + U64(1)] = factor * scale
+        floats[at + U64(2)] = beside * scale * scale
+
+
+@inlined
+def _size(edge):  # type: ignore[no-untyped-def]
+    nothing = fill(F32(0))
+    return where_less(nothing, edge, edge, subtract(nothing, edge))
+
+
+@inlined
+def _as_signed(edge, value):  # type: ignore[no-untyped-def]
+    """Return the value where an edge is positive, its negative elsewhere."""
+    nothing = fill(F32(0))
+    return where_less(nothing, edge, value, subtract(nothing, value))
+
+
+@kernel()
+def _code_1(
+    rows: NDArray[np.float32], own: Whole, other: Whole, dim: Whole, codes: NDArray[np.uint32]
+) -> tuple[np.float32, np.float32]:
+    """Write the sign of an edge in each dimension; return its sum and its factor.
+
+    Those are ‖r‖² + 2f·⟨u, c⟩ and -2f.
+    """
+    nothing = fill(F32(0))
+    square = along = beside = nothing
+    for group in range(U64(dim) >> U64(4)):
+        center = load_floats(rows, U64(own) + group * _LANES)
+        edge = subtract(load_floats(rows, U64(other) + group * _LANES), center)
+        codes[group] = less_mask(nothing, edge)
+        square = multiply_add(edge, edge, square)
+        along = add(along, _size(edge))
+        beside = add(beside, _as_signed(edge, center))
+    total = sum_of(square)
+    factor = F32(2) * total / max(sum_of(along), F32(1e-30))
+    return total + factor * sum_of(beside), -factor
+
+
+@inlined
+def _in_pairs(bits):  # type: ignore[no-untyped-def]
+    """Return 8 bits, each two of them moved to the lower half of 4."""
+    return (
+        bits & U64(3)
+        | (bits & U64(12)) << U64(2)
+        | (bits & U64(48)) << U64(4)
+        | (bits & U64(192)) << U64(6)
+    )
+
+
+@kernel()
+def _code_2(
+    rows: NDArray[np.float32], own: Whole, other: Whole, dim: Whole, codes: NDArray[np.uint32]
+) -> tuple[np.float32, np.float32]:
+    """Do what `_code_1` does, with a second bit: whether a number is beyond the border."""
+    nothing = fill(F32(0))
+    square = nothing
+    for z in range(U64(0), U64(dim), _LANES):
+        edge = subtract(load_floats(rows, U64(other) + z), load_floats(rows, U64(own) + z))
+        square = multiply_add(edge, edge, square)
+    total = sum_of(square)
+    border = fill(BORDER * F32(math.sqrt(total / F32(dim))))
+    along = beside = nothing
+    for group in range(U64(dim) >> U64(4)):
+        center = load_floats(rows, U64(own) + group * _LANES)
+        edge = subtract(load_floats(rows, U64(other) + group * _LANES), center)
+        size = _size(edge)
+        level = where_less(border, size, fill(OUTER), fill(INNER))
+        along = multiply_add(size, level, along)
+        beside = multiply_add(_as_signed(edge, center), level, beside)
+        signs, outer = less_mask(nothing, edge), less_mask(border, size)
+        low = _in_pairs(signs & U64(255)) | _in_pairs(outer & U64(255)) << U64(2)
+        high = _in_pairs(signs >> U64(8)) | _in_pairs(outer >> U64(8)) << U64(2)
+        codes[U64(2) * group] = low
+        codes[U64(2) * group + U64(1)] = high
+    factor = F32(2) * total / max(sum_of(along), F32(1e-30))
+    return total + factor * sum_of(beside), -factor
+
+
+@inlined
+def _in_bytes(codes):  # type: ignore[no-untyped-def]
+    """Return four codes of 4 bits, each moved to the lower half of a byte."""
+    return (
+        codes & U64(0xF)
+        | (codes & U64(0xF0)) << U64(4)
+        | (codes & U64(0xF00)) << U64(8)
+        | (codes & U64(0xF000)) << U64(12)
+    )
+
+
+@kernel()
+def _pack(codes: NDArray[np.uint32], packed: NDArray[np.uint8], at: Whole) -> None:
+    """Write the codes of a block, `(32, groups)`, in this machine's order (see `fastscan`)."""
+    numbers = packed.view(np.uint32)
+    for group in range(U64(codes.shape[1])):
+        begin = U64(at) + group * U64(GROUP_BYTES)
+        for i in range(U64(_HALF)):
+            four = _in_bytes(U64(codes[i, group]))
+            four |= _in_bytes(U64(codes[i + U64(_HALF), group])) << U64(4)
+            if _BY_ROWS:
+                numbers[(begin >> U64(2)) + i] = four
+            else:
+                for place in range(U64(4)):
+                    byte = (four >> (U64(8) * place)) & U64(0xFF)
+                    packed[begin + place * U64(_HALF) + i] = byte
+
+
+@inlined
+def _in_two_bytes(value):  # type: ignore[no-untyped-def]
+    """Return the upper half of a float32, rounded to the nearest."""
+    bits = U64(F32(value).view(np.uint32))
+    return (bits + U64(0x7FFF) + (bits >> U64(16) & U64(1))) >> U64(16)
 
 
 @kernel(allocates=True)
 def write_edges(
-    packed: NDArray[np.uint8],
-    stride: Whole,
+    rows: NDArray[np.float32],
     dim: Whole,
-    code_bytes: Whole,
+    bits: Whole,
     neighbours: NDArray[np.uint32],
     degrees: NDArray[np.uint16],
     first: Whole,
     last: Whole,
+    packed: NDArray[np.uint8],
+    stride: Whole,
 ) -> None:
-    """Write the blocks of the packed nodes `first` to `last` - 1; all rows are there already."""
-    floats = packed.view(np.float32)
-    numbers = packed.view(np.uint32)
-    own = np.empty(dim, np.float32)
-    edge = np.empty(dim, np.float32)
-    levels = np.zeros((BLOCK, dim), np.uint8)
+    """Write the blocks of the packed nodes of rows `first` to `last` - 1.
+
+    Args:
+        rows: flat `(n · w,) float32`, all rows, rotated.
+        dim: w.
+        bits: of each dimension of an edge, 1 or 2.
+        neighbours: `(n, R) uint32`.
+        degrees: `(n,) uint16`.
+        first: the row of the first packed node.
+        last: row after the last.
+        packed: flat uint8, zeros behind the heads, written.
+        stride: bytes of a node.
+    """
+    halves, numbers = packed.view(np.uint16), packed.view(np.uint32)
+    groups = dim * bits // 16
+    codes = np.zeros((BLOCK, groups), np.uint32)
     for node in range(first, last):
-        at = U64(node) * U64(stride)
-        for z in range(U64(dim)):
-            own[z] = floats[(at >> U64(2)) + z]
-        at += U64(4 * dim)
+        at = U64(node - first) * U64(stride) + U64(HEAD_BYTES)
         degree = int(degrees[node])
-        numbers[at >> U64(2)] = (degree + BLOCK - 1) // BLOCK
-        at += U64(HEAD_BYTES)
+        own = U64(node) * U64(dim)
         for begin in range(0, degree, BLOCK):
-            tail = (at + U64(code_bytes)) >> U64(2)
+            tail = at + U64(groups * GROUP_BYTES)
             for i in range(U64(BLOCK)):
                 if begin + i >= degree:
-                    floats[tail + i] = FAR
-                    levels[i] = 0
+                    codes[i] = 0
                     continue
+                if begin + i + 1 < degree:
+                    ahead = U64(neighbours[node, begin + i + 1]) * U64(dim)
+                    for line in range(U64(_AHEAD)):
+                        prefetch(rows, ahead + line * _LANES)
                 row = U64(neighbours[node, begin + i])
-                place = (row * U64(stride)) >> U64(2)
-                for z in range(U64(dim)):
-                    edge[z] = floats[place + z] - own[z]
-                total, factor = _code(edge, own, levels[i])
-                floats[tail + i] = total
-                floats[tail + U64(BLOCK) + i] = factor
-                numbers[tail + U64(2 * BLOCK) + i] = U64(row)
-            _pack(levels, packed, at)
-            at += U64(code_bytes) + U64(3) * _TABLE_BYTES
-
-
-@inlined
-def squared_from(packed, at, row, dim):  # type: ignore[no-untyped-def]
-    """Return the squared distance of the row of a packed node, from its first byte, and a row."""
-    one = fill(F32(0))
-    other = one
-    pairs = U64(dim) >> U64(5)
-    for i in range(pairs):
-        z = i * U64(32)
-        left = subtract(load_floats(packed, at + z * U64(4)), load_floats(row, z))
-        z += U64(16)
-        right = subtract(load_floats(packed, at + z * U64(4)), load_floats(row, z))
-        one = multiply_add(left, left, one)
-        other = multiply_add(right, right, other)
-    if U64(dim) & U64(16):
-        z = pairs * U64(32)
-        left = subtract(load_floats(packed, at + z * U64(4)), load_floats(row, z))
-        one = multiply_add(left, left, one)
-    return add(one, other)
+                if bits == 1:
+                    total, factor = _code_1(rows, own, row * U64(dim), dim, codes[i])
+                else:
+                    total, factor = _code_2(rows, own, row * U64(dim), dim, codes[i])
+                halves[(tail >> U64(1)) + i] = _in_two_bytes(total)
+                halves[(tail >> U64(1)) + U64(BLOCK) + i] = _in_two_bytes(factor)
+                numbers[(tail >> U64(2)) + U64(BLOCK) + i] = row
+            _pack(codes, packed, at)
+            at = tail + U64(TAIL_BYTES)

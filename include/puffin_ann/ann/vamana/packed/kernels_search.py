@@ -1,10 +1,10 @@
 """Searching packed nodes: a beam over estimated distances, every expanded row measured exactly.
 
-See `layout` for what is where. What profiling showed, per expansion of 0.4 µs (100 dimensions)
-to 0.7 µs (384): most of it is waiting for the node, so the next likely one is asked for while
-this one is scanned, and once more when a better one turned up; numbers of neighbours are looked at
-only where a mask of 32 comparisons says so; places in the pool are found by halving, since at
-widths above 100 walking there takes as long as the scan.
+See `layout` for what is where. Most of an expansion is waiting for memory, so the next likely node
+and its row are asked for while this one is scanned, and once more when a better one turned up: the
+first lines of both, since the machine itself fetches what follows on those. Numbers of neighbours
+are looked at only where a mask of 32 comparisons says so; places in the pool are found by halving,
+since at widths above 100 walking there takes as long as the scan.
 """
 
 import math
@@ -18,7 +18,6 @@ from puffin_ann.ann.graph.arguments import Pools, QueryBatch
 from puffin_ann.ann.graph.kernels_answer import (
     candidates_kept,
     found_enough,
-    next_stamp,
     write_nearest,
 )
 from puffin_ann.ann.graph.kernels_frontier import (
@@ -29,18 +28,28 @@ from puffin_ann.ann.graph.kernels_frontier import (
     is_passed,
     mark,
     next_open,
-    open_from,
     passed_room,
     start,
 )
-from puffin_ann.ann.graph.primitives import F32, U64, Whole, candidate, row_of, squared_of
+from puffin_ann.ann.graph.primitives import (
+    F32,
+    U64,
+    Whole,
+    candidate,
+    is_expanded,
+    row_of,
+    squared_of,
+)
 from puffin_ann.ann.simd.fastscan import BLOCK, GROUP_BYTES, block_sums
 from puffin_ann.ann.simd.kernels_distance import distance, dot, order_key
 from puffin_ann.ann.simd.vectors import (
     F32X16,
+    U16X16,
     U32X16,
     add,
+    bits_as,
     fill_of,
+    left_by,
     less_mask,
     load_of,
     lowest_bit,
@@ -48,8 +57,9 @@ from puffin_ann.ann.simd.vectors import (
     prefetch,
     store_of,
     sum_of,
+    widened_to,
 )
-from puffin_ann.ann.vamana.packed.kernels_pack import FAR, HEAD_BYTES, rotate, squared_from
+from puffin_ann.ann.vamana.packed.kernels_pack import HEAD_BYTES, TAIL_BYTES, rotate
 from puffin_ann.ann.vamana.packed.kernels_tables import (
     PackedGraph,
     PlacedQuery,
@@ -59,23 +69,29 @@ from puffin_ann.ann.vamana.packed.kernels_tables import (
 from puffin_ann.numba_kernels import inlined, kernel
 
 ROUNDING = np.float32(2.0**-18)
-"""How far a float32 distance of two rows, rotated and all, may be off, for each unit of the product
-of that distance and the query's length: 64 times the rounding of one number."""
+"""How far a float32 distance of two rows may be off, for each unit of the product of that distance
+and the lengths of what is compared: 64 times the rounding of one number."""
 LONGEST = 2.0**12
 """Rows are shorter than 1. Of the distances of a query so much longer, few digits would be left:
 it is answered by comparing all rows."""
 
 WIDER, MORE = 1.25, 4
-"""Candidates kept, a quarter and four more than the width says: so a width finds as much as over
-full vectors (GloVe: 0.922 and 0.928 at 32, 0.969 and 0.971 at 64), which estimates alone would
-not."""
+"""Candidates kept, a quarter and four more than the width says: so a width finds about as much as
+over full vectors, which estimates alone would not."""
+FAR = np.float32(3e38)
+"""No estimate is farther."""
+AHEAD = 1024
+"""Bytes of a node, and of its row, that are asked for ahead."""
 
 _KEYS = np.uint64(8)
 _HALF = np.uint64(BLOCK // 2)
 _LINE = np.uint64(64)
+_LANES = np.uint64(16)
 
 _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
 _load_keys, _store_keys = load_of(U32X16), store_of(U32X16)
+_load_halves, _widen, _upper = load_of(U16X16), widened_to(U32X16), left_by(16)
+_as_floats = bits_as(F32X16)
 
 
 @kernel()
@@ -100,16 +116,68 @@ def enter(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
 
 
 @inlined
+def _open_from(pool, place, size, stamps, done):  # type: ignore[no-untyped-def]
+    """Return the place of the nearest candidate whose row was not expanded, from `place` on."""
+    while place < size and (is_expanded(pool[place]) or stamps[row_of(pool[place])] == done):
+        place += U64(1)
+    return place
+
+
+@inlined
+def _next_stamps(stamps, stamp):  # type: ignore[no-untyped-def]
+    """Return a stamp that no row carries, and neither the one before it, see `walk`."""
+    if stamp < 254:
+        return stamp + 2
+    stamps[:] = 0
+    return 2
+
+
+@inlined
 def _candidates_kept(width, k, rows):  # type: ignore[no-untyped-def]
     return min(int(WIDER * candidates_kept(width, k, rows)) + MORE, rows)
 
 
 @inlined
-def _prefetch_node(nodes, key):  # type: ignore[no-untyped-def]
-    stride = U64(nodes.stride)
-    first = row_of(key) * stride
-    for at in range(U64(0), stride, _LINE):
-        prefetch(nodes.bytes, first + at)
+def _prefetch_node(nodes, vectors, dimension, key):  # type: ignore[no-untyped-def]
+    at = row_of(key) * dimension
+    for z in range(U64(0), min(dimension, U64(AHEAD // 4)), _LANES):
+        prefetch(vectors, at + z)
+    at = row_of(key) * U64(nodes.stride)
+    for z in range(U64(0), min(U64(nodes.stride), U64(AHEAD)), _LINE):
+        prefetch(nodes.bytes, at + z)
+
+
+@inlined
+def _squared(vectors, at, factor, asked):  # type: ignore[no-untyped-def]
+    """Return the squared distance of a stored row, times a factor, and a query."""
+    dimension = U64(len(asked))
+    minus = _fill(-factor)
+    one = other = _fill(F32(0))
+    pairs = dimension >> U64(5)
+    for i in range(pairs):
+        z = i * U64(32)
+        left = multiply_add(_load(vectors, at + z), minus, _load(asked, z))
+        z += _LANES
+        right = multiply_add(_load(vectors, at + z), minus, _load(asked, z))
+        one = multiply_add(left, left, one)
+        other = multiply_add(right, right, other)
+    z = pairs * U64(32)
+    if dimension & _LANES:
+        left = multiply_add(_load(vectors, at + z), minus, _load(asked, z))
+        one = multiply_add(left, left, one)
+        z += _LANES
+    total = sum_of(add(one, other))
+    while z < dimension:
+        rest = asked[z] - vectors[at + z] * factor
+        total += rest * rest
+        z += U64(1)
+    return total
+
+
+@inlined
+def _from_halves(packed, at):  # type: ignore[no-untyped-def]
+    """Return 16 numbers of which the upper halves, as float32, are stored."""
+    return _as_floats(_upper(_widen(_load_halves(packed, at))))
 
 
 @inlined
@@ -117,15 +185,18 @@ def _estimate_block(nodes, at, query, own, limit, out):  # type: ignore[no-untyp
     """Write the estimates of a block where any is below the limit; return which are, as bits."""
     packed, code_bytes = nodes.bytes, U64(nodes.code_bytes)
     first, second = block_sums(packed, at, query.tables, code_bytes // U64(GROUP_BYTES))
+    # A load takes its offset in elements of the array, which are bytes.
     tail = at + code_bytes
     step, base, own, limit = _fill(query.step), _fill(query.base), _fill(own), _fill(limit)
     first = multiply_add(
-        multiply_add(first, step, base), _load(packed, tail + U64(128)), _load(packed, tail)
+        multiply_add(first, step, base),
+        _from_halves(packed, tail + U64(64)),
+        _from_halves(packed, tail),
     )
     second = multiply_add(
         multiply_add(second, step, base),
-        _load(packed, tail + U64(192)),
-        _load(packed, tail + U64(64)),
+        _from_halves(packed, tail + U64(96)),
+        _from_halves(packed, tail + U64(32)),
     )
     first, second = add(first, own), add(second, own)
     mask = less_mask(first, limit) | (less_mask(second, limit) << _HALF)
@@ -137,33 +208,37 @@ def _estimate_block(nodes, at, query, own, limit, out):  # type: ignore[no-untyp
 
 @inlined
 def _let_in(  # type: ignore[no-untyped-def]
-    mask, estimates, numbers, place, pools, size, current, count, beside, stamps, stamp
+    mask, estimates, numbers, place, again, pools, size, current, count, beside, stamps, done, met
 ):
     """Put the rows of a mask into their pools.
 
-    Return the size of each, and its first place that may not be expanded.
+    Return the size of each, and its first place that may not be expanded, and how many live rows
+    were let in so far.
     """
     pool, passed, deleted = pools.live, pools.passed, pools.deleted
+    there = np.uint8(done - np.uint8(1))
     full, most = U64(pools.keep), U64(len(passed) - 1)
     while mask:
         bit = lowest_bit(mask)
         mask &= mask - U64(1)
         row = min(U64(numbers[place + bit]), U64(len(stamps) - 1))  # a damaged file harms nobody
-        if stamps[row] == stamp:
+        mark_of_row = stamps[row]
+        if mark_of_row == done or (mark_of_row == there and not again):
             continue
         key = candidate(max(estimates[bit], F32(0)), row)
         if is_deleted(deleted, row):
             if is_passed(key, pool, size, full) and has_room(passed, count, most, key):
-                stamps[row] = stamp
+                stamps[row] = there
                 count -= U64(count == most)
                 beside = min(beside, U64(enter(passed, count, key)))
                 count += U64(1)
         elif has_room(pool, size, full, key):
-            stamps[row] = stamp
+            stamps[row] = there
+            met += U64(mark_of_row != there)
             size -= U64(size == full)
             current = min(current, U64(enter(pool, size, key)))
             size += U64(1)
-    return size, current, count, beside
+    return size, current, count, beside, met
 
 
 @inlined
@@ -181,65 +256,78 @@ def _kept(best, found, key):  # type: ignore[no-untyped-def]
 @kernel()
 def walk(
     nodes: PackedGraph,
+    vectors: NDArray[np.float32],
     query: PlacedQuery,
     pools: Pools,
     stamps: NDArray[np.uint8],
-    stamp: np.uint8,
+    done: np.uint8,
     best: NDArray[np.uint64],
     estimates: NDArray[np.float32],
 ) -> Whole:
     """Find live rows near a query; return how many, none where deleted ones left too few of them.
 
-    A row enters the pool once, by the first estimate that was near enough: if later ones let it in
-    again, a fifth of the pool is doubles.
+    By two bits a dimension a row enters a pool once: the first estimate near enough may stand. By
+    one bit it enters again with every estimate near enough, from each neighbour expanded, and is
+    expanded at the least of them: else a third more rows would have to be expanded. Finding its
+    former place, to move it, takes longer than to skip it there.
 
     Args:
         nodes: the graph.
+        vectors: flat `(n · d,) float32`, rows as stored.
         query: as the nodes are.
         pools: written; as many of the nearest live candidates as it keeps are expanded.
-        stamps: `(n,) uint8`; rows that carry `stamp` were in a pool.
-        stamp: of this search, carried by no row yet.
+        stamps: `(n,) uint8`; rows that carry `done` were expanded, those with one less were in a
+            pool.
+        done: stamp of this search, at least 2; no row carries it or the one before it yet.
         best: uint64, its length less 1 is how many are wanted; written: the nearest live rows
             expanded, by their squared distances, ascending.
         estimates: `(32,) float32`, scratch.
     """
-    packed, numbers, moved = nodes.bytes, nodes.numbers, query.moved
+    packed, numbers = nodes.bytes, nodes.numbers
+    floats = packed.view(np.float32)
     pool, passed, deleted = pools.live, pools.passed, pools.deleted
     stride, code_bytes = U64(nodes.stride), U64(nodes.code_bytes)
+    dimension, again = U64(len(query.asked)), nodes.bits == 1
     full = U64(pools.keep)
     current = beside = found = U64(0)
-    stamps[nodes.entry] = stamp
     key = candidate(F32(0), nodes.entry)
     size, count = start(key, pool, passed, deleted)
+    met = U64(size)
     while key != NOBODY:
+        row = row_of(key)
+        stamps[row] = done
         lives = mark(key, pool, current, size, passed, beside)
-        current = open_from(pool, current, size)
-        beside = open_from(passed, beside, count)
+        current = _open_from(pool, current, size, stamps, done)
+        beside = _open_from(passed, beside, count, stamps, done)
         following = next_open(pool, current, size, full, passed, beside, count)
         if following != NOBODY:
-            _prefetch_node(nodes, following)
-        at = row_of(key) * stride
-        own = sum_of(squared_from(packed, at, moved, len(moved)))
+            _prefetch_node(nodes, vectors, dimension, following)
+        at = row * stride
+        head = at >> U64(2)
+        factor, addend = floats[head + U64(1)], floats[head + U64(2)]
+        own = max(_squared(vectors, row * dimension, factor, query.asked) + addend, F32(0))
         if lives:
-            found = _kept(best, found, candidate(own, row_of(key)))
-        at += U64(4 * len(moved))
-        there = min(U64(numbers[at >> U64(2)]), U64(nodes.blocks))
+            found = _kept(best, found, candidate(own, row))
+        degree = min(U64(numbers[head]), U64(nodes.most))
         at += U64(HEAD_BYTES)
-        for _ in range(there):
+        for begin in range(U64(0), degree, U64(BLOCK)):
             limit = squared_of(pool[full - U64(1)]) if size == full else FAR
             mask = _estimate_block(nodes, at, query, own, limit, estimates)
+            if degree - begin < U64(BLOCK):
+                mask &= (U64(1) << (degree - begin)) - U64(1)
             at += code_bytes
-            place = (at + U64(256)) >> U64(2)
-            size, current, count, beside = _let_in(
-                mask, estimates, numbers, place, pools, size, current, count, beside, stamps, stamp
-            )
-            at += U64(384)
-        current = open_from(pool, current, size)
-        beside = open_from(passed, beside, count)
+            place = (at + U64(128)) >> U64(2)
+            size, current, count, beside, met = _let_in(
+                mask, estimates, numbers, place, again, pools, size, current, count, beside,
+                stamps, done, met,
+            )  # fmt: skip
+            at += U64(TAIL_BYTES)
+        current = _open_from(pool, current, size, stamps, done)
+        beside = _open_from(passed, beside, count, stamps, done)
         key = next_open(pool, current, size, full, passed, beside, count)
         if key != following and key != NOBODY:
-            _prefetch_node(nodes, key)
-    return found if found_enough(size, full, deleted) else U64(0)
+            _prefetch_node(nodes, vectors, dimension, key)
+    return found if found_enough(met, full, deleted) else U64(0)
 
 
 @kernel()
@@ -270,7 +358,8 @@ def answer(
     if count == k:
         last = squared_of(best[k - U64(1)])
         root = math.sqrt(last)
-        limit = last + ROUNDING * root * (root + length)
+        # Rows are shorter than 1, and so is the origin that the query's length is taken from.
+        limit = last + ROUNDING * root * (root + length + 1.0)
         while count < U64(found) and squared_of(best[count]) <= limit:
             count += U64(1)
     dimension = U64(vectors.shape[1])
@@ -310,21 +399,22 @@ def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> W
     placed = np.empty(dim, np.float32)
     scratch = np.empty(dim, np.float32)
     moved = np.empty(dim, np.float32)
-    floats = np.empty(8 * dim, np.float32)
-    tables = np.empty(8 * dim, np.uint8)
+    asked = np.empty(queries.shape[1], np.float32)
+    tables = np.empty(4 * nodes.bits * dim, np.uint8)
     estimates = np.empty(BLOCK, np.float32)
+    vectors = batch.vectors.reshape(-1)
     for q in range(len(queries)):
-        stamp = next_stamp(stamps, stamp)
+        stamp = _next_stamps(stamps, stamp)
         square = dot(queries, q, queries, q)
-        length = place_query(nodes, batch.metric, queries, q, square, placed)
+        length = place_query(nodes, batch.metric, queries, q, square, asked, placed)
         found: Whole = U64(0)
         if length < LONGEST:
-            rotate(placed, nodes.across, nodes.within, scratch, moved, U64(0), U64(1))
-            step, base = tables_of(moved, floats, tables)
+            rotate(placed, nodes.across, nodes.within, scratch, moved, U64(0))
+            step, base = tables_of(moved, nodes.bits, tables)
             keep = _candidates_kept(batch.widths[q], k, live)
             room = passed_room(keep, rows - live)
             pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
-            query = PlacedQuery(moved, tables, step, base)
-            found = walk(nodes, query, pools, stamps, np.uint8(stamp), best, estimates)
+            query = PlacedQuery(asked, tables, step, base)
+            found = walk(nodes, vectors, query, pools, stamps, np.uint8(stamp), best, estimates)
         answer(batch, q, square, length, best, found)
     return stamp

@@ -16,20 +16,22 @@ from puffin_ann.ann.simd.vectors import (
     U8X16,
     bytes_of,
     fill_of,
-    greatest_of,
-    least_of,
     load_of,
     multiply_add,
     store_of,
-    subtract,
 )
 from puffin_ann.ann.vamana.packed.kernels_pack import INNER, OUTER
 from puffin_ann.numba_kernels import kernel
 
-_LEVELS = np.array([-OUTER, -INNER, INNER, OUTER], np.float32)
-_WORDS = np.concatenate([np.tile(_LEVELS, 4), np.repeat(_LEVELS, 4)])
+_CODES = np.arange(16)
+_WORDS_1 = np.concatenate([np.where(_CODES >> z & 1, 1, -1) for z in range(4)]).astype(np.float32)
+"""What a code of one bit a dimension says of each of its four, by code."""
+_WORDS_2 = np.concatenate(
+    [np.where(_CODES >> z & 1, 1, -1) * np.where(_CODES >> z & 4, OUTER, INNER) for z in range(2)]
+).astype(np.float32)
+"""The same for two bits: signs of two dimensions, then whether they are beyond the border."""
 
-_load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
+_load, _fill = load_of(F32X16), fill_of(F32X16)
 _store_bytes, _to_bytes = store_of(U8X16), bytes_of(U8X16)
 
 
@@ -40,8 +42,9 @@ class PackedGraph(NamedTuple):
         bytes: flat `(n · stride,) uint8`.
         numbers: the same as uint32.
         stride: bytes of a node.
+        bits: of each dimension of an edge.
         code_bytes: of a block's codes.
-        blocks: room for them in a node; a number of blocks above it is damaged.
+        most: room for neighbours in a node; a number of them above it is damaged.
         entry: row to begin at.
         origin: `(w,) float32`, see `layout.Frame`.
         scale: a power of two, see `layout.Frame`.
@@ -53,8 +56,9 @@ class PackedGraph(NamedTuple):
     bytes: NDArray[np.uint8]
     numbers: NDArray[np.uint32]
     stride: Whole
+    bits: Whole
     code_bytes: Whole
-    blocks: Whole
+    most: Whole
     entry: Whole
     origin: NDArray[np.float32]
     scale: float
@@ -67,13 +71,13 @@ class PlacedQuery(NamedTuple):
     """A query in the frame of packed nodes.
 
     Attributes:
-        moved: `(w,) float32`, rotated.
-        tables: `(8 · w,) uint8`, see `tables_of`.
+        asked: `(d,) float32`, scaled, as stored rows are once they have their factor.
+        tables: `(16 · codes,) uint8`, see `tables_of`.
         step: of the tables.
         base: the sum for codes that find nothing but zeros.
     """
 
-    moved: NDArray[np.float32]
+    asked: NDArray[np.float32]
     tables: NDArray[np.uint8]
     step: np.float32
     base: np.float32
@@ -86,6 +90,7 @@ def place_query(
     queries: NDArray[np.float32],
     query: Whole,
     square: float,
+    asked: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> float:
     """Write a query as rows are before rotation; return its length.
@@ -99,18 +104,21 @@ def place_query(
         queries: `(q, d) float32`.
         query: which of them.
         square: its squared norm.
-        out: `(w,) float32`, written.
+        asked: `(d,) float32`, written: scaled, but not moved to the frame's origin.
+        out: `(w,) float32`, written: scaled and moved.
     """
-    origin, scale = nodes.origin, nodes.scale
+    origin, scale = nodes.origin, np.float64(nodes.scale)
     factor = 1.0
     if metric == COSINE:
         factor = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
     elif metric == IP:
         factor = nodes.length / math.sqrt(square) if square > 0.0 else 0.0
-    dimension = queries.shape[1]
+    dimension = U64(queries.shape[1])
     total = 0.0
-    for z in range(len(out)):
+    for z in range(U64(len(out))):
         value = np.float64(queries[query, z]) * factor if z < dimension else 0.0
+        if z < dimension:
+            asked[z] = value * scale
         value = (value - np.float64(origin[z])) * scale
         out[z] = value
         total += value * value
@@ -119,29 +127,38 @@ def place_query(
 
 @kernel()
 def tables_of(
-    moved: NDArray[np.float32], floats: NDArray[np.float32], tables: NDArray[np.uint8]
+    moved: NDArray[np.float32], bits: Whole, tables: NDArray[np.uint8]
 ) -> tuple[np.float32, np.float32]:
-    """Write, for every two dimensions, what a query adds to ⟨u, q⟩ by each code.
+    """Write, for the dimensions of each code, what a query adds to ⟨u, q⟩ by every code.
 
-    Returns the step, and the sum for codes that find nothing but zeros.
+    Returns the step, and the sum for codes that find nothing but zeros: those whose signs are all
+    against the query's.
 
     Args:
         moved: `(w,) float32`, the query, rotated.
-        floats: `(8 · w,) float32`, scratch.
-        tables: `(8 · w,) uint8`, written.
+        bits: of each dimension of an edge, 1 or 2.
+        tables: `(16 · codes,) uint8`, written; a code is of four dimensions, or of two.
     """
+    of_code = U64(4) if bits == 1 else U64(2)
+    reach = F32(1) if bits == 1 else OUTER
+    codes = U64(len(moved)) // of_code
     widest = F32(0)
     base = F32(0)
-    low, high = _load(_WORDS, U64(0)), _load(_WORDS, U64(16))
-    for pair in range(U64(len(moved)) >> U64(1)):
-        line = multiply_add(_fill(moved[pair * U64(2)]), low, _fill(F32(0)))
-        line = multiply_add(_fill(moved[pair * U64(2) + U64(1)]), high, line)
-        least = least_of(line)
-        widest = max(widest, greatest_of(line) - least)
-        base += least
-        _store(floats, pair * U64(16), subtract(line, _fill(least)))
-    factor = F32(255) / max(widest, F32(1e-30))
-    for pair in range(U64(len(moved)) >> U64(1)):
-        line = multiply_add(_load(floats, pair * U64(16)), _fill(factor), _fill(F32(0.5)))
-        _store_bytes(tables, pair * U64(16), _to_bytes(line))
-    return F32(1) / factor, base
+    for code in range(codes):
+        least = F32(0)
+        for z in range(of_code):
+            least += abs(moved[code * of_code + z])
+        widest = max(widest, least)
+        base -= least
+    factor = F32(127.5) / max(reach * widest, F32(1e-30))
+    for code in range(codes):
+        least = F32(0)
+        for z in range(of_code):
+            least += abs(moved[code * of_code + z])
+        line = _fill(least * reach * factor + F32(0.5))
+        for z in range(of_code):
+            value = _fill(moved[code * of_code + z] * factor)
+            words = _load(_WORDS_1, z * U64(16)) if bits == 1 else _load(_WORDS_2, z * U64(16))
+            line = multiply_add(value, words, line)
+        _store_bytes(tables, code * U64(16), _to_bytes(line))
+    return F32(1) / factor, base * reach

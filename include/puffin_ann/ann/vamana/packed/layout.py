@@ -1,24 +1,34 @@
 """A graph as searches like it best: for each row a packed node, with codes of its neighbours.
 
-A packed node holds the row, how many blocks follow, and in blocks of 32 the neighbours: 2 bits for
-each dimension of the edge that leads there, two factors that make a squared distance of them, and
-the row's number. One expansion then reads consecutive memory and looks at no neighbour's own row,
-and byte shuffles estimate 32 distances at once (SymphonyQG, Gou et al., SIGMOD 2025; the unbiased
-estimate by a correction for each edge is that of RaBitQ, Gao and Long, SIGMOD 2024).
+A packed node holds how many neighbours its row has, and in blocks of 32 the neighbours: 1 or 2 bits
+for each dimension of the edge that leads there, two factors that make a squared distance of them,
+and the row's number. One expansion then reads the row, as it is stored, and its node, and looks at
+no neighbour's own row; byte shuffles estimate 32 distances at once (SymphonyQG, Gou et al., SIGMOD
+2025; the unbiased estimate by a correction for each edge is that of RaBitQ, Gao and Long, SIGMOD
+2024).
 
 For an edge r = x - c let u be its code's vector, and f = ‖r‖² / ⟨u, r⟩. Since f·u is r plus an
 error that is perpendicular to r, and of random direction once everything was rotated,
 
     ‖q - x‖² ≈ ‖q - c‖² + [‖r‖² + 2f·⟨u, c⟩] - 2f·⟨u, q⟩
 
-where the first term is measured exactly when c is expanded, the bracket and 2f are stored, and
-⟨u, q⟩ is added up from tables of the query, a code of 4 bits for every two dimensions. With 1 bit a
-dimension, as SymphonyQG has it, the error is twice as large, and 30 to 60 % fewer queries are
-answered at equal recall (100 and 384 dimensions); quantisers trained on the edges were not better.
+where the first term is measured exactly when c is expanded, the bracket and 2f are stored, as the
+upper halves of float32, and ⟨u, q⟩ is added up from tables of the query, a code of 4 bits for every
+two or four dimensions.
+
+Bytes and cache lines decide. The error shrinks with the root of the number of dimensions, and is
+twice as large by 1 bit as by 2: so rows from `WIDE` numbers on have 1 bit, whose error there is
+that of 2 bits at a quarter of the width. It takes estimates of a row from every neighbour expanded,
+of which the least counts; if the first one stands, as it does by 2 bits, a third more rows must be
+expanded. For the same reason wide rows have half the neighbours, see `degree_of`: one block.
+
+Rows are not in the nodes a second time, rotated: their distance is the same before, and the rows
+that are answered have been read by then.
 
 Packed nodes are made when a shard is unpacked, and mapped from its folder (see `packed_policy`).
-They are 5 to 8 times the vectors, and depend on the machine (`fastscan.ORDER`), so that they have
-no place in a blob. Huge pages gained nothing, a plain mapping of a file is as fast.
+They depend on the machine (`fastscan.ORDER`), so that they have no place in a blob. They are
+written in large pieces, which Linux keeps, on file systems that can, in large pages: searches then
+wait less for the addresses of pages.
 """
 
 import math
@@ -29,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core import blas
-from puffin_ann.ann.core.memmap import new_array, read_only
+from puffin_ann.ann.core.memmap import LargeWrites, new_array, read_only
 from puffin_ann.ann.graph.primitives import LANES
 from puffin_ann.ann.graph.space import BLOCK_BYTES
 from puffin_ann.ann.simd import fastscan
@@ -38,16 +48,29 @@ from puffin_ann.ann.vamana.packed import kernels_pack as kernels
 MADE_ROWS = 4096
 """Packed nodes made by one thread at a time."""
 
-FORM = 1
+WIDE = 256
+"""Numbers in a row from which on edges have 1 bit a dimension."""
+
+FORM = 2
 """To be raised when packed nodes or frames change: folders outlive a version of this package."""
 PACKED = f"records-{FORM}-{fastscan.ORDER}.npy"
 FRAME = f"frame-{FORM}-{fastscan.ORDER}.npy"
 """Files of a shard's folder; machines of another order leave each other's alone."""
+ROTATED = "rotated.npy"
+"""Of the folder that packed nodes are made in, and gone with it."""
 
 ORIGIN_ROWS = 1024
 EXTREME = 60
 """Rows longer than 2⁶⁰, or all of them shorter than 2⁻⁶⁰, have no packed nodes: squares of what
 differs little among them, or the scale itself, would leave float32."""
+
+
+LEAST_DEGREE = 4
+
+
+def degree_of(declared: int, dim: int) -> int:
+    """Return the largest out-degree of rows of `dim` numbers: half of what is declared if wide."""
+    return max(LEAST_DEGREE, declared // 2) if dim >= WIDE else declared
 
 
 @dataclass(frozen=True)
@@ -68,20 +91,24 @@ class Layout:
         return cls(dim, -(-int(degrees.max(initial=0)) // fastscan.BLOCK))
 
     @property
-    def head(self) -> int:
-        """Where the number of blocks lies: behind the row."""
-        return 4 * self.dim
+    def bits(self) -> int:
+        """Bits of each dimension of an edge."""
+        return 1 if self.dim >= WIDE else 2
 
     @property
     def code_bytes(self) -> int:
         """Codes of a block; 32 sums, 32 factors and 32 row numbers follow them."""
-        return fastscan.groups_of(self.dim // 2) * fastscan.GROUP_BYTES
+        return self.dim * self.bits // LANES * fastscan.GROUP_BYTES
+
+    @property
+    def most(self) -> int:
+        """Room for neighbours."""
+        return self.blocks * fastscan.BLOCK
 
     @property
     def stride(self) -> int:
         """Bytes of a packed node."""
-        block = self.code_bytes + 3 * 4 * fastscan.BLOCK
-        return self.head + kernels.HEAD_BYTES + self.blocks * block
+        return kernels.HEAD_BYTES + self.blocks * (self.code_bytes + kernels.TAIL_BYTES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +183,7 @@ class PackedNodes:
 
 
 def make(
+    vectors: NDArray[np.float32],
     space: NDArray[np.float32],
     neighbours: NDArray[np.uint32],
     degrees: NDArray[np.uint16],
@@ -166,7 +194,8 @@ def make(
     """Make the packed nodes of a graph; None if rows are too long or short for the sums.
 
     Args:
-        space: `(n, w) float32`, n ≥ 1, w a multiple of 16.
+        vectors: `(n, d) float32`, n ≥ 1, as stored.
+        space: `(n, w) float32`, w a multiple of 16: the same as they are searched.
         neighbours: `(n, R) uint32`, every one below n; trusted.
         degrees: `(n,) uint16`, none above R; trusted.
         threads: threads to use; the packed nodes do not depend on it.
@@ -176,51 +205,61 @@ def make(
     layout, frame = Layout.of(dim, degrees), Frame.of(space)
     if frame is None:
         return None
-    shape = (rows, layout.stride)
-    array: NDArray[np.uint8]
+    rotated = _rotated(space, frame, threads, folder)
+    vectors, space, neighbours, degrees = (
+        read_only(vectors), read_only(space), read_only(neighbours), read_only(degrees)
+    )  # fmt: skip
+
+    def piece_from(at: int) -> NDArray[np.uint8]:
+        last = min(at + MADE_ROWS, rows)
+        piece = np.zeros((last - at, layout.stride), np.uint8)
+        flat = piece.reshape(-1)
+        kernels.write_heads(
+            vectors[at:last], space[at:last], frame.scale, degrees[at:last], flat, layout.stride
+        )
+        kernels.write_edges(
+            rotated, dim, layout.bits, neighbours, degrees, at, last, flat, layout.stride
+        )
+        return piece
+
     if folder is None:
-        array = np.zeros(shape, np.uint8)
-    else:
-        array = new_array(folder / PACKED, np.uint8, shape)
-        np.save(folder / FRAME, frame.flat())
-    packed = PackedNodes(layout, frame, array.view(np.ndarray))
-    _fill(packed, space, neighbours, degrees, threads)
-    return packed
+        pieces = blas.parallel(piece_from, range(0, rows, MADE_ROWS), threads)
+        return PackedNodes(layout, frame, np.concatenate(list(pieces)))
+    step = MADE_ROWS * 2 * threads  # pieces wait in memory for their turn: these at most
+    with LargeWrites(folder / PACKED, np.uint8, (rows, layout.stride)) as file:
+        for begin in range(0, rows, step):
+            begins = range(begin, min(begin + step, rows), MADE_ROWS)
+            for piece in blas.parallel(piece_from, begins, threads):
+                file.write(piece)
+    np.save(folder / FRAME, frame.flat())
+    return open_packed(folder, dim, degrees)
 
 
-def _fill(
-    packed: PackedNodes,
-    space: NDArray[np.float32],
-    neighbours: NDArray[np.uint32],
-    degrees: NDArray[np.uint16],
-    threads: int,
-) -> None:
+def _rotated(
+    space: NDArray[np.float32], frame: Frame, threads: int, folder: Path | None
+) -> NDArray[np.float32]:
+    """Return rows in the frame, flat `(n · w,) float32`."""
     rows, dim = space.shape
-    layout, frame, flat = packed.layout, packed.frame, packed.array.reshape(-1)
-    neighbours, degrees = read_only(neighbours), read_only(degrees)
+    out: NDArray[np.float32]
+    if folder is None:
+        out = np.empty(rows * dim, np.float32)
+    else:
+        out = new_array(folder / ROTATED, np.float32, (rows * dim,)).view(np.ndarray)
 
     def rows_from(at: int) -> None:
-        kernels.write_rows(
+        kernels.rotate_rows(
             read_only(space[at : at + MADE_ROWS]),
             frame.origin,
             np.float32(frame.scale),
             frame.across,
             frame.within,
-            flat[at * layout.stride :],
-            layout.stride,
+            out,
+            at * dim,
         )
 
-    def edges_from(at: int) -> None:
-        last = min(at + MADE_ROWS, rows)
-        kernels.write_edges(
-            flat, layout.stride, dim, layout.code_bytes, neighbours, degrees, at, last
-        )
-
-    pieces = range(0, rows, MADE_ROWS)
-    for _ in blas.parallel(rows_from, pieces, threads):
+    for _ in blas.parallel(rows_from, range(0, rows, MADE_ROWS), threads):
         pass
-    for _ in blas.parallel(edges_from, pieces, threads):
-        pass
+    return read_only(out)
 
 
 def open_packed(folder: Path, dim: int, degrees: NDArray[np.uint16]) -> PackedNodes | None:
