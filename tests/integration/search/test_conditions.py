@@ -13,7 +13,7 @@ from puffin_ann.errors import ColumnNotFoundError, QueryError
 from tests.support import builds
 from tests.support.conditions import a_condition
 from tests.support.damage import corrupt, forget_cache
-from tests.support.tables import delete_positions
+from tests.support.tables import delete_equal, delete_positions
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 ALGORITHMS = ["centroid", "exact", "vamana", "hnsw", "ivf_pq"]
@@ -82,6 +82,46 @@ def test_answers_satisfy_the_condition_whatever_became_of_their_rows(words, algo
             told = report(index.search(QUERIES, 1, where=where, allow_fewer=True))
             if told["where"] is not None:
                 assert told["rows_allowed"] == len(rows[0])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "form"),
+    [
+        ("vamana", "float16"),
+        ("hnsw", "float16"),
+        ("exact", "int8"),
+        ("ivf_pq", "int8"),
+        ("ivf_pq", "none"),
+    ],
+)
+def test_answers_satisfy_the_condition_however_vectors_are_stored(
+    words, algorithm, form, monkeypatch
+):
+    # Else shards of so few rows keep their vectors.
+    monkeypatch.setattr("puffin_ann.ann.ivf.lists.LEAST_ROWS", 4)
+    builds.build(builds.declaration(algorithm=algorithm, vectors=form, recall_target=0.5), "run")
+    words.refresh().append(builds.rows(range(60, 75)))
+    words.delete("id >= 20 and id < 33")
+    random = Random(form)
+    index = open_index(words.refresh(), builds.INDEX)
+    assert index.version.routing.vectors == form
+    for _ in range(12):
+        where, says = a_condition(random, VALUES)
+        assert_answers(index, where, live_where(words, says))
+
+
+def test_rows_deleted_by_equality_satisfy_no_condition(words):
+    builds.build(builds.declaration(algorithm="vamana"), "run")
+    ids, vectors = builds.live(words.refresh())
+    changed = builds.rows([5, 6, 50], seed=1)
+    delete_equal(words, changed.select(["id"]), added=changed)
+    delete_equal(words.refresh(), pa.table({"id": [7]}))
+    for number, vector in zip([5, 6, 50], changed["embedding"].to_pylist(), strict=True):
+        vectors[ids == number] = vector
+    index = open_index(words.refresh(), builds.INDEX)
+    for where, says in (("id < 9", ids < 9), ("id > 3 and id <= 50", (ids > 3) & (ids <= 50))):
+        says = says & (ids != 7)
+        assert_answers(index, where, (ids[says], vectors[says]))
 
 
 @pytest.mark.parametrize("algorithm", ["centroid", "exact"])
