@@ -1,6 +1,7 @@
 """Searches among the rows that satisfy a condition, held to brute force over PyIceberg's scan."""
 
 import json
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -132,6 +133,18 @@ def test_only_indexed_rows_are_answered_where_those_alone_are_asked_for(words, a
     ids, vectors = builds.live(words)
     chosen = (ids >= 50) & (ids < 60)
     assert_answers(index, "id >= 50", (ids[chosen], vectors[chosen]), freshness="indexed")
+
+
+def test_rows_that_satisfy_a_condition_are_looked_for_in_every_shard(words):
+    """They may lie in clusters far from the query: shards of its nearest cells would not do."""
+    declared = builds.declaration(algorithm="exact", shards=3, partitions_per_shard=4)
+    builds.build(declared, "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    # As if the gate had found one cell enough: it asks without a condition.
+    routing = replace(index.version.routing, probe_partitions=1)
+    index.version = replace(index.version, routing=routing)
+    assert report(index.search(QUERIES[:1], 1))["shards_probed"] == 1
+    assert report(index.search(QUERIES[:1], 1, where="id < 50"))["shards_probed"] == 3
 
 
 def test_too_few_rows_that_satisfy_a_condition_are_counted(words):

@@ -38,6 +38,10 @@ from puffin_ann.search.shards.table_rows import TableRows
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, settings
 
+EVERYWHERE_ROWS = 1 << 20
+"""Up to so many rows that satisfy a condition are looked for in every shard, since they need not
+lie where a query's nearest cells are."""
+
 FEW_SHARE = 0.2
 """Share of a shard's rows: if so few may be answered, all of those are compared."""
 
@@ -284,8 +288,7 @@ class ShardTier:
         """
         router = self._router
         if router is None:
-            shares = np.where(self._is_delta, np.float32(NEAREST_SHARE), np.float32(1.0))
-            return np.tile(shares, (len(queries), 1))
+            return self._everywhere(len(queries))
         # BLAS's own threads would go on spinning for a tenth of a second, on the cores of ours.
         with blas.single_thread():
             routed = router.shares(self._metric.queries_to_search_space(queries), probe_partitions)
@@ -296,14 +299,22 @@ class ShardTier:
         every[:, self._is_delta] = NEAREST_SHARE
         return every
 
+    def _everywhere(self, queries: int) -> NDArray[np.float32]:
+        """Return (queries, shards) float32 as `_route` does, of every shard."""
+        shares = np.where(self._is_delta, np.float32(NEAREST_SHARE), np.float32(1.0))
+        return np.tile(shares, (queries, 1))
+
     def _route_to_allowed(
         self, queries: NDArray[np.float32], probe_partitions: int, allowed: AllowedRows
     ) -> NDArray[np.float32]:
         """Return (q, shards) float32 as `_route` does, to where rows are that may be answered.
 
-        So many more cells are probed as rows are fewer; and more again where the shards found have
-        fewer such rows than a search without a condition reaches: none of them may be near.
+        Up to `EVERYWHERE_ROWS` of them, that is everywhere. Else so many more cells are probed as
+        rows are fewer; and more again where the shards found have fewer such rows than a search
+        without a condition reaches: none of them may be near.
         """
+        if allowed.rows_answered <= EVERYWHERE_ROWS:
+            return self._everywhere(len(queries))
         cells, live = self._routing.cells.count, max(1, self._version.vectors)
         enough = probe_partitions * live / max(1, cells)
         asked = math.ceil(probe_partitions * live / max(1, allowed.rows_answered))
