@@ -169,7 +169,9 @@ class _Ours:
     ) -> None:
         self._table = f"{lakehouse.CATALOG}.vectors.{made.name}"
         index = self._open()
-        distances = [index.search(one, NEIGHBOURS).column("distance").to_numpy() for one in queries]
+        distances = [
+            index.search(query, NEIGHBOURS).column("distance").to_numpy() for query in queries
+        ]
         self.recall = float((np.array(distances) <= farthest).mean())
         self.size, routing = index.version.length, index.version.routing
         self.reached = (
@@ -194,10 +196,10 @@ class _Ours:
 def _rows(
     shown: list[Found], mine: _Ours, theirs: list[Found], note: str, effort: str
 ) -> list[Row]:
-    share = 100 * median(one.length for one in shown) / mine.size
-    ours, peer = (median(one.seconds for one in found) for found in (shown, theirs))
+    share = 100 * median(answer.length for answer in shown) / mine.size
+    ours, peer = (median(answer.seconds for answer in found) for found in (shown, theirs))
     return [
-        _bound("rounds", "round trips", max(one.rounds for one in shown), 4, 4, "", note),
+        _bound("rounds", "round trips", max(answer.rounds for answer in shown), 4, 4, "", note),
         _bound("bytes", "bytes ÷ those of the index", share, 5, 2, "%", note),
         _bound("seconds", "time", 1000 * ours, 500, 300, "ms", note),
         Row(
@@ -243,11 +245,11 @@ def _bound(
 
 
 def _told(found: list[Found], size: int) -> str:
-    length = median(one.length for one in found)
+    length = median(answer.length for answer in found)
     return (
-        f"{1000 * median(one.seconds for one in found):.0f} ms, at most "
-        f"{max(one.rounds for one in found)} round trips, "
-        f"{median(one.requests for one in found):.0f} requests, {length / 1e6:.2f} MB, "
+        f"{1000 * median(answer.seconds for answer in found):.0f} ms, at most "
+        f"{max(answer.rounds for answer in found)} round trips, "
+        f"{median(answer.requests for answer in found):.0f} requests, {length / 1e6:.2f} MB, "
         f"{100 * length / size:.2f} % of the index"
     )
 

@@ -58,7 +58,7 @@ def render(results: Sequence[Result], *, has_curves: bool = True) -> str:
 def _days(results: Iterable[Result]) -> dict[str, list[str]]:
     """Return by day the families that were measured then, the latest first."""
     days: dict[str, list[str]] = {}
-    for result in sorted(results, key=lambda one: one.measured_on, reverse=True):
+    for result in sorted(results, key=lambda result: result.measured_on, reverse=True):
         days.setdefault(result.measured_on, []).append(result.family)
     return days
 

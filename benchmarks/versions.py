@@ -48,9 +48,9 @@ def measure(name: str, rounds: int) -> Result:
         followed = [_Followed(data.vectors, size, Path(temporary)) for size in SIZES]
         for number in range(REFRESHES):
             # In turns, so that what else the machine does slows all of them down alike.
-            for one in followed:
-                one.refresh(number)
-        result.facts = [one.fact() for one in followed]
+            for table in followed:
+                table.refresh(number)
+        result.facts = [table.fact() for table in followed]
     small, large = followed[0].spent, followed[-1].spent
     result.rows = [_bytes_row(kind, small, large) for kind in (*KINDS, TOTAL)]
     result.rows.append(_seconds_row(small, large))

@@ -153,10 +153,10 @@ class CodesReranked(_Rerank):
         mask = exclude(deleted, allowed, self.rows)
         ids, distances = _nothing(len(queries), k)
         widths = np.broadcast_to(np.asarray(width, np.int64), (len(queries),))
-        for one in np.unique(widths).tolist():
-            lines = np.flatnonzero(widths == one)
+        for each in np.unique(widths).tolist():
+            lines = np.flatnonzero(widths == each)
             found = self._shard.candidates(
-                queries[lines], k, width=one, excluded=mask, threads=threads
+                queries[lines], k, width=each, excluded=mask, threads=threads
             )
             for part in self._pieces(queries[lines], found.shape[1]):
                 here = lines[part]

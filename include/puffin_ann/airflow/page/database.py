@@ -1,7 +1,7 @@
 """What Airflow's own database knows of indexes: documents, DAGs, runs; no catalog is asked."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -12,7 +12,7 @@ from airflow.models.crypto import get_fernet
 from airflow.models.dag import DagTag
 from airflow.utils.session import create_session
 from cryptography.fernet import InvalidToken
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, select
 
 from puffin_ann.airflow.exceptions import AirflowException
 from puffin_ann.airflow.state.document import StateDocument
@@ -46,15 +46,6 @@ class Dag:
 
 
 @dataclass(frozen=True)
-class Asking:
-    """A task that waits for a person's approval."""
-
-    dag_id: str
-    run_id: str
-    task_id: str
-
-
-@dataclass(frozen=True)
 class Known:
     """All that the database knows of the DAGs that a user may read."""
 
@@ -63,7 +54,6 @@ class Known:
     """The last finished run of each DAG."""
     running: dict[str, tuple[Run, ...]]
     """Runs that are at work, or queued."""
-    asking: tuple[Asking, ...]
     documents: tuple[StateDocument, ...]
 
 
@@ -94,7 +84,6 @@ def read(readable: set[str]) -> Known:
             dags=dags,
             last=last,
             running=dict(running),
-            asking=tuple(_asking(session, ids)) if running else (),
             documents=tuple(_documents(session)),
         )
 
@@ -154,19 +143,6 @@ def _runs(session: Any, *conditions: Any, newest: int | None = None) -> Iterable
         query = query.limit(newest)
     for dag_id, run_id, state, began, ended in session.execute(query.order_by(DagRun.id.desc())):
         yield Run(dag_id, run_id, str(getattr(state, "value", state)), _ms(began), _ms(ended))
-
-
-def _asking(session: Any, dag_ids: Sequence[str]) -> Iterable[Asking]:
-    """Yield the tasks that wait for approval: before Airflow 3.3 they count as deferred."""
-    rows = session.execute(
-        select(TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id).where(
-            TaskInstance.dag_id.in_(dag_ids),
-            TaskInstance.task_id == "approve",
-            or_(TaskInstance.state == "awaiting_input", TaskInstance.state == "deferred"),
-        )
-    )
-    for dag_id, run_id, task_id in rows:
-        yield Asking(dag_id, run_id, task_id)
 
 
 def _documents(session: Any) -> Iterable[StateDocument]:

@@ -55,7 +55,6 @@ def index_page(row: Row, runs: Runs, startable: Sequence[Kind], now_ms: int) -> 
             element("p", element("a", "← all indexes", href="./"), class_="crumb"),
             element("div", element("h1", row.index), badge(row), class_="head"),
             element("p", f"{row.table} · {row.words} · ", _age(document, now_ms), class_="words"),
-            _asking(row),
             _acts(row, startable),
             element("div", *cards, class_="cards"),
             element("p", "DAGs: ", *_listed(links), class_="words") if links else None,
@@ -80,15 +79,6 @@ def _listed(parts: Sequence[Markup]) -> list[Content]:
     for part in parts:
         spaced += [", " if spaced else None, part]
     return spaced
-
-
-def _asking(row: Row) -> Markup | None:
-    if not row.asking:
-        return None
-    one = row.asking[0]
-    task = f"{run_address(one.dag_id, one.run_id)}/tasks/{quote(one.task_id)}/required_actions"
-    link = element("a", "see why, and decide", href=task, data_airflow=True)
-    return element("p", "A run waits for approval: ", link, role="status")
 
 
 def _acts(row: Row, startable: Sequence[Kind]) -> Markup | None:
@@ -160,25 +150,25 @@ def _figures(document: StateDocument, found: IndexOverview) -> list[Markup]:
             "Recall",
             figures.recall(measured),
             f"{interval}target {figures.recall(target)}",
-            charts.chart([one.recall for one in trend], "recall over time", target),
+            charts.chart([point.recall for point in trend], "recall over time", target),
         ),
         _trend(
             "Coverage",
             figures.share(told.coverage, 2),
             f"{behind}; at least {figures.share(least)}",
-            charts.chart([one.coverage for one in trend], "coverage over time", least),
+            charts.chart([point.coverage for point in trend], "coverage over time", least),
         ),
         _trend(
             "Lag",
             figures.duration(told.lag_seconds),
             f"of the oldest change; at most {figures.duration(most_lag)}",
-            charts.chart([one.lag_seconds for one in trend], "lag over time"),
+            charts.chart([point.lag_seconds for point in trend], "lag over time"),
         ),
         _trend(
             "Bytes",
             figures.size(found.all_bytes),
             f"of all versions' files; the newest version is {figures.size(told.bytes)}",
-            charts.chart([float(one.bytes) for one in trend], "bytes over time"),
+            charts.chart([float(point.bytes) for point in trend], "bytes over time"),
         ),
     ]
 
@@ -224,11 +214,11 @@ def _health(found: IndexOverview) -> Markup:
     problems = [
         element(
             "li",
-            element("b", one.kind),
-            f": {one.what} ",
-            element("small", one.remedy) if one.remedy else None,
+            element("b", finding.kind),
+            f": {finding.what} ",
+            element("small", finding.remedy) if finding.remedy else None,
         )
-        for one in found.findings
+        for finding in found.findings
     ]
     removable = (
         f"A clean-up of the table would remove {figures.count(found.removable)} things and free "
@@ -253,7 +243,7 @@ def _runs(runs: Runs, now_ms: int) -> Markup:
             element("th", run.dag_id.removeprefix("ann_").split("_")[0], scope="row"),
             element("td", outcome(run, now_ms)),
             element("td", _took(run), class_="number"),
-            element("td", *_listed([_stage(run, one) for one in stages]), class_="stages"),
+            element("td", *_listed([_stage(run, stage) for stage in stages]), class_="stages"),
         )
         for run, stages in runs
     ]
@@ -287,11 +277,11 @@ def _versions(found: IndexOverview, now_ms: int) -> Markup:
     lines = [
         element(
             "li",
-            f"{figures.count(one.rows)} rows, covers {figures.share(one.coverage)}, "
-            f"{figures.ago(one.at_ms, now_ms)} ",
-            element("small", one.run_id),
+            f"{figures.count(version.rows)} rows, covers {figures.share(version.coverage)}, "
+            f"{figures.ago(version.at_ms, now_ms)} ",
+            element("small", version.run_id),
         )
-        for one in found.versions
+        for version in found.versions
     ]
     return _card("Versions that can be searched", element("ul", *lines))
 

@@ -166,8 +166,8 @@ def _figures(row: Row) -> list[Markup]:
     measured = found.evaluated_recall if found.evaluated_recall is not None else told.recall
     target = limits.recall_target if limits else None
     trend = document.trend[-POINTS:]
-    recalls = charts.sparkline([one.recall for one in trend], "recall over time", target)
-    lags = charts.sparkline([one.lag_seconds for one in trend], "lag over time")
+    recalls = charts.sparkline([point.recall for point in trend], "recall over time", target)
+    lags = charts.sparkline([point.lag_seconds for point in trend], "lag over time")
     return [
         _cell(
             "Recall", measured, figures.recall(measured), f"of {figures.recall(target)}", recalls

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from puffin_ann.airflow.dag_ids import LONGEST_TAG, Kind, dag_id_of
-from puffin_ann.airflow.page.database import Asking, Dag, Known, Run
+from puffin_ann.airflow.page.database import Dag, Known, Run
 from puffin_ann.airflow.page.figures import duration, recall, share
 from puffin_ann.airflow.state.document import StateDocument
 
@@ -44,7 +44,6 @@ class Row:
         last: the newest run that has ended.
         failed: the last runs of DAGs whose last run failed.
         running: at work, or queued.
-        asking: what waits for approval.
         next_ms: when the next run is due by the clock.
         invalid: the DAG that stands for a declaration that is not valid.
     """
@@ -58,7 +57,6 @@ class Row:
     last: Run | None = None
     failed: tuple[Run, ...] = ()
     running: tuple[Run, ...] = ()
-    asking: tuple[Asking, ...] = ()
     next_ms: int | None = None
     invalid: Dag | None = None
 
@@ -94,7 +92,7 @@ def rows_of(known: Known, now_ms: int) -> list[Row]:
         elif "collect" in dag.tags and dag.dag_id.startswith("ann_collect_"):
             collects = True
         else:
-            kind = next((one for one in KINDS if dag.dag_id.startswith(f"ann_{one}_")), None)
+            kind = next((each for each in KINDS if dag.dag_id.startswith(f"ann_{each}_")), None)
             if kind is not None:
                 grouped[dag.dag_id.removeprefix(f"ann_{kind}_")][kind] = dag
     for name, dags in grouped.items():
@@ -141,9 +139,8 @@ def _declared(
     ids = {dag.dag_id for dag in dags.values()}
     ended = [run for dag_id, run in known.last.items() if dag_id in ids]
     running = tuple(run for dag_id in sorted(ids) for run in known.running.get(dag_id, ()))
-    asking = tuple(one for one in known.asking if one.dag_id in ids)
     failed = tuple(run for run in ended if run.state == "failed")
-    state, words = _state(document, failed, running, asking)
+    state, words = _state(document, failed, running)
     due = [dag.next_ms for dag in dags.values() if dag.next_ms is not None and not dag.is_paused]
     return Row(
         index=document.index if document else name,
@@ -155,7 +152,6 @@ def _declared(
         last=max(ended, key=lambda run: run.ended_ms or 0, default=None),
         failed=failed,
         running=running,
-        asking=asking,
         next_ms=min(due, default=None),
     )
 
@@ -167,10 +163,7 @@ def _table_of(dags: dict[Kind, Dag]) -> str:
 
 
 def _state(
-    document: StateDocument | None,
-    failed: tuple[Run, ...],
-    running: tuple[Run, ...],
-    asking: tuple[Asking, ...],
+    document: StateDocument | None, failed: tuple[Run, ...], running: tuple[Run, ...]
 ) -> tuple[State, str]:
     """Return the worst that can be said, and why."""
     if failed:
@@ -181,8 +174,6 @@ def _state(
         return state, document.problem
     behind = _behind(document)
     at_work = [run for run in running if run.state == "running"]
-    if asking:
-        return "waiting", "a run waits for approval"
     if at_work:
         return "building", f"at work: {', '.join(sorted({_kind(run) for run in at_work}))}"
     if behind:
@@ -219,4 +210,4 @@ def _behind(document: StateDocument | None) -> str:
 
 
 def _kind(run: Run) -> str:
-    return next((one for one in KINDS if run.dag_id.startswith(f"ann_{one}_")), run.dag_id)
+    return next((kind for kind in KINDS if run.dag_id.startswith(f"ann_{kind}_")), run.dag_id)

@@ -112,17 +112,17 @@ def _side_by_side(
     """
     todo: SimpleQueue[A] = SimpleQueue()
     done: SimpleQueue[tuple[A, F | None]] = SimpleQueue()
-    for one in asked:
-        todo.put(one)
+    for subject in asked:
+        todo.put(subject)
     count = todo.qsize()
 
     def work() -> None:
         while True:
             try:
-                one = todo.get_nowait()
+                subject = todo.get_nowait()
             except Empty:
                 return
-            done.put((one, _within(one, look, deadline)))
+            done.put((subject, _within(subject, look, deadline)))
 
     for _ in range(min(AT_ONCE, count)):
         threading.Thread(target=work, daemon=True).start()
@@ -130,9 +130,9 @@ def _side_by_side(
         yield done.get()
 
 
-def _within(one: A, look: Callable[[A], F], deadline: float) -> F | None:
+def _within(subject: A, look: Callable[[A], F], deadline: float) -> F | None:
     answer: SimpleQueue[F] = SimpleQueue()
-    threading.Thread(target=lambda: answer.put(look(one)), daemon=True).start()
+    threading.Thread(target=lambda: answer.put(look(subject)), daemon=True).start()
     try:
         return answer.get(timeout=deadline)
     except Empty:

@@ -52,7 +52,7 @@ def require_abandoned(
         CatalogUnavailableError: a catalog does not tell its tables, or not all of each.
         StoreUnavailableError: the store does not give a metadata file now.
     """
-    former = _former(io, [one.uri for one in stored if is_metadata_name(one.uri)])
+    former = _former(io, [file.uri for file in stored if is_metadata_name(file.uri)])
     for catalog in catalogs:
         for name in table_names(catalog):
             try:

@@ -101,15 +101,15 @@ def clean_location(
     if not dry_run and (found or begun):
         # Looked at again: what takes long to read may be used by now.
         found, kept, former = _look(io, root, names, now - idle_ms)
-        gone = [one for one in found if _is_removed(io, one.uri, failed)]
+        gone = [file for file in found if _is_removed(io, file.uri, failed)]
         begun = _uploads(io, root, now - idle_ms)
         for uri, upload in begun:
             abort(io, uri, upload)
     return LocationReport(
         location=root,
         dry_run=dry_run,
-        gone=tuple(one.uri for one in gone),
-        bytes=sum(one.bytes for one in gone),
+        gone=tuple(file.uri for file in gone),
+        bytes=sum(file.bytes for file in gone),
         uploads=tuple(uri for uri, _ in begun),
         kept=tuple(kept),
         failed=tuple(failed),
@@ -129,7 +129,7 @@ def _look(
     """Return what may go, why the rest of ours stays, and which tables were there."""
     stored = list_objects(io, f"{root}/metadata", recursive=True)
     former = require_abandoned(io, root, stored, catalogs)
-    late = max(stored, key=lambda one: one.modified_ms, default=None)
+    late = max(stored, key=lambda file: file.modified_ms, default=None)
     if late is not None and late.modified_ms > before_ms:
         raise BadInputError(
             f"nothing was removed: {late.uri} was written within the grace period, so that "
@@ -137,7 +137,7 @@ def _look(
             "here; wait, or give a shorter --grace once you know that nobody is"
         )
     kept: list[str] = []
-    return [one for one in stored if _is_ours(io, root, one, kept)], kept, former
+    return [file for file in stored if _is_ours(io, root, file, kept)], kept, former
 
 
 def _uploads(io: FileIO, root: str, before_ms: int) -> list[tuple[str, Upload]]:
@@ -161,23 +161,23 @@ def _uploads(io: FileIO, root: str, before_ms: int) -> list[tuple[str, Upload]]:
     return found
 
 
-def _is_ours(io: FileIO, root: str, one: StoredObject, kept: list[str]) -> bool:
+def _is_ours(io: FileIO, root: str, file: StoredObject, kept: list[str]) -> bool:
     """Tell whether an object is one of ours; notes why one that has such a name is not."""
-    inside = one.uri[len(root) + 1 :].split("/")
+    inside = file.uri[len(root) + 1 :].split("/")
     if len(inside) > 2 and is_staging_folder(inside[1]):
         return True
-    if len(inside) != 2 or not is_index_name(one.uri):
+    if len(inside) != 2 or not is_index_name(file.uri):
         return False
     try:
-        with open_puffin(io, one.uri, one.bytes) as reader:
+        with open_puffin(io, file.uri, file.bytes) as reader:
             types = {blob.type for blob in reader.metadata.blobs}
     except FileNotFoundError:
         return False
     except FormatError as error:
-        kept.append(f"{one.uri} is damaged, so that it is not known what it holds: {error}")
+        kept.append(f"{file.uri} is damaged, so that it is not known what it holds: {error}")
         return False
     if not types & OURS.keys():
-        kept.append(f"{one.uri} holds nothing of ours")
+        kept.append(f"{file.uri} holds nothing of ours")
         return False
     return True
 

@@ -221,22 +221,22 @@ def _findings(inventory: Inventory, declaration: IndexDeclaration) -> tuple[Find
     """Return what is found of this index alone: readers of its DAG may not know its neighbours."""
     damage = find_damage(inventory, quick=True, declarations=[declaration])
     found = examine(inventory, [declaration], damage)
-    found.sort(key=lambda one: not one.is_problem)
+    found.sort(key=lambda finding: not finding.is_problem)
     return tuple(
         FindingOverview(
-            kind=one.kind,
-            what=sentence(one.what),
-            remedy=sentence(one.remedy),
-            is_problem=one.is_problem,
+            kind=finding.kind,
+            what=sentence(finding.what),
+            remedy=sentence(finding.remedy),
+            is_problem=finding.is_problem,
         )
-        for one in found
-        if one.indexes == (declaration.name,)
+        for finding in found
+        if finding.indexes == (declaration.name,)
     )[:MOST_FINDINGS]
 
 
 def _removable(table: Table, declaration: IndexDeclaration) -> tuple[int, int]:
     found = clean(table, [declaration], dry_run=True).gone
-    return len(found), sum(one.bytes for one in found)
+    return len(found), sum(file.bytes for file in found)
 
 
 def _times(inventory: Inventory) -> dict[str, int]:
@@ -272,5 +272,5 @@ def _run(record: RunRecord) -> RunRecord:
 
 
 def _evaluated(entries: Iterable[HistoryEntry]) -> float | None:
-    found = (one.record.recall for one in entries if one.record.action == "evaluate")
+    found = (entry.record.recall for entry in entries if entry.record.action == "evaluate")
     return next(found, None)

@@ -78,8 +78,10 @@ def doctor(
         return Diagnosis(table=name_of(loaded), findings=tuple(before))
     made, actions = _make_again(inventory, declared or (), damage)
     made |= _remake_tombstones(loaded, damage, actions)
-    stays = {one.file.path for one in damage if one.is_repaired_by_parts} - made
-    repaired, replaced = repair(loaded, [one for one in damage if one.file.path not in stays])
+    stays = {damaged.file.path for damaged in damage if damaged.is_repaired_by_parts} - made
+    repaired, replaced = repair(
+        loaded, [damaged for damaged in damage if damaged.file.path not in stays]
+    )
     actions += replaced
     actions += _remove_leases(loaded, odd)
     actions += list(guard(loaded, declared or ()).actions)
@@ -114,9 +116,9 @@ def _make_again(
     """
     made: set[str] = set()
     actions: list[str] = []
-    by_index = {one.index: one for one in damage if one.is_repaired_by_parts}
+    by_index = {damaged.index: damaged for damaged in damage if damaged.is_repaired_by_parts}
     failed: set[str] = set()
-    for index, one in sorted(by_index.items()):
+    for index, damaged in sorted(by_index.items()):
         declaration = declaration_of(inventory, index, declared)
         if declaration is None:
             continue
@@ -125,14 +127,14 @@ def _make_again(
             with leases.writing(inventory.table, index, run_id, "repair it", wait=False):
                 done = refresh_in_process(declaration, run_id=run_id, repair=True)
         except PuffinAnnError as error:  # what else is wrong may be repaired all the same
-            failed.add(one.file.path)
+            failed.add(damaged.file.path)
             actions.append(f"could not make index {index} whole again: {error}")
             continue
         if done["snapshot_id"] is None:
-            failed.add(one.file.path)
+            failed.add(damaged.file.path)
             actions.append(f"did not make index {index} whole again: {done['reason']}")
             continue
-        made.add(one.file.path)
+        made.add(damaged.file.path)
         actions.append(
             f"published index {index} as snapshot {done['snapshot_id']}, {done['bytes_written']:,} "
             f"bytes written and {done['bytes_copied']:,} copied: {done['reason']}"
@@ -145,23 +147,23 @@ def _remake_tombstones(
 ) -> frozenset[str]:
     """Have tombstone changes made again; returns the files, and notes what was done."""
     made: set[str] = set()
-    for one in damage:
-        if not one.is_of_tombstones:
+    for damaged in damage:
+        if not damaged.is_of_tombstones:
             continue
-        owner = new_run_id(f"repair-{one.index}")
+        owner = new_run_id(f"repair-{damaged.index}")
         try:
             with (
-                leases.writing(table, one.index, owner, "repair it", wait=False),
-                leases.publishing(table, owner, f"repair index {one.index!r}"),
+                leases.writing(table, damaged.index, owner, "repair it", wait=False),
+                leases.publishing(table, owner, f"repair index {damaged.index!r}"),
             ):
-                done = remake_tombstones(table, one.index)
+                done = remake_tombstones(table, damaged.index)
         except PuffinAnnError as error:  # an older version is published then, as of other damage
-            actions.append(f"could not make tombstones of index {one.index} again: {error}")
+            actions.append(f"could not make tombstones of index {damaged.index} again: {error}")
             continue
         if done is not None:
-            made.add(one.file.path)
+            made.add(damaged.file.path)
             actions.append(
-                f"published index {one.index} as snapshot {done.snapshot_id}, with tombstone "
+                f"published index {damaged.index} as snapshot {done.snapshot_id}, with tombstone "
                 f"changes made again: {done.path}"
             )
     return frozenset(made)

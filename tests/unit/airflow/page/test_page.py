@@ -47,7 +47,6 @@ def known(
         dags=found,
         last={run.dag_id: run for run in last},
         running={run.dag_id: (run,) for run in running},
-        asking=(),
         documents=tuple(documents),
     )
 

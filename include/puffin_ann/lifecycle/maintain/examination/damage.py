@@ -153,16 +153,16 @@ def _with_contradictions(
     """Add to the damage of an index what its blobs contradict each other in, and the parts."""
     met = contradictions(table.io, file.path, index, file.bytes, unpack=unpack)
     parts = None
-    if met and all(one.shards or one.is_of_cells for one in met):
+    if met and all(problem.shards or problem.is_of_cells for problem in met):
         parts = Unreadable(
-            {shard: one.what for one in met for shard in one.shards},
-            "; ".join(one.what for one in met if one.is_of_cells),
+            {shard: problem.what for problem in met for shard in problem.shards},
+            "; ".join(problem.what for problem in met if problem.is_of_cells),
         )
     if any(damage.index == index for damage in found):
         return [
             replace(damage, parts=parts) if damage.index == index else damage for damage in found
         ]
-    return [*found, *(Damage(file, index, one.what, parts=parts) for one in met)]
+    return [*found, *(Damage(file, index, problem.what, parts=parts) for problem in met)]
 
 
 def _bad_blobs(table: Table, file: IndexFile, kinds: AbstractSet[str]) -> Iterator[tuple[str, str]]:

@@ -73,12 +73,12 @@ class ColdTier:
         self._warm.update(self._on_disk(rows))
         entries = [self._entry(shard_id) for shard_id in rows if shard_id not in self._warm]
         brought = self._too_large(entries, rows)
-        opened = self.shards.open([one for one in entries if one.shard_id not in brought])
-        unordered = {one.shard_id for one in entries} & self.shards.unordered
+        opened = self.shards.open([entry for entry in entries if entry.shard_id not in brought])
+        unordered = {entry.shard_id for entry in entries} & self.shards.unordered
         self._warm |= unordered
         sources = self.shards.search(queries, k, wanted, list(opened.values()))
         # Shards without a wanted row have nothing to answer.
-        left = {one.shard_id for one in entries} - brought - unordered
+        left = {entry.shard_id for entry in entries} - brought - unordered
         return [
             number
             for shard_id, number in self._numbers.items()
