@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from puffin_ann.blobs.encoding import blocks, mapped, metrics, stored_vectors, strings
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
-from puffin_ann.blobs.encoding.varints import MAX_BYTES, MESSAGES
+from puffin_ann.blobs.encoding.varint_faults import MESSAGES
+from puffin_ann.blobs.encoding.varints import MAX_BYTES
 from puffin_ann.errors import BlobFormatError, LocalCopyError, OutputLimitError
 
 KIND = "hnsw"

@@ -6,7 +6,7 @@ Decoders never read or write outside the arrays they are given, whatever the byt
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs.encoding.varints import (
+from puffin_ann.blobs.encoding.varint_faults import (
     CUT_OFF,
     DEGREE,
     LEFT_OVER,

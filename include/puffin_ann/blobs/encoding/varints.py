@@ -1,4 +1,4 @@
-"""Varints: what they are, and the errors of the compiled loops over them (`kernels`).
+"""Varints: numbers to bytes and back, by the compiled loops of `kernels`.
 
 A varint here is unsigned LEB128: seven bits a byte, lowest first, the high bit set on all but the
 last byte; at most five bytes, and never longer than it need be, so that a value has one encoding.
@@ -9,25 +9,10 @@ Stands apart from `kernels` so that a module can speak of varints without import
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.blobs.encoding.varint_faults import MESSAGES
 from puffin_ann.errors import BlobFormatError
 
 MAX_BYTES = 5
-
-CUT_OFF = -1
-OVER_LONG = -2
-DEGREE = -3
-NEIGHBOUR = -4
-LEFT_OVER = -5
-TOO_LARGE = -6
-
-MESSAGES = {
-    CUT_OFF: "bytes end within a varint",
-    OVER_LONG: "a varint is longer than it may be",
-    DEGREE: "a node has more neighbours than the graph's maximum",
-    NEIGHBOUR: "a neighbour is not a row of the shard, or is listed twice",
-    LEFT_OVER: "bytes follow the last varint",
-    TOO_LARGE: "a number is beyond 32 bits",
-}
 
 
 def pack_varints(values: NDArray[np.int64]) -> memoryview:
