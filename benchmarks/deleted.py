@@ -209,7 +209,7 @@ def _refreshed(data: DataSet, folder: Path, rounds: int) -> Row:
 
 def _timed_index(lived: Any, data: DataSet) -> _Timed:
     """Open the index as it is now, and find its widths; ids are places among answers."""
-    from puffin_ann.search.index import open_index
+    from puffin_ann.search.open_index import open_index
 
     index = open_index(lived.table, "bench")
     shape = (len(data.queries), NEIGHBOURS)

@@ -305,7 +305,7 @@ def _merge(lived: Life, data: DataSet) -> list[Row]:
 
 def _recall(lived: Life, data: DataSet, facts: list[str]) -> Row:
     """Delete and insert in turn, and compare what is then found with a fresh build's answers."""
-    from puffin_ann.search.index import open_index
+    from puffin_ann.search.open_index import open_index
 
     for _ in range(ROUNDS_OF_CHANGE):
         lived.delete_merge_on_read(SHARE)

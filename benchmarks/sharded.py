@@ -38,7 +38,7 @@ def measure(name: str, rounds: int) -> Result:
 
 def _index(data: DataSet) -> Any:
     from puffin_ann.lifecycle.runtime.runners import InProcess
-    from puffin_ann.search.index import open_index
+    from puffin_ann.search.open_index import open_index
 
     lakehouse.create_table(data.vectors)
     lakehouse.build(lakehouse.declared(), "bench", InProcess())

@@ -27,7 +27,7 @@ from puffin_ann.version import __version__
 
 if TYPE_CHECKING:
     from puffin_ann.search.index import Index as Index
-    from puffin_ann.search.index import open_index as open_index
+    from puffin_ann.search.open_index import open_index as open_index
 
 __all__ = ["Index", "__version__", "open_index"]
 
@@ -39,7 +39,7 @@ logging.getLogger("puffin_ann.kernels").addFilter(REDACTION)
 def __getattr__(name: str) -> Any:
     """Import the search only when it is asked for: DAG files import this package, too."""
     if name in ("Index", "open_index"):
-        return getattr(imported("puffin_ann.search.index"), name)
+        return getattr(imported("puffin_ann.search.open_index"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

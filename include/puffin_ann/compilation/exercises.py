@@ -115,7 +115,7 @@ def _follow(table: "Table", algorithm: str, metric: str) -> None:
 
 
 def _search(table: "Table", name: str) -> None:
-    from puffin_ann.search.index import open_index
+    from puffin_ann.search.open_index import open_index
 
     index = open_index(table.refresh(), name, cache="full")
     queries = _vectors(FEW_QUERIES + 1, NARROW, seed=9)

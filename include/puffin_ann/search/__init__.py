@@ -1,6 +1,6 @@
 """Search an index at a snapshot: exact distances, and never a row that is not live there.
 
-`index` opens an index and searches it: `versions` finds what is published, and `index_version`
+`open_index` opens an `index`, which searches: `versions` finds what is published, `index_version`
 reads one, checked by `consistency`, in whichever of its `index_files` it is; `version_cells` are
 read when they are first asked for; `snapshot_view` compares a version with a snapshot; `shards` or
 `files` search what it covers; `brute_force` scans live rows that it does not cover; `merge` makes

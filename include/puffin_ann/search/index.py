@@ -1,23 +1,19 @@
-"""Open an index at a snapshot and search it: route, probe, mask, scan, merge, fetch."""
+"""Search an index at a snapshot: route, probe, mask, scan, merge, fetch."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from puffin_ann.declaration import CENTROID
-from puffin_ann.errors import ColumnNotFoundError, QueryError, TooFewRowsError
+from puffin_ann.errors import ColumnNotFoundError, QueryError
 from puffin_ann.lake.catalog.scope import scope_of
-from puffin_ann.lake.catalog.tables import load_table, name_of, snapshot_of_ref
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lake.read.columns import DataFile
 from puffin_ann.lake.read.row_vectors import RowVectorReader
@@ -26,7 +22,7 @@ from puffin_ann.search.brute_force import Scan
 from puffin_ann.search.cache.local_cache import CacheStatistics, LocalCache
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.kept import KeptConditions
-from puffin_ann.search.failover import Serving, cheapest, tell_lost_cells
+from puffin_ann.search.failover import Serving, tell_lost_cells
 from puffin_ann.search.files.tier import FileTier
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Merged, Source, keys_of, merge
@@ -40,9 +36,8 @@ from puffin_ann.search.query_checks import (
 from puffin_ann.search.range_search import pairs_within, scan_parts
 from puffin_ann.search.results import SearchReport, answer_table, check_columns
 from puffin_ann.search.shards.tier import ShardTier
-from puffin_ann.search.snapshot_view import LiveState, SnapshotView, live_state, view_of
-from puffin_ann.search.versions import require_found
-from puffin_ann.settings import CacheMode, settings
+from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.settings import CacheMode
 
 Where = str | BooleanExpression | None
 
@@ -423,80 +418,3 @@ class Index:
     def _paths(self) -> pa.StringArray:
         """Of the data files, by rank."""
         return pa.array(self.view.files, pa.string())
-
-
-def open_index(
-    table: Table | str,
-    name: str,
-    snapshot_id: int | None = None,
-    *,
-    ref: str | None = None,
-    cache: CacheMode | None = None,
-) -> Index:
-    """Open an index of a table, for the rows live in one snapshot.
-
-    Any retained version with the newest one's metric answers for any snapshot. The newest is taken
-    where the snapshot went on from what it covers; else, as after a rollback or for a snapshot of
-    the past, the one that leaves the fewest rows to mask and scan, the newest of equals. If that
-    turns out to be damaged, the next best answers, and every answer tells the damage.
-
-    Args:
-        table: a PyIceberg table, or `catalog.namespace.table` of PyIceberg's configuration.
-        name: the index's name.
-        snapshot_id: a retained snapshot; None is the current one.
-        ref: a branch or tag, instead of a snapshot id.
-        cache: when a shard is brought to local disk: `full`, before it answers; `lazy`, in the
-            background, once a tenth of its bytes was read by ranges to answer from the rows of its
-            nearest cells; `none`, only where ranges cannot answer. Default: the setting
-            `cache_mode`.
-
-    Example:
-        >>> index = open_index("demo.glove.words", "glove_words")  # doctest: +SKIP
-        >>> index.search(vector, k=10, columns=["word"])  # doctest: +SKIP
-
-    Raises:
-        TableNotFoundError, CatalogUnavailableError, SnapshotNotFoundError, IndexNotFoundError.
-        QueryError: both a snapshot id and a branch or tag are given, or `cache` is none of those.
-    """
-    if ref is not None and snapshot_id is not None:
-        raise QueryError("give either snapshot_id or ref, not both")
-    if cache is not None and cache not in get_args(CacheMode):
-        allowed = ", ".join(map(repr, get_args(CacheMode)))
-        raise QueryError(f"cache is {cache!r}; allowed: {allowed}")
-    loaded = load_table(table)
-    if ref is not None:
-        snapshot = snapshot_of_ref(loaded, ref)
-    else:
-        snapshot = require_snapshot(loaded, snapshot_id)
-    past = {before.snapshot_id for before in ancestors_of(snapshot, loaded.metadata)}
-    with ThreadPoolExecutor(1, "read the manifest list") as threads:  # a store answers both at once
-        manifests = threads.submit(live_state, loaded, snapshot.snapshot_id)
-        found = require_found(loaded, name, lambda newest: newest.coverage.base_snapshot_id in past)
-        live = manifests.result()
-    version, view = cheapest(loaded, found.versions, live)
-    return Index(
-        loaded,
-        version,
-        view,
-        damage=found.problems,
-        falls_back=True,
-        cache_mode=cache or settings().cache_mode,
-    )
-
-
-def require_snapshot(table: Table, snapshot_id: int | None) -> Snapshot:
-    """Return the snapshot asked for, or the current one.
-
-    Raises:
-        SnapshotNotFoundError: there is no such snapshot.
-        TooFewRowsError: the table has no snapshot at all.
-    """
-    snapshot = find_snapshot(table, snapshot_id)
-    if snapshot is None:
-        raise TooFewRowsError(f"table {name_of(table)} is empty: it has no snapshot yet")
-    return snapshot
-
-
-def open_version(table: Table, version: IndexVersion, live: LiveState) -> Index:
-    """Open one given version, published or staged, as the recall gate does."""
-    return Index(table, version, view_of(table, version, live))

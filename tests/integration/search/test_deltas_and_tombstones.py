@@ -19,7 +19,8 @@ from puffin_ann.cli.commands.inspect import inspect
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.report.status import as_text, status
 from puffin_ann.search.cache.local_cache import LocalCache
-from puffin_ann.search.index import Index, open_version
+from puffin_ann.search.index import Index
+from puffin_ann.search.open_index import open_version
 from puffin_ann.search.snapshot_view import live_state, view_of
 from puffin_ann.settings import settings as library_settings
 from tests.support import handmade_index

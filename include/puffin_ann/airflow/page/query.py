@@ -79,7 +79,7 @@ def nearest(table: str, index: str, column: str, value: str) -> Nearest:
 
 
 def _search(table: str, index: str, column: str, value: str) -> Nearest:
-    from puffin_ann.search.index import open_index
+    from puffin_ann.search.open_index import open_index
     from puffin_ann.search.row_by_key import vector_of_row
 
     opened = open_index(table, index, cache="none")

@@ -71,7 +71,7 @@ def _evaluate_rows(
 
 def _evaluate_own(declaration: "IndexDeclaration", vector: Path, as_json: bool) -> None:
     from puffin_ann.lifecycle.evaluate.user_queries import describe_searches, try_searches
-    from puffin_ann.search.index import open_index
+    from puffin_ann.search.open_index import open_index
 
     opened = open_index(declaration.table, declaration.name, cache="full")
     k, target = declaration.gate.k, declaration.recall_target

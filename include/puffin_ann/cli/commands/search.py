@@ -108,7 +108,7 @@ def search(
 
     Example: puffin-ann search demo.glove.words glove_words --key word=coffee --where "id < 9000"
     """
-    from puffin_ann.search.index import open_index
+    from puffin_ann.search.open_index import open_index
 
     if (vector is None) == (not key):
         raise QueryError("give either --vector FILE or --key COLUMN=VALUE")

@@ -19,7 +19,7 @@ def warm(
 
     Example: puffin-ann warm demo.glove.words glove_words
     """
-    from puffin_ann.search.index import open_index
+    from puffin_ann.search.open_index import open_index
 
     opened = open_index(table, index)
     opened.warm()

@@ -15,8 +15,8 @@ from puffin_ann.lifecycle.evaluate.measure import RecallMeter
 from puffin_ann.lifecycle.evaluate.scanned_cells import choose_scanned_cells
 from puffin_ann.lifecycle.evaluate.tune import choose_widths
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.search.index import open_version
 from puffin_ann.search.index_version import load_version
+from puffin_ann.search.open_index import open_version
 from puffin_ann.search.snapshot_view import live_state
 
 log = logging.getLogger("puffin_ann")

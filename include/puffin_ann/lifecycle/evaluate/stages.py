@@ -27,7 +27,7 @@ from puffin_ann.lifecycle.runtime.workspace import (
     at_work,
 )
 from puffin_ann.moments import now_ms
-from puffin_ann.search.index import open_index
+from puffin_ann.search.open_index import open_index
 
 log = logging.getLogger("puffin_ann")
 

@@ -31,8 +31,8 @@ from puffin_ann.lifecycle.runtime.workspace import (
     arrays_to_bytes,
 )
 from puffin_ann.moments import now_ms
-from puffin_ann.search.index import require_snapshot
 from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.open_index import require_snapshot
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView
 from puffin_ann.settings import settings
 

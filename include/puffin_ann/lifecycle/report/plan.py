@@ -10,7 +10,7 @@ from puffin_ann.lifecycle.ingest.preconditions import require_fit
 from puffin_ann.lifecycle.maintain.former_names import advice_to_rename
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.refresh.due import find_due
-from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.open_index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
 
 

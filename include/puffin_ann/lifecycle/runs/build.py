@@ -26,7 +26,7 @@ from puffin_ann.lifecycle.publish.assemble import was_published
 from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
-from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.open_index import require_snapshot
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import newest_version
 

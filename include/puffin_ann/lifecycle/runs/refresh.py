@@ -28,7 +28,7 @@ from puffin_ann.lifecycle.runtime import run_ids
 from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.lifecycle.versions.unreadable import find_in_lost_files, find_unreadable
-from puffin_ann.search.index import require_snapshot
+from puffin_ann.search.open_index import require_snapshot
 from puffin_ann.search.snapshot_view import live_state
 
 log = logging.getLogger("puffin_ann")

@@ -12,7 +12,7 @@ from puffin_ann.lifecycle.runs.build import plan_build
 from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from puffin_ann.search.index import open_index
+from puffin_ann.search.open_index import open_index
 from tests.support import builds
 from tests.support.tables import delete_positions
 

@@ -32,7 +32,7 @@ from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.metadata.own_tags import tag_of
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from puffin_ann.search.index import open_version
+from puffin_ann.search.open_index import open_version
 from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import require_versions
 from puffin_ann.settings import settings as library_settings

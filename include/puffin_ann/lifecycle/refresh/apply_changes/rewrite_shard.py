@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.cells import CellStarts
@@ -21,7 +20,7 @@ from puffin_ann.blobs.encoding.stored_vectors import Stored
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.declaration import EXACT
-from puffin_ann.engines import SearchableShard, ShardEngine, engine
+from puffin_ann.engines import ShardEngine, engine
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.engines.reranked import ArrayRows, CodesReranked
 from puffin_ann.errors import FormatError, RecallTooLowError
@@ -29,7 +28,8 @@ from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.cell_order import ShardCells
 from puffin_ann.lifecycle.build.shard import of_engine, stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
-from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
+from puffin_ann.lifecycle.evaluate.measure import Measure
+from puffin_ann.lifecycle.refresh.apply_changes.check_recall import recall_of
 from puffin_ann.lifecycle.refresh.apply_changes.load_rows import CHUNK_ROWS, FreshRows, fetch
 from puffin_ann.lifecycle.refresh.apply_changes.remap import (
     ShardRows,
@@ -39,16 +39,17 @@ from puffin_ann.lifecycle.refresh.apply_changes.remap import (
     write_rows,
     write_tombstones,
 )
-from puffin_ann.lifecycle.refresh.apply_changes.table_vectors import ShardVectors, shard_vectors
+from puffin_ann.lifecycle.refresh.apply_changes.table_vectors import (
+    ShardVectors,
+    gathered,
+    shard_vectors,
+)
 from puffin_ann.lifecycle.runtime.progress import reporter
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.consistency import check_engine
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.shards.blobs import shard_blobs
-
-CHECKED_ROWS = 100
-"""Rows of a shard that it is searched for after rows were inserted."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ class ShardRewriter:
             rows = now.rows.take(live).followed_by(rows)
             cells = self._cells(shard, old, live, fresh)
         order = np.lexsort((rows.offsets, rows.row_groups, rows.file_ids, cells))
-        vectors = _gathered(old, live, fresh.rows.vectors, order, scratch)
+        vectors = gathered(old, live, fresh.rows.vectors, order, scratch)
         made = self._made_by.build(
             vectors,
             metric=routing.metric,
@@ -394,58 +395,8 @@ class ShardRewriter:
         )
 
 
-def recall_of(
-    shard: SearchableShard,
-    deleted: NDArray[np.bool_],
-    *,
-    k: int,
-    width: int,
-    seed: int,
-    threads: int,
-) -> Measure | None:
-    """Search a shard for the neighbours of some of its live rows, themselves left out.
-
-    Returns:
-        The recall; None where no row has a neighbour.
-    """
-    live = np.flatnonzero(~deleted)
-    if len(live) < 2:
-        return None
-    generator = np.random.default_rng(seed)
-    chosen = np.sort(generator.choice(live, min(CHECKED_ROWS, len(live)), replace=False))
-    queries = np.ascontiguousarray(shard.vectors(chosen))
-    wanted = min(k + 1, len(live))
-    mask = deleted if deleted.any() else None
-    widest = max(width, wanted)
-    ids, near = shard.search(queries, wanted, width=widest, deleted=mask, threads=threads)
-    true_ids, true = shard.exhaustive(queries, wanted, deleted=mask, threads=threads)
-    is_other = ids != chosen[:, None]
-    exact = np.sort(np.where(true_ids == chosen[:, None], np.inf, true), axis=1)[:, : wanted - 1]
-    return Measure.of(recalls_of(np.nonzero(is_other)[0], near[is_other], exact))
-
-
 def _new(scratch: Path, name: str) -> Path:
     """Return a new folder: engines name files in theirs as they like."""
     folder = scratch / name
     folder.mkdir()
     return folder
-
-
-def _gathered(
-    old: ShardVectors | None,
-    live: NDArray[np.int64],
-    added: NDArray[np.float32],
-    order: NDArray[np.int64],
-    scratch: Path,
-) -> NDArray[np.float32]:
-    """Return the vectors of a shard's live rows and of added ones, in an order, memory-mapped."""
-    vectors = new_array(scratch / "gathered.npy", np.float32, (len(order), added.shape[1]))
-    for start in range(0, len(order), CHUNK_ROWS):
-        chosen = order[start : start + CHUNK_ROWS]
-        is_old = chosen < len(live)
-        part = np.empty((len(chosen), added.shape[1]), np.float32)
-        if old is not None:
-            part[is_old] = old.of(live[chosen[is_old]])
-        part[~is_old] = added[chosen[~is_old] - len(live)]
-        vectors[start : start + len(chosen)] = part
-    return vectors

@@ -16,6 +16,7 @@ from puffin_ann.lake.read.columns import DataFile
 from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.lake.store.locations import absolute_path
+from puffin_ann.lifecycle.refresh.apply_changes.load_rows import CHUNK_ROWS
 from puffin_ann.lifecycle.refresh.apply_changes.remap import ShardRows
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.row_locators import FileRanks, Locators
@@ -69,3 +70,23 @@ def shard_vectors(
     for ordinals in blocks_of(rows.order, now.deleted.view(np.uint8)):
         found[ordinals] = rows.read(ordinals)
     return ShardVectors(lambda ordinals: np.asarray(found[ordinals]), reader.bytes_decoded)
+
+
+def gathered(
+    old: ShardVectors | None,
+    live: NDArray[np.int64],
+    added: NDArray[np.float32],
+    order: NDArray[np.int64],
+    scratch: Path,
+) -> NDArray[np.float32]:
+    """Return the vectors of a shard's live rows and of added ones, in an order, memory-mapped."""
+    vectors = new_array(scratch / "gathered.npy", np.float32, (len(order), added.shape[1]))
+    for start in range(0, len(order), CHUNK_ROWS):
+        chosen = order[start : start + CHUNK_ROWS]
+        is_old = chosen < len(live)
+        part = np.empty((len(chosen), added.shape[1]), np.float32)
+        if old is not None:
+            part[is_old] = old.of(live[chosen[is_old]])
+        part[~is_old] = added[chosen[~is_old] - len(live)]
+        vectors[start : start + len(chosen)] = part
+    return vectors

@@ -1,0 +1,94 @@
+"""Open an index at a snapshot: find its versions, and take the one that serves it best."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+
+from puffin_ann.errors import QueryError, TooFewRowsError
+from puffin_ann.lake.catalog.tables import load_table, name_of, snapshot_of_ref
+from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
+from puffin_ann.search.failover import cheapest
+from puffin_ann.search.index import Index
+from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
+from puffin_ann.search.versions import require_found
+from puffin_ann.settings import CacheMode, settings
+
+
+def open_index(
+    table: Table | str,
+    name: str,
+    snapshot_id: int | None = None,
+    *,
+    ref: str | None = None,
+    cache: CacheMode | None = None,
+) -> Index:
+    """Open an index of a table, for the rows live in one snapshot.
+
+    Any retained version with the newest one's metric answers for any snapshot. The newest is taken
+    where the snapshot went on from what it covers; else, as after a rollback or for a snapshot of
+    the past, the one that leaves the fewest rows to mask and scan, the newest of equals. If that
+    turns out to be damaged, the next best answers, and every answer tells the damage.
+
+    Args:
+        table: a PyIceberg table, or `catalog.namespace.table` of PyIceberg's configuration.
+        name: the index's name.
+        snapshot_id: a retained snapshot; None is the current one.
+        ref: a branch or tag, instead of a snapshot id.
+        cache: when a shard is brought to local disk: `full`, before it answers; `lazy`, in the
+            background, once a tenth of its bytes was read by ranges to answer from the rows of its
+            nearest cells; `none`, only where ranges cannot answer. Default: the setting
+            `cache_mode`.
+
+    Example:
+        >>> index = open_index("demo.glove.words", "glove_words")  # doctest: +SKIP
+        >>> index.search(vector, k=10, columns=["word"])  # doctest: +SKIP
+
+    Raises:
+        TableNotFoundError, CatalogUnavailableError, SnapshotNotFoundError, IndexNotFoundError.
+        QueryError: both a snapshot id and a branch or tag are given, or `cache` is none of those.
+    """
+    if ref is not None and snapshot_id is not None:
+        raise QueryError("give either snapshot_id or ref, not both")
+    if cache is not None and cache not in get_args(CacheMode):
+        allowed = ", ".join(map(repr, get_args(CacheMode)))
+        raise QueryError(f"cache is {cache!r}; allowed: {allowed}")
+    loaded = load_table(table)
+    if ref is not None:
+        snapshot = snapshot_of_ref(loaded, ref)
+    else:
+        snapshot = require_snapshot(loaded, snapshot_id)
+    past = {before.snapshot_id for before in ancestors_of(snapshot, loaded.metadata)}
+    with ThreadPoolExecutor(1, "read the manifest list") as threads:  # a store answers both at once
+        manifests = threads.submit(live_state, loaded, snapshot.snapshot_id)
+        found = require_found(loaded, name, lambda newest: newest.coverage.base_snapshot_id in past)
+        live = manifests.result()
+    version, view = cheapest(loaded, found.versions, live)
+    return Index(
+        loaded,
+        version,
+        view,
+        damage=found.problems,
+        falls_back=True,
+        cache_mode=cache or settings().cache_mode,
+    )
+
+
+def require_snapshot(table: Table, snapshot_id: int | None) -> Snapshot:
+    """Return the snapshot asked for, or the current one.
+
+    Raises:
+        SnapshotNotFoundError: there is no such snapshot.
+        TooFewRowsError: the table has no snapshot at all.
+    """
+    snapshot = find_snapshot(table, snapshot_id)
+    if snapshot is None:
+        raise TooFewRowsError(f"table {name_of(table)} is empty: it has no snapshot yet")
+    return snapshot
+
+
+def open_version(table: Table, version: IndexVersion, live: LiveState) -> Index:
+    """Open one given version, published or staged, as the recall gate does."""
+    return Index(table, version, view_of(table, version, live))
