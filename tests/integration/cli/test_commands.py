@@ -113,6 +113,11 @@ def test_search_at_a_branch_or_tag(cli, indexed):
     [
         (("--key", "word=w5", "--k", "0"), 2, "k is 0"),
         (("--key", "word=w5", "--k", "60"), 2, "k is 60, but there are only 59 other live rows"),
+        (
+            ("--key", "word=w5", "--where", "id < 3"),
+            2,
+            "only 3 other live rows that satisfy 'id < 3'",
+        ),
         (("--key", "word=nothing"), 3, "no live row has this key"),
         (("--key", "color=red"), 3, "no top-level column 'color'"),
         (("--key", "id=five"), 2, "id='five' cannot be looked up"),

@@ -35,7 +35,6 @@ def rows_nearer(
     distance: float,
     metric: str,
     *,
-    excluded: NDArray[np.uint8] | None = None,
     threads: int = 1,
 ) -> Found:
     """Return the pairs of query and row whose distance is below one given.
@@ -45,7 +44,6 @@ def rows_nearer(
         vectors: `(n, d) float32`, finite; may be memory-mapped.
         distance: compared with distances as they are answered, in float32.
         metric: name.
-        excluded: `(n,) uint8`, non-zero for rows that are not to be answered.
         threads: threads to use.
 
     Returns:
@@ -55,11 +53,10 @@ def rows_nearer(
 
     def block(at: int) -> Found:
         rows = frozen(vectors[at : at + step])
-        there = None if excluded is None else excluded[at : at + step] == 0
         if len(queries) <= FEW_QUERIES:
             near = METRICS[metric].distances(queries, rows)
-            return _below(near, distance, there, at)
-        query, row = _candidates(queries, rows, distance, metric, there)
+            return _below(near, distance, at)
+        query, row = _candidates(queries, rows, distance, metric)
         found = list(_exact(queries, rows, query, row, distance, metric))
         if not found:
             return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
@@ -74,22 +71,13 @@ def rows_nearer(
     return query, row, near
 
 
-def _below(
-    near: NDArray[np.float32], distance: float, there: NDArray[np.bool_] | None, at: int
-) -> Found:
-    below = near.T.astype(np.float64) < distance
-    if there is not None:
-        below &= there[:, None]
-    row, query = np.nonzero(below)
+def _below(near: NDArray[np.float32], distance: float, at: int) -> Found:
+    row, query = np.nonzero(near.T.astype(np.float64) < distance)
     return query, row + at, near[query, row]
 
 
 def _candidates(
-    queries: NDArray[np.float32],
-    rows: NDArray[np.float32],
-    distance: float,
-    metric: str,
-    there: NDArray[np.bool_] | None,
+    queries: NDArray[np.float32], rows: NDArray[np.float32], distance: float, metric: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     dimension = queries.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -108,8 +96,6 @@ def _candidates(
             least = -inner
         # What overflowed is not a number: such a pair is looked at.
         near = ~(least - SLACK * np.abs(least) - SMALLEST >= distance)
-    if there is not None:
-        near &= there[:, None]
     row, query = np.nonzero(near)
     return query, row
 

@@ -132,7 +132,7 @@ def search(
         labels = [str(number) for number in range(len(queries))]
         answers = nearest(queries, k) if within is None else near(queries)
     elif within is None:
-        labels, answers = _search_keys(opened, key or [], k, nearest)
+        labels, answers = _search_keys(opened, key or [], k, nearest, where)
     else:
         labels, answers = _keys_within(opened, key or [], near)
     for damage in _report(answers)["damaged"]:
@@ -165,7 +165,11 @@ def _names(columns: str) -> list[str]:
 
 
 def _search_keys(
-    opened: "Index", keys: list[str], k: int, nearest: Callable[..., "pa.Table"]
+    opened: "Index",
+    keys: list[str],
+    k: int,
+    nearest: Callable[..., "pa.Table"],
+    where: str | None,
 ) -> tuple[list[str], "pa.Table"]:
     """Search for rows of the table, each row itself left out of its answers."""
     import numpy as np
@@ -184,7 +188,10 @@ def _search_keys(
             taken[query] += 1
             keep.append((place, taken[query]))
     if min(taken) < k:
-        raise QueryError(f"k is {k}, but there are only {min(taken)} other live rows")
+        raise QueryError(
+            f"k is {k}, but there are only {min(taken)} other live rows"
+            + (f" that satisfy {where!r}" if where else "")
+        )
     return [row.label for row in rows], _ranked(answers, keep)
 
 

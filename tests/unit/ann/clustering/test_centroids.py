@@ -154,14 +154,13 @@ def test_rows_nearer_are_those_of_brute_force(data, metric):
     rows = data.draw(arrays.arrays(np.float32, (data.draw(st.integers(0, 9)), d), elements=numbers))
     count = data.draw(st.sampled_from([0, 1, FEW_QUERIES, FEW_QUERIES + 1]))
     queries = data.draw(arrays.arrays(np.float32, (count, d), elements=numbers))
-    excluded = data.draw(arrays.arrays(np.uint8, (len(rows),), elements=st.integers(0, 1)))
     distances = METRICS[metric].distances(queries, rows)
     with np.errstate(over="ignore"):
         above = np.nextafter(distances, np.inf)
     thresholds = [*distances.ravel().tolist(), *above.ravel().tolist(), 0.0, 1.0]
     for threshold in thresholds[:12]:
-        query, row, found = rows_nearer(queries, rows, threshold, metric, excluded=excluded)
-        wanted = (distances.astype(np.float64) < threshold) & (excluded == 0)
+        query, row, found = rows_nearer(queries, rows, threshold, metric)
+        wanted = distances.astype(np.float64) < threshold
         assert set(zip(query.tolist(), row.tolist(), strict=True)) == set(
             zip(*(part.tolist() for part in np.nonzero(wanted)), strict=True)
         )

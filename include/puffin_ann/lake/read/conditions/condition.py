@@ -26,6 +26,7 @@ from pyiceberg.expressions import (
     Or,
     Reference,
     SetPredicate,
+    StartsWith,
     UnboundPredicate,
 )
 from pyiceberg.expressions.literals import DecimalLiteral, FloatLiteral, Literal
@@ -44,6 +45,7 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     NestedField,
+    StringType,
     StructType,
 )
 from pyparsing import ParseBaseException
@@ -144,10 +146,13 @@ def _parsed(where: str | BooleanExpression) -> BooleanExpression:
     try:
         found = parse(where)
     except ParseBaseException as error:
+        rest = where[error.loc :].strip()
+        # Where nothing of it can be read, the parser says no more than its beginning.
+        place = f" from {rest[:20]!r} on" if error.loc and rest else ""
         raise QueryError(
-            f"where {where!r} cannot be read from character {error.loc + 1} on, "
-            f"{where[error.loc : error.loc + 20]!r}; it takes comparisons of a column with values, "
-            f"joined by and, or and not: {EXAMPLE}"
+            f"where {where!r} cannot be read{place or (' at its end' if error.loc else '')}; it "
+            "takes comparisons of a column with values, text in single quotes, joined by and, or "
+            f"and not: {EXAMPLE}"
         ) from None
     except RecursionError:
         raise QueryError(
@@ -191,12 +196,17 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
 
     def visit_unbound_predicate(self, predicate: UnboundPredicate) -> BooleanExpression:
         field = self._field(predicate)
-        where = f"where: column {field.name!r} of {self._owner} is of type {field.field_type}"
+        kind = field.field_type
+        where = f"where: column {field.name!r} of {self._owner} is of type {kind}"
+        if isinstance(predicate, StartsWith | NotStartsWith) and not isinstance(kind, StringType):
+            raise QueryError(f"{where}; like compares columns of text")
         try:
-            fitting = _with_values_of(predicate, field.field_type)
+            fitting = _with_values_of(predicate, kind)
             bound = fitting.bind(self._schema, case_sensitive=True)
-        except (ValueError, TypeError, ArithmeticError) as error:
+        except _UnfitValueError as error:
             raise QueryError(f"{where}, which {_shown(predicate)} does not fit: {error}") from None
+        except (ValueError, TypeError, ArithmeticError):
+            raise QueryError(f"{where}, which {_shown(predicate)} does not fit") from None
         compares = isinstance(fitting, LiteralPredicate | SetPredicate)
         if compares and isinstance(bound, AlwaysTrue):  # the value is beyond all of the type
             return NotNull(term=predicate.term)
@@ -227,6 +237,10 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
         return field
 
 
+class _UnfitValueError(ValueError):
+    """A value that a column cannot have; the message says why."""
+
+
 def _shown(predicate: UnboundPredicate) -> str:
     if isinstance(predicate, LiteralPredicate):
         return repr(predicate.literal.value)
@@ -253,12 +267,12 @@ def _value_of(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
     value = literal.value
     if isinstance(kind, IntegerType | LongType) and isinstance(value, float | Decimal):
         if value != int(value):
-            raise ValueError("no whole number equals it; compare with one")
+            raise _UnfitValueError("it is no whole number")
     elif isinstance(kind, DecimalType) and isinstance(value, int | float | Decimal):
         exact = Decimal(str(value) if isinstance(value, float) else value)
         scaled = exact.quantize(Decimal(1).scaleb(-kind.scale))
         if scaled != exact:
-            raise ValueError(f"it has more than {kind.scale} digits behind the point")
+            raise _UnfitValueError(f"it has more than {kind.scale} digits behind the point")
         return DecimalLiteral(scaled)
     elif isinstance(kind, FloatType):
         # Bounds of files are compared with the value, too: as float32, which rows are compared in.
