@@ -33,7 +33,7 @@ def all_kernels():
         path = import_module(f"puffin_ann.{package}").__path__
         for module in pkgutil.walk_packages(path, f"puffin_ann.{package}."):
             import_module(module.name)
-    return {f"{one.__module__}.{one.__name__}": one for one in numba_cache.kernels}
+    return {f"{kernel.__module__}.{kernel.__name__}": kernel for kernel in numba_cache.kernels}
 
 
 def counts(compiled):
@@ -62,4 +62,4 @@ def test_no_search_counts_references_where_it_goes_from_row_to_row():
         kernels_packed.walk,
         kernels_packed.enter,
     ]
-    assert [one.__name__ for one in loops if counts(one)] == []
+    assert [loop.__name__ for loop in loops if counts(loop)] == []

@@ -131,4 +131,4 @@ def test_what_a_dropped_table_left_on_s3_goes_with_its_uploads(on_s3, s3):
 
 def stored(s3, folder) -> set[str]:
     found = s3.list_objects_v2(Bucket=object_store.BUCKET, Prefix=folder)["Contents"]
-    return {one["Key"] for one in found if not one["Key"].endswith("/")}
+    return {stored["Key"] for stored in found if not stored["Key"].endswith("/")}

@@ -74,7 +74,7 @@ def test_the_doctor_makes_them_again(words, request, algorithm, form):
     assert {*before.needs} <= {*after.needs}, "shards stay where they are"
     forget_cache()
     refreshes.assert_right(words, declaration)
-    assert not any(one.is_problem for one in damaged(doctor(words, [declaration])))
+    assert not any(finding.is_problem for finding in damaged(doctor(words, [declaration])))
     delete_positions(words.refresh(), {paths_of(words)[0]: [20]})
     refreshes.refresh(words, declaration, "next")
 

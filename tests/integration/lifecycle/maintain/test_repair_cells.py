@@ -123,7 +123,7 @@ def test_the_doctor_makes_them_again(words, form, metric):
     harm(words)
     for quick in (True, False):
         found = damaged(doctor(words, [declaration], quick=quick))
-        (problem,) = [one for one in found if one.is_problem]
+        (problem,) = [finding for finding in found if finding.is_problem]
         assert problem.file == before.path
         assert file_of_cells(before) in problem.what or "partitions" in problem.what
         assert "--fix' makes the cells again of the rows of all shards" in problem.remedy
@@ -225,7 +225,9 @@ def test_where_the_file_of_the_cells_is_gone_any_refresh_makes_them_again(
     builds.assert_within(index, builds.live(words), QUERIES)
     *_, said = report(index.search(QUERIES, 3))["damaged"]
     assert "is gone from the store; every shard is searched instead" in said
-    found, *_ = [one for one in damaged(doctor(words, [DECLARED], quick=True)) if one.is_problem]
+    found, *_ = [
+        finding for finding in damaged(doctor(words, [DECLARED], quick=True)) if finding.is_problem
+    ]
     assert found.file == newest(words).path
     assert "--fix' makes the cells again" in found.remedy
     decision = preview(words, DECLARED).decision
@@ -250,7 +252,7 @@ def test_damage_of_a_shard_besides_has_the_index_built(words, named):
     corrupt(file_of_cells(version), "rows", shard=1)
     done = doctor(words, [DECLARED], fix=True)
     assert done.problems_left
-    assert any("--force" in one.remedy for one in damaged(done))
+    assert any("--force" in finding.remedy for finding in damaged(done))
     words.append(builds.rows(range(70, 73)))
     done = refresh_in_process(DECLARED, run_id="again", force=True)
     assert done["action"] == "build"

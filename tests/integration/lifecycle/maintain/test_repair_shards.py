@@ -39,7 +39,7 @@ def largest(table):
 def repaired(table, declaration=DECLARED, **options):
     """Have everything repaired; returns what was done."""
     done = doctor(table.refresh(), [declaration], fix=True, **options)
-    left = [one for one in done.findings if one.is_problem and not one.repaired]
+    left = [finding for finding in done.findings if finding.is_problem and not finding.repaired]
     assert left == [], done.actions
     return done.actions
 
@@ -82,7 +82,9 @@ def assert_repaired(table, before, lost, declaration=DECLARED):
     after = newest(table)
     assert after.run_id != before.run_id
     assert after.coverage.columns.indexed_rows == before.coverage.columns.indexed_rows
-    assert [one for one in doctor(table, [declaration]).findings if one.is_problem] == []
+    assert [
+        finding for finding in doctor(table, [declaration]).findings if finding.is_problem
+    ] == []
     refreshes.assert_right(table, declaration)
     index = open_index(table, builds.INDEX)
     told = report(index.search(refreshes.QUERIES, 3))
@@ -97,15 +99,15 @@ def assert_repaired(table, before, lost, declaration=DECLARED):
 @pytest.mark.parametrize("kind", ["graph", "rows", "tombstones"])
 def test_only_the_damaged_shard_is_made_again(layers, kind):
     before = newest(layers)
-    shard = next(one for one in shards_of(before, "graph") if one.tombstones)
+    shard = next(shard for shard in shards_of(before, "graph") if shard.tombstones)
     corrupt(place(before, kind, shard.shard_id), kind, shard.shard_id)
     forget_cache()
-    (finding,) = [one for one in damaged(doctor(layers, [DECLARED])) if one.is_problem]
+    (finding,) = [finding for finding in damaged(doctor(layers, [DECLARED])) if finding.is_problem]
     live = shard.rows - shard.tombstones
     assert f"--fix' makes shard {shard.shard_id} again of {live} rows" in finding.remedy
     assert "bytes written" in finding.remedy
     actions = repaired(layers)
-    assert any(f"make shard {shard.shard_id} again of {live} rows" in one for one in actions)
+    assert any(f"make shard {shard.shard_id} again of {live} rows" in action for action in actions)
     assert_repaired(layers, before, [shard.shard_id])
     run = history(layers, builds.INDEX).entries[0].record
     assert (run.rows_added, run.rows_gone) == (0, 0)
@@ -185,7 +187,7 @@ def test_a_refresh_that_meets_a_damaged_shard_makes_it_again(layers, caplog):
     forget_cache()
     repaired(layers)
     refreshes.assert_right(layers.refresh(), DECLARED)
-    assert [one for one in doctor(layers, [DECLARED]).findings if one.is_problem] == []
+    assert [finding for finding in doctor(layers, [DECLARED]).findings if finding.is_problem] == []
     assert newest(layers).coverage.columns.indexed_rows == len(builds.live(layers)[0])
 
 
@@ -213,7 +215,7 @@ def test_a_shard_of_which_no_row_is_left_goes(layers):
     corrupt(place(before, "rows", shard.shard_id), "rows", shard.shard_id)
     forget_cache()
     repaired(layers)
-    left = {one.shard_id for one in newest(layers).routing.shards}
+    left = {shard.shard_id for shard in newest(layers).routing.shards}
     assert shard.shard_id not in left
     refreshes.assert_right(layers.refresh(), DECLARED)
     layers.append(builds.rows(range(300, 340)))
@@ -273,7 +275,7 @@ def test_what_a_needed_file_says_of_its_own_version_is_no_problem_where_it_is_da
 
     for fix in (False, True):
         done = doctor(layers.refresh(), [DECLARED], fix=fix)
-        (told,) = (one for one in done.findings if one.kind == "damaged")
+        (told,) = (finding for finding in done.findings if finding.kind == "damaged")
         assert not told.is_problem
         assert told.remedy.startswith("none: newer versions name")
         assert done.problems_left == 0

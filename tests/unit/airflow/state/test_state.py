@@ -109,7 +109,9 @@ def test_a_silent_catalog_costs_its_own_row_alone(declaration):
             ever.wait()
         return document_of(one, "not_built")
 
-    found = {one.index: one.outcome for one in collect(several, look=look, deadline=0.2)}
+    found = {
+        document.index: document.outcome for document in collect(several, look=look, deadline=0.2)
+    }
     ever.set()
     assert len(found) == 20
     assert sum(outcome == "unreachable" for outcome in found.values()) == 5
@@ -165,7 +167,9 @@ def test_what_is_not_declared_any_more_is_forgotten_and_what_is_published_is_tol
     other = declaration.model_copy(update={"name": "other"})
     told = list(tell.collect_all([other]))
     assert any("nothing declares it" in line for line in told)
-    outcomes = {one.index: one.outcome for one in map(store.parse, variables.values())}
+    outcomes = {
+        document.index: document.outcome for document in map(store.parse, variables.values())
+    }
     assert outcomes == {"other": "not_built", "words": "orphaned"}
 
 

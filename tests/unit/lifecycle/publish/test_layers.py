@@ -24,7 +24,7 @@ def named_files(found):
 
 
 def held(places):
-    return {one.path for one in places}
+    return {place.path for place in places}
 
 
 def test_a_small_index_is_copied_whole():
@@ -37,7 +37,7 @@ def test_a_small_index_is_copied_whole():
 def test_what_no_tag_holds_is_copied():
     places = [place("a", 0, 500), place("staged", 1, 500)]
     found = layers_of(places, {places[0].path}, 0)
-    assert (named_files(found), [one.path for one in found.copied]) == ({"a"}, [places[1].path])
+    assert (named_files(found), [blob.path for blob in found.copied]) == ({"a"}, [places[1].path])
 
 
 def test_a_large_file_of_which_little_is_needed_is_copied():
@@ -72,7 +72,7 @@ def test_each_blob_is_copied_or_named_and_the_directory_is_sound(drawn, whole_by
     assert sorted([*found.copied, *found.named], key=str) == sorted(places, key=str)
     assert len(found.files) <= layers.MOST_FILES
     assert found.files <= tagged
-    assert not found.files & {one.path for one in found.copied}
+    assert not found.files & {blob.path for blob in found.copied}
     if found.directory is not None:
         again = directory_blob.decode(directory_blob.encode(found.directory))
         assert again == found.directory
@@ -86,8 +86,8 @@ def test_a_byte_is_copied_again_a_few_times_only(refreshes):
         places.append(place(f"n{number}", number, 1000))
         own = places[-1].path
         found = layers_of(places, held(places) - {own}, 0)
-        copied += sum(one.metadata.length for one in found.copied)
-        length = 100 + sum(one.metadata.length for one in found.copied)
-        moved = [BlobPlace(own, length, one.metadata) for one in found.copied]
+        copied += sum(blob.metadata.length for blob in found.copied)
+        length = 100 + sum(blob.metadata.length for blob in found.copied)
+        moved = [BlobPlace(own, length, blob.metadata) for blob in found.copied]
         places = [*found.named, *moved]
     assert copied / (1000 * refreshes) <= 1 + np.log2(refreshes) / 2
