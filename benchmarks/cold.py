@@ -261,15 +261,14 @@ def _first_answers(
     settle()
     found = []
     for query in queries[:FIRST_QUERIES]:
-        proxy.delay = 0.0
+        proxy.hold_back(0.0)
         prepared = ask(query)
-        proxy.delay = delay
-        proxy.reset()
+        proxy.hold_back(delay)
         began = time.perf_counter()
         prepared()
         seconds = time.perf_counter() - began
         found.append(Found(seconds, proxy.rounds(), len(proxy.requests), proxy.bytes))
-    proxy.delay = 0.0
+    proxy.hold_back(0.0)
     return found
 
 

@@ -59,8 +59,7 @@ def _on_s3(result: Result, proxy: Any, vectors: NDArray[np.float32], text: list[
     settle()
     told = []
     for what in ("first", "again"):
-        proxy.reset()
-        proxy.delay = DELAY
+        proxy.hold_back(DELAY)
         began = time.perf_counter()
         length = ask(0)
         seconds = time.perf_counter() - began
@@ -72,7 +71,7 @@ def _on_s3(result: Result, proxy: Any, vectors: NDArray[np.float32], text: list[
             result.rows.append(
                 _row("rounds", "on S3, nothing seen before: round trips", proxy.rounds(), 2, 2, "")
             )
-        proxy.delay = 0.0
+        proxy.hold_back(0.0)
     result.facts.append(
         f"{len(COLUMNS)} columns of {NEIGHBOURS} rows on S3, {DELAY * 1000:.0f} ms a request: "
         + "; ".join(told)
