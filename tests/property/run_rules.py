@@ -11,6 +11,7 @@ from puffin_ann import open_index
 from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lifecycle.build import stages
+from puffin_ann.lifecycle.documents.run import PUBLISH
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.drop import drop
@@ -20,6 +21,7 @@ from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.publish import assemble as publishing
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
+from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.moments import now_ms
 from puffin_ann.search.versions import all_index_names
@@ -123,9 +125,10 @@ class RunRules:
     def try_again(self):
         (plan, name), self.crashed = self.crashed, None
         found = set(self.visible)
+        finished = Workspace.open(RunRef.planned(plan)).staging.exists(PUBLISH)
         with suppress(PuffinAnnError):  # its staging may have been removed as an orphan
             self._publish(plan, name)
-        if self.attacked:  # what was published before may have lost its registration since
+        if self.attacked or finished:  # what was published before may be lost or dropped since
             self.visible = found
         self.table.refresh()
         self.anchored = False

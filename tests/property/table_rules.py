@@ -23,6 +23,18 @@ from tests.property.others_rules import OthersRules
 from tests.property.run_rules import RunRules
 from tests.support import builds, former_modes
 
+CODES = {"pq_m": 4, "pq_nbits": 4}
+GRAPH = {"R": 8, "L": 16, **CODES}
+FORMS: list[tuple[str, str, dict[str, int]]] = [
+    ("exact", "float32", {}),
+    ("exact", "float32", {}),
+    ("vamana", "float32", GRAPH),
+    ("vamana", "float16", GRAPH),
+    ("ivf_pq", "float32", CODES),
+    ("ivf_pq", "int8", CODES),
+    ("ivf_pq", "none", CODES),
+]
+"""Algorithm, what is kept of vectors, parameters."""
 PROPERTIES = {"write.parquet.row-group-limit": "7", "format-version": "2"}
 
 
@@ -31,7 +43,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
 
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
-        algorithm=st.sampled_from(["exact", "exact", "vamana"]),
+        form=st.sampled_from(FORMS),
         publish=st.sampled_from(
             [
                 ("auto", "auto"),
@@ -44,7 +56,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
         most_files=st.sampled_from([2, 12]),
         most_tags=st.sampled_from([2, 3, 8]),
     )
-    def begin(self, metric, algorithm, publish, former, most_files, most_tags):
+    def begin(self, metric, form, publish, former, most_files, most_tags):
         """Begin with a table that has an index, published as none is any more if `former` says."""
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         self.patch = pytest.MonkeyPatch()
@@ -54,7 +66,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
         library_settings.cache_clear()
         self.patch.setattr("puffin_ann.lake.commit.commit_index_file.WAIT_SECONDS", 0.0)
         self.table = self._table()
-        parameters = {} if algorithm == "exact" else {"R": 8, "L": 16, "pq_m": 4, "pq_nbits": 4}
+        algorithm, vectors, parameters = form
         self.declared = {
             name: builds.declaration(
                 name=name,
@@ -62,6 +74,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
                 metric=metric if name == "first" else "l2",
                 algorithm=algorithm,
                 parameters=parameters,
+                vectors=vectors,
                 recall_target=0.5,
                 publish=mode,
             )
