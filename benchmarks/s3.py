@@ -10,6 +10,9 @@ from typing import Any
 from benchmarks import lakehouse
 from benchmarks.data import ROOT
 
+VOLUMES = 80
+"""Of 256 MB: a million rows are stored thrice while their index is assembled, and for LanceDB."""
+
 
 class _FarProxy(BaseProxy):
     """`object_store.Proxy` in a process of its own: it shares no interpreter lock with us."""
@@ -45,7 +48,7 @@ def on_s3(folder: Path) -> Iterator[Any]:
 
     prefix = f"PYICEBERG_CATALOG__{lakehouse.CATALOG.upper()}__"
     _Processes.register("Proxy", object_store.Proxy, _FarProxy)
-    with object_store.seaweedfs(folder / "s3") as endpoint, _Processes() as processes:
+    with object_store.seaweedfs(folder / "s3", VOLUMES) as endpoint, _Processes() as processes:
         proxy = processes.Proxy(endpoint)  # type: ignore[attr-defined]  # registered above
         for key, value in object_store.properties(proxy.endpoint).items():
             os.environ[prefix + key.upper().replace(".", "__").replace("-", "_")] = value

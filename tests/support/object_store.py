@@ -49,8 +49,13 @@ def properties(endpoint: str) -> dict[str, str]:
 
 
 @contextmanager
-def seaweedfs(folder: Path) -> Iterator[str]:
-    """Run SeaweedFS with master, volume, filer and S3 in one process; gives its S3 endpoint."""
+def seaweedfs(folder: Path, volumes: int = 20) -> Iterator[str]:
+    """Run SeaweedFS with master, volume, filer and S3 in one process; gives its S3 endpoint.
+
+    Args:
+        folder: holds what is stored.
+        volumes: of 256 MB each, that it holds at most.
+    """
     (folder / "data").mkdir(parents=True, exist_ok=True)
     (folder / "s3.json").write_text(IDENTITIES)
     services = ("master", "volume", "filer", "s3")
@@ -71,7 +76,7 @@ def seaweedfs(folder: Path) -> Iterator[str]:
         "-s3.port.lance=0",
         "-master.telemetry=false",
         "-master.volumeSizeLimitMB=256",
-        "-volume.max=20",
+        f"-volume.max={volumes}",
         *(f"-{name}.port={port}" for name, port in ports.items()),
         *(f"-{name}.port.grpc={port}" for name, port in grpc.items()),
     ]
