@@ -112,8 +112,8 @@ test-unit: $(KERNELS) ## Run the unit tests alone
 test-integration: $(KERNELS) $(JARS) ## Run the integration tests alone
 	@$(PYTEST) $(SIDE_BY_SIDE) -m "not long" tests/integration tests/property tests/fuzz
 
-test-long: $(KERNELS) $(JARS) ## Run what is too long for make test: other modes and versions of tables, races of writers many times
-	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/unit tests/integration tests/property $(addprefix --ignore=,$(CRASHES))
+test-long: $(KERNELS) $(JARS) ## Run what is too long for make test: other modes and versions of tables, races of writers many times; FOR=600 seconds, in an order by TURN
+	@$(PYTEST) $(SIDE_BY_SIDE) -m long $(if $(FOR),--for-seconds $(FOR)) $(if $(TURN),--turn $(TURN)) tests/unit tests/integration tests/property $(addprefix --ignore=,$(CRASHES))
 
 test-crashes: $(KERNELS) ## Kill refreshes, builds and maintenance before every one of their events, and refreshes at random moments
 	@$(PYTEST) $(CRASHES)

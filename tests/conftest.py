@@ -1,5 +1,7 @@
 import logging
 import os
+import time
+import zlib
 
 import pytest
 from home import QUICK_JVM
@@ -25,6 +27,8 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Settings().cache_dir))
 # Spark's drivers are started by many tests, and each does little.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
 
+ENDS = pytest.StashKey[float]()
+
 # The first example of a test pays for imports and compiled kernels, on a machine that is often
 # shared; what takes too long is seen in the durations that pytest prints.
 settings.register_profile("puffin-ann", deadline=None)
@@ -32,6 +36,28 @@ settings.load_profile("puffin-ann")
 
 # Its connections say farewell when they are collected, which may be after pytest's streams closed.
 logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--for-seconds", type=float, default=float("inf"), help="begin no test later")
+    parser.addoption("--turn", default="", help="text that says which file of tests comes first")
+
+
+def pytest_configure(config):
+    config.stash[ENDS] = time.monotonic() + config.option.for_seconds
+
+
+def pytest_collection_modifyitems(config, items):
+    """Where there is no time for all, begin with another file each time."""
+    if config.option.turn and items:
+        first = items[zlib.crc32(config.option.turn.encode()) % len(items)].path
+        at = next(number for number, item in enumerate(items) if item.path == first)
+        items[:] = items[at:] + items[:at]
+
+
+def pytest_runtest_setup(item):
+    if time.monotonic() > item.config.stash[ENDS]:
+        pytest.skip("no time was left")
 
 
 @pytest.fixture(autouse=True)
