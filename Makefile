@@ -34,7 +34,7 @@ BENCH := PYTHONPATH=include $(LOCAL)/peers/bin/python -m benchmarks
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down compose-demo stand-in-images pack test-pack jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-matrix test-lowest fuzz soak docs lint format lock clean
+.PHONY: help setup demo up down compose-demo stand-in-images pack test-pack jars test test-unit test-integration test-long test-e2e test-e2e-quick test-e2e-kills test-crashes test-browser test-matrix test-lowest fuzz soak docs lint format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -126,6 +126,9 @@ test-e2e-quick: $(KERNELS) ## Run what every change has to pass of test-e2e
 
 test-e2e-kills: $(KERNELS) ## Kill the tasks, workers and Spark jobs of refreshes and maintenances in a running Airflow
 	@$(PYTEST) $(KILLS)
+
+test-browser: $(KERNELS) ## Try the page of indexes in Chromium, if there is one, as users with and without rights; SCREENSHOTS=1 writes those of the documentation
+	@SCREENSHOTS=$(SCREENSHOTS) $(PYTEST) tests/browser
 
 test-matrix: $(READY) ## Install the wheel beside other Airflows, Sparks and Pythons, try it there, and write docs/compatibility.md; ONLY=a,b for some
 	@UV=$(UV) PYTHON=$(PYTHON) PYTHON_NEWEST=$(PYTHON_NEWEST) $(BIN)/python -m tests.matrix

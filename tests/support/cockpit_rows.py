@@ -12,10 +12,12 @@ from airflow.models import DagModel, DagRun, Variable
 from airflow.models.dag import DagTag
 from airflow.utils.session import create_session
 from airflow.utils.types import DagRunType
-from sqlalchemy import delete
+from pyiceberg.catalog import load_catalog
+from sqlalchemy import delete, update
 
+from puffin_ann.airflow.state.collect import look_at
 from puffin_ann.airflow.state.document import Limits, Point, StateDocument
-from puffin_ann.airflow.state.store import key_of
+from puffin_ann.airflow.state.store import PREFIX, key_of
 from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.report.figures import Figures
 from puffin_ann.lifecycle.report.overview import (
@@ -25,12 +27,16 @@ from puffin_ann.lifecycle.report.overview import (
     ShardOverview,
     VersionOverview,
 )
+from tests.support.cockpit import REAL
+from tests.support.cockpit_index import declared, make
 
 NOW_MS = time.time_ns() // 1_000_000
 HOUR_MS = 3_600_000
 SILENT = "there was no answer within 30 s"
 EVIL = "<script>document.title='run'</script>"
 BUNDLE = "dags-folder"
+KINDS = ("build", "refresh", "maintain", "evaluate")
+INVALID = "invoices"
 
 
 def overview(index: str, table: str, rows: int, *, lag: float = 0.0, coverage: float = 1.0):
@@ -136,6 +142,10 @@ def document(index: str, outcome: str = "found", problem: str = "", **given):
     )
 
 
+def show(session, dag_id: str) -> None:
+    session.execute(update(DagModel).where(DagModel.dag_id == dag_id).values(is_stale=False))
+
+
 def add_dag(session, kind: str, index: str, next_hours: float | None = None) -> str:
     dag_id = f"ann_{kind}_{index}"
     if session.get(DagModel, dag_id) is None:
@@ -153,6 +163,8 @@ def add_dag(session, kind: str, index: str, next_hours: float | None = None) -> 
         )
         for tag in ("puffin-ann", kind, f"demo.glove.{index}"):
             session.add(DagTag(name=tag, dag_id=dag_id))
+        session.flush()
+    show(session, dag_id)
     return dag_id
 
 
@@ -172,27 +184,39 @@ def add_run(session, dag_id: str, state: str, minutes: int, took: int = 90) -> N
 
 
 def seed(session, count: int) -> None:
-    session.execute(delete(Variable).where(Variable.key.startswith("puffin_ann.")))
+    """Let it know so many indexes, the first of which are one of each state; no more are there."""
+    session.execute(delete(Variable).where(Variable.key.startswith(PREFIX)))
     session.execute(delete(DagRun))
-    kept = []
-    states = {
-        "words": document("words", lag=1260, coverage=0.9968),
-        "articles": document("articles", rows=8_400_000),
-        "reviews": document("reviews", lag=9400, coverage=0.962, rows=320_000),
-        "products": document("products", "unreachable", SILENT, rows=55_000),
-        "images": document("images", rows=2_100_000),
-        "queries": document("queries", "not_built"),
-        "titles": document("titles", "problem", f"column {EVIL} is not there; name another"),
-    }
-    for number, (index, made) in enumerate(states.items()):
-        for kind in ("build", "refresh", "maintain", "evaluate"):
-            add_dag(session, kind, index, next_hours=number + 1.5 if kind == "maintain" else None)
-        kept.append(made)
-    add_run(session, "ann_refresh_words", "success", 22)
-    add_run(session, "ann_maintain_words", "success", 300, 412)
-    add_run(session, "ann_refresh_articles", "success", 14)
-    add_run(session, "ann_refresh_reviews", "failed", 31)
-    add_run(session, "ann_build_images", "running", 3)
+    # What is stale is not shown: that is all DAGs but those which are added, or found, below.
+    session.execute(update(DagModel).values(is_stale=True))
+    made = documents()[:count]
+    for index, known in made:
+        if known is not None and known.outcome == "orphaned":
+            show(session, "ann_collect_vector_indexes")
+        elif index == INVALID:
+            show(session, f"ann_build_{INVALID}")
+        else:
+            due = 2.5 + len(index) if known is not None and known.outcome == "found" else None
+            for kind in KINDS:
+                add_dag(session, kind, index, due if kind == "maintain" else None)
+        if known is not None:
+            key = key_of(known.table, known.index)
+            session.add(Variable(key=key, val=known.as_text()))
+    indexes = {index for index, _ in made}
+    for dag_id, *run in RUNS:
+        if dag_id.split("_", 2)[2] in indexes:
+            add_run(session, dag_id, *run)
+    for number in range(count - len(made)):
+        index = f"team_{number % 9}_index_{number:03}"
+        for kind in KINDS:
+            add_run(session, add_dag(session, kind, index), "success", 60 + number)
+        silent = number % 4 == 0
+        told = document(index, "unreachable" if silent else "found", SILENT if silent else "")
+        session.add(Variable(key=key_of(told.table, index), val=told.as_text()))
+
+
+def documents() -> list[tuple[str, StateDocument | None]]:
+    """Return one index of each state; the declaration that is not valid has no document."""
     orphan = StateDocument(
         index="words_2019",
         table="demo.glove.words",
@@ -200,19 +224,36 @@ def seed(session, count: int) -> None:
         looked_ms=NOW_MS - 240_000,
         problem="it is published, and no declaration here names it",
     )
-    kept.append(orphan)
-    for number in range(count - len(states) - 2):
-        index = f"team_{number % 9}_index_{number:03}"
-        for kind in ("build", "refresh", "maintain", "evaluate"):
-            dag_id = add_dag(session, kind, index)
-            add_run(session, dag_id, "success", 60 + number)
-        silent = number % 4 == 0
-        kept.append(document(index, "unreachable" if silent else "found", SILENT if silent else ""))
-    for made in kept:
-        key = key_of(made.table, made.index)
-        session.add(Variable(key=key, val=made.as_text()))
+    real = look_at(declared())
+    return [
+        ("words", document("words", lag=1260, coverage=0.9968)),
+        ("articles", document("articles", rows=8_400_000)),
+        ("reviews", document("reviews", lag=9400, coverage=0.962, rows=320_000)),
+        ("products", document("products", "unreachable", SILENT, rows=55_000)),
+        ("images", document("images", rows=2_100_000)),
+        ("queries", document("queries", "not_built")),
+        ("stories", document("stories", lag=9400, coverage=0.962, rows=320_000)),
+        ("pictures", document("pictures", rows=61_000)),
+        ("titles", document("titles", "problem", f"column {EVIL} is not there; name another")),
+        (REAL, real.after(None)),
+        ("words_2019", orphan),
+        (INVALID, None),
+    ]
+
+
+RUNS: tuple[tuple, ...] = (
+    ("ann_refresh_words", "success", 22),
+    ("ann_maintain_words", "success", 300, 412),
+    ("ann_refresh_articles", "success", 14),
+    ("ann_refresh_reviews", "failed", 31),
+    ("ann_build_images", "running", 3),
+    ("ann_refresh_pictures", "queued", 1),
+)
+"""The runs of the first indexes: the DAG, the state, minutes since it began, and seconds."""
 
 
 if __name__ == "__main__":
+    if not load_catalog("demo").namespace_exists("real"):
+        make()
     with create_session() as opened:
         seed(opened, int(sys.argv[1]))

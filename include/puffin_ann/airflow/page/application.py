@@ -84,7 +84,7 @@ def application() -> Any:
         return JSONResponse({"indexes": [_told(row) for row in seen.rows]}, headers=HEADERS)
 
     @app.get("/query")
-    async def search(of: str, key: str, user: GetUserDep) -> JSONResponse:
+    async def search(of: str, key: str, user: GetUserDep, where: str = "") -> JSONResponse:
         """Search by a row's key: for those who may start runs, since it reads the table."""
         seen = await run_in_threadpool(_see, user)
         row = seen.require(of)
@@ -94,7 +94,8 @@ def application() -> Any:
         if found is None or found.key is None:
             raise HTTPException(409, "the index is not built, or declares no key", HEADERS)
         try:
-            answer = await run_in_threadpool(nearest, row.table, row.index, found.key, key)
+            given = (row.table, row.index, found.key, key, where.strip())
+            answer = await run_in_threadpool(nearest, *given)
         except QueryRefused as error:
             raise HTTPException(422, str(error), HEADERS) from None
         return JSONResponse(answer.model_dump(), headers=HEADERS)

@@ -1,6 +1,7 @@
 """The page of one index: what it is made of, what has happened, what is due, what one may start."""
 
 from collections.abc import Sequence
+from typing import Literal
 from urllib.parse import quote
 
 import yaml
@@ -15,6 +16,8 @@ from puffin_ann.airflow.state.document import StateDocument
 from puffin_ann.lifecycle.report.overview import IndexOverview
 
 Runs = Sequence[tuple[Run, tuple[Stage, ...]]]
+Width = Literal["quarter", "half", "wide"]
+"""Of a card, where there is room for four beside each other."""
 
 ACTS: dict[Kind, tuple[str, str]] = {
     "build": ("Build", "The whole index is built again, if the declaration or the table asks for "
@@ -126,8 +129,8 @@ def _dialog() -> Markup:
     )
 
 
-def _card(title: str, *content: Content, wide: bool = False) -> Markup:
-    name = "card wide" if wide else "card"
+def _card(title: str, *content: Content, width: Width = "half") -> Markup:
+    name = f"card {width}"
     return element("section", element("h2", title), *content, class_=name)
 
 
@@ -174,7 +177,8 @@ def _figures(document: StateDocument, found: IndexOverview) -> list[Markup]:
 
 
 def _trend(title: str, figure: str, words: str, picture: Markup) -> Markup:
-    return _card(title, element("p", figure, class_="figure"), element("small", words), picture)
+    shown = element("p", figure, class_="figure")
+    return _card(title, shown, element("small", words), picture, width="quarter")
 
 
 def _shards(found: IndexOverview, now_ms: int) -> Markup:
@@ -190,7 +194,7 @@ def _shards(found: IndexOverview, now_ms: int) -> Markup:
         element("p", told),
         element("p", f"skipped vectors: {', '.join(skipped) or 'none'}"),
         element("div", charts.shard_picture(found.shards, ages)) if found.shards else None,
-        wide=True,
+        width="wide",
     )
 
 
@@ -236,7 +240,7 @@ def _health(found: IndexOverview) -> Markup:
 
 def _runs(runs: Runs, now_ms: int) -> Markup:
     if not runs:
-        return _card("Runs", element("p", "None yet.", class_="nothing"), wide=True)
+        return _card("Runs", element("p", "None yet.", class_="nothing"), width="wide")
     lines = [
         element(
             "tr",
@@ -247,7 +251,10 @@ def _runs(runs: Runs, now_ms: int) -> Markup:
         )
         for run, stages in runs
     ]
-    heads = [element("th", name, scope="col") for name in ("run", "outcome", "took", "stages")]
+    heads = [
+        element("th", name, scope="col", class_="number" if name == "took" else None)
+        for name in ("run", "outcome", "took", "stages")
+    ]
     table = element(
         "table",
         element("caption", "The newest runs", class_="unseen"),
@@ -255,7 +262,7 @@ def _runs(runs: Runs, now_ms: int) -> Markup:
         element("tbody", *lines),
     )
     region = element("div", table, class_="scroll", role="region", tabindex=0, aria_label="Runs")
-    return _card("Runs", region, wide=True)
+    return _card("Runs", region, width="wide")
 
 
 def _stage(run: Run, stage: Stage) -> Markup:
@@ -297,6 +304,11 @@ def _query(row: Row, found: IndexOverview) -> Markup | None:
             element("span", f"Value of {found.key}", class_="unseen"),
             element("input", type="text", name="key", required=True, placeholder=found.key),
         ),
+        element(
+            "label",
+            element("span", "Condition that answers satisfy", class_="unseen"),
+            element("input", type="text", name="where", placeholder="among rows where …"),
+        ),
         element("button", "Nearest rows", type="submit"),
         id="query",
     )
@@ -307,7 +319,7 @@ def _query(row: Row, found: IndexOverview) -> Markup | None:
 def _declaration(found: IndexOverview) -> Markup:
     text = yaml.safe_dump(found.declaration, sort_keys=False, allow_unicode=True)
     shown = element("pre", text, tabindex=0) if found.declaration else element("p", "not kept")
-    return _card("The declaration it was built by", shown, wide=True)
+    return _card("The declaration it was built by", shown, width="wide")
 
 
 def _pairs(*pairs: tuple[str, str]) -> list[Content]:

@@ -1,12 +1,15 @@
 """Search an index by a row's key: the one thing on the page that asks a catalog."""
 
 import json
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from threading import BoundedSemaphore
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from puffin_ann.airflow.page.figures import count, share
 from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
 from puffin_ann.lifecycle.report.overview import sentence
 
@@ -15,7 +18,8 @@ AT_ONCE = 2
 """Searches at work, those that nobody waits for any more included."""
 
 NEIGHBOURS = 10
-LONGEST_KEY = 1000
+LONGEST = 1000
+"""Characters of a key, and of a condition."""
 
 _free = BoundedSemaphore(AT_ONCE)
 
@@ -44,7 +48,7 @@ class QueryRefused(Exception):
     """A search that is not answered, in words for whoever asked."""
 
 
-def nearest(table: str, index: str, column: str, value: str) -> Nearest:
+def nearest(table: str, index: str, column: str, value: str, where: str = "") -> Nearest:
     """Return the rows nearest to the one whose key has a value, within a deadline.
 
     Args:
@@ -52,17 +56,18 @@ def nearest(table: str, index: str, column: str, value: str) -> Nearest:
         index: its name.
         column: the key.
         value: of the key, as text.
+        where: a condition that answers satisfy; empty for none.
 
     Raises:
         QueryRefused: there was no answer in time, or none that can be told.
     """
-    if len(value) > LONGEST_KEY:
-        raise QueryRefused(f"a key has at most {LONGEST_KEY} characters here")
+    if max(len(value), len(where)) > LONGEST:
+        raise QueryRefused(f"a key and a condition have at most {LONGEST} characters here")
     if not _free.acquire(blocking=False):
         raise QueryRefused(f"{AT_ONCE} searches are at work already; try again")
     pool = ThreadPoolExecutor(1, thread_name_prefix="puffin-ann-query")
     try:
-        asked = pool.submit(_search, table, index, column, value)
+        asked = pool.submit(_search, table, index, column, value, where)
     except BaseException:
         _free.release()
         raise
@@ -78,25 +83,39 @@ def nearest(table: str, index: str, column: str, value: str) -> Nearest:
         raise QueryRefused(sentence(str(error))) from None
 
 
-def _search(table: str, index: str, column: str, value: str) -> Nearest:
+def _search(table: str, index: str, column: str, value: str, where: str) -> Nearest:
     from puffin_ann.search.open_index import open_index
     from puffin_ann.search.row_by_key import vector_of_row
 
     opened = open_index(table, index, cache="none")
     row = vector_of_row(opened, column, value)
-    found = opened.search(row.vector, NEIGHBOURS, columns=[column], allow_fewer=True)
+    found = opened.search(
+        row.vector, NEIGHBOURS, columns=[column], where=where or None, allow_fewer=True
+    )
     answers = zip(found["rank"], found[column], found["distance"], strict=True)
     report = json.loads((found.schema.metadata or {}).get(b"puffin_ann", b"{}"))
-    told = [f"{name.replace('_', ' ')}: {value}" for name, value in report.items() if _plain(value)]
     return Nearest(
         key=column,
         neighbours=tuple(
             Neighbour(rank=rank.as_py(), key=str(key.as_py()), distance=distance.as_py())
             for rank, key, distance in answers
         ),
-        explanation="; ".join(told),
+        explanation=explain(report),
     )
 
 
-def _plain(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def explain(report: Mapping[str, Any]) -> str:
+    """Return in words what an answer was made from, as its `SearchReport` has it."""
+    told = [
+        f"Of snapshot {report['snapshot']}. The index covers {share(report['coverage'])} of its "
+        f"rows: {_many(report['shards_probed'], 'shard')} searched, and "
+        f"{_many(report['rows_scanned'], 'row')} outside the index compared one by one.",
+    ]
+    if report["where"] is not None:
+        told.append(f"The condition leaves {_many(report['rows_allowed'], 'row')}.")
+    told += [f"Damaged: {sentence(damage)}." for damage in report["damaged"]]
+    return " ".join(told)
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{count(number)} {thing}{'' if number == 1 else 's'}"

@@ -47,7 +47,7 @@
     const value = (row, column) => {
       const cell = row.cells[column];
       const told = cell.dataset.value;
-      if (told === undefined) return cell.textContent.toLowerCase();
+      if (told === undefined) return cell.firstElementChild.textContent.toLowerCase();
       return told === "" ? null : Number(told);
     };
     all("th button[data-sort]", table).forEach((button, column) => {
@@ -135,13 +135,14 @@
         const filled = rows.createTBody();
         for (const near of said.neighbours) {
           const row = filled.insertRow();
-          for (const told of [near.rank, near.key, near.distance]) {
+          for (const told of [near.rank, near.key, Number(near.distance.toPrecision(6))]) {
             row.insertCell().textContent = told;
           }
         }
         const words = document.createElement("p");
         words.textContent = said.explanation;
         result.replaceChildren(rows, words);
+        if (!said.neighbours.length) rows.replaceWith("no row satisfies the condition");
       } catch (error) {
         result.textContent = error.message;
       }

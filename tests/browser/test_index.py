@@ -1,0 +1,103 @@
+"""The page of one index in a real browser: pictures, buttons, and a search of a real index."""
+
+import json
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from tests.support.browser import WIDE
+from tests.support.cockpit import REAL
+from tests.support.cockpit_index import MORE, ROWS
+
+pytestmark = pytest.mark.slow
+
+WORDS = "/puffin-ann/index?of=words%40demo.glove.words"
+REAL_PAGE = f"/puffin-ann/index?of={REAL}%40demo.real.words"
+
+
+def test_it_shows_what_the_index_is_made_of_and_what_is_due(browser):
+    browser.driver.set_window_size(WIDE, 1400)
+    browser.open(WORDS)
+    assert browser.seen("h1") == ["words"]
+    titles = browser.seen(".card h2")
+    assert {"Recall", "Coverage", "Lag", "Bytes", "Shards and deltas", "The next refresh"} <= {
+        *titles
+    }
+    assert len(browser.all(".shards g")) == 6
+    assert len(browser.all("svg.chart polyline")) == 4
+    assert browser.overflow() == (0, 0)
+    assert len(browser.picture("cockpit-index")) < 200_000
+
+
+@pytest.mark.parametrize("page", [WORDS, REAL_PAGE])
+def test_nothing_on_it_is_a_serious_obstacle(browser, axe, page):
+    for theme in ("light", "dark"):
+        browser.theme(theme)
+        browser.open(page)
+        assert browser.serious(axe) == []
+    browser.one("button[data-dag]").click()
+    assert browser.serious(axe) == []
+    browser.phone()
+    browser.open(page)
+    assert browser.overflow()[0] == 0
+    assert browser.serious(axe) == []
+
+
+def test_a_run_is_asked_for_by_the_keyboard_and_airflow_has_it(browser, cockpit):
+    browser.open(WORDS)
+    browser.tab_to("button[data-dag=ann_refresh_words]")
+    browser.press(Keys.ENTER)
+    browser.wait_for("#confirm-title", "Refresh words?")
+    browser.press(Keys.ESCAPE)
+    browser.wait(lambda: not browser.seen("#confirm"), "the dialog is closed")
+
+    browser.press(Keys.ENTER)  # the focus is on the button again
+    browser.tab_to("#force")
+    browser.press(Keys.SPACE)
+    browser.tab_to("#go")
+    browser.press(Keys.ENTER)
+    said = browser.wait_for("#told", "asked for run")
+    run_id = said.removeprefix("asked for run").strip()
+    path = f"/api/v2/dags/ann_refresh_words/dagRuns/{run_id}"
+    status, text, _ = cockpit.get(path, cockpit.token("admin"))
+    assert (status, json.loads(text)["conf"]) == (200, {"force": True})
+    assert browser.run("return document.activeElement.id") == "told"
+
+
+def test_who_may_start_nothing_has_no_button(browser):
+    browser.log_in("viewer")
+    browser.open(WORDS)
+    assert browser.seen("h1") == ["words"]
+    assert browser.all("button[data-dag], #query") == []
+
+
+def test_a_real_index_is_searched_by_a_rows_key(browser):
+    browser.open(REAL_PAGE)
+    assert f"{ROWS:,} rows answer" in browser.one("main").text
+    assert f"{MORE} rows to scan" in browser.one("main").text
+    browser.tab_to("#query input[name=key]")
+    browser.press("monday", Keys.ENTER)
+    browser.wait_for("#neighbours", "tuesday")
+    found = browser.seen("#neighbours tbody tr")
+    assert len(found) == 10
+    assert found[0].split() == ["1", "monday", "0"]
+    distances = [float(line.split()[-1]) for line in found]
+    assert distances == sorted(distances)
+    assert browser.overflow()[0] == 0
+    assert "20 rows outside the index compared one by one" in browser.one("#neighbours").text
+    browser.run("document.querySelector('#query').scrollIntoView({block: 'center'})")
+    browser.picture("cockpit-search")
+
+    browser.tab_to("#query input[name=where]")
+    browser.press("word in ('friday', 'sunday', 'london')", Keys.ENTER)
+    browser.wait_for("#neighbours", "The condition leaves 3 rows.")
+    found = browser.seen("#neighbours tbody tr")
+    assert [line.split()[1] for line in found] == ["friday", "sunday", "london"]
+
+
+def test_a_key_that_no_row_has_is_told(browser):
+    browser.open(REAL_PAGE)
+    browser.one("#query input[name=key]").send_keys("no such word", Keys.ENTER)
+    browser.wait_for("#neighbours", "no live row has this key")
+    # A browser reports every answer that is a refusal.
+    assert all("422" in complaint for complaint in browser.complaints())
