@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -98,9 +99,12 @@ def assert_exact(table, k=5, metric="l2", **options):
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
-@pytest.mark.parametrize("algorithm", ENGINES)
-def test_ranges_of_all_cells_are_exact(words, never_brought, algorithm, metric):
-    builds.build(declared(algorithm, metric=metric), "build")
+@pytest.mark.parametrize(
+    ("algorithm", "form"),
+    [*((algorithm, "float32") for algorithm in ENGINES), ("vamana", "float16"), ("ivf_pq", "int8")],
+)
+def test_ranges_of_all_cells_are_exact(words, never_brought, algorithm, form, metric):
+    builds.build(declared(algorithm, metric=metric, vectors=form), "build")
     never_brought()
     _, told = assert_exact(words.refresh(), metric=metric)
     assert told["bytes_by_ranges"] > 0
@@ -240,16 +244,20 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, seed=st.integers(0, 1000))
+FORMS = st.sampled_from([("vamana", "float32"), ("vamana", "float16"), ("ivf_pq", "int8")])
+
+
+@given(steps=STEPS, seed=st.integers(0, 1000), form=FORMS)
 @settings(
     max_examples=12,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_whatever_became_of_the_rows_ranges_answer_them(fresh_words, layered, steps, seed):
+def test_whatever_became_of_the_rows_ranges_answer_them(fresh_words, layered, steps, seed, form):
     words = fresh_words()
-    index = declared("vamana", refresh={"delta_ratio": 0.3}, rebuild={"tombstone_ratio": 0.9})
+    whole = partial(declared, form[0], vectors=form[1], rebuild={"tombstone_ratio": 0.9})
+    index = whole(refresh={"delta_ratio": 0.3})
     builds.build(index, "build")
     next_id, rng = 1000, np.random.default_rng(seed)
     for number, step in enumerate(steps):
@@ -265,11 +273,7 @@ def test_whatever_became_of_the_rows_ranges_answer_them(fresh_words, layered, st
             gather(words, builds.INDEX)
         if step in ("refresh", "merge"):
             delta_ratio = 0.3 if step == "refresh" else 0.0001
-            chosen = declared(
-                "vamana",
-                refresh={"delta_ratio": delta_ratio},
-                rebuild={"tombstone_ratio": 0.9},
-            )
+            chosen = whole(refresh={"delta_ratio": delta_ratio})
             refreshes.refresh(words, chosen, f"step {number}")
         assert_exact(words.refresh())
 

@@ -197,9 +197,7 @@ def unpack(
     scales = np.zeros(0, np.float32)
     for kind, name in ((ERRORS, "errors"), (SCALES, "scales")):
         if kind in reader and form != "float32":
-            column = reader.array(kind, "<f4", (rows,))
-            if not (np.isfinite(column) & (column >= 0)).all():
-                raise BlobFormatError(f"{reader.kind} blob, section {kind}: not all is 0 or more")
+            column = bounds(reader.array(kind, "<f4", (rows,)), kind, reader.kind)
             with folder.array(name, "<f4", (rows,)) as file:
                 file.write(column.tobytes())
             scales = column if kind == SCALES else scales
@@ -210,21 +208,41 @@ def unpack(
     with folder.array("vectors", "<f4", (rows, dimension)) as file:
         for piece in reader.pieces(VECTORS, sizes):
             count = len(piece) // max(row_bytes, 1)
-            found = _floats(piece, form, dimension, scales[at:])
+            found = floats(piece, form, dimension, scales[at:])
             at += count
             if not np.isfinite(found).all():
                 raise BlobFormatError(f"{reader.kind} blob: a vector is not finite")
             file.write(found.data.cast("B"))
 
 
-def _floats(
-    piece: bytes, form: Form, dimension: int, scales: NDArray[np.float32]
+def bounds(stored: bytes | NDArray[np.float32], kind: str, blob: str) -> NDArray[np.float32]:
+    """Return errors or scales of rows as they are stored, `(m,) float32`.
+
+    Raises:
+        BlobFormatError: one is negative, or no number.
+    """
+    column = np.frombuffer(stored, "<f4")
+    if not (np.isfinite(column) & (column >= 0)).all():
+        raise BlobFormatError(f"{blob} blob, section {kind}: not all is 0 or more")
+    return column
+
+
+def floats(
+    stored: bytes, form: Form, dimension: int, scales: NDArray[np.float32] | None
 ) -> NDArray[np.float32]:
+    """Return the numbers of rows as they are stored, `(m · d,)` or `(m, d) float32`.
+
+    Args:
+        stored: whole rows.
+        form: of the vectors, not `none`.
+        dimension: d.
+        scales: `(m,)` or longer, of those rows, for `int8`.
+    """
     if form == "float32":
-        return np.frombuffer(piece, "<f4")
-    if form == "float16":
-        return np.frombuffer(piece, "<f2").astype("<f4")
-    steps = np.frombuffer(piece, np.int8).reshape(-1, dimension).astype("<f4")
+        return np.frombuffer(stored, "<f4")
+    if form == "float16" or scales is None:
+        return np.frombuffer(stored, "<f2").astype("<f4")
+    steps = np.frombuffer(stored, np.int8).reshape(-1, dimension).astype("<f4")
     with np.errstate(over="ignore"):
         return steps * scales[: len(steps), None]
 

@@ -278,7 +278,9 @@ class ShardTier:
         if not may_be or self._cells is None:
             return None
         ranks = self._view.rank_of_file_id
-        shards = ColdShards(self._io, self._version, self._cells, self._masked, ranks)
+        shards = ColdShards(
+            self._io, self._version, self._cells, self._masked, ranks, self._read_table
+        )
         return ColdTier(shards, self._cache, self._scope, self._mode)
 
     def _route(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.float32]:

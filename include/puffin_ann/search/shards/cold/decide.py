@@ -21,15 +21,14 @@ for it. Until then no more than that was read in vain."""
 def may_be_cold(routing: Routing, entry: ShardEntry, least_bytes: int) -> bool:
     """Tell whether a shard that is not on local disk may be searched by ranges.
 
-    Deltas have rows of all cells, and are small; so are shards without vectors. Of rounded vectors
-    distances are not known without the table.
+    Deltas have rows of all cells, and are small; so are shards without vectors.
 
     Args:
         routing: of the version.
         entry: of the shard.
         least_bytes: that it has.
     """
-    is_whole = routing.vectors == "float32" and entry.kind != "delta"
+    is_whole = routing.vectors != "none" and entry.kind != "delta"
     return is_whole and routing.scan_partitions > 0 and entry.bytes >= least_bytes
 
 

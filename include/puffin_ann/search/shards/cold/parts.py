@@ -17,9 +17,10 @@ from pyroaring import BitMap
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.cells import CellStarts
-from puffin_ann.blobs.encoding import block_sums, metrics
+from puffin_ann.blobs.encoding import block_sums, metrics, stored_vectors
 from puffin_ann.blobs.encoding.container import ContainerReader, fingerprint
 from puffin_ann.blobs.encoding.container_layout import MAX_SECTIONS, SECTION, TRAILER
+from puffin_ann.blobs.encoding.stored_vectors import ERRORS, NUMBER_BYTES, SCALES, VECTORS
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import LocatorBlocks, Rows
@@ -36,10 +37,6 @@ from puffin_ann.search.shards.blobs import engine_of, least_bytes
 HEAD = np.dtype([("rows", "<u8"), ("dimension", "<u4"), ("metric", "<u4")])
 """What the head of every engine's blob begins with."""
 
-VECTOR_BYTES = 4
-"""Bytes of a number: shards are searched by ranges whose vectors are those of the table."""
-
-VECTORS = "vecs"
 LOCATORS = "locs"
 LEADING_BYTES = 256
 """Bytes from the start of a blob that have its header and its head."""
@@ -185,16 +182,16 @@ class OpenShard:
 
     def ranges(self, runs: Sequence[tuple[int, int, int]]) -> list[Range]:
         """Return what has to be read for some runs of rows."""
-        row_bytes = VECTOR_BYTES * self._version.routing.dimension
-        engine, rows = self._engine_reader, self._rows_reader
-        found = []
         with self._naming():
-            for _, start, stop in runs:
-                vectors = engine.extent(VECTORS, start * row_bytes, stop * row_bytes)
-                places = rows.extent(LOCATORS, *self._blocks.range_of(start, stop))
-                found.append(range_in(self._parts.engine, *vectors))
-                found.append(range_in(self._parts.rows, *places))
-        return found
+            return [part for _, start, stop in runs for _, part in self._of_run(start, stop)]
+
+    def _of_run(self, start: int, stop: int) -> Iterator[tuple[SparseFile, Range]]:
+        """Give what has to be read for a run of rows, and of which blob."""
+        for kind, row_bytes in self._row_bytes.items():
+            extent = self._engine_reader.extent(kind, start * row_bytes, stop * row_bytes)
+            yield self._engine, range_in(self._parts.engine, *extent)
+        extent = self._rows_reader.extent(LOCATORS, *self._blocks.range_of(start, stop))
+        yield self._rows, range_in(self._parts.rows, *extent)
 
     def rows(self, runs: Sequence[tuple[int, int, int]], data: Sequence[memoryview]) -> "SomeRows":
         """Return the rows of some runs.
@@ -206,13 +203,10 @@ class OpenShard:
         Raises:
             FormatError: a range is not what was written, or contradicts the small blobs.
         """
-        dimension = self._version.routing.dimension
         with self._lock, self._naming():
-            put = self._put(self.ranges(runs), data)
+            put = self._put(runs, data)
             try:
-                vectors = np.concatenate(
-                    [self._vectors(start, stop, dimension) for _, start, stop in runs]
-                )
+                vectors, errors = self._vectors(runs)
                 columns = np.concatenate(
                     [self._blocks.read(self._rows_reader, a, b) for _, a, b in runs], axis=1
                 )
@@ -230,27 +224,39 @@ class OpenShard:
             )
         sizes = [stop - start for _, start, stop in runs]
         cells = np.repeat(np.array([cell for cell, _, _ in runs], np.int64), sizes)
-        return SomeRows(cells, vectors, locators, deleted)
+        return SomeRows(cells, vectors, errors, locators, deleted)
 
     def _put(
-        self, ranges: Sequence[Range], data: Sequence[memoryview]
+        self, runs: Sequence[tuple[int, int, int]], data: Sequence[memoryview]
     ) -> list[tuple[SparseFile, int]]:
-        """Add what was read to the blobs, in turns; return where each part begins."""
-        blobs = (self._engine, self._parts.engine), (self._rows, self._parts.rows)
+        """Add what was read to the blobs; return where each part begins."""
+        begins = {
+            self._engine: self._parts.engine.metadata.offset,
+            self._rows: self._parts.rows.metadata.offset,
+        }
+        wanted = [part for _, start, stop in runs for part in self._of_run(start, stop)]
         put = []
-        for number, (part, content) in enumerate(zip(ranges, data, strict=True)):
-            blob, place = blobs[number % 2]
-            put.append((blob, part.start - place.metadata.offset))
+        for (blob, part), content in zip(wanted, data, strict=True):
+            put.append((blob, part.start - begins[blob]))
             blob.put(put[-1][1], content)
         return put
 
-    def _vectors(self, start: int, stop: int, dimension: int) -> NDArray[np.float32]:
-        row_bytes = VECTOR_BYTES * dimension
-        data = self._engine_reader.read_range(VECTORS, start * row_bytes, stop * row_bytes)
-        found: NDArray[np.float32] = np.frombuffer(data, "<f4").reshape(stop - start, dimension)
-        if not np.isfinite(found).all():
-            raise BlobFormatError(f"{self._engine_reader.kind} blob: a vector is not finite")
-        return found
+    def _vectors(
+        self, runs: Sequence[tuple[int, int, int]]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Return the vectors of runs of rows as they are stored, and by how much they err."""
+        reader, columns = self._engine_reader, {}
+        for kind, row_bytes in self._row_bytes.items():
+            parts = [reader.read_range(kind, a * row_bytes, b * row_bytes) for _, a, b in runs]
+            columns[kind] = b"".join(parts)
+        errors, scales = (
+            stored_vectors.bounds(columns[kind], kind, reader.kind) if kind in columns else None
+            for kind in (ERRORS, SCALES)
+        )
+        flat = stored_vectors.floats(columns[VECTORS], self._form, self._dimension, scales)
+        if not np.isfinite(flat).all():
+            raise BlobFormatError(f"{reader.kind} blob: a vector is not finite")
+        return flat.reshape(-1, self._dimension), errors
 
     def _opened(self, place: BlobPlace, first: First, read: Read) -> SparseFile:
         fetch = partial(_fetch, place, read)
@@ -273,7 +279,13 @@ class OpenShard:
                 f"{reader.kind} blob: {has[0]} rows of {has[1]} dimensions; {self.entry.rows} of "
                 f"{routing.dimension} for {routing.metric} by the routing blob"
             )
-        reader.expect(VECTORS, VECTOR_BYTES * self.entry.rows * routing.dimension)
+        # A shard may have its vectors as they are, whatever the form of its index.
+        self._form = routing.vectors if stored_vectors.TOLD in reader else "float32"
+        self._dimension = routing.dimension
+        stored_vectors.expect(reader, self._form, self.entry.rows, routing.dimension)
+        self._row_bytes = {VECTORS: NUMBER_BYTES[self._form] * routing.dimension} | {
+            kind: 4 for kind in (ERRORS, SCALES) if kind in reader
+        }
 
     def _tombstones(self, first: First) -> NDArray[np.int64]:
         added = self._version.added_to(self.entry)
@@ -305,13 +317,16 @@ class SomeRows:
 
     Attributes:
         cells: (m,) int64, of each.
-        vectors: (m, d) float32.
+        vectors: (m, d) float32, as stored.
+        errors: (m,) float32, bounds of how far the table's are from those; None where they are the
+            table's.
         locators: of them, by their places here.
         deleted: (m,) bool, those with a tombstone.
     """
 
     cells: NDArray[np.int64]
     vectors: NDArray[np.float32]
+    errors: NDArray[np.float32] | None
     locators: Locators
     deleted: NDArray[np.bool_]
 

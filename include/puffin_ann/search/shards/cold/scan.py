@@ -1,7 +1,7 @@
 """Compare queries with the rows of their nearest cells, read by ranges, several shards at once."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.engines.base import SearchableShard
+from puffin_ann.engines.exact import ExactShard
+from puffin_ann.engines.reranked import RoundedReranked, RowVectors
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.store.ranges import Range, read_ranges
 from puffin_ann.search.index_files import BlobPlace
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
-from puffin_ann.search.row_locators import FileRanks, MaskedRows
+from puffin_ann.search.row_locators import FileRanks, Locators, MaskedRows
 from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.cold.parts import (
     OpenShard,
@@ -55,6 +57,7 @@ class ColdShards:
         cells: of the version.
         masked: rows of covered files that are not live.
         ranks: places of covered files among the view's.
+        read_table: gives the table's vectors of rows, where shards have rounded ones.
         bytes_read: by shard id, so far.
         unordered: ids of shards whose rows are in no order of cells.
     """
@@ -64,6 +67,7 @@ class ColdShards:
     cells: Partitions
     masked: MaskedRows
     ranks: FileRanks
+    read_table: Callable[[Locators], RowVectors]
     bytes_read: dict[int, int] = field(default_factory=dict)
     unordered: set[int] = field(default_factory=set)
     _opened: dict[int, OpenShard] = field(default_factory=dict)
@@ -168,23 +172,20 @@ class ColdShards:
         masked = rows.locators.masked(self.masked)
         if masked is not None:
             dead = dead | masked
-        keys = partial(rows.locators.keys, self.ranks)
+        keys, shard = partial(rows.locators.keys, self.ranks), self._comparing(rows)
         for number in np.flatnonzero(wanted[:, np.unique(rows.cells)].any(axis=1)).tolist():
-            allowed = wanted[number, rows.cells] & ~dead
-
-            ask = partial(self._compare, rows.vectors, allowed)
+            excluded = ~wanted[number, rows.cells] | dead
+            ask = partial(shard.exhaustive, deleted=excluded)
             found = tie_breaks.nearest(ask, queries[number : number + 1], k, keys)
             ids[number], distances[number] = found[0][0], found[1][0]
         return Source(ids, distances, keys)
 
-    def _compare(
-        self,
-        vectors: NDArray[np.float32],
-        allowed: NDArray[np.bool_],
-        queries: NDArray[np.float32],
-        k: int,
-    ) -> Answers:
-        return exact.search(queries, vectors, k, self.version.routing.metric, allowed=allowed)
+    def _comparing(self, rows: SomeRows) -> SearchableShard:
+        """Return some rows as a shard that is searched by comparing all, by exact distances."""
+        plain = ExactShard(_Vectors(self.version.routing.metric, rows.vectors))
+        if rows.errors is None:
+            return plain
+        return RoundedReranked(plain, rows.errors, self.read_table(rows.locators))
 
     def _read(self, wanted: Sequence[Range]) -> list[memoryview]:
         return read_ranges(self.io, wanted)
@@ -192,6 +193,14 @@ class ColdShards:
     def _count(self, entry: ShardEntry, part: Range) -> None:
         read = self.bytes_read.get(entry.shard_id, 0)
         self.bytes_read[entry.shard_id] = read + part.stop - part.start
+
+
+@dataclass(frozen=True, eq=False)
+class _Vectors:
+    """Vectors of some rows, `(m, d) float32`, and how they are compared."""
+
+    metric: str
+    vectors: NDArray[np.float32]
 
 
 class _telling:
