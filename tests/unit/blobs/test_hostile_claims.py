@@ -288,7 +288,7 @@ def test_container_with_too_many_sections_is_refused():
         ContainerReader(io.BytesIO(out.getvalue()), "test")
 
 
-@settings(max_examples=300, deadline=2000, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(hnp.arrays(np.int64, st.integers(0, 200), elements=st.integers(0, 2**35 - 1)))
 def test_varints_come_back(values):
     packed = np.empty(5 * len(values), np.uint8)
