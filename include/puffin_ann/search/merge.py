@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
+
+from puffin_ann.ann.core.kernels_merge import merge_ascending
 
 LocatorKeys = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
@@ -14,8 +17,9 @@ class Source:
     """Answers of one shard, or of the scan, for all queries of a batch.
 
     Attributes:
-        ordinals: (q, k) int64, numbers of rows in the source; -1 where there is no answer.
-        distances: (q, k) float32, inf where there is no answer.
+        ordinals: (q, k) int64, numbers of rows in the source; -1 where there is no answer, behind
+            those there are.
+        distances: (q, k) float32, ascending; inf where there is no answer.
         keys: (ordinals) -> file rank, row group and row offset, by which ties are broken.
     """
 
@@ -53,37 +57,30 @@ def merge(sources: Sequence[Source], k: int) -> Merged:
         return Merged(np.where(ordinals < 0, -1, 0), ordinals, source.distances[:, :k])
     distances = np.concatenate([source.distances for source in sources], axis=1)
     ordinals = np.concatenate([source.ordinals for source in sources], axis=1)
-    origin = np.repeat(np.arange(len(sources)), [source.ordinals.shape[1] for source in sources])
     # One more than k: whether the last of them is tied with what comes next.
-    order = _first(distances, ordinals < 0, k + 1)
-    starts = np.arange(len(ordinals))[:, None] * ordinals.shape[1]
-    ordered = distances.ravel()[order + starts]
-    tied = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] < np.inf)
-    if tied.any():
-        for row in np.flatnonzero(tied.any(axis=1)):
-            order[row] = _order_with_ties(sources, origin, ordinals[row], distances[row])[: k + 1]
-        ordered = distances.ravel()[order + starts]
+    order = np.empty((len(ordinals), min(k + 1, ordinals.shape[1])), np.int64)
+    tied = np.empty(len(ordinals), np.bool_)
+    begins = np.array([0, *accumulate(source.ordinals.shape[1] for source in sources)], np.int64)
+    heads = np.empty(len(sources), np.int64)
+    merge_ascending(distances, ordinals, begins, heads, order, tied)
+    for row in tied.nonzero()[0].tolist():
+        ties = _order_with_ties(
+            sources, _origin(begins, np.arange(begins[-1])), ordinals[row], distances[row]
+        )
+        order[row] = ties[: k + 1]
     order = order[:, :k]
-    answers = ordinals.ravel()[order + starts]
-    return Merged(np.where(answers < 0, -1, origin[order]), answers, ordered[:, :k])
+    lines = np.arange(len(ordinals))[:, None]
+    origin, answers = _origin(begins, order), ordinals[lines, order]
+    ordered = distances[lines, order]
+    if order.min(initial=0) < 0 or answers.min(initial=0) < 0:
+        nobody = (order < 0) | (answers < 0)  # -1 names the last place of all
+        origin[nobody], answers[nobody], ordered[nobody] = -1, -1, np.inf
+    return Merged(origin, answers, ordered)
 
 
-def _first(
-    distances: NDArray[np.float32], nobody: NDArray[np.bool_], most: int
-) -> NDArray[np.int64]:
-    """Return the places of the smallest of each row, in order; empty places come last.
-
-    To sort numbers that hold both, the distance and the place, takes a fifth of the time that it
-    takes to sort places by distances.
-    """
-    bits = distances.view(np.uint32)
-    negative = bits >> np.uint32(31) != 0
-    ascending = np.where(negative, ~bits, bits | np.uint32(1 << 31))
-    ascending[nobody] = np.uint32(0xFFFFFFFF)
-    keys = ascending.astype(np.uint64) << np.uint64(32)
-    keys |= np.arange(distances.shape[1], dtype=np.uint64)
-    keys.sort(axis=1)
-    return keys[:, :most].astype(np.uint32).astype(np.int64)
+def _origin(begins: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sources that places among all their answers are of."""
+    return begins.searchsorted(places, side="right") - 1
 
 
 def _order_with_ties(
@@ -109,7 +106,7 @@ def keys_of(
     """
     keys = np.zeros((3, len(ordinals)), dtype=np.int64)
     for number, source in enumerate(sources):
-        here = np.flatnonzero(origin == number)
-        for line, found in zip(keys, source.keys(ordinals[here]), strict=True):
-            line[here] = found
+        here = (origin == number).nonzero()[0]
+        if len(here):
+            keys[0, here], keys[1, here], keys[2, here] = source.keys(ordinals[here])
     return keys

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,10 @@ LOCATOR = pa.struct(
     ]
 )
 
-OWN = ("query", "rank", "distance", "locator")
+_LOCATOR_FIELDS = list(LOCATOR)
+
+_OWN_NAMES = ("query", "rank", "distance")
+OWN = (*_OWN_NAMES, "locator")
 """Columns that every answer has."""
 
 
@@ -105,23 +107,24 @@ def answer_table(
         columns: to fetch.
         report: of the answer.
     """
-    paths = files.take(pa.array(keys[0]))
-    fields: dict[str, Any] = {
-        # NumPy turns short arrays into another type several times as fast as Arrow.
-        "query": pa.array(query.astype(np.int32)),
-        "rank": pa.array(rank.astype(np.int32)),
-        "distance": pa.array(distances, pa.float32()),
-    }
+    locator = pa.StructArray.from_arrays(
+        [
+            files.take(pa.array(keys[0])),
+            # NumPy turns short arrays into another type several times as fast as Arrow.
+            pa.array(keys[1].astype(np.int32)),
+            pa.array(keys[2]),
+        ],
+        fields=_LOCATOR_FIELDS,
+    )
+    own = [pa.array(query.astype(np.int32)), pa.array(rank.astype(np.int32)), pa.array(distances)]
+    names = list(_OWN_NAMES)
     if columns:
         reader = ColumnReader(table, columns)
         found, numbers = np.unique(keys[0], return_inverse=True)
         named = zip(files.take(pa.array(found)).to_pylist(), sizes[found].tolist(), strict=True)
         fetched = reader.rows(list(starmap(DataFile, named)), numbers, keys[1], keys[2])
         report = replace(report, bytes_of_columns=reader.bytes_read)
-        fields.update(zip(fetched.column_names, fetched.columns, strict=True))
-    fields["locator"] = pa.StructArray.from_arrays(
-        [paths, pa.array(keys[1].astype(np.int32)), pa.array(keys[2])],
-        fields=list(LOCATOR),
-    )
+        names += fetched.column_names
+        own += fetched.columns
     metadata = {"puffin_ann": json.dumps(vars(report))}
-    return pa.table(fields, metadata=metadata)
+    return pa.Table.from_arrays([*own, locator], [*names, "locator"], metadata=metadata)

@@ -35,7 +35,7 @@ class FileRanks:
 
     def __getitem__(self, file_ids: Any) -> NDArray[np.int64]:
         """Return the ranks of covered files, in the shape of their ids."""
-        found: NDArray[np.int64] = self.ranks[np.searchsorted(self.file_ids, file_ids)]
+        found: NDArray[np.int64] = self.ranks[self.file_ids.searchsorted(file_ids)]
         return found
 
     @property

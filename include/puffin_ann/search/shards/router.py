@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.clustering.kernels_routing import share_widths
+
 NEAREST_SHARE = 0.7
 """Share of the search width for a shard whose nearest cell is as near as the nearest of all."""
 
@@ -21,6 +23,7 @@ shard found, known only after it was searched, was no better.
 """
 
 
+_STEPS_A_UNIT = np.float32(STEPS / FARTHEST)
 _SHARES = np.linspace(NEAREST_SHARE, FARTHEST_SHARE, STEPS + 1, dtype=np.float32)
 
 
@@ -37,9 +40,12 @@ class Router:
     ) -> None:
         # The cells of a shard are side by side, so that one pass finds each shard's nearest.
         order = np.argsort(partition_shards, kind="stable")
-        self._owners, self._firsts = np.unique(partition_shards[order], return_index=True)
-        self._centroids = np.ascontiguousarray(centroids[order].T)
-        self._squares = np.einsum("ij,ij->j", self._centroids, self._centroids)
+        owners, firsts = np.unique(partition_shards[order], return_index=True)
+        self._owners = owners.astype(np.int64)
+        self._begins = np.append(firsts, len(order)).astype(np.int64)
+        doubled = np.ascontiguousarray(centroids[order].T) * np.float32(2)
+        self._doubled = doubled
+        self._squares = np.einsum("ij,ij->j", doubled, doubled) * np.float32(0.25)
         self.shards = int(self._owners[-1]) + 1
 
     def shares(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.float32]:
@@ -54,21 +60,17 @@ class Router:
         """
         # Queries so long that squares leave float32 are near no cell, or all.
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = self._squares - 2.0 * (queries @ self._centroids)
-            nearest = np.minimum.reduceat(scores, self._firsts, axis=1)
-            home = nearest.argmin(axis=1)
-            each = np.arange(len(queries))
-            least = nearest[each, home][:, None]
-            lengths = np.einsum("ij,ij->i", queries, queries)[:, None]
-            squared = np.maximum(least + lengths, 1e-30)
-            steps = np.fmin((nearest - least) / squared * (STEPS / FARTHEST), STEPS)
-        shares: NDArray[np.float32] = _SHARES[np.rint(steps).astype(np.intp)]
+            scores = queries @ self._doubled
+            np.subtract(self._squares, scores, out=scores)
+        last = probe_partitions - 1
         if probe_partitions < len(self._squares):
-            last = probe_partitions - 1
-            shares[nearest > np.partition(scores, last, axis=1)[:, last : last + 1]] = 0.0
-        shares[each, home] = 1.0
-        if len(self._owners) == self.shards:
-            return shares
-        every = np.zeros((len(queries), self.shards), dtype=np.float32)
-        every[:, self._owners] = shares
-        return every
+            limits = np.partition(scores, last, axis=1)[:, last].copy()
+        else:
+            limits = np.full(len(queries), np.inf, np.float32)
+        nearest = np.empty(len(self._owners), np.float32)
+        shares = np.zeros((len(queries), self.shards), np.float32)
+        share_widths(
+            queries, scores, limits, self._begins, self._owners, _STEPS_A_UNIT, _SHARES, nearest,
+            shares,
+        )  # fmt: skip
+        return shares

@@ -143,9 +143,7 @@ class ShardTier:
         widths[:, cold] = 0
         sources += self._probe(queries, k, widths, allowed)
         touched = probed.any(axis=0)
-        found = np.zeros(len(queries), dtype=np.int64)
-        for source in sources:
-            found += (source.ordinals >= 0).sum(axis=1)
+        found = _found(sources, len(queries), k)
         if cold and found.min(initial=k) < k:
             return self._search(queries, k, width, probe_partitions, allowed, by_ranges=False)
         if found.min(initial=k) < k:
@@ -445,6 +443,19 @@ def _owners(shards: Sequence[ShardEntry], cells: Partitions) -> NDArray[np.uint3
     """Return (cells,) uint32, the place among the shards of the one that each belongs to."""
     places = {entry.shard_id: place for place, entry in enumerate(shards)}
     return np.array([places[shard_id] for shard_id in cells.shards.tolist()], np.uint32)
+
+
+def _found(sources: Sequence[Source], queries: int, k: int) -> NDArray[np.int64]:
+    """Return (queries,) int64, how many rows were found; k where one source alone found as many."""
+    for source in sources:
+        if source.ordinals.shape[1] >= k and (
+            len(source.ordinals) and source.ordinals[:, k - 1].min() >= 0
+        ):
+            return np.full(queries, k, np.int64)
+    found = np.zeros(queries, np.int64)
+    for source in sources:
+        found += (source.ordinals >= 0).sum(axis=1)
+    return found
 
 
 def _nothing(queries: int, k: int) -> Answers:
