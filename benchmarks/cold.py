@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -139,7 +140,10 @@ def _vectors(
 
 
 def _require_built(vectors: NDArray[np.float32], made: MadeSet) -> None:
-    """Make a set's table and index, unless they are there."""
+    """Make a set's table and index, unless they are there; what is left of an attempt goes."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NoSuchTableError
+
     from puffin_ann import open_index
     from puffin_ann.errors import PuffinAnnError
     from puffin_ann.lifecycle.runtime.runners import InProcess
@@ -147,11 +151,13 @@ def _require_built(vectors: NDArray[np.float32], made: MadeSet) -> None:
 
     table = f"{lakehouse.CATALOG}.vectors.{made.name}"
     with suppress(PuffinAnnError):
-        open_index(table, "bench", cache="none")
-        return
+        if open_index(table, "bench", cache="none").view.coverage == 1.0:
+            return
+    with suppress(NoSuchTableError):
+        load_catalog(lakehouse.CATALOG).drop_table(f"vectors.{made.name}")
     lakehouse.create_table(vectors, name=made.name)
     declaration = lakehouse.declared(table=table, partitions_per_shard=CELLS)
-    lakehouse.build(declaration, f"build-{made.name}", InProcess())
+    lakehouse.build(declaration, f"build-{uuid4().hex[:8]}", InProcess())
     shutil.rmtree(settings().cache_dir)  # the gate had shards there
 
 

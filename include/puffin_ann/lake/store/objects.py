@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 FOLDER = -1
 """In place of a length: there is something else than an object, such as a folder."""
 
+FIRST_BYTES = 1 << 20
+"""Of an object on S3 that is read whole, asked for before its length is known."""
+
 
 @contextmanager
 def locating(uri: str) -> Iterator[None]:
@@ -103,9 +106,30 @@ def object_exists(io: FileIO, uri: str) -> bool:
 
 
 def read_object(io: FileIO, uri: str) -> bytes:
-    """Return the bytes of an object; raises as `open_object` does."""
-    with open_object(io, uri) as stream:
-        return stream.read()
+    """Return the bytes of an object; raises as `open_object` does.
+
+    S3 is not asked for its length first: most objects that are read whole come with one request.
+    """
+    store = ranges_of(io, uri)
+    if store is None:
+        with open_object(io, uri) as stream:
+            return stream.read()
+    data, length = _part_of(store, uri, 0, FIRST_BYTES)
+    if length <= len(data):
+        return data
+    return data + _part_of(store, uri, len(data), length - len(data))[0]
+
+
+def _part_of(store: S3, uri: str, offset: int, size: int) -> tuple[bytes, int]:
+    """Return a range of an object as far as it reaches, and the length of the object."""
+
+    def once() -> tuple[bytes, int]:
+        data, length = store.range(uri, offset, size)
+        if len(data) < min(size, length - offset):
+            raise ConnectionResetError(f"{len(data)} of {size} bytes arrived at {offset}")
+        return data, length
+
+    return patiently(uri, once)
 
 
 def open_object(io: FileIO, uri: str, length: int | None = None) -> "ObjectStream":
