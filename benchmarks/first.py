@@ -24,9 +24,6 @@ index.search(np.load({query!r}), 10)
 print(time.perf_counter() - began, imported - began)
 """
 
-WITHOUT_PANDAS = "import sys; sys.modules['pandas'] = None"
-"""As if it were not installed: it cannot be imported."""
-
 
 def measure(name: str, rounds: int) -> Result:
     """Build an index, search it once to fill the caches, then in fresh processes."""
@@ -42,7 +39,6 @@ def measure(name: str, rounds: int) -> Result:
         np.save(query, data.queries[:1])
         script = SCRIPT.format(table=lakehouse.TABLE, query=str(query))
         times = [_once(script) for _ in range(max(5, rounds) + 1)][1:]
-        bare = [_once(WITHOUT_PANDAS + script)[0] for _ in range(max(5, rounds))]
     total, imports = (median(column) for column in zip(*times, strict=True))
     return Result(
         family="first",
@@ -57,8 +53,7 @@ def measure(name: str, rounds: int) -> Result:
                 aim=0.3,
                 below=True,
                 unit="s",
-                note=f"of it {imports:.2f} s for imports; {median(bare):.2f} s in all where pandas "
-                f"is not installed, which PyArrow imports where it is; 4 shards, {data.title}",
+                note=f"of it {imports:.2f} s for imports; 4 shards, {data.title}",
             )
         ],
     )

@@ -34,7 +34,7 @@ from puffin_ann.search.query_checks import (
     require_products,
 )
 from puffin_ann.search.range_search import pairs_within, scan_parts
-from puffin_ann.search.results import SearchReport, answer_table, check_columns
+from puffin_ann.search.results import SearchReport, answer_table, check_columns, strings_of
 from puffin_ann.search.shards.tier import ShardTier
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode
@@ -417,4 +417,4 @@ class Index:
     @cached_property
     def _paths(self) -> pa.StringArray:
         """Of the data files, by rank."""
-        return pa.array(self.view.files, pa.string())
+        return strings_of(self.view.files)

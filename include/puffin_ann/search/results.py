@@ -3,7 +3,8 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import starmap
+from itertools import accumulate, starmap
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -83,6 +84,26 @@ def check_columns(columns: Sequence[str]) -> None:
         raise QueryError(f"columns: {', '.join(map(repr, twice))} named twice; name a column once")
 
 
+def array_of(values: NDArray[Any]) -> pa.Array:
+    """Return (n,) numbers as an Arrow array, which shares their memory.
+
+    To turn its first value into Arrow's, `pa.array` imports pandas where that is installed, a third
+    of what a search imports.
+    """
+    values = np.ascontiguousarray(values)
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def strings_of(texts: Sequence[str]) -> pa.StringArray:
+    """Return texts as an Arrow array; see `array_of`."""
+    encoded = [text.encode() for text in texts]
+    ends = np.array([0, *accumulate(map(len, encoded))], np.int32)
+    return pa.StringArray.from_buffers(
+        len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))
+    )
+
+
 def answer_table(
     table: Table,
     files: pa.StringArray,
@@ -109,19 +130,18 @@ def answer_table(
     """
     locator = pa.StructArray.from_arrays(
         [
-            files.take(pa.array(keys[0])),
-            # NumPy turns short arrays into another type several times as fast as Arrow.
-            pa.array(keys[1].astype(np.int32)),
-            pa.array(keys[2]),
+            files.take(array_of(keys[0])),
+            array_of(keys[1].astype(np.int32)),
+            array_of(keys[2]),
         ],
         fields=_LOCATOR_FIELDS,
     )
-    own = [pa.array(query.astype(np.int32)), pa.array(rank.astype(np.int32)), pa.array(distances)]
+    own = [array_of(query.astype(np.int32)), array_of(rank.astype(np.int32)), array_of(distances)]
     names = list(_OWN_NAMES)
     if columns:
         reader = ColumnReader(table, columns)
         found, numbers = np.unique(keys[0], return_inverse=True)
-        named = zip(files.take(pa.array(found)).to_pylist(), sizes[found].tolist(), strict=True)
+        named = zip(files.take(array_of(found)).to_pylist(), sizes[found].tolist(), strict=True)
         fetched = reader.rows(list(starmap(DataFile, named)), numbers, keys[1], keys[2])
         report = replace(report, bytes_of_columns=reader.bytes_read)
         names += fetched.column_names

@@ -1,6 +1,6 @@
 """Choose how wide to search, and how many cells to probe, by queries set apart for it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 from puffin_ann.declaration import EXACT
@@ -24,9 +24,10 @@ def choose_widths(
 
     A search must exceed the target by a quarter of the rest with the low end of its interval, so
     that what passes here by luck is rare, and users' queries, which are no rows of the table, find
-    as much. More cells need less width: of all pairs that are just enough the fastest is
-    taken, as measured. With few queries nothing is saved: every cell is probed. So it is with
-    `exact`, which promises every row, near the rows of the table or not.
+    as much. More cells need less width: of the pairs that are just enough the fastest is taken, as
+    measured; see `_pairs` for those that are too wide to be it. With few queries nothing is saved:
+    every cell is probed. So it is with `exact`, which promises every row, near the rows of the
+    table or not.
 
     Returns:
         Search width and cells to probe; the widest search if none reaches the target.
@@ -44,25 +45,58 @@ def choose_widths(
 
 
 def _pairs(index: Index, meter: RecallMeter, wanted: float, cells: int) -> list[tuple[int, int]]:
-    """Return widths with the fewest cells by which each of them finds enough."""
+    """Return widths with the fewest cells by which each of them finds enough, the narrowest first.
+
+    The narrowest of all, which probes every cell, is found from below: a search costs what its
+    width says. Wider ones are tried only up to where one could still be faster: in one shard it
+    takes at least what its width says, and in each shard about the narrowest width more than that.
+    """
+    shards = len(index.version.routing.shards)
+    ladder = [cells] if shards == 1 else list(_probes(cells))
 
     def is_enough(place: int, probe: int) -> bool:
         width = WIDTHS[place]
         return meter.measure(index, width=width, probe_partitions=probe).low >= wanted
 
+    first = _narrowest(lambda place: is_enough(place, cells))
+    if first is None:
+        return []
     pairs: list[tuple[int, int]] = []
-    place = len(WIDTHS) - 1
-    ladder = [cells] if len(index.version.routing.shards) == 1 else _probes(cells)
-    for probe in ladder:
-        if not is_enough(place, probe):
-            continue
-        while place and is_enough(place - 1, probe):
-            place -= 1
-        if not pairs or pairs[-1][0] != WIDTHS[place]:
-            pairs.append((WIDTHS[place], probe))
+    fewest, widest = len(ladder) - 1, float(WIDTHS[-1])
+    for place in range(first, len(WIDTHS)):
+        width = WIDTHS[place]
+        if width > widest or (pairs and not fewest):
+            break
+        before = fewest
+        while fewest and is_enough(place, ladder[fewest - 1]):
+            fewest -= 1
+        if not pairs or fewest < before:
+            pairs.append((width, ladder[fewest]))
+            each = width + WIDTHS[0]
+            widest = min(widest, min(shards, ladder[fewest]) * each - WIDTHS[0])
     return pairs
+
+
+def _narrowest(is_enough: Callable[[int], bool]) -> int | None:
+    """Return the place of the narrowest width that is enough, by doubling and halving."""
+    below, place = -1, 0
+    while not is_enough(place):
+        if place == len(WIDTHS) - 1:
+            return None
+        below = place
+        place = next(
+            (more for more, width in enumerate(WIDTHS) if width >= 2 * WIDTHS[place]),
+            len(WIDTHS) - 1,
+        )
+    while place - below > 1:
+        middle = (below + place) // 2
+        if is_enough(middle):
+            place = middle
+        else:
+            below = middle
+    return place
 
 
 def _probes(cells: int) -> Iterator[int]:
     ladder = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-    return (tried for tried in chain(ladder, [cells]) if tried <= cells)
+    return chain((tried for tried in ladder if tried < cells), [cells])

@@ -52,7 +52,8 @@ def test_the_width_taken_is_the_smallest_that_is_enough():
 def test_more_cells_need_less_width_and_the_pairs_are_timed():
     meter = Meter(lambda width, probe: width * probe >= 128)
     choose_widths(index(), meter, target=0.9, cells=8)
-    assert meter.timed == [(128, 1), (64, 2), (48, 3), (32, 4), (24, 6), (16, 8)]
+    # One cell needs width 128, more than 16 in all four shards can cost.
+    assert meter.timed == [(16, 8), (24, 6), (32, 4), (48, 3), (64, 2)]
 
 
 def test_cells_that_save_no_width_are_not_timed():
@@ -92,6 +93,23 @@ def test_of_an_index_without_cells_there_is_nothing_to_choose():
 
 
 def test_no_more_cells_are_probed_than_there_are():
-    meter = Meter(lambda width, probe: False)
+    meter = Meter(lambda width, probe: True)
     choose_widths(index(), meter, target=0.9, cells=5)
-    assert [probe for _, probe in meter.asked] == [1, 2, 3, 4, 5]
+    assert [probe for _, probe in meter.asked] == [5, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("least", [16, 64, 256])
+def test_wide_searches_are_not_tried_where_narrow_ones_are_enough(shards, least):
+    """What choosing costs is counted in candidates that a query keeps, over all that is tried."""
+    meter = Meter(lambda width, probe: width >= least and width * probe >= 8 * least)
+    choose_widths(index(shards=shards, centroids=128), meter, target=0.9, cells=128)
+    assert max(width for width, _ in meter.asked) <= 2 * shards * least
+    assert sum(width for width, _ in meter.asked) <= 64 * least
+    assert len(set(meter.asked)) == len(meter.asked)
+
+
+@pytest.mark.parametrize("least", WIDTHS)
+def test_every_width_can_be_the_narrowest(least):
+    meter = Meter(lambda width, probe: width >= least)
+    assert choose_widths(index(shards=1), meter, target=0.9, cells=8) == (least, 8)
