@@ -103,6 +103,12 @@ class SupersededError(ConflictError):
     """The index was published again, or dropped, since the run was planned: plan the run again."""
 
 
+class StaleIndexError(PuffinAnnError):
+    """Rows of the snapshot are not in the index, and the caller lets none of those be scanned."""
+
+    exit_code = 4
+
+
 class UnclearCommitError(PuffinAnnError):
     """The catalog's answer to a commit was lost; files are kept until the outcome is known."""
 

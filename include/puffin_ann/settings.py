@@ -46,6 +46,7 @@ _most_threads: int | None = None
 
 
 CacheMode = Literal["full", "lazy", "none"]
+StalePolicy = Literal["scan", "warn", "fail"]
 """When shards are brought to local disk: before they answer, once they are asked often, never."""
 
 

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import ColumnNotFoundError, QueryError
 from puffin_ann.lake.catalog.scope import scope_of
+from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lake.read.columns import DataFile
 from puffin_ann.lake.read.row_vectors import RowVectorReader
@@ -31,13 +32,15 @@ from puffin_ann.search.query_checks import (
     checked_distance,
     checked_freshness,
     checked_queries,
+    checked_stale_policy,
+    heed_scan,
     require_products,
 )
 from puffin_ann.search.range_search import pairs_within, scan_parts
 from puffin_ann.search.results import SearchReport, answer_table, check_columns, strings_of
 from puffin_ann.search.shards.tier import ShardTier
 from puffin_ann.search.snapshot_view import SnapshotView
-from puffin_ann.settings import CacheMode
+from puffin_ann.settings import CacheMode, StalePolicy
 
 Where = str | BooleanExpression | None
 
@@ -53,6 +56,7 @@ class Index:
         damage: what could not be read of the index, one sentence each; every answer tells it.
         falls_back: whether another published version takes over where this one is damaged.
         cache_mode: when shards are brought to local disk.
+        stale_policy: whether searches compare rows outside the index, unless they say otherwise.
     """
 
     table: Table
@@ -62,6 +66,7 @@ class Index:
     damage: tuple[str, ...] = ()
     falls_back: bool = False
     cache_mode: CacheMode = "full"
+    stale_policy: StalePolicy = "scan"
     _conditions: KeptConditions = field(default_factory=KeptConditions, init=False, repr=False)
     _serving: Serving["Index"] = field(default_factory=Serving, init=False, repr=False)
 
@@ -117,6 +122,7 @@ class Index:
         probe_partitions: int | None = None,
         allow_fewer: bool = False,
         where: Where = None,
+        stale_policy: StalePolicy | None = None,
     ) -> pa.Table:
         """Return the k nearest live rows of each query.
 
@@ -134,6 +140,9 @@ class Index:
             allow_fewer: answer with fewer than k rows where fewer are live, instead of an error.
             where: a condition that every row answered satisfies: text, such as `price < 20 and
                 category in ('tea', 'coffee')`, or an expression of PyIceberg's.
+            stale_policy: of a search that would compare rows outside the index, as `freshness` says
+                and as far as they satisfy the condition: `scan`, it does; `warn`, it does and logs
+                it as a warning; `fail`, it raises; default: that of `open_index`.
 
         Returns:
             One row per answer, by query and rank: `query` int32, `rank` int32 from 1, `distance`
@@ -144,26 +153,27 @@ class Index:
             QueryError: a wrong `k`, width, value or shape, a column given twice, fewer than k rows
                 that could be answered, or a condition that cannot be read.
             ColumnNotFoundError: a column the table does not have.
+            StaleIndexError: rows are not in the index, and `stale_policy` is `fail`.
         """
         batch = checked_queries(queries, self.dimension, self.name)
         check_columns(columns)
         checked_freshness(freshness)
+        policy = self.stale_policy if stale_policy is None else stale_policy
+        checked_stale_policy(policy)
         for name, value in (("width", width), ("probe_partitions", probe_partitions)):
             if value is not None and value < 1:
                 raise QueryError(f"{name} is {value}; it must be at least 1")
 
         def answer(index: Index) -> pa.Table:
             allowed = index._allowed(where)
+            index._heed(policy, freshness, allowed)
             wanted = index._checked_k(k, allow_fewer, freshness, allowed)
             found = index._nearest(
                 batch, wanted, columns, exhaustive, freshness, width, probe_partitions, allowed
             )
             if len(found) < len(batch) * wanted and not allow_fewer:
                 # Rows that are compared with the query may turn out to hold no vector.
-                what = (
-                    "hold vectors" if allowed is None else "satisfy the condition and hold vectors"
-                )
-                raise index._too_few(k, len(found) // len(batch), what)
+                raise index._too_few(k, len(found) // len(batch), allowed, "hold vectors")
             if index.metric == "ip":
                 require_products(found)
             return found
@@ -217,6 +227,7 @@ class Index:
         columns: Sequence[str] = (),
         freshness: Freshness = "exact",
         where: Where = None,
+        stale_policy: StalePolicy | None = None,
     ) -> pa.Table:
         """Return every live row nearer to a query than a distance; equals brute force.
 
@@ -228,6 +239,7 @@ class Index:
             columns: columns of the table to fetch for the rows found.
             freshness: as for `search`.
             where: as for `search`.
+            stale_policy: as for `search`.
 
         Returns:
             As `search` does: by query, then distance, then locator.
@@ -236,14 +248,19 @@ class Index:
             QueryError: a wrong value or shape, a column given twice, or a condition that cannot be
                 read.
             ColumnNotFoundError: a column the table does not have.
+            StaleIndexError: rows are not in the index, and `stale_policy` is `fail`.
         """
         batch = checked_queries(queries, self.dimension, self.name)
         check_columns(columns)
         checked_freshness(freshness)
+        policy = self.stale_policy if stale_policy is None else stale_policy
+        checked_stale_policy(policy)
         limit = checked_distance(distance)
 
         def answer(index: Index) -> pa.Table:
-            return index._within(batch, limit, columns, freshness, index._allowed(where))
+            allowed = index._allowed(where)
+            index._heed(policy, freshness, allowed)
+            return index._within(batch, limit, columns, freshness, allowed)
 
         return self._serving.by(self, answer)
 
@@ -276,6 +293,14 @@ class Index:
             return 0
         return self.view.rows_to_scan if allowed is None else allowed.rows_to_scan
 
+    def _heed(self, policy: StalePolicy, freshness: Freshness, allowed: AllowedRows | None) -> None:
+        """Warn of rows that are scanned, or refuse to, as a policy says."""
+        rows = self._rows_to_scan(freshness, allowed)
+        if rows:
+            files = len(self.view.scanned if allowed is None else allowed.scanned)
+            snapshot_id = self.view.snapshot_id
+            heed_scan(policy, self.name, name_of(self.table), snapshot_id, rows, files)
+
     def _checked_k(
         self, k: int, allow_fewer: bool, freshness: Freshness, allowed: AllowedRows | None
     ) -> int:
@@ -284,15 +309,17 @@ class Index:
         live = self.view.rows_answered if allowed is None else allowed.rows_answered
         live += self._rows_to_scan(freshness, allowed)
         if k > live and not allow_fewer:
-            what = "are live" if allowed is None else "satisfy the condition"
-            raise self._too_few(k, live, what)
+            raise self._too_few(k, live, allowed, "are live")
         return max(1, min(int(k), live))
 
-    def _too_few(self, k: int, rows: int, what: str) -> QueryError:
-        least = f"ask for at most {rows}, or in Python" if rows else "in Python"
+    def _too_few(self, k: int, rows: int, allowed: AllowedRows | None, what: str) -> QueryError:
+        least = f"ask for at most {rows}, or " if rows else ""
+        if allowed is not None:
+            too = " and hold vectors" if what == "hold vectors" else ""
+            what = f"satisfy the condition {allowed.condition.text!r}{too}"
         return QueryError(
-            f"k is {k}, but only {rows} rows {what} in snapshot {self.view.snapshot_id}; "
-            f"{least} pass allow_fewer=True to get those there are"
+            f"k is {k}, but only {rows} rows {what} in snapshot {self.view.snapshot_id}; {least}"
+            "pass allow_fewer=True, --allow-fewer on the command line, to get those there are"
         )
 
     @property

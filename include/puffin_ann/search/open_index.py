@@ -12,9 +12,10 @@ from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.search.failover import cheapest
 from puffin_ann.search.index import Index
 from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.query_checks import checked_stale_policy
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import require_found
-from puffin_ann.settings import CacheMode, settings
+from puffin_ann.settings import CacheMode, StalePolicy, settings
 
 
 def open_index(
@@ -24,6 +25,7 @@ def open_index(
     *,
     ref: str | None = None,
     cache: CacheMode | None = None,
+    stale_policy: StalePolicy = "scan",
 ) -> Index:
     """Open an index of a table, for the rows live in one snapshot.
 
@@ -41,6 +43,8 @@ def open_index(
             background, once a tenth of its bytes was read by ranges to answer from the rows of its
             nearest cells; `none`, only where ranges cannot answer. Default: the setting
             `cache_mode`.
+        stale_policy: of searches that compare rows outside the index: `scan`, they do; `warn`, they
+            do and log it as a warning; `fail`, they raise instead. Searches may say otherwise.
 
     Example:
         >>> index = open_index("demo.glove.words", "glove_words")  # doctest: +SKIP
@@ -48,13 +52,15 @@ def open_index(
 
     Raises:
         TableNotFoundError, CatalogUnavailableError, SnapshotNotFoundError, IndexNotFoundError.
-        QueryError: both a snapshot id and a branch or tag are given, or `cache` is none of those.
+        QueryError: both a snapshot id and a branch or tag are given, or `cache` or `stale_policy`
+            is none of those.
     """
     if ref is not None and snapshot_id is not None:
         raise QueryError("give either snapshot_id or ref, not both")
     if cache is not None and cache not in get_args(CacheMode):
         allowed = ", ".join(map(repr, get_args(CacheMode)))
         raise QueryError(f"cache is {cache!r}; allowed: {allowed}")
+    checked_stale_policy(stale_policy)
     loaded = load_table(table)
     if ref is not None:
         snapshot = snapshot_of_ref(loaded, ref)
@@ -73,6 +79,7 @@ def open_index(
         damage=found.problems,
         falls_back=True,
         cache_mode=cache or settings().cache_mode,
+        stale_policy=stale_policy,
     )
 
 

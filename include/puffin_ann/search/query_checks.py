@@ -1,12 +1,16 @@
 """Refuse what cannot be asked, before anything is searched for it, and answers of no order."""
 
+import logging
 from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from puffin_ann.errors import QueryError
+from puffin_ann.errors import QueryError, StaleIndexError
+from puffin_ann.settings import StalePolicy
+
+log = logging.getLogger("puffin_ann")
 
 Freshness = Literal["exact", "indexed"]
 
@@ -48,6 +52,49 @@ def checked_freshness(freshness: Freshness) -> None:
     """
     if freshness not in get_args(Freshness):
         raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
+
+
+def checked_stale_policy(policy: StalePolicy) -> None:
+    """Require one of the allowed values.
+
+    Raises:
+        QueryError: it is none.
+    """
+    if policy not in get_args(StalePolicy):
+        allowed = ", ".join(map(repr, get_args(StalePolicy)))
+        raise QueryError(f"stale_policy is {policy!r}; allowed: {allowed}")
+
+
+def heed_scan(
+    policy: StalePolicy, index: str, table: str, snapshot_id: int, rows: int, files: int
+) -> None:
+    """Do what a policy says of a search that compares rows outside the index.
+
+    Args:
+        policy: asked for.
+        index: its name.
+        table: its name.
+        snapshot_id: that is searched.
+        rows: how many are outside the index and would be compared.
+        files: in which they are.
+
+    Raises:
+        StaleIndexError: they must not be.
+    """
+    if policy == "scan":
+        return
+    uncovered = (
+        f"index {index!r} of {table} does not cover {rows} rows in {files} data files of snapshot "
+        f"{snapshot_id}"
+    )
+    refresh = f"'puffin-ann refresh {index}' takes them in"
+    if policy == "warn":
+        log.warning("%s, which are compared one by one; %s", uncovered, refresh)
+        return
+    raise StaleIndexError(
+        f"{uncovered}, and stale_policy='fail' lets none be scanned; {refresh}, "
+        "stale_policy='scan' compares them, in Python freshness='indexed' leaves them out"
+    )
 
 
 def checked_distance(distance: float) -> float:

@@ -156,6 +156,30 @@ def test_more_neighbours_than_rows_are_refused_with_how_many_there_are(cli, inde
     assert (code, "ask for at most 60" in err) == (2, True)
 
 
+def test_fewer_rows_are_shown_where_that_is_allowed(cli, indexed):
+    few = ["--key", "word=w5", "--where", "id < 3", "--k", "9", "--json"]
+    code, _, err = search(cli, *few)
+    assert (code, "only 3 other live rows that satisfy 'id < 3'" in err) == (2, True)
+    code, out, _ = search(cli, *few, "--allow-fewer")
+    assert (code, len(json.loads(out)["answers"])) == (0, 3)
+    none = ["--key", "word=w5", "--where", "id > 300", "--allow-fewer"]
+    code, out, _ = search(cli, *none)
+    assert (code, "no live row of snapshot" in out, "satisfies 'id > 300'" in out) == (
+        0,
+        True,
+        True,
+    )
+
+
+def test_rows_outside_the_index_are_told_or_refused(cli, indexed):
+    indexed.append(builds.rows([200, 201]))
+    ask = ["--key", "word=w5", "--json", "--stale-policy"]
+    code, _, err = search(cli, *ask, "warn")
+    assert (code, "warning: 2 rows outside the index" in err) == (0, True)
+    code, _, err = search(cli, *ask, "fail")
+    assert (code, "does not cover 2 rows in 1 data files" in err) == (4, True)
+
+
 def test_of_a_table_that_was_emptied_nobody_is_told_to_ask_for_none(cli, indexed, tmp_path):
     indexed.delete("id >= 0")
     np.save(tmp_path / "q.npy", np.zeros(builds.DIMENSION, np.float32))

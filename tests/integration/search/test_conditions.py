@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_ann import open_index
-from puffin_ann.errors import ColumnNotFoundError, QueryError
+from puffin_ann.errors import ColumnNotFoundError, QueryError, StaleIndexError
 from tests.support import builds
 from tests.support.conditions import a_condition
 from tests.support.damage import corrupt, forget_cache
@@ -135,6 +135,33 @@ def test_only_indexed_rows_are_answered_where_those_alone_are_asked_for(words, a
     assert_answers(index, "id >= 50", (ids[chosen], vectors[chosen]), freshness="indexed")
 
 
+def test_rows_outside_the_index_are_scanned_as_the_policy_says(words, caplog):
+    builds.build(builds.declaration(), "run")
+    covered = open_index(words.refresh(), builds.INDEX, stale_policy="fail")
+    assert len(covered.search(QUERIES, 2)) == 6  # nothing is outside
+    words.append(builds.rows(range(60, 75)))
+    index = open_index(words.refresh(), builds.INDEX, stale_policy="fail")
+    for ask in (
+        lambda: index.search(QUERIES, 2),
+        lambda: index.search(QUERIES, 2, exhaustive=True),
+        lambda: index.within(QUERIES, 1.0),
+    ):
+        with pytest.raises(StaleIndexError, match=r"15 rows in 1 data files.*refresh words_index"):
+            ask()
+    with pytest.raises(StaleIndexError, match="does not cover 3 rows"):
+        index.search(QUERIES, 2, where="id between 50 and 62")
+    assert len(index.search(QUERIES, 2, where="id < 60")) == 6
+    assert len(index.search(QUERIES, 2, freshness="indexed")) == 6
+    assert not caplog.records
+    warned = index.search(QUERIES, 2, stale_policy="warn")
+    assert "does not cover 15 rows" in caplog.text
+    assert warned.equals(index.search(QUERIES, 2, stale_policy="scan"))
+    with pytest.raises(QueryError, match="stale_policy is 'never'"):
+        index.search(QUERIES, 2, stale_policy="never")
+    with pytest.raises(QueryError, match="stale_policy"):
+        open_index(words, builds.INDEX, stale_policy="")
+
+
 def test_rows_that_satisfy_a_condition_are_looked_for_in_every_shard(words):
     """They may lie in clusters far from the query: shards of its nearest cells would not do."""
     declared = builds.declaration(algorithm="exact", shards=3, partitions_per_shard=4)
@@ -150,7 +177,7 @@ def test_rows_that_satisfy_a_condition_are_looked_for_in_every_shard(words):
 def test_too_few_rows_that_satisfy_a_condition_are_counted(words):
     builds.build(builds.declaration(), "run")
     index = open_index(words.refresh(), builds.INDEX)
-    with pytest.raises(QueryError, match="k is 5, but only 3 rows satisfy the condition"):
+    with pytest.raises(QueryError, match="k is 5, but only 3 rows satisfy the condition 'id < 3'"):
         index.search(QUERIES, 5, where="id < 3")
     assert len(index.search(QUERIES, 5, where="id < 3", allow_fewer=True)) == 9
     with pytest.raises(QueryError, match="only 0 rows satisfy the condition"):

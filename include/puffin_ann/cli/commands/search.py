@@ -10,10 +10,10 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as Grid
 
-from puffin_ann.cli.output import AsJson, TableName, console, print_json, warn
+from puffin_ann.cli.output import AsJson, TableName, console, print_json, say, warn
 from puffin_ann.cli.queries import vectors_of_file
 from puffin_ann.errors import QueryError
-from puffin_ann.settings import CacheMode
+from puffin_ann.settings import CacheMode, StalePolicy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,6 +96,19 @@ def search(
             "PUFFIN_ANN_CACHE_MODE, lazy]",
         ),
     ] = None,
+    allow_fewer: Annotated[
+        bool,
+        typer.Option(
+            "--allow-fewer", help="Show the rows there are where they are fewer than asked for."
+        ),
+    ] = False,
+    stale_policy: Annotated[
+        StalePolicy,
+        typer.Option(
+            help="Whether rows that the index does not cover are compared one by one: scan, they "
+            "are; warn, they are and it is told; fail, the search ends with an error instead.",
+        ),
+    ] = "scan",
     as_json: AsJson = False,
 ) -> None:
     """Find the nearest rows of a vector from a file, or of a row of the table.
@@ -117,7 +130,7 @@ def search(
     _check_within(within, k=k, width=width, probe_partitions=probe_partitions)
     k = 10 if k is None else k
     wanted = _names(columns)
-    opened = open_index(table, index, snapshot, ref=ref, cache=cache)
+    opened = open_index(table, index, snapshot, ref=ref, cache=cache, stale_policy=stale_policy)
     nearest = partial(
         opened.search,
         columns=wanted,
@@ -130,17 +143,27 @@ def search(
     if vector is not None:
         queries = vectors_of_file(vector)
         labels = [str(number) for number in range(len(queries))]
-        answers = nearest(queries, k) if within is None else near(queries)
+        answers = nearest(queries, k, allow_fewer=allow_fewer) if within is None else near(queries)
     elif within is None:
-        labels, answers = _search_keys(opened, key or [], k, nearest, where)
+        labels, answers = _search_keys(
+            opened, key or [], k, nearest, where, allow_fewer=allow_fewer
+        )
     else:
         labels, answers = _keys_within(opened, key or [], near)
-    for damage in _report(answers)["damaged"]:
+    report = _report(answers)
+    if stale_policy == "warn" and report["rows_scanned"]:
+        warn(
+            f"{report['rows_scanned']} rows outside the index were compared one by one; "
+            f"'puffin-ann refresh {index}' takes them in"
+        )
+    for damage in report["damaged"]:
         warn(f"{damage}; 'puffin-ann doctor {table}' shows more, its --fix repairs")
     if as_json:
         print_json(_as_json(answers, labels))
-    else:
+    elif len(answers):
         _show(answers, labels, wanted)
+    else:
+        say(_why_nothing(answers))
 
 
 def _check_within(within: float | None, **options: int | None) -> None:
@@ -170,6 +193,8 @@ def _search_keys(
     k: int,
     nearest: Callable[..., "pa.Table"],
     where: str | None,
+    *,
+    allow_fewer: bool,
 ) -> tuple[list[str], "pa.Table"]:
     """Search for rows of the table, each row itself left out of its answers."""
     import numpy as np
@@ -187,10 +212,11 @@ def _search_keys(
         if locator != rows[query].locator and taken[query] < k:
             taken[query] += 1
             keep.append((place, taken[query]))
-    if min(taken) < k:
+    if min(taken) < k and not allow_fewer:
         raise QueryError(
             f"k is {k}, but there are only {min(taken)} other live rows"
             + (f" that satisfy {where!r}" if where else "")
+            + "; --allow-fewer shows those there are"
         )
     return [row.label for row in rows], _ranked(answers, keep)
 
@@ -236,6 +262,14 @@ def _report(answers: "pa.Table") -> dict[str, Any]:
     """Return the answers' `SearchReport`."""
     report: dict[str, Any] = json.loads((answers.schema.metadata or {})[b"puffin_ann"])
     return report
+
+
+def _why_nothing(answers: "pa.Table") -> str:
+    """Return what to tell where no row is answered."""
+    report = _report(answers)
+    if report["where"] is not None and not report["rows_allowed"]:
+        return f"no live row of snapshot {report['snapshot']} satisfies {report['where']!r}"
+    return f"no other row of snapshot {report['snapshot']} is so near"
 
 
 def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:

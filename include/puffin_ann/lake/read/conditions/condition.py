@@ -17,6 +17,7 @@ from pyiceberg.expressions import (
     And,
     BooleanExpression,
     BoundPredicate,
+    IsNaN,
     LiteralPredicate,
     NotEqualTo,
     NotIn,
@@ -40,6 +41,7 @@ from pyiceberg.expressions.visitors import (
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DecimalType,
+    DoubleType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -55,6 +57,8 @@ from puffin_ann.errors import ColumnNotFoundError, QueryError
 EXAMPLE = "price < 20 and category in ('tea', 'coffee')"
 MOST_CHARACTERS = 100_000
 """Of a condition as text: the parser takes time and memory for each."""
+
+_NUMBERS = (IntegerType, LongType, DecimalType, FloatType, DoubleType)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,23 +150,39 @@ def _parsed(where: str | BooleanExpression) -> BooleanExpression:
     try:
         found = parse(where)
     except ParseBaseException as error:
-        rest = where[error.loc :].strip()
-        # Where nothing of it can be read, the parser says no more than its beginning.
-        place = f" from {rest[:20]!r} on" if error.loc and rest else ""
         raise QueryError(
-            f"where {where!r} cannot be read{place or (' at its end' if error.loc else '')}; it "
-            "takes comparisons of a column with values, text in single quotes, joined by and, or "
-            f"and not: {EXAMPLE}"
+            f"where {where!r} cannot be read{_place(where, error.loc)}; it takes comparisons of a "
+            "column with values, text in single quotes, values of one kind in a list, joined by "
+            f"and, or and not: {EXAMPLE}"
         ) from None
     except RecursionError:
         raise QueryError(
             "where: the condition is nested too deep; use in (...) for lists"
         ) from None
-    except (ValueError, TypeError) as error:
-        raise QueryError(f"where {where!r} cannot be read: {error}") from None
+    except (ValueError, TypeError):
+        # What can be read and is refused all the same: the parser's own words are of its code.
+        raise QueryError(
+            f"where {where!r} cannot be read: like takes text that ends with its only %, such as "
+            "'begins%'"
+        ) from None
     if not isinstance(found, BooleanExpression):
         raise QueryError(f"where {where!r} is no condition; it takes comparisons: {EXAMPLE}")
     return found
+
+
+def _place(where: str, stopped: int) -> str:
+    """Return words for where a text cannot be read.
+
+    Args:
+        where: the text.
+        stopped: where the parser gave up: no more than its beginning if it could read nothing.
+    """
+    if where.count("'") % 2:
+        return f": the text that begins at {where[where.rindex(chr(39)) :][:20]!r} has no end"
+    rest = where[stopped:].strip()
+    if rest:
+        return f" from {rest[:20]!r} on"
+    return " at its end" if where.strip() else ": it is empty"
 
 
 class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
@@ -200,6 +220,8 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
         where = f"where: column {field.name!r} of {self._owner} is of type {kind}"
         if isinstance(predicate, StartsWith | NotStartsWith) and not isinstance(kind, StringType):
             raise QueryError(f"{where}; like compares columns of text")
+        if isinstance(predicate, IsNaN | NotNaN) and not isinstance(kind, _NUMBERS):
+            raise QueryError(f"{where}, which has no NaN; is nan asks columns of numbers")
         try:
             fitting = _with_values_of(predicate, kind)
             bound = fitting.bind(self._schema, case_sensitive=True)
@@ -243,10 +265,18 @@ class _UnfitValueError(ValueError):
 
 def _shown(predicate: UnboundPredicate) -> str:
     if isinstance(predicate, LiteralPredicate):
-        return repr(predicate.literal.value)
+        return _value_shown(predicate.literal)
     if isinstance(predicate, SetPredicate):
-        return ", ".join(sorted(repr(literal.value) for literal in predicate.literals))
-    return type(predicate).__name__
+        return ", ".join(sorted(map(_value_shown, predicate.literals)))
+    return "a question for null or NaN"
+
+
+def _value_shown(literal: Literal[Any]) -> str:
+    """Return a value as a condition has it."""
+    value = literal.value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, Decimal) else repr(value)
 
 
 def _with_values_of(predicate: UnboundPredicate, kind: IcebergType) -> UnboundPredicate:
